@@ -1,0 +1,1 @@
+"""What must move, in order: collectives, the schedules that do them, and their proof."""

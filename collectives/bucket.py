@@ -1,0 +1,149 @@
+"""Bucket: rings along one dimension after the other, 2D copies at once.
+
+Each copy reduces and scatters along every dimension in turn, on ever smaller parts, then gathers back in reverse
+order (N. Jain, Y. Sabharwal, "Optimal Bucket Algorithms for Large MPI Collectives on Torus Interconnects", ICS 2010;
+P. Sack, W. Gropp, "Collective Algorithms for Multiported Torus Networks", 2015).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.collective import collective
+from collectives.families import shrink
+from collectives.grid import NOBODY, Grid
+from collectives.pattern import Pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.symmetry import translations
+from collectives.transfers import Ref, Transfers, TransferTable
+from topologies import Topology
+from topologies.units import Quantity
+
+NAME = "bucket"
+
+
+def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """Bucket all-reduce on 2D ports, for any extents (Swing paper, NSDI 2024, section 2.3.4).
+
+    Copy k < D begins at dimension k going up, copy D + k at dimension k going down. Where extents differ, a rank
+    begins the next phase of any copy when all of its copies have ended the last one.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any; only its shape matters.
+    size : quantity
+        Bytes of the array.
+    element_bytes : int
+    """
+    return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
+
+
+def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The first half of `all_reduce`."""
+    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
+
+
+def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The second half of `all_reduce`."""
+    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
+
+
+class _Phase(NamedTuple):
+    """A ring along one dimension, of one port.
+
+    Attributes
+    ----------
+    port, dim : int
+    way : {1, -1}
+    reduces : bool
+    done : tuple of int
+        Dimensions along which the copy is scattered already, and this one.
+    slot, step : int
+        Of its first transfer.
+    """
+
+    port: int
+    dim: int
+    way: int
+    reduces: bool
+    done: tuple[int, ...]
+    slot: int
+    step: int
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology, kind: str) -> Pattern:
+    grid = Grid(topology.shape)
+    rows = _phases(grid, kind)
+    phases = [phase for row in rows for phase in row]
+    together = len(set(grid.extents)) > 1
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        table = TransferTable(ranks)
+        for before, row in zip([[], *rows], rows, strict=False):
+            for at, phase in enumerate(row):
+                _add(table, grid, phase, before if together else before[at : at + 1])
+        return table.build()
+
+    def blocks_of(source: int, slot: int) -> Sequence[int]:
+        phase = next(one for one in reversed(phases) if one.slot <= slot)
+        return _blocks(grid, phase, source, slot - phase.slot)
+
+    return Pattern(
+        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=max(2 * len(grid.dims), 1) * grid.p,
+        emit=emit, blocks_of=blocks_of, groups=translations(topology),
+        smaller=lambda: _pattern(shrink(topology), kind), key=(grid.shape,),
+    )
+
+
+def _phases(grid: Grid, kind: str) -> list[list[_Phase]]:
+    """Phases one after the other, each with one ring a port."""
+    n_dims = len(grid.dims)
+    scatter = [(turn, True) for turn in range(n_dims)] if kind != "all-gather" else []
+    gather = [(turn, False) for turn in reversed(range(n_dims))] if kind != "reduce-scatter" else []
+    rows, slot, step = [], 0, 0
+    for turn, reduces in scatter + gather:
+        row = []
+        for port in range(2 * n_dims):
+            done = tuple(grid.dims[(port + i) % n_dims] for i in range(turn + 1))
+            row.append(_Phase(port, done[-1], 1 if port < n_dims else -1, reduces, done, slot, step))
+            slot += grid.shape[done[-1]] - 1
+        rows.append(row)
+        step += max(grid.extents) - 1
+    return rows
+
+
+def _add(table: TransferTable, grid: Grid, phase: _Phase, before: Sequence[_Phase]) -> None:
+    """The transfers of a phase: the first step waits for the last ones of `before`, the others for the one before."""
+    extent = grid.shape[phase.dim]
+    k = np.arange(extent - 1)[:, None]
+    slot = phase.slot + k
+    own = np.where(k > 0, slot - 1, NOBODY)
+    after: list[Ref] = [(grid.shift(table.ranks, phase.dim, -phase.way), own), (table.ranks, own)]
+    for earlier in before:
+        last = np.where(k == 0, earlier.slot + grid.shape[earlier.dim] - 2, NOBODY)
+        after += [(grid.shift(table.ranks, earlier.dim, -earlier.way), last), (table.ranks, last)]
+    table.add(
+        slot, grid.shift(table.ranks, phase.dim, phase.way), grid.p // _extent(grid, phase.done),
+        step=phase.step + k, port=phase.port, reduces=phase.reduces, after=after,
+    )
+
+
+def _extent(grid: Grid, dims: Sequence[int]) -> int:
+    return math.prod(grid.shape[dim] for dim in dims)
+
+
+def _blocks(grid: Grid, phase: _Phase, source: int, k: int) -> list[int]:
+    """Blocks whose coordinates agree with the source's where scattered, and in this dimension k or k + 1 behind."""
+    back = k + (1 if phase.reduces else 0)
+    rank = grid.shift(np.array(source), phase.dim, -phase.way * back)
+    every = np.arange(grid.p)
+    alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in phase.done]
+    return (phase.port * grid.p + np.flatnonzero(np.all(alike, axis=0))).tolist()

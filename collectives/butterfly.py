@@ -1,0 +1,251 @@
+"""Butterflies: log p steps in which pairs of ranks exchange, shared by Swing and the recursive doublings.
+
+A butterfly is given by who meets whom. From that follow the latency form, which exchanges the whole vector at
+every step, and the bandwidth form, a reduce-scatter whose messages shrink and an all-gather that is its time
+reversal (Swing paper, sections 3.1 and A.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from collectives.grid import NOBODY, Grid, Ranks, ceil_log2, is_power_of_two
+from collectives.rounds import RankMap, Round
+
+Peer = Callable[[Ranks], Ranks]
+"""Whom each rank of the core meets; meeting is mutual."""
+
+
+def dimension_steps(extents: Sequence[int], port: int) -> list[tuple[int, int]]:
+    """Dimension and relative step of each step: the dimensions in turn, those that are done left out.
+
+    Parameters
+    ----------
+    extents : sequence of int
+    port : int
+        Begins with dimension `port` mod D.
+
+    References
+    ----------
+    .. [1] D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: Short-cutting Rings for Higher Bandwidth
+       Allreduce", NSDI 2024, sections 4.1 and 4.2.
+    """
+    n_dims = len(extents)
+    turn = [(port + i) % n_dims for i in range(n_dims)]
+    longest = max(map(ceil_log2, extents), default=0)
+    return [(dim, step) for step in range(longest) for dim in turn if step < ceil_log2(extents[dim])]
+
+
+@dataclass(frozen=True)
+class Core:
+    """The ranks that take part in a butterfly: the first coordinates of each dimension.
+
+    Attributes
+    ----------
+    outer : Grid
+        All ranks.
+    inner : Grid
+        Those that take part, numbered anew.
+    """
+
+    outer: Grid
+    inner: Grid
+
+    def index(self, ranks: Ranks) -> Ranks:
+        """Number of each rank in the core; NOBODY outside."""
+        if self.inner == self.outer:
+            return ranks
+        index, inside = np.zeros_like(ranks), np.ones(ranks.shape, np.bool_)
+        for dim, extent in enumerate(self.inner.shape):
+            coordinate = self.outer.coordinate(ranks, dim)
+            inside &= coordinate < extent
+            index = index + coordinate * self.inner.stride(dim)
+        return np.where(inside, index, NOBODY)
+
+    def rank(self, index: Ranks) -> Ranks:
+        """The rank of each number in the core."""
+        if self.inner == self.outer:
+            return index
+        strides = [self.outer.stride(dim) for dim in range(len(self.inner.shape))]
+        parts = [self.inner.coordinate(index, dim) * stride for dim, stride in enumerate(strides)]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def lift(self, peer: Peer) -> RankMap:
+        """A map of the core as one of all ranks."""
+
+        def lifted(ranks: Ranks) -> Ranks:
+            index = self.index(ranks)
+            return np.where(index == NOBODY, NOBODY, self.rank(peer(np.maximum(index, 0))))
+
+        return lifted
+
+
+@dataclass(frozen=True)
+class Butterfly:
+    """Who meets whom, in each step of each port.
+
+    Attributes
+    ----------
+    core : Core
+    ports : tuple of tuple of Peer
+    part : int
+        Blocks of one port: block b of port k is number `k * part + b`, owned by rank b of the core.
+    """
+
+    core: Core
+    ports: tuple[tuple[Peer, ...], ...]
+    part: int
+
+    def latency(self) -> list[Round]:
+        """Every step exchanges all there is: one block a port."""
+        rounds = []
+        for port, peers in enumerate(self.ports):
+            for step, peer in enumerate(map(self.core.lift, peers)):
+                rounds.append(Round(step, port, peer, peer, 1, _always(range(port, port + 1)), True))
+        return self._folded(rounds, 1)
+
+    def scatter(self, first_step: int = 0) -> list[Round]:
+        """Reduce-scatter: at every step, what the peer keeps or will send on."""
+        return [
+            self._partial(first_step + s, port, s, reduces=True)
+            for port, peers in enumerate(self.ports) for s in range(len(peers))
+        ]
+
+    def gather(self, first_step: int = 0) -> list[Round]:
+        """All-gather: the time reversal of the reduce-scatter."""
+        return [
+            self._partial(first_step + t, port, len(peers) - 1 - t, reduces=False)
+            for port, peers in enumerate(self.ports) for t in range(len(peers))
+        ]
+
+    def bandwidth(self) -> list[Round]:
+        """All-reduce as reduce-scatter and all-gather."""
+        steps = max(map(len, self.ports), default=0)
+        return self._folded(self.scatter() + self.gather(steps), self.part)
+
+    @cached_property
+    def _sets(self) -> list[BlockSets]:
+        return [block_sets(self.core.inner.p, peers) for peers in self.ports]
+
+    def _partial(self, step: int, port: int, s: int, *, reduces: bool) -> Round:
+        sent, size = self._sets[port]
+        peer, first = self.ports[port][s], port * self.part
+
+        def blocks(rank: int) -> Sequence[int]:
+            index = self.core.index(np.array([rank]))
+            scatterer = index if reduces else peer(index)
+            return [first + block for block in _members(sent(int(scatterer[0]))[s])]
+
+        across = self.core.lift(peer)
+        return Round(step, port, across, across, size(s), blocks, reduces)
+
+    def _folded(self, rounds: list[Round], blocks: int) -> list[Round]:
+        """Rounds between those that fold the ranks outside the core onto it, and give them the result."""
+        folds = list(self._folds())
+        last = max((r.step for r in rounds), default=-1) + 1
+        before, after = [], []
+        for port in range(len(self.ports)):
+            carried = _always(range(port * blocks, (port + 1) * blocks))
+            for step, (down, up) in enumerate(folds):
+                before.append(Round(step - len(folds), port, down, up, blocks, carried, True))
+            for step, (down, up) in enumerate(reversed(folds)):
+                after.append(Round(last + step, port, up, down, blocks, carried, False))
+        return [replace(r, step=r.step + len(folds)) for r in before + rounds + after]
+
+    def _folds(self) -> Iterator[tuple[RankMap, RankMap]]:
+        """Dimension by dimension, maps from the ranks outside the core to their partners, and back."""
+        outer, inner = self.core.outer, self.core.inner
+        for dim in range(len(outer.shape)):
+            if inner.shape[dim] < outer.shape[dim]:
+                extra = outer.shape[dim] - inner.shape[dim]
+                outside = range(inner.shape[dim], outer.shape[dim])
+                inside = range(inner.shape[dim] - extra, inner.shape[dim])
+                yield self._moved(dim, outside, -extra), self._moved(dim, inside, extra)
+
+    def _moved(self, dim: int, coordinates: range, by: int) -> RankMap:
+        """Move those at certain coordinates, among the ranks that no earlier dimension folded away."""
+        outer, inner = self.core.outer, self.core.inner
+
+        def moved(ranks: Ranks) -> Ranks:
+            at = outer.coordinate(ranks, dim)
+            here = (at >= coordinates.start) & (at < coordinates.stop)
+            for earlier in range(dim):
+                here &= outer.coordinate(ranks, earlier) < inner.shape[earlier]
+            return np.where(here, outer.shift(ranks, dim, by), NOBODY)
+
+        return moved
+
+
+class BlockSets(NamedTuple):
+    """What each rank sends at each step of a reduce-scatter.
+
+    Attributes
+    ----------
+    sent : callable (rank) -> tuple of int
+        Sets of blocks as bit masks, one a step.
+    size : callable (step) -> int
+        Number of blocks, the same for every rank.
+    """
+
+    sent: Callable[[int], tuple[int, ...]]
+    size: Callable[[int], int]
+
+
+def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
+    """What each rank sends at each step of the reduce-scatter, and how much that is.
+
+    At step s a rank sends its peer the block that the peer owns and those that the peer sends on later; a block
+    that would go twice goes only the last time.
+
+    Parameters
+    ----------
+    p : int
+        Ranks.
+    peers : sequence of Peer
+        Of each step.
+
+    References
+    ----------
+    .. [1] "Swing: Short-cutting Rings for Higher Bandwidth Allreduce", NSDI 2024, sections 3.1.1 and A.2.
+    """
+    tables: list[list[int]] = []
+
+    def met(step: int, rank: int) -> int:
+        if not tables:
+            tables.extend(peer(np.arange(p)).tolist() for peer in peers)
+        return tables[step][rank]
+
+    @cache
+    def reach(step: int, rank: int) -> int:
+        """Blocks whose partial sums arrive at a rank that is given them before that step."""
+        if step == len(peers):
+            return 1 << rank
+        return reach(step + 1, rank) | reach(step + 1, met(step, rank))
+
+    @cache
+    def sent(rank: int) -> tuple[int, ...]:
+        sets: list[int] = []
+        later = 1 << rank
+        for step in reversed(range(len(peers))):
+            sets.append(reach(step + 1, met(step, rank)) & ~later)
+            later |= sets[-1]
+        return tuple(reversed(sets))
+
+    def size(step: int) -> int:
+        return p >> (step + 1) if is_power_of_two(p) else sent(0)[step].bit_count()
+
+    return BlockSets(sent, size)
+
+
+def _always(blocks: range) -> Callable[[int], Sequence[int]]:
+    return lambda rank: blocks
+
+
+def _members(mask: int) -> list[int]:
+    return [bit for bit, digit in zip(count(), reversed(bin(mask)), strict=False) if digit == "1"]

@@ -1,0 +1,97 @@
+"""What must hold before and after: a collective is a precondition and a postcondition on blocks.
+
+An array is cut into equal blocks. Before, each block exists as one contribution at each of its sources; after,
+every rank that wants the block holds all of its contributions, each exactly once. Where blocks have owners,
+block b belongs to rank b mod p, so that a schedule may cut the array into several parts of p blocks each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from topologies import WeftError
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective operation.
+
+    Attributes
+    ----------
+    name : str
+    sources : callable (block, p, root) -> range
+        Ranks that hold a contribution to the block before.
+    wanted_by : callable (block, p, root) -> range
+        Ranks that hold all contributions after.
+    blocks_multiple : callable (p) -> int
+        The number of blocks is a multiple of this.
+    blocks_per_rank : callable (n_blocks, p) -> int
+        Blocks that make up `size`, as nccl-tests counts it.
+    bus_factor : callable (p) -> float
+        busbw = algbw times this (nccl-tests).
+    rooted : bool
+        Whether the root matters.
+    """
+
+    name: str
+    sources: Callable[[int, int, int], range]
+    wanted_by: Callable[[int, int, int], range]
+    blocks_multiple: Callable[[int], int]
+    blocks_per_rank: Callable[[int, int], int]
+    bus_factor: Callable[[int], float]
+    rooted: bool = False
+
+
+def _everyone(block: int, p: int, root: int) -> range:
+    return range(p)
+
+
+def _owner(block: int, p: int, root: int) -> range:
+    return range(block % p, block % p + 1)
+
+
+def _root(block: int, p: int, root: int) -> range:
+    return range(root, root + 1)
+
+
+def _sender(block: int, p: int, root: int) -> range:
+    return range(block // p % p, block // p % p + 1)
+
+
+def _any(p: int) -> int:
+    return 1
+
+
+def _one_each(p: int) -> int:
+    return p
+
+
+def _all(n_blocks: int, p: int) -> int:
+    return n_blocks
+
+
+COLLECTIVES: dict[str, Collective] = {
+    c.name: c
+    for c in (
+        Collective("all-reduce", _everyone, _everyone, _any, _all, lambda p: 2 * (p - 1) / p),
+        Collective("reduce-scatter", _everyone, _owner, _one_each, _all, lambda p: (p - 1) / p),
+        Collective("all-gather", _owner, _everyone, _one_each, _all, lambda p: (p - 1) / p),
+        Collective("all-to-all", _sender, _owner, lambda p: p * p, lambda n, p: n // p, lambda p: (p - 1) / p),
+        Collective("broadcast", _root, _everyone, _any, _all, lambda p: 1.0, rooted=True),
+        Collective("reduce", _everyone, _root, _any, _all, lambda p: 1.0, rooted=True),
+    )
+}
+
+
+def collective(name: str) -> Collective:
+    """The collective of that name.
+
+    Raises
+    ------
+    WeftError
+        No such collective.
+    """
+    if name not in COLLECTIVES:
+        raise WeftError(f"collective {name!r} is unknown: choose one of {', '.join(COLLECTIVES)}")
+    return COLLECTIVES[name]

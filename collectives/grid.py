@@ -1,0 +1,80 @@
+"""Coordinates of ranks: the shape of a topology without its links."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ranks = npt.NDArray[np.int64]
+
+NOBODY = -1
+"""Stands for a rank where there is none."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Ranks in coordinates; dimension 0 varies fastest.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents of the dimensions.
+    """
+
+    shape: tuple[int, ...]
+
+    @property
+    def p(self) -> int:
+        """Number of ranks."""
+        return math.prod(self.shape)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Dimensions along which there is somewhere to go: those of an extent above 1."""
+        return tuple(dim for dim, extent in enumerate(self.shape) if extent > 1)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Extents above 1."""
+        return tuple(self.shape[dim] for dim in self.dims)
+
+    def stride(self, dim: int) -> int:
+        """Distance in ranks between neighbours along a dimension."""
+        return math.prod(self.shape[:dim])
+
+    def coordinate(self, ranks: Ranks, dim: int) -> Ranks:
+        """Coordinate of each rank in one dimension."""
+        return ranks // self.stride(dim) % self.shape[dim]
+
+    def place(self, ranks: Ranks, dim: int, coordinate: Ranks | int) -> Ranks:
+        """The ranks at another coordinate, taken modulo the extent, of one dimension."""
+        shift = np.mod(coordinate, self.shape[dim]) - self.coordinate(ranks, dim)
+        return np.asarray(ranks + shift * self.stride(dim))
+
+    def shift(self, ranks: Ranks, dim: int, by: Ranks | int) -> Ranks:
+        """The ranks `by` further along one dimension, wrapping around."""
+        return self.place(ranks, dim, self.coordinate(ranks, dim) + by)
+
+    def displace(self, ranks: Ranks, displacement: Ranks) -> Ranks:
+        """Every rank moved by the coordinates of `displacement`, in each dimension; the two broadcast."""
+        for dim in self.dims:
+            ranks = self.shift(ranks, dim, self.coordinate(displacement, dim))
+        return ranks
+
+
+def is_power_of_two(number: int) -> bool:
+    """Whether a number above zero is a power of two."""
+    return number & (number - 1) == 0
+
+
+def floor_power_of_two(number: int) -> int:
+    """The largest power of two that is not above `number`."""
+    return 1 << (number.bit_length() - 1)
+
+
+def ceil_log2(number: int) -> int:
+    """The smallest s with 2^s >= number."""
+    return (number - 1).bit_length()

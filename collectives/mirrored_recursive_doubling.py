@@ -1,0 +1,17 @@
+"""Mirrored recursive doubling: 2D ports, half of them with the sign of every displacement flipped.
+
+The multi-port form that the Swing paper (NSDI 2024, section 4.1) compares with.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from collectives import recursive_doubling
+
+NAME = recursive_doubling.MIRRORED
+FORMS = recursive_doubling.FORMS
+
+all_reduce = partial(recursive_doubling.all_reduce, mirrored=True)
+reduce_scatter = partial(recursive_doubling.reduce_scatter, mirrored=True)
+all_gather = partial(recursive_doubling.all_gather, mirrored=True)

@@ -1,0 +1,119 @@
+"""A pattern: the transfers of an algorithm on a topology, before the array has a size; proved when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.collective import Collective
+from collectives.proof import BlocksOf, prove
+from collectives.symmetry import Group
+from collectives.transfers import Transfers
+from topologies import Topology, WeftError
+
+PROOF_MOVES = 150_000
+"""Block moves up to which a pattern is proved itself: about two seconds."""
+
+_PROVED: dict[tuple[object, ...], str] = {}
+
+Emit = Callable[[npt.NDArray[np.integer]], Transfers]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pattern:
+    """Transfers, their dependencies, the blocks they carry, and the collective they do.
+
+    A pattern that does not do its collective cannot be built: building one proves it or, beyond `PROOF_MOVES`,
+    proves the same algorithm on a smaller topology of the same family.
+
+    Attributes
+    ----------
+    topology : Topology
+    kind : Collective
+    algorithm, form : str
+        The form is "" where an algorithm has only one.
+    n_blocks : int
+        Equal blocks that the collective moves, over all ranks.
+    emit : callable (ranks) -> Transfers
+        The transfers of these sources only.
+    blocks_of : callable (source, slot) -> sequence of int
+        The blocks a transfer carries, for the proof.
+    groups : tuple of Group
+        Symmetries, the largest first.
+    smaller : callable () -> Pattern, or None
+        The same algorithm on a smaller topology, for the proof of a pattern that is itself too large.
+    root : int
+    key : tuple or None
+        What the transfers depend on, options and all: patterns of equal keys are proved once.
+    n_sources : int or None
+        Sources of transfers, where switches are among them; the ranks unless given.
+    proof : str
+        "proved", or "proved on torus:4x4" for a larger member of the same family.
+    """
+
+    topology: Topology
+    kind: Collective
+    algorithm: str
+    form: str = ""
+    n_blocks: int
+    emit: Emit
+    blocks_of: BlocksOf
+    groups: tuple[Group, ...] = ()
+    smaller: Callable[[], Pattern] | None = None
+    root: int = 0
+    key: tuple[object, ...] | None = None
+    n_sources: int | None = None
+    proof: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        p = self.p
+        if self.n_blocks < 1 or self.n_blocks % self.kind.blocks_multiple(p):
+            raise WeftError(f"{self.name}: {self.n_blocks} blocks do not suit the {self.kind.name} of {p} ranks")
+        if not 0 <= self.root < p:
+            raise WeftError(f"root {self.root} is not one of the {p} ranks")
+        object.__setattr__(self, "proof", self._prove())
+
+    @property
+    def p(self) -> int:
+        """Number of ranks."""
+        return self.topology.n_npus
+
+    @property
+    def name(self) -> str:
+        """Algorithm and form: "swing (bandwidth)"."""
+        return f"{self.algorithm} ({self.form})" if self.form else self.algorithm
+
+    def transfers(self) -> Transfers:
+        """The transfers of every source."""
+        return self.emit(np.arange(self.n_sources or self.p))
+
+    def estimated_moves(self) -> int:
+        """About how many blocks are moved in all, from the transfers of four ranks."""
+        few = np.unique(np.linspace(0, self.p - 1, 4).astype(np.int64))
+        return int(self.emit(few).blocks.sum()) * self.p // few.size
+
+    def _prove(self) -> str:
+        key = self.key and (self.kind.name, self.algorithm, self.form, self.root, self.p, self.n_blocks, *self.key)
+        if key is None or key not in _PROVED:
+            proof = self._prove_anew()
+            if key is None:
+                return proof
+            _PROVED[key] = proof
+        return _PROVED[key]
+
+    def _prove_anew(self) -> str:
+        # Every rank takes part, so that many ranks alone are too many moves: no need to emit four of them.
+        moves = self.p if self.p > PROOF_MOVES else self.estimated_moves()
+        if moves <= PROOF_MOVES:
+            prove(self.kind, self.p, self.n_blocks, self.root, self.transfers(), self.blocks_of)
+            return "proved"
+        if self.smaller is None:
+            raise WeftError(
+                f"{self.name} on {self.topology.name} moves {moves:,} blocks or more, too many to prove (at most "
+                f"{PROOF_MOVES:,}), and it names no smaller topology to be proved on"
+            )
+        small = self.smaller()
+        return f"proved on {small.topology.name}" if small.proof == "proved" else small.proof

@@ -1,0 +1,143 @@
+"""Recursive doubling: peers at distances 1, 2, 4, ... along each dimension in turn, on one port.
+
+The bandwidth form is Rabenseifner's, reduce-scatter by recursive halving and all-gather by recursive doubling, in
+the order of dimensions of Sack and Gropp.
+
+References
+----------
+.. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+.. [2] P. Sack, W. Gropp, "Collective Algorithms for Multiported Torus Networks", 2015.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+import numpy as np
+
+from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
+from collectives.collective import collective
+from collectives.estimate import cheapest
+from collectives.families import shrink
+from collectives.forms import check_form
+from collectives.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
+from collectives.pattern import Pattern
+from collectives.rounds import Round, rounds_pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.symmetry import Group, node_group
+from topologies import Topology, WeftError
+from topologies.symmetry import Permutation, link_permutation, move_nodes, reflection, translation
+from topologies.units import Quantity
+
+NAME = "recursive-doubling"
+MIRRORED = "mirrored-recursive-doubling"
+FORMS = ("latency", "bandwidth")
+
+
+def all_reduce(
+    topology: Topology,
+    size: Quantity,
+    *,
+    form: str | None = None,
+    mirrored: bool = False,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
+    """Recursive doubling all-reduce ([1], sections 4.4 and 4.5).
+
+    Parameters
+    ----------
+    topology : Topology
+        Any; only its shape matters. Extents that are no powers of two fold first.
+    size : quantity
+        Bytes of the array.
+    form : {"latency", "bandwidth"}, optional
+        Whole vector in log2 p steps, or reduce-scatter and all-gather. By default the one with the lower estimate
+        (`collectives.estimate`).
+    mirrored : bool
+        On 2D ports: one copy starts at each dimension, another with the sign of every displacement flipped
+        (Swing paper, NSDI 2024, section 4.1).
+    element_bytes : int
+    """
+    name = MIRRORED if mirrored else NAME
+    check_form(name, form, FORMS)
+    forms = [form] if form else FORMS
+    return cheapest([_pattern(topology, name, "all-reduce", one) for one in forms], size, element_bytes)
+
+
+def reduce_scatter(
+    topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Recursive halving ([1], section 4.3); extents that are powers of two."""
+    name = MIRRORED if mirrored else NAME
+    return schedule(_pattern(topology, name, "reduce-scatter", "bandwidth"), size, element_bytes)
+
+
+def all_gather(
+    topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Recursive doubling all-gather ([1], section 4.1); extents that are powers of two."""
+    name = MIRRORED if mirrored else NAME
+    return schedule(_pattern(topology, name, "all-gather", "bandwidth"), size, element_bytes)
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
+    grid = Grid(topology.shape)
+    inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
+    if kind != "all-reduce" and inner != grid:
+        raise WeftError(
+            f"{name} {kind} on {topology.name}: the extents {grid.extents} are not all powers of two, as it needs; "
+            "all-reduce takes any"
+        )
+    butterfly = Butterfly(Core(grid, inner), _ports(inner, grid.dims, name), inner.p)
+    n_ports = max(len(butterfly.ports), 1)
+    return rounds_pattern(
+        topology, collective(kind), name, form, _rounds(butterfly, kind, form),
+        n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
+        groups=_groups(topology, name), smaller=lambda: _pattern(shrink(topology), name, kind, form),
+        key=(grid.shape,),
+    )
+
+
+def _ports(grid: Grid, dims: tuple[int, ...], name: str) -> tuple[tuple[Peer, ...], ...]:
+    n_ports = 2 * len(dims) if name == MIRRORED else min(len(dims), 1)
+    return tuple(_peers(grid, dims, port) for port in range(n_ports))
+
+
+def _peers(grid: Grid, dims: tuple[int, ...], port: int) -> tuple[Peer, ...]:
+    sign = -1 if port >= len(dims) else 1
+    steps = dimension_steps([grid.shape[dim] for dim in dims], port)
+    return tuple(partial(_peer, grid, dims[at], 2**s, sign) for at, s in steps)
+
+
+def _peer(grid: Grid, dim: int, distance: int, sign: int, ranks: Ranks) -> Ranks:
+    """Up where the coordinate's bit is clear and down where it is set, or the other way round."""
+    is_set = grid.coordinate(ranks, dim) & distance
+    return grid.shift(ranks, dim, np.where(is_set, -distance, distance) * sign)
+
+
+def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round]:
+    if form == "latency":
+        return butterfly.latency()
+    if kind == "reduce-scatter":
+        return butterfly.scatter()
+    return butterfly.gather() if kind == "all-gather" else butterfly.bandwidth()
+
+
+@lru_cache(maxsize=64)
+def _groups(topology: Topology, name: str) -> tuple[Group, ...]:
+    """Half-turns and complements; flips of any bit, where neither the links nor the sign of a port forbid them."""
+    moves = []
+    for dim, extent in enumerate(topology.shape):
+        if extent > 1 and is_power_of_two(extent):
+            moves.append((f"half-turn in dimension {dim}", translation(topology, dim, extent // 2)))
+            if extent > 2:
+                moves.append((f"complement in dimension {dim}", reflection(topology, dim, extent - 1)))
+            if name == NAME and link_permutation(topology, _flip(topology, dim, 1)) is not None:
+                bits = [1 << s for s in range(extent.bit_length() - 2)]
+                moves += [(f"flip of bit {bit} in dimension {dim}", _flip(topology, dim, bit)) for bit in bits]
+    return (node_group(topology, "half-turns and complements", moves),) if moves else ()
+
+
+def _flip(topology: Topology, dim: int, bit: int) -> Permutation | None:
+    return move_nodes(topology, {dim: np.arange(topology.shape[dim]) ^ bit})

@@ -1,0 +1,143 @@
+"""Every algorithm by name: the one place to register a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from collectives import mirrored_recursive_doubling, recursive_doubling, swing
+from collectives.collective import COLLECTIVES, collective
+from collectives.forms import check_form
+from collectives.schedule import Schedule
+from topologies import Topology, WeftError
+from topologies.units import Quantity
+
+Build = Callable[..., Schedule]
+"""A function (topology, size, *, options) -> Schedule."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm, and the collectives it does.
+
+    Attributes
+    ----------
+    name : str
+        As on the command line: "recursive-doubling".
+    help : str
+        One line: what it is.
+    limits : str
+        One line: on what it works.
+    functions : mapping from collective name to function
+    forms : mapping from collective name to tuple of str
+        Forms that the function takes; a collective that has only one is left out.
+    options : mapping from option name to help
+        Further options of the functions, besides `form` and `element_bytes`.
+    """
+
+    name: str
+    help: str
+    limits: str
+    functions: Mapping[str, Build]
+    forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def forms_of(self, collective: str) -> tuple[str, ...]:
+        """Forms for one collective; empty where there is no choice."""
+        return self.forms.get(collective, ())
+
+
+_ALGORITHMS = (
+    Algorithm(
+        swing.NAME,
+        "peers on alternating sides at distances 1, 1, 3, 5, 11, ..., on 2D ports",
+        "latency form: any shape; bandwidth form: even extents, or one dimension of any extent",
+        {"all-reduce": swing.all_reduce, "reduce-scatter": swing.reduce_scatter, "all-gather": swing.all_gather},
+        {"all-reduce": swing.FORMS},
+    ),
+    Algorithm(
+        recursive_doubling.NAME,
+        "peers at distances 1, 2, 4, ... along each dimension in turn, on one port",
+        "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
+        {
+            "all-reduce": recursive_doubling.all_reduce,
+            "reduce-scatter": recursive_doubling.reduce_scatter,
+            "all-gather": recursive_doubling.all_gather,
+        },
+        {"all-reduce": recursive_doubling.FORMS},
+    ),
+    Algorithm(
+        mirrored_recursive_doubling.NAME,
+        "recursive doubling and its mirror image, starting at every dimension, on 2D ports",
+        "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
+        {
+            "all-reduce": mirrored_recursive_doubling.all_reduce,
+            "reduce-scatter": mirrored_recursive_doubling.reduce_scatter,
+            "all-gather": mirrored_recursive_doubling.all_gather,
+        },
+        {"all-reduce": mirrored_recursive_doubling.FORMS},
+    ),
+)
+
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALGORITHMS}
+"""The registry: an algorithm added here is in the comparisons, in the tests and in the tables."""
+
+
+def algorithm(name: str) -> Algorithm:
+    """The algorithm of that name.
+
+    Raises
+    ------
+    WeftError
+        No such algorithm.
+    """
+    if name not in ALGORITHMS:
+        raise WeftError(f"algorithm {name!r} is unknown: choose one of {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
+
+
+def algorithms_for(kind: str) -> tuple[str, ...]:
+    """Names of the algorithms that do a collective."""
+    return tuple(name for name, one in ALGORITHMS.items() if collective(kind).name in one.functions)
+
+
+def build(
+    name: str, kind: str, topology: Topology, size: Quantity, form: str | None = None, **options: object
+) -> Schedule:
+    """The schedule of an algorithm for a collective.
+
+    Parameters
+    ----------
+    name : str
+        An algorithm: "swing".
+    kind : str
+        A collective: "all-reduce".
+    topology : Topology
+    size : quantity
+        Bytes of the array, as nccl-tests counts it.
+    form : str, optional
+        Where the algorithm has several; its own default otherwise.
+    **options
+        Those of the algorithm, and `element_bytes`.
+
+    Raises
+    ------
+    WeftError
+        An unknown algorithm, collective, form or option, or a shape that the algorithm cannot do.
+    """
+    chosen = algorithm(name)
+    if collective(kind).name not in chosen.functions:
+        raise WeftError(
+            f"{name} does no {kind}: it does {', '.join(chosen.functions)}; {kind} is done by "
+            f"{', '.join(algorithms_for(kind)) or 'none'}"
+        )
+    accepted = (*chosen.options, "element_bytes", *(["root"] if COLLECTIVES[kind].rooted else []))
+    for option in options:
+        if option not in accepted:
+            raise WeftError(f"{name} has no option {option!r}: it takes {', '.join(accepted)}")
+    if form is not None:
+        if not chosen.forms_of(kind):
+            raise WeftError(f"{name} {kind} has no form {form!r}: it has only one form, give none")
+        check_form(f"{name} {kind}", form, chosen.forms_of(kind))
+        options["form"] = form
+    return chosen.functions[kind](topology, size, **options)

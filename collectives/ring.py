@@ -1,0 +1,237 @@
+"""Ring: each block travels once around a cycle of all ranks to be summed, and once more to be spread.
+
+On one dimension the cycle is the rank order, in both directions at once. On two dimensions there are two
+edge-disjoint Hamiltonian cycles, each in both directions (Swing paper, NSDI 2024, section 5; the construction is
+that of the Lee distance Gray codes of Bae and Bose, 2003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.collective import collective
+from collectives.families import shrink
+from collectives.grid import Grid, Ranks
+from collectives.pattern import Pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.symmetry import Action, Group, node_group
+from collectives.transfers import Transfers, TransferTable
+from topologies import Topology, WeftError, torus
+from topologies.symmetry import move_nodes, translation
+from topologies.units import Quantity
+
+NAME = "ring"
+
+
+def all_reduce(
+    topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Ring all-reduce: p - 1 steps of reduce-scatter, p - 1 of all-gather.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of one dimension, or of two that admit two edge-disjoint Hamiltonian cycles: extents of at least 3, one a
+        multiple k C of the other C, and k C and C - 1 without a common divisor.
+    size : quantity
+        Bytes of the array.
+    directions : {1, 2}
+        Whether each cycle is used in both directions, with half of its data each.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        More than two dimensions, extents that do not admit the cycles, or other directions.
+    """
+    return schedule(_pattern(topology, "all-reduce", directions), size, element_bytes)
+
+
+def reduce_scatter(
+    topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """The first p - 1 steps of `all_reduce`; parameters as there."""
+    return schedule(_pattern(topology, "reduce-scatter", directions), size, element_bytes)
+
+
+def all_gather(
+    topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """The last p - 1 steps of `all_reduce`; parameters as there."""
+    return schedule(_pattern(topology, "all-gather", directions), size, element_bytes)
+
+
+def hamiltonian_cycles(rows: int, columns: int) -> tuple[Ranks, Ranks]:
+    """Two edge-disjoint Hamiltonian cycles of a torus, as nodes `row * columns + column` in their order.
+
+    Raises
+    ------
+    WeftError
+        Rows that are no multiple k of the columns, or have a divisor in common with columns - 1, or fewer than
+        three columns.
+    """
+    if not _admits(rows, columns):
+        raise WeftError(f"{rows} rows of {columns}: {_CONDITION}")
+    turn, place = np.divmod(np.arange(rows * columns), columns)
+    slant = place + (columns - 1) * turn
+    return turn % rows * columns + slant % columns, slant % rows * columns + turn % columns
+
+
+_CONDITION = (
+    "two edge-disjoint Hamiltonian cycles need extents of at least 3, one of them a multiple k C of the other C, and "
+    "no common divisor of k C and C - 1"
+)
+
+
+def _admits(rows: int, columns: int) -> bool:
+    return columns > 2 and rows % columns == 0 and gcd(rows, columns - 1) == 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Cycle:
+    """A directed cycle through all ranks.
+
+    Attributes
+    ----------
+    order : (p,) int64
+        Ranks in the order of the cycle.
+    place : (p,) int64
+        Where each rank is on it.
+    """
+
+    order: Ranks
+    place: Ranks
+
+    def ahead(self, ranks: Ranks, steps: Ranks | int) -> Ranks:
+        """The ranks some steps further on."""
+        return np.asarray(self.order[(self.place[ranks] + steps) % self.order.size])
+
+
+def _cycle(order: Ranks) -> _Cycle:
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    return _Cycle(order, place)
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
+    if directions not in (1, 2):
+        raise WeftError(f"ring with directions={directions}: choose 1 or 2")
+    grid = Grid(topology.shape)
+    orders = _orders(topology.name, grid)
+    cycles = [_cycle(order[::way]) for order in orders for way in (1, -1)[:directions]]
+    phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        table = TransferTable(ranks)
+        for port, cycle in enumerate(cycles):
+            _add_steps(table, port, len(cycles), cycle, phases)
+        return table.build()
+
+    def blocks_of(source: int, slot: int) -> Sequence[int]:
+        step, port = divmod(slot, len(cycles))
+        reduces = phases[step // (grid.p - 1)]
+        back = step % (grid.p - 1) + (1 if reduces else 0)
+        return [port * grid.p + int(cycles[port].ahead(np.array(source), -back))]
+
+    return Pattern(
+        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=len(cycles) * grid.p, emit=emit,
+        blocks_of=blocks_of, groups=_groups(topology, directions),
+        smaller=lambda: _pattern(_smaller(topology), kind, directions), key=(grid.shape, directions),
+    )
+
+
+def _add_steps(table: TransferTable, port: int, n_ports: int, cycle: _Cycle, phases: Sequence[bool]) -> None:
+    """All steps of one port: a rank passes on what it has just received, and waits for its own last send."""
+    around = cycle.order.size - 1
+    step = np.arange(around * len(phases))[:, None]
+    slot = step * n_ports + port
+    before = np.where(step > 0, slot - n_ports, -1)
+    table.add(
+        slot, cycle.ahead(table.ranks, 1), step=step, port=port,
+        reduces=np.repeat(np.array(phases), around)[:, None],
+        after=[(cycle.ahead(table.ranks, -1), before), (table.ranks, before)],
+    )
+
+
+def _orders(name: str, grid: Grid) -> list[Ranks]:
+    """Ranks in the order of each undirected cycle."""
+    if len(grid.dims) < 2:
+        return [np.arange(grid.p)]
+    if len(grid.dims) > 2:
+        raise WeftError(
+            f"ring on {name}: {len(grid.dims)} dimensions; it takes one dimension, or two that admit two "
+            "edge-disjoint Hamiltonian cycles. bucket takes any number of dimensions"
+        )
+    fast, slow = grid.extents
+    if _admits(slow, fast):
+        return list(hamiltonian_cycles(slow, fast))
+    if _admits(fast, slow):
+        return [node % slow * fast + node // slow for node in hamiltonian_cycles(fast, slow)]
+    raise WeftError(f"ring on {name}: {_CONDITION}; the extents are {fast} and {slow}")
+
+
+def _smaller(topology: Topology) -> Topology:
+    """Of two dimensions, the smallest torus of the same parities that admits the cycles."""
+    extents = Grid(topology.shape).extents
+    if len(extents) < 2:
+        return shrink(topology)
+    short, many = min(extents), max(extents) // min(extents)
+    k, columns = min(
+        ((k, c) for k in range(2 - many % 2, many + 1, 2) for c in range(3 + (short + 1) % 2, short + 1, 2)
+         if (k == 1) == (many == 1) and _admits(k * c, c)),
+        key=lambda pair: pair[0] * pair[1] ** 2,
+    )
+    return torus((columns, k * columns) if extents[0] == short else (k * columns, columns))
+
+
+@lru_cache(maxsize=64)
+def _groups(topology: Topology, directions: int) -> tuple[Group, ...]:
+    grid = Grid(topology.shape)
+    orders = _orders(topology.name, grid)
+    if len(orders) == 1:
+        dims = grid.dims or (0,)
+        return (node_group(topology, "translations", [("translation by 1", translation(topology, dims[0], 1))]),)
+    rotation = _rotation(topology, orders, directions)
+    return (rotation,) if rotation else (_slides(topology, grid),)
+
+
+def _rotation(topology: Topology, orders: Sequence[Ranks], directions: int) -> Group | None:
+    """Each cycle turned by one place, whatever the others do; None where cycles do not follow links one by one."""
+    links = np.arange(topology.n_links, dtype=np.int32)
+    ranks = []
+    for order in orders:
+        turned = np.empty(order.size, np.int32)
+        turned[order] = np.roll(order, -1)
+        for way in (1, -1):
+            along = topology.link_ids(order, np.roll(order, -way))
+            if np.any(along < 0) or not _alike(topology, along) or np.any(links[along] != along):
+                return None
+            links[along] = np.roll(along, -1)
+        ranks += [turned] * directions
+    return Group("rotation of each ring", (Action(np.stack(ranks), links),))
+
+
+def _alike(topology: Topology, links: npt.NDArray[np.int32]) -> bool:
+    heads = topology.dst[links]
+    columns = (topology.bandwidth_Bps[links], topology.latency_ps[links], topology.hop_latency_ps[heads])
+    return all(np.unique(column).size == 1 for column in columns)
+
+
+def _slides(topology: Topology, grid: Grid) -> Group:
+    """Translations that keep both cycles: one place along the short extent and C - 1 along the long one."""
+    fast, slow = grid.dims
+    across, along = (fast, slow) if _admits(grid.shape[slow], grid.shape[fast]) else (slow, fast)
+    columns, rows = grid.shape[across], grid.shape[along]
+    moves = []
+    for times in (1, 2):
+        maps = {across: (np.arange(columns) + times) % columns,
+                along: (np.arange(rows) + times * (columns - 1)) % rows}
+        moves.append((f"slide by {times}", move_nodes(topology, maps)))
+    return node_group(topology, "slides along both rings", moves)

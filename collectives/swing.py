@@ -1,0 +1,164 @@
+"""Swing: butterflies whose peers alternate sides and stay near, on tori of any number of dimensions.
+
+D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: Short-cutting Rings for Higher Bandwidth Allreduce",
+NSDI 2024.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+import numpy as np
+
+from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
+from collectives.collective import collective
+from collectives.estimate import cheapest
+from collectives.families import shrink
+from collectives.forms import check_form
+from collectives.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
+from collectives.pattern import Pattern
+from collectives.rounds import Fan, Round, rounds_pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.symmetry import Group, node_group
+from topologies import Topology, WeftError
+from topologies.symmetry import reflection, translation
+from topologies.units import Quantity
+
+NAME = "swing"
+FORMS = ("latency", "bandwidth")
+
+
+def all_reduce(
+    topology: Topology, size: Quantity, *, form: str | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Swing all-reduce, on 2D ports at once (NSDI 2024, sections 3 and 4).
+
+    Parameters
+    ----------
+    topology : Topology
+        Any; only its shape matters.
+    size : quantity
+        Bytes of the array.
+    form : {"latency", "bandwidth"}, optional
+        "latency" exchanges the whole vector in log2 p steps; extents that are no powers of two fold first.
+        "bandwidth" is a reduce-scatter and an all-gather, for even extents, or one extent that may be odd. By
+        default the one with the lower estimate (`collectives.estimate`), among those the shape allows.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        The bandwidth form on odd extents in several dimensions.
+    """
+    check_form(NAME, form, FORMS)
+    forms = [form] if form else ["latency"] + ["bandwidth"] * _has_blocks(topology.shape)
+    return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
+
+
+def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one that may be odd."""
+    return schedule(_pattern(topology, "reduce-scatter", "bandwidth"), size, element_bytes)
+
+
+def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The second half of the bandwidth form, its time reversal; even extents, or one that may be odd."""
+    return schedule(_pattern(topology, "all-gather", "bandwidth"), size, element_bytes)
+
+
+def rho(step: int) -> int:
+    """Signed distance to the peer of an even coordinate: 1, -1, 3, -5, 11, ... (NSDI 2024, equation 2)."""
+    return (1 - (-2) ** (step + 1)) // 3
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
+    grid = Grid(topology.shape)
+    if form == "bandwidth" and not _has_blocks(grid.shape):
+        raise WeftError(
+            f"swing (bandwidth) on {topology.name}: the extents {grid.extents} are several with an odd one among them; "
+            "it takes even extents in any number of dimensions, or one dimension of any extent. The latency form of "
+            "all-reduce takes any"
+        )
+    butterfly = _butterfly(grid, form)
+    n_ports = max(len(butterfly.ports), 1)
+    return rounds_pattern(
+        topology, collective(kind), NAME, form, _rounds(butterfly, kind, form),
+        n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
+        groups=_groups(topology, form), smaller=lambda: _pattern(shrink(topology), kind, form), key=(grid.shape,),
+    )
+
+
+def _has_blocks(shape: tuple[int, ...]) -> bool:
+    """Whether the bandwidth form exists."""
+    extents = Grid(shape).extents
+    return len(extents) <= 1 or all(extent % 2 == 0 for extent in extents)
+
+
+def _butterfly(grid: Grid, form: str) -> Butterfly:
+    """Ports 0 to D-1 start at each dimension in turn; ports D to 2D-1 are their mirror images."""
+    if form == "latency":
+        inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
+    else:
+        inner = Grid(tuple(extent - (extent % 2 if extent > 1 else 0) for extent in grid.shape))
+    ports = tuple(_peers(inner, grid.dims, port) for port in range(2 * len(grid.dims)))
+    return Butterfly(Core(grid, inner), ports, grid.p)
+
+
+def _peers(grid: Grid, dims: tuple[int, ...], port: int) -> tuple[Peer, ...]:
+    mirrored = port >= len(dims)
+    steps = dimension_steps([grid.shape[dim] for dim in dims], port)
+    return tuple(partial(_peer, grid, dims[at], -rho(s) if mirrored else rho(s)) for at, s in steps)
+
+
+def _peer(grid: Grid, dim: int, distance: int, ranks: Ranks) -> Ranks:
+    odd = grid.coordinate(ranks, dim) % 2
+    return grid.shift(ranks, dim, np.where(odd, -distance, distance))
+
+
+def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round | Fan]:
+    if form == "latency":
+        return [*butterfly.latency()]
+    steps = max(map(len, butterfly.ports), default=0)
+    scatter = [*butterfly.scatter(), *_odd_one(butterfly, 0, reduces=True)]
+    if kind == "reduce-scatter":
+        return scatter
+    first_step = steps if kind == "all-reduce" else 0
+    gather = [*butterfly.gather(first_step), *_odd_one(butterfly, first_step, reduces=False)]
+    return gather if kind == "all-gather" else scatter + gather
+
+
+def _odd_one(butterfly: Butterfly, first_step: int, *, reduces: bool) -> list[Fan]:
+    """Exchanges of the last rank of an odd number with a fresh group of the others at each step (section A.3)."""
+    hub = butterfly.core.inner.p
+    if hub == butterfly.core.outer.p:
+        return []
+    fans = []
+    for port, peers in enumerate(butterfly.ports):
+        rims = odd_groups(hub, len(peers))
+        for step, rim in enumerate(rims if reduces else reversed(rims)):
+            for outward in (True, False):
+                fans.append(Fan(first_step + step, port, hub, rim, outward, port * butterfly.part, reduces))
+    return fans
+
+
+def odd_groups(even: int, steps: int) -> list[range]:
+    """The ranks that the odd one meets at each step: half of those left, rounded up, and in the end all."""
+    groups, first = [], 0
+    for step in range(steps):
+        left = even - first
+        size = left if step == steps - 1 else (left + 1) // 2
+        groups.append(range(first, first + size))
+        first += size
+    return groups
+
+
+@lru_cache(maxsize=64)
+def _groups(topology: Topology, form: str) -> tuple[Group, ...]:
+    """Even translations and c -> 1 - c: together they take any rank to any other and keep every port."""
+    moves = []
+    for dim, extent in enumerate(topology.shape):
+        if extent > 2 and (is_power_of_two(extent) if form == "latency" else extent % 2 == 0):
+            moves.append((f"translation by 2 in dimension {dim}", translation(topology, dim, 2)))
+        if extent > 1 and (is_power_of_two(extent) if form == "latency" else extent % 2 == 0):
+            moves.append((f"reflection in dimension {dim}", reflection(topology, dim, 1)))
+    return (node_group(topology, "even translations and reflections", moves),) if moves else ()

@@ -1,0 +1,149 @@
+"""Transfers in columns, and the table that a generator fills.
+
+A transfer is named by (source rank, slot): its place among the transfers of its source. A generator gives
+transfers that look alike from every rank the same slot, so that those of a few representative ranks describe
+all of them, and it can emit the transfers of any ranks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+IntLike = int | npt.NDArray[np.integer]
+Ref = tuple[IntLike, IntLike]
+"""Transfers waited for, as (source rank, slot); a slot of -1 means none."""
+
+WHOLE = -1
+"""Lag of a dependency on the whole of another transfer; 0 is chunk by chunk, w >= 1 a window of w chunks."""
+
+
+class Transfers(NamedTuple):
+    """One row a transfer, n rows, ordered by (slot, source).
+
+    Attributes
+    ----------
+    src, dst : (n,) int32
+        Ranks (or switches that reduce).
+    slot : (n,) int32
+    step, port : (n,) int32
+        Position inside the algorithm, for people and for pictures.
+    blocks : (n,) int64
+        Number of blocks carried.
+    reduces : (n,) bool
+        Whether the receiver adds what arrives to what it has, or keeps it as it is.
+    tie_class : (n,) int64
+        Order among equals at a server: the same for transfers that look alike, whatever their ranks.
+    dep_ptr : (n+1,) int64
+        Dependencies of row i are `dep_ptr[i]:dep_ptr[i+1]`.
+    dep_src, dep_slot, dep_lag : int32
+        Transfers waited for; see `WHOLE`.
+    """
+
+    src: npt.NDArray[np.int32]
+    dst: npt.NDArray[np.int32]
+    slot: npt.NDArray[np.int32]
+    step: npt.NDArray[np.int32]
+    port: npt.NDArray[np.int32]
+    blocks: npt.NDArray[np.int64]
+    reduces: npt.NDArray[np.bool_]
+    tie_class: npt.NDArray[np.int64]
+    dep_ptr: npt.NDArray[np.int64]
+    dep_src: npt.NDArray[np.int32]
+    dep_slot: npt.NDArray[np.int32]
+    dep_lag: npt.NDArray[np.int32]
+
+
+class TransferTable:
+    """Collects transfers, many at a time.
+
+    Every argument of `add` may be a number or an array that broadcasts to (slots, ranks).
+
+    Parameters
+    ----------
+    ranks : (n_ranks,) int
+        The sources whose transfers are wanted.
+    """
+
+    def __init__(self, ranks: npt.NDArray[np.integer]) -> None:
+        self.ranks = np.asarray(ranks, np.int64)
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._deps: list[npt.NDArray[np.int64]] = []
+
+    def add(
+        self,
+        slot: IntLike,
+        dst: IntLike,
+        blocks: IntLike = 1,
+        *,
+        step: IntLike = 0,
+        port: IntLike = 0,
+        reduces: bool | npt.NDArray[np.bool_] = False,
+        tie_class: IntLike | None = None,
+        after: Sequence[Ref] = (),
+        stream: Sequence[Ref] = (),
+        window: Sequence[tuple[IntLike, IntLike, int]] = (),
+    ) -> None:
+        """Add the transfer `slot` of each rank.
+
+        Parameters
+        ----------
+        slot : int or (slots, 1)
+        dst : int or (slots, ranks)
+            Receiver; -1 where a rank has no such transfer.
+        blocks : int or array
+            Blocks carried.
+        step, port : int or array
+        reduces : bool or array
+            Whether the receiver adds.
+        tie_class : int or array
+            Defaults to the slot.
+        after, stream : sequence of (rank, slot)
+            Transfers waited for, whole and chunk by chunk.
+        window : sequence of (rank, slot, w)
+            Chunk j waits for chunk j - w.
+        """
+        shape = np.broadcast_shapes(np.shape(slot), np.shape(dst), (1, self.ranks.size))
+        src = np.broadcast_to(self.ranks, shape)
+        dst = np.broadcast_to(dst, shape)
+        there = dst >= 0
+        columns = (src, dst, slot, step, port, blocks, reduces, slot if tie_class is None else tie_class)
+        self._rows.append(np.stack([np.broadcast_to(c, shape)[there].astype(np.int64) for c in columns]))
+        for lag, refs in ((WHOLE, after), (0, stream)):
+            for rank, other in refs:
+                self._add_dep(shape, there, src, slot, rank, other, lag)
+        for rank, other, w in window:
+            self._add_dep(shape, there, src, slot, rank, other, w)
+
+    def _add_dep(
+        self, shape: tuple[int, ...], there: npt.NDArray[np.bool_], src: IntLike, slot: IntLike,
+        rank: IntLike, other: IntLike, lag: int,
+    ) -> None:
+        other = np.broadcast_to(other, shape)
+        some = there & (other >= 0)
+        if np.any(some):
+            columns = (slot, src, rank, other, lag)
+            self._deps.append(np.stack([np.broadcast_to(c, shape)[some].astype(np.int64) for c in columns]))
+
+    def build(self) -> Transfers:
+        """The transfers, sorted by (slot, source)."""
+        rows = np.concatenate(self._rows, axis=1) if self._rows else np.zeros((8, 0), np.int64)
+        src, dst, slot, step, port, blocks, reduces, tie_class = rows[:, np.lexsort((rows[0], rows[2]))]
+        deps = np.concatenate(self._deps, axis=1) if self._deps else np.zeros((5, 0), np.int64)
+        stride = int(max(src.max(initial=0), deps[1].max(initial=0))) + 1
+        key = slot * stride + src
+        owner = np.searchsorted(key, deps[0] * stride + deps[1])
+        order = np.argsort(owner, kind="stable")
+        ptr = np.zeros(src.size + 1, np.int64)
+        np.cumsum(np.bincount(owner, minlength=src.size), out=ptr[1:])
+        return Transfers(
+            *(c.astype(np.int32) for c in (src, dst, slot, step, port)),
+            blocks,
+            reduces.astype(np.bool_),
+            tie_class,
+            ptr,
+            *(deps[i][order].astype(np.int32) for i in (2, 3, 4)),
+        )

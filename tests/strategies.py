@@ -1,0 +1,145 @@
+"""Random programs for property tests.
+
+Two flavours: small ones, whose services take a few picoseconds so that many things happen in the same one,
+and realistic ones, with rates, latencies and chunk sizes of real networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from sim.program import DELIVERY, DISCIPLINES, FORWARDING, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
+
+SMALL_RATES = tuple(Fraction(10**12) / ps for ps in (1, 2, 3, 5, Fraction(1, 2)))
+REALISTIC_RATES = (Fraction(50 * 10**9), Fraction(25 * 10**9), Fraction(50 * 2**30), Fraction(10**11, 3))
+SMALL_LATENCIES = (0, 1, 2, 3, 5)
+REALISTIC_LATENCIES = (500_000, 0, 100_000, 25_000)
+
+MAX_SERVERS, MAX_TASKS, MAX_HOPS, MAX_CHUNKS, MAX_POOLS = 6, 12, 4, 5, 2
+
+
+def programs(*, pools: bool = True) -> st.SearchStrategy[Program]:
+    """Any program of up to 6 servers and 12 tasks; most of them finish, some deadlock."""
+    return _programs(DISCIPLINES, MAX_POOLS if pools else 0)
+
+
+def fifo_programs() -> st.SearchStrategy[Program]:
+    """Programs of fifo servers without pools; dependencies and windows as in `programs`."""
+    return _programs(DISCIPLINES[:1], 0)
+
+
+@dataclass
+class _Drawn:
+    """What has been drawn so far, with the chunks and the ancestors of each task."""
+
+    draw: st.DrawFn
+    builder: ProgramBuilder
+    small: bool
+    servers: list[int] = field(default_factory=list)
+    chunks: list[int] = field(default_factory=list)
+    ancestors: list[set[int]] = field(default_factory=list)
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def rarely(self, one_in: int) -> bool:
+        return self.integer(1, one_in) == one_in
+
+    def some(self, tasks: Iterable[int], most: int) -> list[int]:
+        """A few distinct tasks, often none."""
+        pool = list(tasks)
+        if not pool:
+            return []
+        return sorted(self.draw(st.lists(st.sampled_from(pool), max_size=most, unique=True)))
+
+
+@st.composite
+def _programs(draw: st.DrawFn, disciplines: tuple[str, ...], max_pools: int) -> Program:
+    builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)))
+    drawn = _Drawn(draw, builder, small=draw(st.sampled_from((True, True, True, False))))
+    rates = SMALL_RATES if drawn.small else REALISTIC_RATES
+    for _ in range(drawn.integer(1, MAX_SERVERS)):
+        drawn.servers.append(builder.server(draw(st.sampled_from(rates)), draw(st.sampled_from(disciplines))))
+    for _ in range(drawn.integer(1, MAX_TASKS)):
+        _add_task(drawn)
+    for task in range(len(drawn.chunks)):
+        if drawn.rarely(4):
+            _add_window(drawn, task)
+    for _ in range(drawn.integer(0, max_pools)):
+        _add_pool(drawn, disciplines)
+    return builder.build()
+
+
+def _add_task(drawn: _Drawn) -> None:
+    cutting, work = _cutting_and_work(drawn)
+    task = len(drawn.chunks)
+    after = drawn.some(range(task), 2)
+    stream = drawn.some(set(range(task)) - set(after), 2)
+    drawn.builder.task(
+        work,
+        _path(drawn),
+        cutting,
+        after=after,
+        stream=stream,
+        tie_class=drawn.draw(st.sampled_from((0, 0, 0, 1, 2))),
+        priority=drawn.integer(-1, 2),
+    )
+    drawn.chunks.append(cutting.cut(work)[0])
+    parents = {*after, *stream}
+    drawn.ancestors.append(parents.union(*(drawn.ancestors[parent] for parent in parents)))
+
+
+def _path(drawn: _Drawn) -> list[tuple[int, int]]:
+    latency = st.sampled_from(SMALL_LATENCIES if drawn.small else REALISTIC_LATENCIES)
+    hops = drawn.draw(st.sampled_from((1, 2, 3, MAX_HOPS, 1, 2, 0)))
+    return drawn.draw(st.lists(st.tuples(st.sampled_from(drawn.servers), latency), min_size=hops, max_size=hops))
+
+
+def _cutting_and_work(drawn: _Drawn) -> tuple[Cutting, int]:
+    unit = 1 if drawn.small else drawn.draw(st.sampled_from((4096, 8192, 1 << 20)))
+    header, packet_header = ((0, 0), (1, 0), (0, 2), (3, 1))[drawn.integer(0, 3)]
+    if drawn.draw(st.booleans()):
+        cutting = Cutting(drawn.integer(1, MAX_CHUNKS), None, header, packet_header)
+        return cutting, drawn.integer(0, 12) * unit
+    chunk_bytes = drawn.integer(1, 4) * unit
+    remainder = drawn.integer(0, chunk_bytes - 1)
+    return Cutting(None, chunk_bytes, header, packet_header), drawn.integer(0, 4) * chunk_bytes + remainder
+
+
+def _add_window(drawn: _Drawn, task: int) -> None:
+    """Let a task wait in a window for an earlier task, itself or a later one."""
+    parent = drawn.integer(0, len(drawn.chunks) - 1)
+    least = max(1, drawn.chunks[task] - drawn.chunks[parent])
+    if task in drawn.ancestors[parent] and not drawn.rarely(4):
+        # A descendant that waits for the whole task, or for more chunks than the window lets out, would never start.
+        least = max(least, drawn.chunks[task] - 1)
+    drawn.builder.window(task, parent, drawn.integer(least, least + 2))
+
+
+def _add_pool(drawn: _Drawn, disciplines: tuple[str, ...]) -> None:
+    capacity = drawn.integer(1, 3)
+    pool = drawn.builder.pool(capacity, drawn.draw(st.sampled_from(disciplines)))
+    free = [task for task in range(len(drawn.chunks)) if task not in {row[0] for row in drawn.builder._pools.ask}]
+    for task in drawn.some(free, 6):
+        units, per = drawn.integer(1, capacity), drawn.draw(st.sampled_from((PER_CHUNK, PER_TASK)))
+        drawn.builder.ask(task, pool, units, per)
+        _give_back(drawn, task, pool, units, per, capacity)
+
+
+def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capacity: int) -> None:
+    """Return what a task took: when it is delivered itself, or a later task that waits for it, or (rarely) never."""
+    if drawn.rarely(30):
+        return
+    children = [child for child, ancestors in enumerate(drawn.ancestors) if task in ancestors]
+    giver = drawn.draw(st.sampled_from([task, task, *children]))
+    total = units * drawn.chunks[task] if per == PER_CHUNK else units
+    if total > capacity and not drawn.rarely(10):
+        giver = task
+    if per == PER_CHUNK and drawn.chunks[giver] == drawn.chunks[task]:
+        drawn.builder.give(giver, pool, units, PER_CHUNK)
+    else:
+        drawn.builder.give(giver, pool, total, PER_TASK)

@@ -1,0 +1,109 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies import WeftError
+from topologies.units import (
+    format_rate,
+    format_size,
+    format_time,
+    parse_bandwidth,
+    parse_size,
+    parse_sweep_size,
+    parse_time,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_Bps"),
+    [
+        ("400Gb/s", 50e9),
+        ("400Gbps", 50e9),
+        ("50GB/s", 50e9),
+        ("50 GB/s", 50e9),
+        ("50GiB/s", 50 * 2**30),
+        ("1.5Tb/s", 187.5e9),
+        ("8b/s", 1.0),
+        ("1e3kB/s", 1e6),
+        (".5MB/s", 5e5),
+        (12.5, 12.5),
+        (7, 7.0),
+    ],
+)
+def test_bandwidth(text, rate_Bps):
+    assert parse_bandwidth(text) == rate_Bps
+
+
+@pytest.mark.parametrize(
+    "bad", ["400", "400G", "400 Gb", "fast", "", "0Gb/s", "-1GB/s", 0, -3.0, float("inf"), float("nan")]
+)
+def test_bandwidth_refused_by_name(bad):
+    with pytest.raises(WeftError, match="uplink"):
+        parse_bandwidth(bad, "uplink")
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("8KiB", 8192), ("2MB", 2_000_000), ("512B", 512), ("1.5KiB", 1536), ("0B", 0), ("2 GiB", 2**31), (17, 17),
+     (4.0, 4)],
+)
+def test_size(text, size_bytes):
+    assert parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize("bad", ["8", "8K", "8Kb", "0.5B", "-1B", -1, 0.5, float("inf")])
+def test_size_refused_by_name(bad):
+    with pytest.raises(WeftError, match="message"):
+        parse_size(bad, "message")
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("32", 32), ("8K", 8192), ("8k", 8192), ("1.5M", 3 * 2**19), ("512M", 2**29), ("1MB", 10**6)],
+)
+def test_sweep_sizes_are_base_two_as_in_nccl_tests(text, size_bytes):
+    assert parse_sweep_size(text) == size_bytes
+
+
+def test_sweep_size_of_half_a_byte_is_refused():
+    with pytest.raises(WeftError, match=r"0\.5"):
+        parse_sweep_size("0.5")
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ps"),
+    [("300ns", 300_000), ("1.5us", 1_500_000), ("7 ps", 7), ("2s", 2 * 10**12), ("1ms", 10**9), (1e-7, 100_000),
+     (0, 0)],
+)
+def test_time(text, time_ps):
+    assert parse_time(text) == time_ps
+
+
+@pytest.mark.parametrize("bad", ["300", "300 n", "0.5ps", "-1ns", -1e-9, float("nan")])
+def test_time_refused_by_name(bad):
+    with pytest.raises(WeftError, match="hop"):
+        parse_time(bad, "hop")
+
+
+@given(st.integers(0, 10**15))
+def test_time_survives_seconds_as_a_float(time_ps):
+    assert parse_time(time_ps / 10**12) == time_ps
+
+
+@given(st.integers(1, 10**9), st.sampled_from(["ps", "ns", "us", "ms", "s"]))
+def test_time_text_is_exact(number, unit):
+    scale = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}[unit]
+    assert parse_time(f"{number}{unit}") == number * scale
+
+
+@given(st.integers(1, 10**6), st.sampled_from("kMGT"))
+def test_a_byte_is_eight_bits(number, prefix):
+    assert Fraction(parse_bandwidth(f"{number}{prefix}B/s")) == 8 * Fraction(parse_bandwidth(f"{number}{prefix}b/s"))
+
+
+def test_formats_print_sizes_base_two_and_rates_base_ten():
+    assert [format_size(size) for size in (0, 512, 8192, 3 * 2**19)] == ["0 B", "512 B", "8 KiB", "1.5 MiB"]
+    assert [format_rate(rate) for rate in (0.5, 50e9, 2.5e12)] == ["0.5 B/s", "50 GB/s", "2.5 TB/s"]
+    assert [format_time(time) for time in (7, 7_140_000, 2 * 10**12)] == ["7 ps", "7.14 us", "2 s"]

@@ -1,0 +1,258 @@
+"""One-dimensional blocks: how the NPUs of one line are joined, and how a route walks along it.
+
+A position on a line is a coordinate `0 .. extent-1`, or AT_SWITCH for the switch of the line. A block of
+extent 1 has no links, and no switch. Products of blocks are in topologies/multidim.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import WeftError
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+AT_SWITCH = -1
+
+
+class Leg(Protocol):
+    """The parts of many routes along one line."""
+
+    @property
+    def hops(self) -> Ints:
+        """Number of links of each route, (n_routes,)."""
+
+    def position(self, route: Ints, k: Ints) -> Ints:
+        """Position of each `route` (n,) after `k` (n,) hops."""
+
+
+class Block(Protocol):
+    """How the NPUs of one line are joined."""
+
+    kind: ClassVar[str]
+
+    @property
+    def extent(self) -> int:
+        """Number of NPUs on the line."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether any two NPUs are joined without a switch between."""
+
+    @property
+    def has_switch(self) -> bool:
+        """Whether the line has a switch."""
+
+    @property
+    def n_links(self) -> int:
+        """Number of links of the line."""
+
+    def links(self) -> tuple[Ints, Ints]:
+        """Positions that each link of the line leaves and enters, (n_links,) each."""
+
+    def tied(self, a: Ints, b: Ints) -> Bools:
+        """Whether two routes from `a` to `b` are equally short."""
+
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
+        """Shortest walks from `a` to `b`, (n_routes,) each; the `second` one where there is a tie."""
+
+
+class Walk(NamedTuple):
+    """Equal steps, modulo the extent."""
+
+    start: Ints
+    step: Ints
+    hops: Ints
+    extent: int
+
+    def position(self, route: Ints, k: Ints) -> Ints:
+        return (self.start[route] + self.step[route] * k) % self.extent
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Each NPU joined to both neighbours; two NPUs by one cable, not by two in parallel."""
+
+    extent: int
+    kind: ClassVar[str] = "RI"
+    has_switch: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"RI({self.extent})"
+
+    @property
+    def direct(self) -> bool:
+        return self.extent > 1
+
+    @property
+    def n_links(self) -> int:
+        return self.extent * min(self.extent - 1, 2)
+
+    def links(self) -> tuple[Ints, Ints]:
+        offsets = sorted({1, self.extent - 1}) if self.extent > 1 else []
+        return _offset_links(self.extent, offsets)
+
+    def tied(self, a: Ints, b: Ints) -> Bools:
+        return np.asarray((2 * ((b - a) % self.extent) == self.extent) & (self.extent > 2))
+
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+        ahead = (b - a) % self.extent
+        backward = (2 * ahead > self.extent) | (self.tied(a, b) & second)
+        return Walk(a, np.where(backward, -1, 1), np.where(backward, self.extent - ahead, ahead), self.extent)
+
+
+@dataclass(frozen=True)
+class FullyConnected:
+    """Each NPU joined to every other."""
+
+    extent: int
+    kind: ClassVar[str] = "FC"
+    has_switch: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"FC({self.extent})"
+
+    @property
+    def direct(self) -> bool:
+        return self.extent > 1
+
+    @property
+    def n_links(self) -> int:
+        return self.extent * (self.extent - 1)
+
+    def links(self) -> tuple[Ints, Ints]:
+        return _offset_links(self.extent, range(1, self.extent))
+
+    def tied(self, a: Ints, b: Ints) -> Bools:
+        return np.zeros(a.shape, np.bool_)
+
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+        return Walk(a, b - a, (a != b).astype(np.int64), self.extent)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A ring without its wrap-around: the block of a mesh."""
+
+    extent: int
+    kind: ClassVar[str] = "LI"
+    has_switch: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"LI({self.extent})"
+
+    @property
+    def direct(self) -> bool:
+        return self.extent > 1
+
+    @property
+    def n_links(self) -> int:
+        return 2 * (self.extent - 1)
+
+    def links(self) -> tuple[Ints, Ints]:
+        left = np.arange(self.extent - 1)
+        return np.concatenate([left, left + 1]), np.concatenate([left + 1, left])
+
+    def tied(self, a: Ints, b: Ints) -> Bools:
+        return np.zeros(a.shape, np.bool_)
+
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+        return Walk(a, np.sign(b - a), np.abs(b - a), self.extent)
+
+
+class Detour(NamedTuple):
+    """Steps to `exit`, then the switch, then from `entry` to the end; without the last two on one board."""
+
+    start: Ints
+    exit: Ints
+    entry: Ints
+    end: Ints
+    hops: Ints
+
+    def position(self, route: Ints, k: Ints) -> Ints:
+        start, leave, enter, end = self.start[route], self.exit[route], self.entry[route], self.end[route]
+        past = k - np.abs(leave - start)  # hops after the exit: 1 is the switch, 2 the entry
+        arriving = np.where(past == 1, AT_SWITCH, enter + np.sign(end - enter) * (past - 2))
+        return np.where(past > 0, arriving, start + np.sign(leave - start) * k)
+
+
+@dataclass(frozen=True)
+class Switched:
+    """Boards of NPUs in a line, the edges of each joined to one switch.
+
+    A board of 1 is the plain switch block: every NPU has one cable to the switch. Routes between NPUs of one
+    board stay on it; others leave and enter by the nearer edge, with a tie in the middle of an odd board. One
+    board alone has no switch.
+
+    Attributes
+    ----------
+    extent : int
+        Number of NPUs on the line.
+    board : int
+        NPUs of a board along the line; divides the extent.
+    """
+
+    extent: int
+    board: int = 1
+    kind: ClassVar[str] = "SW"
+
+    def __post_init__(self) -> None:
+        if self.board < 1 or self.extent % self.board:
+            raise WeftError(f"block {self} has boards of {self.board}: the board must divide the extent {self.extent}")
+
+    def __str__(self) -> str:
+        return f"SW({self.extent})" if self.board == 1 else f"HX{self.board}({self.extent})"
+
+    @property
+    def direct(self) -> bool:
+        return self.board > 1
+
+    @property
+    def has_switch(self) -> bool:
+        return self.extent > self.board
+
+    @property
+    def n_links(self) -> int:
+        boards = self.extent // self.board
+        return 2 * boards * (self.board - 1 + min(self.board, 2) * self.has_switch)
+
+    def links(self) -> tuple[Ints, Ints]:
+        npus = np.arange(self.extent)
+        left = npus[npus % self.board < self.board - 1]
+        first, last = npus % self.board == 0, npus % self.board == self.board - 1
+        edge = npus[first | last] if self.has_switch else npus[:0]
+        switch = np.full(edge.size, AT_SWITCH)
+        return np.concatenate([left, left + 1, edge, switch]), np.concatenate([left + 1, left, switch, edge])
+
+    def tied(self, a: Ints, b: Ints) -> Bools:
+        return np.asarray((a // self.board != b // self.board) & (self._in_middle(a) | self._in_middle(b)))
+
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Detour:
+        same = a // self.board == b // self.board
+        leave, enter = np.where(same, b, self._edge(a, second)), self._edge(b, second)
+        hops = np.abs(leave - a) + np.where(same, 0, 2 + np.abs(b - enter))
+        return Detour(a, leave, enter, b, hops)
+
+    def port(self, npu: Ints) -> Ints:
+        """The position nearest to each NPU with a cable to the switch."""
+        return self._edge(npu, np.zeros(npu.shape, np.bool_))
+
+    def _edge(self, npu: Ints, second: Bools) -> Ints:
+        """The nearer edge of the board of each NPU; from the middle the lower, or the upper for the `second` route."""
+        last = self.board - 1
+        place = npu % self.board
+        upper = (2 * place > last) | (second & (2 * place == last))
+        return np.asarray(npu - place + np.where(upper, last, 0))
+
+    def _in_middle(self, npu: Ints) -> Bools:
+        return np.asarray((2 * (npu % self.board) == self.board - 1) & (self.board > 1))
+
+
+def _offset_links(extent: int, offsets: range | list[int]) -> tuple[Ints, Ints]:
+    src = np.tile(np.arange(extent), len(offsets))
+    return src, (src + np.repeat(np.array(offsets, np.int64), extent)) % extent

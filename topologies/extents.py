@@ -1,0 +1,95 @@
+"""Extents of a regular network: read, checked, and refused before they fill the memory."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+
+from topologies.errors import WeftError
+from topologies.units import format_size
+
+MAX_LINKS = 2**31 - 1
+"""Links are numbered by int32."""
+
+_BYTES_PER_LINK = 80  # peak while building a 1024x1024 torus, measured
+_BYTES_PER_NODE = 64
+
+
+def check_extents(shape: int | Sequence[int], what: str) -> tuple[int, ...]:
+    """Extents as a tuple of Python ints.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        One whole number above zero for each dimension.
+    what : str
+        The item's name, for the message.
+
+    Raises
+    ------
+    WeftError
+        No extent at all, or one that is not a whole number above zero.
+    """
+    extents = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else (shape,)
+    if not extents:
+        raise WeftError(f"{what} has no extents: give at least one whole number above zero")
+    for extent in extents:
+        if not isinstance(extent, Integral) or isinstance(extent, bool) or extent < 1:
+            raise WeftError(f"{what} has the extent {extent!r}: extents are whole numbers above zero")
+    return tuple(int(extent) for extent in extents)
+
+
+def parse_extents(text: str, what: str) -> tuple[int, ...]:
+    """Extents from text: "8x8" gives (8, 8).
+
+    Raises
+    ------
+    WeftError
+        A part is not a whole number above zero.
+    """
+    return tuple(parse_extent(part, what) for part in text.split("x"))
+
+
+def parse_extent(text: str, what: str) -> int:
+    """One extent from text.
+
+    Raises
+    ------
+    WeftError
+        Not a whole number above zero, or one of more than 18 digits.
+    """
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", text):
+        raise WeftError(f"{what} has the extent {text!r}: extents are whole numbers above zero, such as 8")
+    return int(text)
+
+
+def format_extents(extents: Sequence[int]) -> str:
+    """Text of extents: (8, 8) gives "8x8"."""
+    return "x".join(map(str, extents))
+
+
+def check_memory(name: str, n_nodes: int, n_links: int) -> None:
+    """Refuse a network that cannot be numbered or held, before anything is allocated.
+
+    Raises
+    ------
+    WeftError
+        More than 2^31-1 nodes or links, or more bytes than the machine has.
+    """
+    need = n_links * _BYTES_PER_LINK + n_nodes * _BYTES_PER_NODE
+    estimate = f"{name} has {n_nodes} nodes and {n_links} links and would need about {format_size(need)} of memory"
+    if max(n_nodes, n_links) > MAX_LINKS:
+        raise WeftError(f"{estimate}: at most {MAX_LINKS} nodes and links can be numbered")
+    if need > physical_memory():
+        raise WeftError(f"{estimate}: this machine has {format_size(int(physical_memory()))}")
+
+
+def physical_memory() -> float:
+    """Bytes of memory of this machine; infinite where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf

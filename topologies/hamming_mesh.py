@@ -1,0 +1,65 @@
+"""HammingMesh: boards of NPUs in a mesh, whose edges meet in one switch for every row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from topologies.blocks import Switched
+from topologies.errors import WeftError
+from topologies.extents import check_extents, format_extents
+from topologies.multidim import build_product
+from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.units import Quantities, Quantity
+
+
+def hamming_mesh(
+    board: int | Sequence[int] = (2, 2),
+    boards: int | Sequence[int] = (16, 16),
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A HammingMesh: `hamming_mesh((2, 2), (16, 16))` is Hx2Mesh, 16x16 boards of 2x2, so 32x32 NPUs.
+
+    NPUs have coordinates (x, y) over the whole grid, and `shape` counts NPUs. The row switch y has the
+    coordinates (-1, y) and a cable to the west-most and the east-most NPU of every board in that row; an NPU
+    that is both (a board of extent 1) has one cable. Columns likewise. A dimension with one board has no switches.
+
+    Routes go in dimension order. Inside one board they stay on it, and otherwise leave and enter by the nearer
+    edge; in the middle of an odd board the lower edge is first.
+
+    Parameters
+    ----------
+    board : int or sequence of int
+        Number of NPUs of one board along each dimension.
+    boards : int or sequence of int
+        Number of boards along each dimension.
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension, on the board or to a switch.
+    hop_latency : quantity
+        Charged on each arrival at a switch or at an NPU, which carries a router; at a switch only if boards
+        hold one NPU.
+
+    Raises
+    ------
+    WeftError
+        An extent below 1, different numbers of dimensions, a bad quantity, or more links than can be held.
+
+    References
+    ----------
+    .. [1] T. Hoefler et al., "HammingMesh: a network topology for large-scale deep learning", SC 2022.
+    """
+    outer, inner = check_extents(boards, "hamming_mesh boards"), check_extents(board, "hamming_mesh board")
+    if len(outer) != len(inner):
+        raise WeftError(
+            f"hamming_mesh has boards {format_extents(outer)} of {format_extents(inner)} NPUs: "
+            "give both the same number of dimensions"
+        )
+    blocks = [Switched(count * size, size) for count, size in zip(outer, inner, strict=True)]
+    return build_product(_name(outer, inner), blocks, bandwidth, latency, hop_latency)
+
+
+def _name(boards: tuple[int, ...], board: tuple[int, ...]) -> str:
+    size = str(board[0]) if set(board) == {board[0]} else format_extents(board)
+    return f"hx{size}mesh:{format_extents(boards)}"

@@ -1,0 +1,44 @@
+"""The mesh: a torus without its wrap-around links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from topologies.blocks import Line
+from topologies.extents import check_extents, format_extents
+from topologies.multidim import build_product
+from topologies.topology import (
+    DEFAULT_BANDWIDTH,
+    DEFAULT_HOP_LATENCY,
+    DEFAULT_LATENCY,
+    Topology,
+)
+from topologies.units import Quantities, Quantity
+
+
+def mesh(
+    shape: int | Sequence[int],
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A mesh of any number of dimensions: `mesh((3, 3))` has 9 NPUs and 24 links.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents; dimension 0 varies fastest in the rank.
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        An extent below 1, a bad quantity, or more links than can be held.
+    """
+    extents = check_extents(shape, "mesh")
+    blocks = [Line(extent) for extent in extents]
+    return build_product(f"mesh:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)

@@ -1,0 +1,250 @@
+"""Products of one-dimensional blocks, such as RI(4)_FC(8)_SW(32), and their dimension-ordered router.
+
+A block joins the NPUs that differ in one coordinate only. Dimension 0 varies fastest in the rank.
+
+- `RI` ring: each NPU to both neighbours. A ring of two is one cable, not two in parallel;
+- `FC` fully connected: each NPU to every other;
+- `SW` switch: each NPU to a switch of its own line, and back;
+- `LI` line: a ring without its wrap-around, the block of a mesh.
+
+A block of extent 1 has no links, and no switch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from operator import mul
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.blocks import AT_SWITCH, Block, FullyConnected, Leg, Line, Ring, Switched
+from topologies.errors import WeftError
+from topologies.extents import check_extents, check_memory, parse_extent
+from topologies.routing import Paths, fill_hops, hash64, join_paths
+from topologies.topology import (
+    DEFAULT_BANDWIDTH,
+    DEFAULT_HOP_LATENCY,
+    DEFAULT_LATENCY,
+    NPU,
+    SWITCH,
+    Topology,
+    per_dimension,
+)
+from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+
+BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
+"""The blocks that a spec can name."""
+
+_BLOCK = re.compile(r"^([A-Z]+)\(([^()]*)\)$")
+_BATCH = 2**16  # pairs routed at a time: bounds the temporaries, and they stay in the cache
+
+Ints = npt.NDArray[np.int64]
+
+
+def multidim(
+    spec: str | Sequence[Block],
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """The product of blocks: "RI(4)_FC(8)_SW(32)" is a ring of 4 by 8 fully connected by switches of 32.
+
+    Parameters
+    ----------
+    spec : str or sequence of Block
+        Blocks joined by "_", dimension 0 first.
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension.
+    hop_latency : quantity
+        Charged on each arrival at a switch, and at an NPU where any dimension joins NPUs directly, because
+        each NPU then carries a router. In a network of switches only, NPUs are plain endpoints and charge none.
+
+    Raises
+    ------
+    WeftError
+        An unknown block, an extent below 1, or more links than can be held.
+    """
+    blocks = _parse_blocks(spec) if isinstance(spec, str) else tuple(spec)
+    check_extents([block.extent for block in blocks], "multidim")
+    return build_product("_".join(map(str, blocks)), blocks, bandwidth, latency, hop_latency)
+
+
+def _parse_blocks(spec: str) -> tuple[Block, ...]:
+    blocks = []
+    for part in spec.split("_"):
+        match = _BLOCK.match(part)
+        if match is None or match[1] not in BLOCKS:
+            kinds = ", ".join(f"{kind}(n)" for kind in BLOCKS)
+            raise WeftError(f"multidim {spec!r}: {part!r} is not a block; join blocks by _ out of {kinds}")
+        blocks.append(BLOCKS[match[1]](parse_extent(match[2], f"multidim {spec!r}: block {part}")))
+    return tuple(blocks)
+
+
+class Axis(NamedTuple):
+    """A block in its place: neighbours along it are `stride` ranks apart."""
+
+    block: Block
+    stride: int
+    first_switch: int
+
+    def node(self, origin: Ints, position: Ints) -> Ints:
+        """The node at a position of the line whose NPU with coordinate 0 is `origin`."""
+        npu = origin + position * self.stride
+        if not self.block.has_switch:
+            return npu
+        line = origin % self.stride + origin // (self.stride * self.block.extent) * self.stride
+        return np.where(position == AT_SWITCH, self.first_switch + line, npu)
+
+
+def axes_of(blocks: Sequence[Block]) -> list[Axis]:
+    """Strides and first switches of the blocks of a product."""
+    n_npus = math.prod(block.extent for block in blocks)
+    strides = accumulate([block.extent for block in blocks[:-1]], mul, initial=1)
+    switches = accumulate([_n_switches(block, n_npus) for block in blocks[:-1]], initial=n_npus)
+    return [Axis(*axis) for axis in zip(blocks, strides, switches, strict=True)]
+
+
+def _n_switches(block: Block, n_npus: int) -> int:
+    return n_npus // block.extent if block.has_switch else 0
+
+
+def build_product(
+    name: str, blocks: Sequence[Block], bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
+) -> Topology:
+    """The product of `blocks`, called `name`; `multidim` explains the rest."""
+    shape = tuple(block.extent for block in blocks)
+    n_npus = math.prod(shape)
+    n_nodes = n_npus + sum(_n_switches(block, n_npus) for block in blocks)
+    check_memory(name, n_nodes, sum(n_npus // block.extent * block.n_links for block in blocks))
+    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, len(blocks), "bandwidth")]
+    times = [parse_time(time, "latency") for time in per_dimension(latency, len(blocks), "latency")]
+    hop_ps = parse_time(hop_latency, "hop latency")
+    ends = [_links(axis, n_npus) for axis in axes_of(blocks)]
+    counts = [src.size for src, _ in ends]
+    direct = any(block.direct for block in blocks)
+    return Topology(
+        name=name,
+        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus]),
+        src=np.concatenate([src for src, _ in ends]),
+        dst=np.concatenate([dst for _, dst in ends]),
+        bandwidth_Bps=np.repeat(np.array(rates, np.float64), counts),
+        latency_ps=np.repeat(np.array(times, np.int64), counts),
+        hop_latency_ps=np.repeat(np.array([hop_ps * direct, hop_ps], np.int64), [n_npus, n_nodes - n_npus]),
+        dimension=np.repeat(np.arange(len(blocks), dtype=np.int16), counts),
+        shape=shape,
+        coords=_coordinates(blocks, n_nodes),
+        router=DimensionOrderRouter(tuple(blocks)),
+    )
+
+
+def _links(axis: Axis, n_npus: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Ends of the links along one axis, (n,) each."""
+    low, line = np.arange(axis.stride), axis.stride * axis.block.extent
+    origin = (low + np.arange(0, n_npus, line)[:, None]).reshape(-1, 1)
+    leaves, enters = axis.block.links()
+    src, dst = (axis.node(origin, position).astype(np.int32).ravel() for position in (leaves, enters))
+    return src, dst
+
+
+def _coordinates(blocks: Sequence[Block], n_nodes: int) -> npt.NDArray[np.int32]:
+    coords = np.empty((n_nodes, len(blocks)), np.int32)
+    n_npus = math.prod(block.extent for block in blocks)
+    npus = np.arange(n_npus, dtype=np.int32)
+    for dim, axis in enumerate(axes_of(blocks)):
+        coords[:n_npus, dim] = npus // axis.stride % axis.block.extent
+    for dim, axis in enumerate(axes_of(blocks)):
+        rows = slice(axis.first_switch, axis.first_switch + _n_switches(axis.block, n_npus))
+        if axis.block.has_switch:
+            coords[rows] = coords[:n_npus][coords[:n_npus, dim] == 0]  # one NPU of each line, in their order
+            coords[rows, dim] = AT_SWITCH
+    return coords
+
+
+@dataclass(frozen=True)
+class DimensionOrderRouter:
+    """Minimal routes that correct dimension 0 first, then 1, and so on.
+
+    An end may be a switch: the route then begins or ends at the NPU of that switch on the way to the other end.
+    Ties are those of the blocks: a ring of even extent above 2 crossed half-way, the middle of an odd board.
+    """
+
+    blocks: tuple[Block, ...]
+
+    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+        """Routes of the pairs; `topologies.routing` explains the tie rules."""
+        axes = axes_of(self.blocks)
+        batches = range(0, max(src.size, 1), _BATCH)
+        return join_paths(
+            [_route(topology, axes, src[at : at + _BATCH], dst[at : at + _BATCH], tie, seed) for at in batches]
+        )
+
+
+def _route(topology: Topology, axes: list[Axis], src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+    a, b = _npu_coordinates(topology, axes, src, dst)
+    pair, second = _choose(axes, a, b, src, dst, tie, seed)
+    src, dst, a, b = src[pair], dst[pair], a[pair], b[pair]
+    legs = [axis.block.leg(a[:, dim], b[:, dim], second[dim]) for dim, axis in enumerate(axes)]
+    ptr, tail, head = _walk(axes, legs, src, dst, a, b)
+    return Paths(ptr, topology.link_ids(tail, head), pair)
+
+
+def _npu_coordinates(topology: Topology, axes: list[Axis], src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+    """Coordinates (n, n_dims) of the first and last NPU of each route; at a switch, the one nearest the other end."""
+    a, b = topology.coords[src].astype(np.int64), topology.coords[dst].astype(np.int64)
+    for dim, axis in enumerate(axes):
+        if isinstance(axis.block, Switched):
+            near_b, near_a = axis.block.port(np.maximum(b[:, dim], 0)), axis.block.port(np.maximum(a[:, dim], 0))
+            a_lacks, b_lacks = a[:, dim] == AT_SWITCH, b[:, dim] == AT_SWITCH
+            a[a_lacks, dim] = near_b[a_lacks]
+            b[b_lacks, dim] = near_a[b_lacks]
+    return a, b
+
+
+def _choose(
+    axes: list[Axis], a: Ints, b: Ints, src: Ints, dst: Ints, tie: str, seed: int
+) -> tuple[Ints, list[npt.NDArray[np.bool_]]]:
+    """The pair of each route (n_routes,), and along each axis whether it takes the second way where there are two."""
+    pair = np.arange(src.size)
+    if tie == "first":
+        return pair, [np.zeros(src.size, np.bool_)] * len(axes)
+    if tie == "alternating":
+        return pair, [a[:, dim] % 2 == 1 for dim in range(len(axes))]
+    if tie == "ecmp":
+        return pair, [hash64(seed, src, dst, dim) % np.uint64(2) == 1 for dim in range(len(axes))]
+    tied = np.any([axis.block.tied(a[:, dim], b[:, dim]) for dim, axis in enumerate(axes)], axis=0)
+    pair = np.repeat(pair, 1 + tied)
+    return pair, [np.diff(pair, prepend=-1) == 0] * len(axes)
+
+
+def _walk(
+    axes: list[Axis], legs: list[Leg], src: Ints, dst: Ints, a: Ints, b: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Offsets of the routes (n_routes + 1,), and both ends of every hop (n_hops,)."""
+    n_npus = math.prod(axis.block.extent for axis in axes)
+    down, up = (src >= n_npus) & (src != dst), (dst >= n_npus) & (src != dst)
+    hops = np.sum([leg.hops for leg in legs], axis=0) + down + up
+    ptr = np.concatenate(([0], np.cumsum(hops)))
+    tail, head = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
+    strides = np.array([axis.stride for axis in axes])
+    here, at = a @ strides, ptr[:-1]
+    tail[at[down]], head[at[down]] = src[down], here[down]
+    at = at + down
+    for dim, (axis, leg) in enumerate(zip(axes, legs, strict=True)):
+        origin = here - a[:, dim] * axis.stride
+        fill_hops(tail, head, at, leg.hops, partial(_node, axis, leg, origin))
+        here = origin + b[:, dim] * axis.stride
+        at = at + leg.hops
+    tail[at[up]], head[at[up]] = here[up], dst[up]
+    return ptr, tail, head
+
+
+def _node(axis: Axis, leg: Leg, origin: Ints, route: Ints, k: Ints) -> Ints:
+    return axis.node(origin[route], leg.position(route, k))

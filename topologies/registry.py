@@ -1,0 +1,181 @@
+"""Every family of networks by the name that a spec begins with: the one place to register a new one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from topologies.errors import WeftError
+from topologies.exchange import SUFFIXES, read_topology
+from topologies.extents import parse_extents
+from topologies.fully_connected import fully_connected
+from topologies.hamming_mesh import hamming_mesh
+from topologies.mesh import mesh
+from topologies.multidim import multidim
+from topologies.ring import ring
+from topologies.switch import switch
+from topologies.topology import (
+    DEFAULT_BANDWIDTH,
+    DEFAULT_HOP_LATENCY,
+    DEFAULT_LATENCY,
+    Topology,
+)
+from topologies.torus import torus
+from topologies.units import Quantities, Quantity
+
+_HAMMING_MESH = re.compile(r"^hx([0-9]+(?:x[0-9]+)*)mesh$")
+_BARE_PRODUCT = re.compile(r"^[A-Z]+\([^)]*\)(_[A-Z]+\([^)]*\))*$")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of network that a spec can name.
+
+    Attributes
+    ----------
+    name : str
+        What the spec begins with, before the colon.
+    build : function of (argument, bandwidth, latency, hop_latency)
+        Builds the network from the text after the colon.
+    help : str
+        One line for the command line.
+    example : str
+        A spec of usual size.
+    samples : tuple of str
+        Small specs, the degenerate ones included, that every parametrised test runs over.
+    """
+
+    name: str
+    build: Callable[[str, Quantities, Quantities, Quantity], Topology]
+    help: str
+    example: str
+    samples: tuple[str, ...]
+
+
+def _torus(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    shape = parse_extents(argument, f"torus:{argument}")
+    return torus(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _mesh(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    shape = parse_extents(argument, f"mesh:{argument}")
+    return mesh(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _multidim(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    return multidim(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _counted(name: str, build: Callable[..., Topology]) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
+    """The builder of a family that takes a number of NPUs."""
+
+    def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+        shape = parse_extents(argument, f"{name}:{argument}")
+        if len(shape) != 1:
+            raise WeftError(f"{name}:{argument} has {len(shape)} extents: {name} takes one number of NPUs")
+        return build(shape[0], bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+    return from_argument
+
+
+def _hamming(board: str) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
+    """The builder of HammingMeshes of one board: "2" for 2x2, or "2x3"."""
+
+    def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+        what = f"hx{board}mesh:{argument}"
+        boards, size = parse_extents(argument, what), parse_extents(board, what)
+        size = size * len(boards) if len(size) == 1 else size
+        return hamming_mesh(size, boards, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+    return from_argument
+
+
+_FAMILIES = (
+    Family(
+        "torus", _torus, "a ring in every dimension", "torus:8x8",
+        ("torus:1", "torus:2", "torus:3", "torus:4", "torus:1x1", "torus:1x4", "torus:2x2", "torus:2x3", "torus:4x4",
+         "torus:3x5", "torus:4x2x3", "torus:2x2x2"),
+    ),
+    Family("ring", _counted("ring", ring), "a torus of one dimension", "ring:16", ("ring:1", "ring:2", "ring:5")),
+    Family(
+        "mesh", _mesh, "a torus without wrap-around links", "mesh:4x4", ("mesh:1", "mesh:2", "mesh:3x3", "mesh:2x4"),
+    ),
+    Family(
+        "fc", _counted("fc", fully_connected), "every NPU joined to every other", "fc:8", ("fc:1", "fc:2", "fc:4"),
+    ),
+    Family(
+        "switch", _counted("switch", switch), "NPUs around one switch", "switch:64",
+        ("switch:1", "switch:2", "switch:4"),
+    ),
+    Family(
+        "hx2mesh", _hamming("2"), "HammingMesh: boards of 2x2 NPUs, switches along rows and columns", "hx2mesh:16x16",
+        ("hx2mesh:1x1", "hx2mesh:1x3", "hx2mesh:2x2", "hx2mesh:3x2"),
+    ),
+    Family(
+        "hx4mesh", _hamming("4"), "HammingMesh: boards of 4x4 NPUs, switches along rows and columns", "hx4mesh:8x8",
+        ("hx4mesh:2x1",),
+    ),
+    Family(
+        "multidim", _multidim, "a product of rings RI, fully connected FC, switches SW and lines LI",
+        "multidim:RI(4)_FC(8)_SW(32)",
+        ("multidim:RI(4)_SW(2)", "multidim:SW(2)_RI(3)", "multidim:RI(1)_SW(3)", "multidim:SW(2)_SW(3)",
+         "multidim:FC(3)_LI(2)_SW(1)", "multidim:RI(2)_FC(2)_SW(2)"),
+    ),
+)
+
+TOPOLOGIES: dict[str, Family] = {family.name: family for family in _FAMILIES}
+"""The registry: a family added here is in the command line, in the tests and in the tables."""
+
+
+def from_spec(
+    spec: str,
+    bandwidth: Quantities | None = None,
+    latency: Quantities | None = None,
+    hop_latency: Quantity | None = None,
+) -> Topology:
+    """The network that a spec names.
+
+    Parameters
+    ----------
+    spec : str
+        A family and its extents ("torus:8x8", "hx2mesh:16x16"), a product ("RI(4)_FC(8)_SW(32)"), or a file
+        whose name ends in .graphml or .json.
+    bandwidth, latency : quantity or one for each dimension, optional
+        Of one direction of every cable. A file says these itself.
+    hop_latency : quantity, optional
+        Charged on each arrival at a switch or router.
+
+    Raises
+    ------
+    WeftError
+        An unknown family, bad extents or quantities, more links than can be held, or a quantity beside a file.
+    """
+    spec = spec.strip()
+    if spec.endswith(SUFFIXES):
+        _refuse_given(spec, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+        return read_topology(spec)
+    name, _, argument = spec.partition(":")
+    if _BARE_PRODUCT.match(spec):
+        name, argument = "multidim", spec
+    build = TOPOLOGIES[name].build if name in TOPOLOGIES else None
+    if board := _HAMMING_MESH.match(name):
+        build = _hamming(board[1])
+    if build is None:
+        raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}")
+    return build(
+        argument,
+        DEFAULT_BANDWIDTH if bandwidth is None else bandwidth,
+        DEFAULT_LATENCY if latency is None else latency,
+        DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency,
+    )
+
+
+def _refuse_given(spec: str, **given: Quantities | None) -> None:
+    for what, value in given.items():
+        if value is not None:
+            raise WeftError(f"topology file {spec!r} says its own {what}: leave out {what} {value!r}")
+
+
+def _accepted() -> str:
+    return ", ".join(family.example for family in TOPOLOGIES.values()) + f", or a file {' or '.join(SUFFIXES)}"

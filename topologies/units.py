@@ -1,0 +1,155 @@
+"""Quantities with units: text in, exact integers or SI floats out, and back to text.
+
+Sizes print base 2 (1 MiB), rates and times base 10 (50 GB/s, 7.14 us), as nccl-tests does.
+`GB` is 10^9 and `GiB` is 2^30; a bit is written `b`, a byte `B`. A bare number where a unit is needed
+is refused, because nobody can tell 400 Gb/s from 400 GB/s by looking at 400.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+from topologies.errors import WeftError
+
+Quantity: TypeAlias = str | int | float
+"""Text with a unit ("400Gb/s"), or a number already in SI units (bytes, seconds, bytes/s)."""
+
+Quantities: TypeAlias = Quantity | Sequence[Quantity]
+"""One quantity for all dimensions, or one for each; text may join them by commas ("400Gb/s,100Gb/s")."""
+
+PS_PER_S = 10**12
+
+_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_PREFIX = _DECIMAL | _BINARY
+_SECONDS = {
+    "s": Fraction(1),
+    "ms": Fraction(1, 10**3),
+    "us": Fraction(1, 10**6),
+    "ns": Fraction(1, 10**9),
+    "ps": Fraction(1, 10**12),
+}
+_NUMBER = r"(?P<number>-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|-?\.[0-9]+)"
+_RATE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)(?P<unit>[bB])(?:/s|ps)$")
+_SIZE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)B$")
+_SWEEP = re.compile(rf"^{_NUMBER}(?P<prefix>[kKMGT]?)$")
+_TIME = re.compile(rf"^{_NUMBER}\s*(?P<unit>s|ms|us|ns|ps)$")
+
+
+def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
+    """Bandwidth in bytes per second.
+
+    Parameters
+    ----------
+    value : str, int or float
+        Text such as "400Gb/s", "50GB/s" or "50GiB/s"; a number is bytes per second.
+    what : str
+        The item's name, for the message.
+
+    Raises
+    ------
+    WeftError
+        No unit, not a number, zero, negative or not finite.
+    """
+    if isinstance(value, str):
+        match = _RATE.match(value.strip())
+        if match is None:
+            raise WeftError(f"{what} {value!r} is not a rate: write a number with b/s or B/s, such as 400Gb/s, 50GB/s")
+        bits = 8 if match["unit"] == "b" else 1
+        rate = float(Fraction(match["number"]) * _PREFIX[match["prefix"]] / bits)
+    else:
+        rate = float(_exact(value, what))
+    if not 0 < rate < float("inf"):
+        raise WeftError(f"{what} {value!r} must be above zero and finite")
+    return rate
+
+
+def parse_size(value: Quantity, what: str = "size") -> int:
+    """Size in whole bytes: "8KiB", "2MB", or a whole number of bytes.
+
+    Raises
+    ------
+    WeftError
+        No unit on a text, a fraction of a byte, or a negative size.
+    """
+    if isinstance(value, str):
+        match = _SIZE.match(value.strip())
+        if match is None:
+            raise WeftError(f"{what} {value!r} is not a size: write a number with B, such as 8KiB, 2MB or 512B")
+        size = Fraction(match["number"]) * _PREFIX[match["prefix"]]
+    else:
+        size = _exact(value, what)
+    if size.denominator != 1:
+        raise WeftError(f"{what} {value!r} is not a whole number of bytes")
+    if size < 0:
+        raise WeftError(f"{what} {value!r} is negative")
+    return int(size)
+
+
+def parse_sweep_size(value: Quantity, what: str = "size") -> int:
+    """Size as nccl-tests writes it after -b and -e: "32", "8K", "1.5M", "512M" (suffixes base 2), or with a B."""
+    if isinstance(value, str):
+        match = _SWEEP.match(value.strip())
+        if match is not None:
+            power = " KMGT".index(match["prefix"].upper() or " ")
+            size = Fraction(match["number"]) * 1024**power
+            if size.denominator == 1:
+                return int(size)
+    return parse_size(value, what)
+
+
+def parse_time(value: Quantity, what: str = "time") -> int:
+    """Time in whole picoseconds: "300ns", "1.5us"; a number is seconds.
+
+    Raises
+    ------
+    WeftError
+        No unit on a text, a fraction of a picosecond, or a negative time.
+    """
+    if isinstance(value, str):
+        match = _TIME.match(value.strip())
+        if match is None:
+            raise WeftError(f"{what} {value!r} is not a time: write a number with s, ms, us, ns or ps, such as 300ns")
+        time_ps = Fraction(match["number"]) * _SECONDS[match["unit"]] * PS_PER_S
+        if time_ps.denominator != 1:
+            raise WeftError(f"{what} {value!r} is not a whole number of picoseconds")
+    else:
+        time_ps = Fraction(round(_exact(value, what) * PS_PER_S))
+    if time_ps < 0:
+        raise WeftError(f"{what} {value!r} is negative")
+    return int(time_ps)
+
+
+def _exact(value: float, what: str) -> Fraction:
+    try:
+        return Fraction(value)
+    except (ValueError, OverflowError, TypeError):
+        raise WeftError(f"{what} {value!r} is not a finite number") from None
+
+
+def format_size(size_bytes: int) -> str:
+    """Size as people read it, base 2: 512 B, 8 KiB, 1.5 MiB."""
+    for prefix in ("Pi", "Ti", "Gi", "Mi", "Ki"):
+        unit = _BINARY[prefix]
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:.4g} {prefix}B"
+    return f"{size_bytes} B"
+
+
+def format_time(time_ps: float) -> str:
+    """Time as people read it, base 10: 7.14 us."""
+    for name, unit in (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3)):
+        if abs(time_ps) >= unit:
+            return f"{time_ps / unit:.4g} {name}"
+    return f"{time_ps:.4g} ps"
+
+
+def format_rate(rate_Bps: float) -> str:
+    """Rate as people read it, base 10: 50 GB/s."""
+    for prefix in ("T", "G", "M", "k"):
+        if rate_Bps >= _DECIMAL[prefix]:
+            return f"{rate_Bps / _DECIMAL[prefix]:.4g} {prefix}B/s"
+    return f"{rate_Bps:.4g} B/s"
