@@ -1,1 +1,47 @@
 """What must move, in order: collectives, the schedules that do them, and their proof."""
+
+from collectives import (
+    bucket,
+    dimension_wise,
+    direct,
+    mirrored_recursive_doubling,
+    recursive_doubling,
+    ring,
+    swing,
+    tree,
+)
+from collectives.collective import COLLECTIVES, Collective
+from collectives.pattern import Pattern
+from collectives.proof import ScheduleError, prove
+from collectives.registry import ALGORITHMS, Algorithm, algorithm, algorithms_for, build
+from collectives.schedule import ELEMENT_BYTES, Schedule
+from collectives.symmetry import Action, Group
+from collectives.transfers import WHOLE, Transfers, TransferTable
+
+__all__ = [
+    "ALGORITHMS",
+    "COLLECTIVES",
+    "ELEMENT_BYTES",
+    "WHOLE",
+    "Action",
+    "Algorithm",
+    "Collective",
+    "Group",
+    "Pattern",
+    "Schedule",
+    "ScheduleError",
+    "TransferTable",
+    "Transfers",
+    "algorithm",
+    "algorithms_for",
+    "bucket",
+    "build",
+    "dimension_wise",
+    "direct",
+    "mirrored_recursive_doubling",
+    "prove",
+    "recursive_doubling",
+    "ring",
+    "swing",
+    "tree",
+]

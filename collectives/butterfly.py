@@ -102,6 +102,11 @@ class Butterfly:
     ports: tuple[tuple[Peer, ...], ...]
     part: int
 
+    def regular_dims(self) -> tuple[int, ...]:
+        """Dimensions of which all ranks take part."""
+        outer, inner = self.core.outer, self.core.inner
+        return tuple(dim for dim in outer.dims if inner.shape[dim] == outer.shape[dim])
+
     def latency(self) -> list[Round]:
         """Every step exchanges all there is: one block a port."""
         rounds = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -59,13 +59,11 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
         table = TransferTable(ranks)
-        displacement = np.arange(1, p)[:, None]
-        after: list[Ref] = []
-        for step, reduces in enumerate(steps if p > 1 else ()):
-            if step > 0:
-                after = [_join(table, grid, step)]
-            receivers = grid.displace(table.ranks, displacement)
-            table.add(step * p + displacement, receivers, step=step, reduces=reduces, after=after)
+        if p > 1:
+            _send(table, grid, 0, steps[0])
+        if p > 1 and len(steps) > 1:
+            _wait(table, grid)
+            _send(table, grid, 1, steps[1], after=[(table.ranks, p)])
         return table.build()
 
     def blocks_of(source: int, slot: int) -> Sequence[int]:
@@ -80,15 +78,19 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     )
 
 
-def _join(table: TransferTable, grid: Grid, step: int) -> Ref:
-    """A transfer of nothing from each rank to itself, after all that it sent and received in the step before.
+def _send(table: TransferTable, grid: Grid, step: int, reduces: bool, after: Sequence[Ref] = ()) -> None:
+    """The transfers of a step: slot `step * p + d` goes to the rank displaced by the coordinates of d."""
+    displacement = np.arange(1, grid.p)[:, None]
+    receivers = grid.displace(table.ranks, displacement)
+    table.add(step * grid.p + displacement, receivers, step=step, reduces=reduces, after=after)
 
-    What follows waits for this one alone: p - 1 transfers that each wait for 2(p - 1) would be p times as many
-    dependencies.
-    """
-    slot = step * grid.p
-    add_join(table, slot, step, [(grid, slot - grid.p + np.arange(1, grid.p), lambda d: d)])
-    return table.ranks, slot
+
+def _wait(table: TransferTable, grid: Grid) -> None:
+    """A join, in slot p, of what each rank sent and received in the first step."""
+    displacement = np.arange(1, grid.p)[:, None]
+    senders = grid.displace(table.ranks, displacement, sign=-1)
+    ranks = np.broadcast_to(table.ranks, senders.shape)
+    table.join(grid.p, np.concatenate([senders, ranks]), np.tile(displacement, (2, 1)), step=1)
 
 
 def _block(kind: str, p: int, source: int, receiver: int, reduces: bool) -> int:

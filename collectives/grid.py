@@ -58,10 +58,10 @@ class Grid:
         """The ranks `by` further along one dimension, wrapping around."""
         return self.place(ranks, dim, self.coordinate(ranks, dim) + by)
 
-    def displace(self, ranks: Ranks, displacement: Ranks) -> Ranks:
+    def displace(self, ranks: Ranks, displacement: Ranks, sign: int = 1) -> Ranks:
         """Every rank moved by the coordinates of `displacement`, in each dimension; the two broadcast."""
         for dim in self.dims:
-            ranks = self.shift(ranks, dim, self.coordinate(displacement, dim))
+            ranks = self.shift(ranks, dim, sign * self.coordinate(displacement, dim))
         return ranks
 
 

@@ -15,7 +15,8 @@ from collectives.transfers import Transfers
 from topologies import Topology, WeftError
 
 PROOF_MOVES = 150_000
-"""Block moves up to which a pattern is proved itself: about two seconds."""
+PROOF_TRANSFERS = 40_000
+"""Block moves in all, and transfers of one port, up to which a pattern is proved itself: about two seconds."""
 
 _PROVED: dict[tuple[object, ...], str] = {}
 
@@ -26,8 +27,8 @@ Emit = Callable[[npt.NDArray[np.integer]], Transfers]
 class Pattern:
     """Transfers, their dependencies, the blocks they carry, and the collective they do.
 
-    A pattern that does not do its collective cannot be built: building one proves it or, beyond `PROOF_MOVES`,
-    proves the same algorithm on a smaller topology of the same family.
+    A pattern that does not do its collective cannot be built: building one proves it or, beyond `PROOF_MOVES` and
+    `PROOF_TRANSFERS`, proves the same algorithm on a smaller topology of the same family.
 
     Attributes
     ----------
@@ -90,10 +91,14 @@ class Pattern:
         """The transfers of every source."""
         return self.emit(np.arange(self.n_sources or self.p))
 
-    def estimated_moves(self) -> int:
-        """About how many blocks are moved in all, from the transfers of four ranks."""
+    def is_too_large(self) -> bool:
+        """Whether a proof would be too dear, from the transfers of four ranks."""
+        if self.p > PROOF_TRANSFERS:
+            return True  # every rank takes part
         few = np.unique(np.linspace(0, self.p - 1, 4).astype(np.int64))
-        return int(self.emit(few).blocks.sum()) * self.p // few.size
+        t = self.emit(few)
+        most = np.bincount(t.port).max(initial=0) * self.p // few.size
+        return bool(int(t.blocks.sum()) * self.p // few.size > PROOF_MOVES or most > PROOF_TRANSFERS)
 
     def _prove(self) -> str:
         key = self.key and (self.kind.name, self.algorithm, self.form, self.root, self.p, self.n_blocks, *self.key)
@@ -105,15 +110,13 @@ class Pattern:
         return _PROVED[key]
 
     def _prove_anew(self) -> str:
-        # Every rank takes part, so that many ranks alone are too many moves: no need to emit four of them.
-        moves = self.p if self.p > PROOF_MOVES else self.estimated_moves()
-        if moves <= PROOF_MOVES:
+        if not self.is_too_large():
             prove(self.kind, self.p, self.n_blocks, self.root, self.transfers(), self.blocks_of)
             return "proved"
         if self.smaller is None:
             raise WeftError(
-                f"{self.name} on {self.topology.name} moves {moves:,} blocks or more, too many to prove (at most "
-                f"{PROOF_MOVES:,}), and it names no smaller topology to be proved on"
+                f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "
+                f"{PROOF_TRANSFERS:,} transfers of a port), and it names no smaller topology to be proved on"
             )
         small = self.smaller()
         return f"proved on {small.topology.name}" if small.proof == "proved" else small.proof

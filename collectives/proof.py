@@ -67,17 +67,27 @@ class _Proof:
     ) -> None:
         self.kind, self.p, self.n_blocks, self.root = kind, p, n_blocks, root
         self.t = transfers
+        self.src, self.dst, self.slot = transfers.src.tolist(), transfers.dst.tolist(), transfers.slot.tolist()
+        self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
         self.blocks_of = blocks_of
         self.writes: dict[tuple[int, int], list[_Write]] = {}
-        self.before: list[int] = [0] * transfers.src.size
 
     def run(self) -> None:
         parents = self._parents()
-        self._number(parents)
-        for row in self._order(parents):
+        order = self._order(parents)
+        self.bit, self.part = _number(parents, order)
+        waiting = np.bincount([one for mine in parents for one in mine], minlength=len(parents)).tolist()
+        until: dict[int, int] = {}  # a row and all before it, as bits, as long as somebody waits for the row
+        for row in order:
+            before = 0
             for parent in parents[row]:
-                self.before[row] |= self.before[parent] | 1 << self.bit[parent]
-            self._send(row)
+                before |= until[parent]
+                waiting[parent] -= 1
+                if waiting[parent] == 0:
+                    del until[parent]
+            if waiting[row]:
+                until[row] = before | 1 << self.bit[row]
+            self._send(row, before)
         for block in range(self.n_blocks):
             for rank in self.kind.wanted_by(block, self.p, self.root):
                 self._check_arrived(rank, block)
@@ -85,38 +95,25 @@ class _Proof:
     def _parents(self) -> list[list[int]]:
         """Rows that each row waits for, without windows (they only delay)."""
         t = self.t
-        row_of = {(int(s), int(k)): row for row, (s, k) in enumerate(zip(t.src, t.slot, strict=True))}
-        parents: list[list[int]] = []
-        for row in range(t.src.size):
-            mine = []
-            for at in range(t.dep_ptr[row], t.dep_ptr[row + 1]):
-                if t.dep_lag[at] > 0:
-                    continue
-                ref = (int(t.dep_src[at]), int(t.dep_slot[at]))
-                if ref not in row_of:
-                    raise ScheduleError(f"{self._name(row)} waits for slot {ref[1]} of rank {ref[0]}, which is not there")
-                mine.append(row_of[ref])
-                if t.dep_lag[at] == 0:
-                    self._check_stream(row_of[ref], row)
-            parents.append(mine)
+        stride = int(max(t.src.max(initial=0), t.dep_src.max(initial=0))) + 1
+        key = t.slot.astype(np.int64) * stride + t.src
+        order = np.argsort(key, kind="stable")
+        want = t.dep_slot.astype(np.int64) * stride + t.dep_src
+        found = order[np.minimum(np.searchsorted(key[order], want), max(key.size - 1, 0))]
+        child = np.repeat(np.arange(key.size), np.diff(t.dep_ptr))
+        absent = np.flatnonzero(key[found] != want)
+        if absent.size:
+            at = absent[0]
+            raise ScheduleError(
+                f"{self._name(child[at])} waits for slot {t.dep_slot[at]} of rank {t.dep_src[at]}, which is not there"
+            )
+        for at in np.flatnonzero(t.dep_lag == 0):
+            self._check_stream(int(found[at]), int(child[at]))
+        parents: list[list[int]] = [[] for _ in range(key.size)]
+        for parent, row, lag in zip(found.tolist(), child.tolist(), t.dep_lag.tolist(), strict=True):
+            if lag <= 0:
+                parents[row].append(parent)
         return parents
-
-    def _number(self, parents: list[list[int]]) -> None:
-        """Give each row a bit of its own among the rows that dependencies connect it to: the ports of an algorithm
-        do not meet, and sets of predecessors stay short."""
-        child = np.repeat(np.arange(len(parents)), [len(mine) for mine in parents])
-        parent = np.array([one for mine in parents for one in mine], np.int64)
-        edges = coo_array((np.ones(child.size, np.int8), (child, parent)), shape=(len(parents),) * 2)
-        _, self.part = connected_components(edges, directed=False)
-        order = np.argsort(self.part, kind="stable")
-        first = np.searchsorted(self.part[order], self.part[order])
-        bit = np.empty(len(parents), np.int64)
-        bit[order] = np.arange(len(parents)) - first
-        self.bit = bit.tolist()
-
-    def _precedes(self, earlier: int, later: int) -> bool:
-        """Whether dependencies guarantee that one row is delivered before another starts."""
-        return bool(self.part[earlier] == self.part[later] and self.before[later] >> self.bit[earlier] & 1)
 
     def _check_stream(self, parent: int, row: int) -> None:
         """A transfer that follows another chunk by chunk must send the same blocks in the same order."""
@@ -129,46 +126,68 @@ class _Proof:
             raise ScheduleError(f"{self._name(row)} follows {self._name(parent)} chunk by chunk with other blocks")
 
     def _order(self, parents: list[list[int]]) -> list[int]:
-        """Rows in an order that respects the dependencies."""
+        """Rows in an order that respects the dependencies, as wide as they allow."""
         children: list[list[int]] = [[] for _ in parents]
-        waits = np.array([len(mine) for mine in parents], np.int64)
+        waits = [len(mine) for mine in parents]
         for row, mine in enumerate(parents):
             for parent in mine:
                 children[parent].append(row)
-        ready = [int(row) for row in np.flatnonzero(waits == 0)]
-        order: list[int] = []
-        while ready:
-            row = ready.pop()
-            order.append(row)
+        order = [row for row, count in enumerate(waits) if count == 0]
+        for row in order:
             for child in children[row]:
                 waits[child] -= 1
                 if waits[child] == 0:
-                    ready.append(child)
+                    order.append(child)
         if len(order) < len(parents):
-            stuck = int(np.flatnonzero(waits > 0)[0])
+            stuck = next(row for row, count in enumerate(waits) if count)
             raise ScheduleError(f"{self._name(stuck)} waits for itself in a circle")
         return order
 
-    def _send(self, row: int) -> None:
-        src, dst, slot = int(self.t.src[row]), int(self.t.dst[row]), int(self.t.slot[row])
-        blocks = self.blocks_of(src, slot)
-        if len(blocks) != self.t.blocks[row]:
-            raise ScheduleError(f"{self._name(row)} carries {len(blocks)} blocks and says {self.t.blocks[row]}")
+    def _send(self, row: int, before: int) -> None:
+        """Deliver what the source is sure to have when the transfer starts: `before` are the rows done by then."""
+        src, dst, reduces, part = self.src[row], self.dst[row], self.reduces[row], self.part[row]
+        blocks = self.blocks_of(src, self.slot[row])
+        if len(blocks) != self.counts[row]:
+            raise ScheduleError(f"{self._name(row)} carries {len(blocks)} blocks and says {self.counts[row]}")
+        done = before.to_bytes(before.bit_length() // 8 + 1, "little")
+
+        def precedes(write: _Write) -> bool:
+            bit = self.bit[write.row]
+            return self.part[write.row] == part and bit >> 3 < len(done) and bool(done[bit >> 3] >> (bit & 7) & 1)
+
         for block in blocks:
-            seen = [w for w in self.writes.get((src, block), ()) if self._precedes(w.row, row)]
+            seen = [write for write in self.writes.get((src, block), ()) if precedes(write)]
             contributions = self._value(src, block, seen)
             if contributions == 0:
                 raise ScheduleError(f"{self._name(row)} sends block {block}, of which rank {src} has nothing yet")
-            write = _Write(row, contributions, bool(self.t.reduces[row]))
-            self.writes.setdefault((dst, block), []).append(write)
+            there = self.writes.setdefault((dst, block), [])
+            for write in there:
+                if (reduces and not write.reduces) or (not reduces and write.reduces and not precedes(write)):
+                    self._refuse_race(write.row, row, dst, block)
+            there.append(_Write(row, contributions, reduces))
+
+    def _refuse_race(self, one: int, other: int, rank: int, block: int) -> None:
+        adds, overwrites = (one, other) if self.reduces[one] else (other, one)
+        raise ScheduleError(
+            f"{self._name(adds)} adds to block {block} of rank {rank} and is not sure to have ended before "
+            f"{self._name(overwrites)} overwrites it"
+        )
 
     def _value(self, rank: int, block: int, seen: Sequence[_Write]) -> int:
-        """Contributions that a rank holds of a block after the writes `seen`, as a bit mask of ranks."""
-        sources = self.kind.sources(block, self.p, self.root)
-        value = 1 << rank if rank in sources else 0
-        copies = [w for w in seen if not w.reduces]
+        """Contributions that a rank holds of a block after the writes `seen`, as a bit mask of ranks.
+
+        A copy replaces what was there; all additions come before it, so that only copies have to agree.
+        """
+        value = 1 << rank if rank in self.kind.sources(block, self.p, self.root) else 0
+        copies = [write for write in seen if not write.reduces]
+        for write in copies:
+            if write.contributions != copies[0].contributions:
+                raise ScheduleError(
+                    f"{self._name(write.row)} delivers block {block} to rank {rank} with other contributions than "
+                    f"{self._name(copies[0].row)}"
+                )
         if copies:
-            return self._copied(rank, block, seen, copies)
+            return copies[0].contributions
         for write in seen:
             twice = value & write.contributions
             if twice:
@@ -178,19 +197,6 @@ class _Proof:
                 )
             value |= write.contributions
         return value
-
-    def _copied(self, rank: int, block: int, seen: Sequence[_Write], copies: Sequence[_Write]) -> int:
-        """A copy replaces what was there: all copies must agree, and no addition may race with one."""
-        for write in seen:
-            for copy in copies:
-                if write.reduces and not self._precedes(write.row, copy.row):
-                    raise ScheduleError(
-                        f"{self._name(write.row)} adds to block {block} of rank {rank} while {self._name(copy.row)} "
-                        "overwrites it"
-                    )
-                if not write.reduces and write.contributions != copy.contributions:
-                    raise ScheduleError(f"rank {rank} receives different copies of block {block}: {self._name(copy.row)}")
-        return copies[0].contributions
 
     def _check_arrived(self, rank: int, block: int) -> None:
         writes = self.writes.get((rank, block), [])
@@ -207,3 +213,21 @@ class _Proof:
     def _name(self, row: int) -> str:
         t = self.t
         return f"the transfer of rank {t.src[row]} to rank {t.dst[row]} in step {t.step[row]} (port {t.port[row]})"
+
+
+def _number(parents: list[list[int]], order: list[int]) -> tuple[list[int], list[int]]:
+    """Give each row a bit among the rows that dependencies connect it to, and the number of that part.
+
+    The ports of an algorithm do not meet, and bits follow the order, so that sets of predecessors stay short.
+    """
+    n = len(parents)
+    child = np.repeat(np.arange(n), [len(mine) for mine in parents])
+    parent = np.array([one for mine in parents for one in mine], np.int64)
+    edges = coo_array((np.ones(child.size, np.int8), (child, parent)), shape=(n, n))
+    part = connected_components(edges, directed=False)[1] if n else np.zeros(0, np.int64)
+    rows = np.array(order, np.int64)
+    by_part = rows[np.argsort(part[rows], kind="stable")]
+    first = np.searchsorted(part[by_part], part[by_part])
+    bit = np.empty(n, np.int64)
+    bit[by_part] = np.arange(n) - first
+    return bit.tolist(), part.tolist()

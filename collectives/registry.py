@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from collectives import mirrored_recursive_doubling, recursive_doubling, swing
+from collectives import (
+    bucket,
+    dimension_wise,
+    direct,
+    mirrored_recursive_doubling,
+    recursive_doubling,
+    ring,
+    swing,
+    tree,
+)
 from collectives.collective import COLLECTIVES, collective
 from collectives.forms import check_form
 from collectives.schedule import Schedule
@@ -76,6 +85,43 @@ _ALGORITHMS = (
             "all-gather": mirrored_recursive_doubling.all_gather,
         },
         {"all-reduce": mirrored_recursive_doubling.FORMS},
+    ),
+    Algorithm(
+        ring.NAME,
+        "blocks go around cycles of all ranks, in both directions",
+        "one dimension, or two that admit two edge-disjoint Hamiltonian cycles",
+        {"all-reduce": ring.all_reduce, "reduce-scatter": ring.reduce_scatter, "all-gather": ring.all_gather},
+        options={"directions": "1 or 2: whether each cycle is used both ways"},
+    ),
+    Algorithm(
+        bucket.NAME,
+        "rings along one dimension after the other, on 2D ports",
+        "any shape",
+        {"all-reduce": bucket.all_reduce, "reduce-scatter": bucket.reduce_scatter, "all-gather": bucket.all_gather},
+    ),
+    Algorithm(
+        direct.NAME,
+        "every rank sends to every other at once",
+        "any shape",
+        {
+            "all-reduce": direct.all_reduce,
+            "reduce-scatter": direct.reduce_scatter,
+            "all-gather": direct.all_gather,
+            "all-to-all": direct.all_to_all,
+        },
+    ),
+    Algorithm(
+        dimension_wise.NAME,
+        "blocks travel and regroup dimension by dimension",
+        "any shape",
+        {"all-to-all": dimension_wise.all_to_all},
+    ),
+    Algorithm(
+        tree.NAME,
+        "a binomial tree, or a chain that passes chunks on",
+        "any shape and root",
+        {"broadcast": tree.broadcast, "reduce": tree.reduce},
+        {"broadcast": tree.FORMS, "reduce": tree.FORMS},
     ),
 )
 

@@ -20,10 +20,10 @@ from collectives.families import shrink
 from collectives.grid import Grid, Ranks
 from collectives.pattern import Pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Action, Group, node_group
+from collectives.symmetry import Action, Group, node_group, translations
 from collectives.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.symmetry import move_nodes, translation
+from topologies.symmetry import move_nodes
 from topologies.units import Quantity
 
 NAME = "ring"
@@ -196,10 +196,10 @@ def _groups(topology: Topology, directions: int) -> tuple[Group, ...]:
     grid = Grid(topology.shape)
     orders = _orders(topology.name, grid)
     if len(orders) == 1:
-        dims = grid.dims or (0,)
-        return (node_group(topology, "translations", [("translation by 1", translation(topology, dims[0], 1))]),)
+        return translations(topology)
     rotation = _rotation(topology, orders, directions)
-    return (rotation,) if rotation else (_slides(topology, grid),)
+    groups = (rotation,) if rotation else _slides(topology, grid)
+    return tuple(group for group in groups if group.generators)
 
 
 def _rotation(topology: Topology, orders: Sequence[Ranks], directions: int) -> Group | None:
@@ -224,14 +224,14 @@ def _alike(topology: Topology, links: npt.NDArray[np.int32]) -> bool:
     return all(np.unique(column).size == 1 for column in columns)
 
 
-def _slides(topology: Topology, grid: Grid) -> Group:
+def _slides(topology: Topology, grid: Grid) -> tuple[Group, ...]:
     """Translations that keep both cycles: one place along the short extent and C - 1 along the long one."""
     fast, slow = grid.dims
     across, along = (fast, slow) if _admits(grid.shape[slow], grid.shape[fast]) else (slow, fast)
     columns, rows = grid.shape[across], grid.shape[along]
-    moves = []
-    for times in (1, 2):
-        maps = {across: (np.arange(columns) + times) % columns,
-                along: (np.arange(rows) + times * (columns - 1)) % rows}
-        moves.append((f"slide by {times}", move_nodes(topology, maps)))
-    return node_group(topology, "slides along both rings", moves)
+    groups = []
+    for times in (1, 2, 4):  # those by more keep larger boards
+        maps = {across: (np.arange(columns) + times) % columns, along: (np.arange(rows) + times * (columns - 1)) % rows}
+        move = (f"slide by {times}", move_nodes(topology, maps))
+        groups.append(node_group(topology, "slides along the rings", [move]))
+    return tuple(groups)

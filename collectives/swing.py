@@ -6,7 +6,9 @@ NSDI 2024.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache, partial
+from itertools import chain
 
 import numpy as np
 
@@ -15,13 +17,13 @@ from collectives.collective import collective
 from collectives.estimate import cheapest
 from collectives.families import shrink
 from collectives.forms import check_form
-from collectives.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
+from collectives.grid import Grid, Ranks, floor_power_of_two
 from collectives.pattern import Pattern
 from collectives.rounds import Fan, Round, rounds_pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.symmetry import Group, node_group
 from topologies import Topology, WeftError
-from topologies.symmetry import reflection, translation
+from topologies.symmetry import Permutation, reflection, translation
 from topologies.units import Quantity
 
 NAME = "swing"
@@ -67,7 +69,7 @@ def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
 
 def rho(step: int) -> int:
     """Signed distance to the peer of an even coordinate: 1, -1, 3, -5, 11, ... (NSDI 2024, equation 2)."""
-    return (1 - (-2) ** (step + 1)) // 3
+    return sum((-2) ** i for i in range(step + 1))
 
 
 @lru_cache(maxsize=64)
@@ -84,7 +86,8 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     return rounds_pattern(
         topology, collective(kind), NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
-        groups=_groups(topology, form), smaller=lambda: _pattern(shrink(topology), kind, form), key=(grid.shape,),
+        groups=_groups(topology, butterfly.regular_dims()),
+        smaller=lambda: _pattern(shrink(topology), kind, form), key=(grid.shape,),
     )
 
 
@@ -117,13 +120,13 @@ def _peer(grid: Grid, dim: int, distance: int, ranks: Ranks) -> Ranks:
 
 def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round | Fan]:
     if form == "latency":
-        return [*butterfly.latency()]
+        return list(butterfly.latency())
     steps = max(map(len, butterfly.ports), default=0)
-    scatter = [*butterfly.scatter(), *_odd_one(butterfly, 0, reduces=True)]
+    scatter: list[Round | Fan] = [*butterfly.scatter(), *_odd_one(butterfly, 0, reduces=True)]
     if kind == "reduce-scatter":
         return scatter
     first_step = steps if kind == "all-reduce" else 0
-    gather = [*butterfly.gather(first_step), *_odd_one(butterfly, first_step, reduces=False)]
+    gather: list[Round | Fan] = [*butterfly.gather(first_step), *_odd_one(butterfly, first_step, reduces=False)]
     return gather if kind == "all-gather" else scatter + gather
 
 
@@ -153,12 +156,24 @@ def odd_groups(even: int, steps: int) -> list[range]:
 
 
 @lru_cache(maxsize=64)
-def _groups(topology: Topology, form: str) -> tuple[Group, ...]:
-    """Even translations and c -> 1 - c: together they take any rank to any other and keep every port."""
-    moves = []
-    for dim, extent in enumerate(topology.shape):
-        if extent > 2 and (is_power_of_two(extent) if form == "latency" else extent % 2 == 0):
-            moves.append((f"translation by 2 in dimension {dim}", translation(topology, dim, 2)))
-        if extent > 1 and (is_power_of_two(extent) if form == "latency" else extent % 2 == 0):
-            moves.append((f"reflection in dimension {dim}", reflection(topology, dim, 1)))
-    return (node_group(topology, "even translations and reflections", moves),) if moves else ()
+def _groups(topology: Topology, dims: tuple[int, ...]) -> tuple[Group, ...]:
+    """Even translations and c -> 1 - c: together they take any rank to any other and keep every port.
+
+    Of their subgroups, the one by four keeps boards of four, and the complements keep a mesh.
+    """
+    groups = []
+    for name, by in (("even translations and reflections", 2), ("translations by 4 and reflections", 4)):
+        groups.append(node_group(topology, name, chain.from_iterable(_moves(topology, dim, by) for dim in dims)))
+        if not groups[-1].dropped:
+            break
+    else:
+        last = [(dim, topology.shape[dim] - 1) for dim in dims]
+        complements = [(f"complement in dimension {dim}", reflection(topology, dim, centre)) for dim, centre in last]
+        groups.append(node_group(topology, "complements", complements))
+    return tuple(group for group in groups if group.generators)
+
+
+def _moves(topology: Topology, dim: int, by: int) -> Iterator[tuple[str, Permutation | None]]:
+    if topology.shape[dim] > by:
+        yield f"translation by {by} in dimension {dim}", translation(topology, dim, by)
+    yield f"reflection in dimension {dim}", reflection(topology, dim, by - 1)

@@ -71,14 +71,14 @@ def node_group(topology: Topology, name: str, moves: Iterable[tuple[str, Permuta
 
 @lru_cache(maxsize=64)
 def translations(topology: Topology) -> tuple[Group, ...]:
-    """Translations by one in every dimension, or by two where those by one are no automorphisms."""
+    """Translations by one in every dimension; by two, which keep parities; by four, which keep larger boards."""
     groups = []
-    for by in (1, 2):
+    for by in (1, 2, 4):
         moves = [
             (f"translation by {by} in dimension {dim}", translation(topology, dim, by))
             for dim, extent in enumerate(topology.shape) if extent > by
         ]
         groups.append(node_group(topology, f"translations by {by}", moves))
-        if not groups[-1].dropped:
+        if by > 1 and not groups[-1].dropped:
             break
     return tuple(group for group in groups if group.generators)

@@ -71,7 +71,7 @@ class TransferTable:
     def __init__(self, ranks: npt.NDArray[np.integer]) -> None:
         self.ranks = np.asarray(ranks, np.int64)
         self._rows: list[npt.NDArray[np.int64]] = []
-        self._deps: list[npt.NDArray[np.int64]] = []
+        self._dependencies: list[npt.NDArray[np.int64]] = []
 
     def add(
         self,
@@ -114,36 +114,52 @@ class TransferTable:
         self._rows.append(np.stack([np.broadcast_to(c, shape)[there].astype(np.int64) for c in columns]))
         for lag, refs in ((WHOLE, after), (0, stream)):
             for rank, other in refs:
-                self._add_dep(shape, there, src, slot, rank, other, lag)
+                self._add_dependency(shape, there, slot, rank, other, lag)
         for rank, other, w in window:
-            self._add_dep(shape, there, src, slot, rank, other, w)
+            self._add_dependency(shape, there, slot, rank, other, w)
 
-    def _add_dep(
-        self, shape: tuple[int, ...], there: npt.NDArray[np.bool_], src: IntLike, slot: IntLike,
-        rank: IntLike, other: IntLike, lag: int,
+    def join(self, slot: int, rank: IntLike, other: IntLike, *, step: int = 0, port: int = 0) -> None:
+        """Add a transfer of nothing from each rank to itself, which takes no time and waits for many at once.
+
+        Where m transfers wait for the same n, a join between them makes m + n dependencies of m x n.
+
+        Parameters
+        ----------
+        slot : int
+        rank, other : int or (n, ranks)
+            Source and slot of each transfer waited for.
+        step, port : int
+        """
+        self.add(slot, self.ranks, 0, step=step, port=port)
+        shape = np.broadcast_shapes(np.shape(rank), np.shape(other), (1, self.ranks.size))
+        self._add_dependency(shape, np.ones(shape, np.bool_), slot, rank, other, WHOLE)
+
+    def _add_dependency(
+        self, shape: tuple[int, ...], there: npt.NDArray[np.bool_], slot: IntLike, rank: IntLike, other: IntLike,
+        lag: int,
     ) -> None:
         other = np.broadcast_to(other, shape)
         some = there & (other >= 0)
         if np.any(some):
-            columns = (slot, src, rank, other, lag)
-            self._deps.append(np.stack([np.broadcast_to(c, shape)[some].astype(np.int64) for c in columns]))
+            columns = (slot, self.ranks, rank, other, lag)
+            self._dependencies.append(np.stack([np.broadcast_to(c, shape)[some].astype(np.int64) for c in columns]))
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
         rows = np.concatenate(self._rows, axis=1) if self._rows else np.zeros((8, 0), np.int64)
         src, dst, slot, step, port, blocks, reduces, tie_class = rows[:, np.lexsort((rows[0], rows[2]))]
-        deps = np.concatenate(self._deps, axis=1) if self._deps else np.zeros((5, 0), np.int64)
-        stride = int(max(src.max(initial=0), deps[1].max(initial=0))) + 1
-        key = slot * stride + src
-        owner = np.searchsorted(key, deps[0] * stride + deps[1])
+        waiting, at, source, other, lag = self._all_dependencies()
+        stride = int(max(src.max(initial=0), at.max(initial=0))) + 1
+        owner = np.searchsorted(slot * stride + src, waiting * stride + at)
         order = np.argsort(owner, kind="stable")
         ptr = np.zeros(src.size + 1, np.int64)
         np.cumsum(np.bincount(owner, minlength=src.size), out=ptr[1:])
         return Transfers(
-            *(c.astype(np.int32) for c in (src, dst, slot, step, port)),
-            blocks,
-            reduces.astype(np.bool_),
-            tie_class,
-            ptr,
-            *(deps[i][order].astype(np.int32) for i in (2, 3, 4)),
+            src=src.astype(np.int32), dst=dst.astype(np.int32), slot=slot.astype(np.int32),
+            step=step.astype(np.int32), port=port.astype(np.int32), blocks=blocks, reduces=reduces.astype(np.bool_),
+            tie_class=tie_class, dep_ptr=ptr, dep_src=source[order].astype(np.int32),
+            dep_slot=other[order].astype(np.int32), dep_lag=lag[order].astype(np.int32),
         )
+
+    def _all_dependencies(self) -> npt.NDArray[np.int64]:
+        return np.concatenate(self._dependencies, axis=1) if self._dependencies else np.zeros((5, 0), np.int64)

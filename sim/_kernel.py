@@ -677,3 +677,58 @@ def run_general(program, state, max_events, until_ps):
         status = _advance(state, until_ps)
         if status != FINISHED:
             return status
+
+
+# --- bounds ---------------------------------------------------------------------------------------------------------
+
+
+@entry
+def longest_path(program, first_ps, whole_ps, last_ps, waits, order, release, finish):
+    """Earliest release and finish of every task if no task ever waited for another's service.
+
+    Parameters
+    ----------
+    program : Program
+    first_ps, whole_ps, last_ps : (T,) int64
+        Least time from release to delivery of the first chunk, of the whole task, and of one more chunk at the end.
+    waits : (T,) int32
+        Parents of each task, windows left out; used up.
+    order : (T,) int32
+        Scratch.
+    release, finish : (T,) int64
+        Filled; zeros on entry.
+
+    Returns
+    -------
+    int
+        The latest finish.
+    """
+    n_tasks = waits.size
+    head, tail = 0, 0
+    for task in range(n_tasks):
+        if waits[task] == 0:
+            order[tail] = task
+            tail += 1
+    latest = np.int64(0)
+    while head < tail:
+        task = order[head]
+        head += 1
+        finish[task] = max(finish[task], release[task] + whole_ps[task])
+        latest = max(latest, finish[task])
+        for edge in range(program.whole_ptr[task], program.whole_ptr[task + 1]):
+            child = program.whole_child[edge]
+            release[child] = max(release[child], finish[task])
+            waits[child] -= 1
+            if waits[child] == 0:
+                order[tail] = child
+                tail += 1
+        for edge in range(program.stream_ptr[task], program.stream_ptr[task + 1]):
+            if program.stream_lag[edge] == 0:
+                child = program.stream_child[edge]
+                release[child] = max(release[child], release[task] + first_ps[task])
+                finish[child] = max(finish[child], finish[task] + last_ps[child])
+                waits[child] -= 1
+                if waits[child] == 0:
+                    order[tail] = child
+                    tail += 1
+    return latest

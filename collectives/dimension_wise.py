@@ -1,0 +1,110 @@
+"""All-to-all dimension by dimension: blocks regroup at a corner before they turn.
+
+The message combining of total exchange on meshes and tori (Y. Suh, S. Yalamanchili, "All-to-All Communication with
+Minimum Start-Up Costs in 2D/3D Tori and Meshes", 1998).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.collective import collective
+from collectives.families import shrink
+from collectives.grid import Grid, Ranks
+from collectives.pattern import Pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.symmetry import translations
+from collectives.transfers import Ref, Transfers, TransferTable
+from topologies import Topology
+from topologies.units import Quantity
+
+NAME = "dimension-wise"
+
+
+def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """All-to-all in one phase a dimension: in each, the blocks of p / d pairs go to each of d - 1 ranks at once.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any; only its shape matters.
+    size : quantity
+        Bytes that each rank sends, its own block included.
+    element_bytes : int
+    """
+    return schedule(_pattern(topology), size, element_bytes)
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology) -> Pattern:
+    grid = Grid(topology.shape)
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        table = TransferTable(ranks)
+        for phase, dim in enumerate(grid.dims):
+            _add_phase(table, grid, phase, dim)
+        return table.build()
+
+    def blocks_of(source: int, slot: int) -> Sequence[int]:
+        phase, by = _locate(grid, slot)
+        return _blocks(grid, source, grid.dims[phase], by) if by else []
+
+    return Pattern(
+        topology=topology, kind=collective("all-to-all"), algorithm=NAME, n_blocks=grid.p**2, emit=emit,
+        blocks_of=blocks_of, groups=translations(topology), smaller=lambda: _pattern(shrink(topology)),
+        key=(grid.shape,),
+    )
+
+
+def _first_slot(grid: Grid, phase: int) -> int:
+    """Slot of the join of a phase; the transfer by c coordinates has the c-th slot after it."""
+    return sum(grid.extents[:phase])
+
+
+def _locate(grid: Grid, slot: int) -> tuple[int, int]:
+    phase = next(phase for phase in range(len(grid.dims)) if slot < _first_slot(grid, phase + 1))
+    return phase, slot - _first_slot(grid, phase)
+
+
+def _add_phase(table: TransferTable, grid: Grid, phase: int, dim: int) -> None:
+    first, extent = _first_slot(grid, phase), grid.shape[dim]
+    after: list[Ref] = []
+    if phase > 0:
+        _join(table, grid, phase)
+        after = [(table.ranks, first)]
+    by = np.arange(1, extent)[:, None]
+    table.add(first + by, grid.shift(table.ranks, dim, by), grid.p // extent, step=phase, after=after)
+
+
+def _join(table: TransferTable, grid: Grid, phase: int) -> None:
+    """A join of what each rank sent and received in the phase before."""
+    dim = grid.dims[phase - 1]
+    by = np.arange(1, grid.shape[dim])[:, None]
+    senders = grid.shift(table.ranks, dim, -by)
+    ranks = np.broadcast_to(table.ranks, senders.shape)
+    others = np.tile(_first_slot(grid, phase - 1) + by, (2, 1))
+    table.join(_first_slot(grid, phase), np.concatenate([senders, ranks]), others, step=phase)
+
+
+def _blocks(grid: Grid, source: int, dim: int, by: int) -> list[int]:
+    """Blocks at the source on their way to the rank `by` further along `dim`: there, the dimensions before `dim` are
+    those of the destination already, those after it still those of the origin."""
+    every, here = np.arange(grid.p), np.array(source)
+    from_, to = np.ones(grid.p, np.bool_), grid.coordinate(every, dim) == grid.coordinate(
+        grid.shift(here, dim, by), dim
+    )
+    for other in grid.dims:
+        alike = grid.coordinate(every, other) == grid.coordinate(here, other)
+        if other < dim:
+            to &= alike
+        else:
+            from_ &= alike
+    return _pairs(grid, np.flatnonzero(from_), np.flatnonzero(to))
+
+
+def _pairs(grid: Grid, origins: Ranks, destinations: Ranks) -> list[int]:
+    return (origins[:, None] * grid.p + destinations).ravel().tolist()

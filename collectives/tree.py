@@ -1,0 +1,122 @@
+"""Trees from a root: binomial, and the chain through which an array is pipelined chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.collective import collective
+from collectives.families import shrink
+from collectives.forms import check_form
+from collectives.grid import NOBODY, Ranks, ceil_log2
+from collectives.pattern import Pattern
+from collectives.rounds import RankMap, Round, rounds_pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.transfers import Transfers, TransferTable
+from topologies import Topology, WeftError
+from topologies.units import Quantity
+
+NAME = "tree"
+FORMS = ("binomial", "chain")
+
+
+def broadcast(
+    topology: Topology, size: Quantity, *, root: int = 0, form: str = "binomial", element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Broadcast down a tree over the ranks, counted from the root.
+
+    Parameters
+    ----------
+    topology : Topology
+    size : quantity
+        Bytes of the array.
+    root : int
+        The rank that has it.
+    form : {"binomial", "chain"}
+        "binomial": in log2 p steps each rank that has the array sends it to one half of what is left before it.
+        "chain": each rank passes each chunk on to the next as it arrives.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        A root that is no rank, or an unknown form.
+    """
+    check_form(NAME, form, FORMS)
+    return schedule(_pattern(topology, "broadcast", form, root), size, element_bytes)
+
+
+def reduce(
+    topology: Topology, size: Quantity, *, root: int = 0, form: str = "binomial", element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Reduce up a tree: the time reversal of `broadcast`; parameters as there."""
+    check_form(NAME, form, FORMS)
+    return schedule(_pattern(topology, "reduce", form, root), size, element_bytes)
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
+    p = topology.n_npus
+    if not 0 <= root < p:
+        raise WeftError(f"root {root} is not one of the {p} ranks of {topology.name}")
+
+    def smaller() -> Pattern:
+        small = shrink(topology)
+        return _pattern(small, kind, form, root % small.n_npus)
+
+    if form == "binomial":
+        return rounds_pattern(
+            topology, collective(kind), NAME, form, _rounds(p, root, kind), n_blocks=1, smaller=smaller, root=root,
+            key=(),
+        )
+    return Pattern(
+        topology=topology, kind=collective(kind), algorithm=NAME, form=form, n_blocks=1,
+        emit=partial(_chain, p, root, kind), blocks_of=_all, smaller=smaller, root=root, key=(),
+    )
+
+
+def _all(source: int, slot: int) -> Sequence[int]:
+    return (0,)
+
+
+def _rounds(p: int, root: int, kind: str) -> list[Round]:
+    """Halvings from the root; for a reduction the same in reverse."""
+    distances = [1 << s for s in reversed(range(ceil_log2(p)))]
+    down = [partial(_child, p, root, distance) for distance in distances]
+    up = [partial(_parent, p, root, distance) for distance in distances]
+    if kind == "broadcast":
+        return [_round(step, *maps, reduces=False) for step, maps in enumerate(zip(down, up, strict=True))]
+    backwards = zip(reversed(up), reversed(down), strict=True)
+    return [_round(step, *maps, reduces=True) for step, maps in enumerate(backwards)]
+
+
+def _round(step: int, receiver: RankMap, sender: RankMap, *, reduces: bool) -> Round:
+    return Round(step, 0, receiver, sender, 1, partial(_all, slot=step), reduces)
+
+
+def _child(p: int, root: int, distance: int, ranks: Ranks) -> Ranks:
+    """To whom each rank hands half of its part."""
+    place = (ranks - root) % p
+    has_one = (place % (2 * distance) == 0) & (place + distance < p)
+    return np.where(has_one, (ranks + distance) % p, NOBODY)
+
+
+def _parent(p: int, root: int, distance: int, ranks: Ranks) -> Ranks:
+    place = (ranks - root) % p
+    return np.where(place % (2 * distance) == distance, (ranks - distance) % p, NOBODY)
+
+
+def _chain(p: int, root: int, kind: str, ranks: npt.NDArray[np.integer]) -> Transfers:
+    """One transfer of each rank but the last, streaming on from the one before it."""
+    table = TransferTable(ranks)
+    down = kind == "broadcast"
+    place = (table.ranks - root) % p
+    hop = place if down else p - 1 - place
+    way = 1 if down else -1
+    receiver = np.where(hop < p - 1, (table.ranks + way) % p, NOBODY)
+    before = np.where(hop > 0, 0, NOBODY)
+    table.add(0, receiver, step=hop, reduces=not down, stream=[((table.ranks - way) % p, before)])
+    return table.build()

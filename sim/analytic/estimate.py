@@ -1,0 +1,47 @@
+"""The alpha-beta estimate: steps in lockstep, each as long as its slowest transfer and its fullest link."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.lower import Lowered
+from sim.program import I64
+
+
+def estimate_ps(lowered: Lowered) -> int:
+    """Time if every step began when the one before it had ended everywhere.
+
+    A step takes the longest latency of its routes and the time that the bytes crossing its fullest link need there:
+    sum over steps of alpha + n_s * congestion_s / bandwidth. Steps of one number in all ports run together.
+    Queueing inside a step, pipelining between steps and chunking are what the simulation adds.
+    """
+    program, shape = lowered.program, lowered.shape
+    if program.n_tasks == 0:
+        return 0
+    step = shape.quotient.transfers.step[shape.task_row].astype(np.int64)
+    latency = _route_sums(program.route_latency_ps, program.route_ptr)[program.task_route]
+    alpha = np.zeros(int(step.max()) + 1, np.int64)
+    np.maximum.at(alpha, step, latency)
+    return int(alpha.sum()) + int(np.ceil(_step_loads_ps(lowered, step).sum()))
+
+
+def _step_loads_ps(lowered: Lowered, step: I64) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Time of the fullest link in each step."""
+    program, shape = lowered.program, lowered.shape
+    hops = program.hops()
+    task = np.repeat(np.arange(program.n_tasks), hops)
+    first = program.route_ptr[program.task_route].astype(np.int64)
+    at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
+    server = program.route_server[at].astype(np.int64)
+    rate = lowered.schedule.topology.bandwidth_Bps[shape.server_link[server]]
+    key, row = np.unique(step[task] * program.n_servers + server, return_inverse=True)
+    load = np.bincount(row, weights=lowered.task_bytes[task] * 1e12 / rate, minlength=key.size)
+    fullest = np.zeros(int(step.max()) + 1)
+    np.maximum.at(fullest, key // program.n_servers, load)
+    return fullest
+
+
+def _route_sums(values: I64, ptr: np.ndarray[tuple[int], np.dtype[np.int32]]) -> I64:
+    total: I64 = np.concatenate(([0], np.cumsum(values)))
+    sums: I64 = total[ptr[1:]] - total[ptr[:-1]]
+    return sums

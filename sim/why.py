@@ -1,0 +1,284 @@
+"""Where the time went: the critical path of a run, every picosecond of it under a name.
+
+The walk starts at the last delivery and goes back along what each chunk waited for: the service before it on the
+same server, the hop before, the chunk before it at the first server, or the delivery that released it. The parts
+sum to the makespan exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.outcome import Log, Outcome
+from sim.program import I64, Program
+from topologies import WeftError
+from topologies.units import format_time
+
+SERIALISATION, QUEUEING = "serialisation", "queueing"
+"""The path's own bytes on a server; those of another transfer in front of it."""
+
+
+class Piece(NamedTuple):
+    """A stretch of the critical path: [start, end) ps, its name, and the task and server it was spent on (-1: none)."""
+
+    start_ps: int
+    end_ps: int
+    name: str
+    task: int
+    server: int
+
+
+class Labels(NamedTuple):
+    """Names for the account.
+
+    Attributes
+    ----------
+    server : callable (server) -> str
+        Class of a server, such as "dimension 0".
+    latency : callable (hop index in the routes) -> sequence of (name, ps)
+        Named parts of a latency; a rest is called "propagation".
+    """
+
+    server: Callable[[int], str]
+    latency: Callable[[int], list[tuple[str, int]]]
+
+
+def _plain_server(server: int) -> str:
+    return f"server {server}"
+
+
+def _plain_latency(hop: int) -> list[tuple[str, int]]:
+    return []
+
+
+PLAIN = Labels(_plain_server, _plain_latency)
+
+
+@dataclass(frozen=True)
+class Why:
+    """The critical path and its account.
+
+    Attributes
+    ----------
+    makespan_ps : int
+    pieces : tuple of Piece
+        In time order, without gaps, from 0 to the makespan.
+    service_ps : dict of str to int
+        Services on the path by class of server, other tasks' included: the derivative of the time by the logarithm
+        of that class's slowness.
+    """
+
+    makespan_ps: int
+    pieces: tuple[Piece, ...]
+    service_ps: dict[str, int]
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Picoseconds under each name, largest first; they sum to the makespan."""
+        total: dict[str, int] = {}
+        for piece in self.pieces:
+            total[piece.name] = total.get(piece.name, 0) + piece.end_ps - piece.start_ps
+        return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+    def __str__(self) -> str:
+        lines = [f"{format_time(self.makespan_ps)} = {self.makespan_ps} ps, of which"]
+        for name, part in self.parts.items():
+            lines.append(f"  {part:>16} ps  {part / max(self.makespan_ps, 1):6.1%}  {name}")
+        return "\n".join(lines)
+
+
+def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
+    """The critical path of a logged run.
+
+    Parameters
+    ----------
+    program : Program
+    outcome : Outcome
+        Of a run with `log=True`.
+    labels : Labels
+
+    Raises
+    ------
+    WeftError
+        The run kept no log.
+    """
+    if outcome.log is None:
+        raise WeftError("the critical path needs a run with log=True")
+    return _Walk(program, outcome, outcome.log, labels).walk()
+
+
+class _Walk:
+    def __init__(self, program: Program, outcome: Outcome, log: Log, labels: Labels) -> None:
+        self.program, self.outcome, self.log, self.labels = program, outcome, log, labels
+        self.hops = program.hops()
+        self.chunks = program.chunks()
+        self.pieces: list[Piece] = []
+        self.service: dict[str, int] = {}
+        self.whole_parents = _parents_of(program)
+
+    def walk(self) -> Why:
+        if self.program.n_tasks and self.outcome.makespan_ps:
+            task = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[0])
+            where: tuple[int, int] | None = (task, int(self.chunks[task]) - 1)
+            while where is not None:
+                where = self._delivery(*where)
+        return Why(self.outcome.makespan_ps, tuple(reversed(self.pieces)), self.service)
+
+    # Each step returns the delivery to go on from, or None at the beginning of time.
+
+    def _delivery(self, task: int, chunk: int) -> tuple[int, int] | None:
+        """Walk from a delivery back to the one that released what it needed."""
+        hops = int(self.hops[task])
+        if hops == 0:
+            return self._release(task, chunk, self._delivered(task, chunk))
+        hop = hops - 1
+        start, end = self._service(task, chunk, hop)
+        self._latency(task, hop, start if self.program.deliver_head else end)
+        if not self.program.deliver_head:
+            self._add(start, end, SERIALISATION, task, chunk, hop)
+        return self._service_start(task, chunk, hop)
+
+    def _service_start(self, task: int, chunk: int, hop: int) -> tuple[int, int] | None:
+        """Walk from the start of a service to a delivery."""
+        while True:
+            start, _ = self._service(task, chunk, hop)
+            arrival = self._arrival(task, chunk, hop)
+            if arrival is None or arrival < start:
+                before = int(self.log.before[self.log.base[task] + chunk * self.hops[task] + hop])
+                ahead = self._place(before) if before >= 0 else None
+                if ahead is not None and self._service(*ahead)[1] == start:
+                    name = SERIALISATION if ahead[0] == task else QUEUEING
+                    task, chunk, hop = ahead
+                    self._add(*self._service(task, chunk, hop), name, task, chunk, hop)
+                    continue
+                return self._release(task, chunk, start)
+            if hop == 0:
+                return self._release(task, chunk, start)
+            hop -= 1
+            self._hop_before(task, chunk, hop, start)
+
+    def _hop_before(self, task: int, chunk: int, hop: int, ready: int) -> None:
+        """Account the time from the start of a service to the arrival at the next server."""
+        start, end = self._service(task, chunk, hop)
+        latency = int(self.program.route_latency_ps[self._at(task, hop)])
+        left = ready - latency
+        self._latency(task, hop, left)
+        if left > start:
+            self._add(start, left, SERIALISATION, task, chunk, hop)
+
+    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+        """The delivery that released a chunk, or gave it its units, at this time."""
+        if time == 0:
+            return None
+        for parent in self.whole_parents(task):
+            if self.outcome.finish_ps[parent] == time:
+                return parent, int(self.chunks[parent]) - 1
+        program = self.program
+        for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
+            parent, lag = int(program.parent[edge]), int(program.parent_lag[edge])
+            needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
+            if needed > 0 and self._delivered(parent, needed - 1) == time:
+                return parent, needed - 1
+        return self._unit_given(task, time)
+
+    def _unit_given(self, task: int, time: int) -> tuple[int, int]:
+        """A delivery at this time that returned units to the task's pool."""
+        program = self.program
+        if program.task_pool.size and program.task_pool[task] >= 0:
+            rows = np.flatnonzero(program.give_pool == program.task_pool[task])
+            for giver in np.searchsorted(program.give_ptr, rows, side="right") - 1:
+                for chunk in range(int(self.chunks[giver])):
+                    if self._delivered(int(giver), chunk) == time:
+                        return int(giver), chunk
+        raise AssertionError(f"nothing released task {task} at {time} ps")  # a fault of the engine, not of the input
+
+    def _arrival(self, task: int, chunk: int, hop: int) -> int | None:
+        """When a chunk reached a server; None at the first, where the chunk before it or a release decides."""
+        if hop == 0:
+            start, _ = self._service(task, chunk, 0)
+            return start if self._released_at(task, chunk, start) else None
+        start, end = self._service(task, chunk, hop - 1)
+        latency = int(self.program.route_latency_ps[self._at(task, hop - 1)])
+        if not self.program.cut_through:
+            return end + latency
+        return max(start + latency, end + latency - self._duration(task, chunk, hop))
+
+    def _released_at(self, task: int, chunk: int, time: int) -> bool:
+        try:
+            return self._release(task, chunk, time) is not None or time == 0
+        except AssertionError:
+            return False
+
+    def _delivered(self, task: int, chunk: int) -> int:
+        hops = int(self.hops[task])
+        if hops == 0:
+            return self._delivered_at_once(task, chunk)
+        start, end = self._service(task, chunk, hops - 1)
+        return (start if self.program.deliver_head else end) + int(self.program.route_latency_ps[self._at(task, hops - 1)])
+
+    def _delivered_at_once(self, task: int, chunk: int) -> int:
+        """Delivery of a chunk of a task without servers: the last thing that it waited for."""
+        program = self.program
+        times = [int(self.outcome.finish_ps[parent]) for parent in self.whole_parents(task)]
+        for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
+            parent, lag = int(program.parent[edge]), int(program.parent_lag[edge])
+            needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
+            if needed > 0:
+                times.append(self._delivered(parent, needed - 1))
+        if chunk == self.chunks[task] - 1:
+            times.append(int(self.outcome.finish_ps[task]))
+        return max(times, default=0)
+
+    def _service(self, task: int, chunk: int, hop: int) -> tuple[int, int]:
+        start = int(self.log.start_ps[self.log.base[task] + chunk * self.hops[task] + hop])
+        return start, start + self._duration(task, chunk, hop)
+
+    def _duration(self, task: int, chunk: int, hop: int) -> int:
+        program = self.program
+        cut = program.task_cut[task]
+        size = program.cut_size[cut, 0 if chunk < program.cut_first[cut] else 1]
+        return int(program.service_ps[size, program.server_rate[program.route_server[self._at(task, hop)]]])
+
+    def _at(self, task: int, hop: int) -> int:
+        return int(self.program.route_ptr[self.program.task_route[task]]) + hop
+
+    def _place(self, row: int) -> tuple[int, int, int]:
+        """Task, chunk and hop of a row of the log."""
+        task = int(np.searchsorted(self.log.base, row, side="right")) - 1
+        chunk, hop = divmod(row - int(self.log.base[task]), int(self.hops[task]))
+        return task, chunk, hop
+
+    def _add(self, start: int, end: int, what: str, task: int, chunk: int, hop: int) -> None:
+        server = int(self.program.route_server[self._at(task, hop)])
+        label = self.labels.server(server)
+        self.service[label] = self.service.get(label, 0) + end - start
+        self.pieces.append(Piece(start, end, f"{what}, {label}", task, server))
+
+    def _latency(self, task: int, hop: int, start: int) -> None:
+        at = self._at(task, hop)
+        total = int(self.program.route_latency_ps[at])
+        named = self.labels.latency(at)
+        rest = total - sum(ps for _, ps in named)
+        server = int(self.program.route_server[at])
+        time = start + total
+        for name, ps in [*reversed(named), ("propagation", rest)]:
+            if ps:
+                self.pieces.append(Piece(time - ps, time, name, task, server))
+            time -= ps
+
+
+def _parents_of(program: Program) -> Callable[[int], list[int]]:
+    """Whole parents of a task."""
+    parent = np.repeat(np.arange(program.n_tasks), np.diff(program.whole_ptr))
+    order = np.argsort(program.whole_child, kind="stable")
+    ptr: I64 = np.concatenate(([0], np.cumsum(np.bincount(program.whole_child, minlength=program.n_tasks))))
+    ordered = parent[order]
+
+    def parents(task: int) -> list[int]:
+        return [int(p) for p in ordered[ptr[task] : ptr[task + 1]]]
+
+    return parents
