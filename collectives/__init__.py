@@ -4,10 +4,12 @@ from collectives import (
     bucket,
     dimension_wise,
     direct,
+    hierarchical,
     mirrored_recursive_doubling,
     recursive_doubling,
     ring,
     swing,
+    themis,
     tree,
 )
 from collectives.collective import COLLECTIVES, Collective
@@ -38,10 +40,12 @@ __all__ = [
     "build",
     "dimension_wise",
     "direct",
+    "hierarchical",
     "mirrored_recursive_doubling",
     "prove",
     "recursive_doubling",
     "ring",
     "swing",
+    "themis",
     "tree",
 ]

@@ -140,10 +140,15 @@ def _extent(grid: Grid, dims: Sequence[int]) -> int:
     return math.prod(grid.shape[dim] for dim in dims)
 
 
-def _blocks(grid: Grid, phase: _Phase, source: int, k: int) -> list[int]:
-    """Blocks whose coordinates agree with the source's where scattered, and in this dimension k or k + 1 behind."""
+def _blocks(grid: Grid, phase: _Phase, source: int, k: int) -> Sequence[int]:
+    """Blocks that agree with the source where scattered, and are k (or k + 1) behind it in this dimension."""
     back = k + (1 if phase.reduces else 0)
-    rank = grid.shift(np.array(source), phase.dim, -phase.way * back)
+    return _alike(grid, phase.port, phase.done, grid.shift(source, phase.dim, -phase.way * back))
+
+
+@lru_cache(maxsize=4096)
+def _alike(grid: Grid, port: int, dims: tuple[int, ...], rank: int) -> Sequence[int]:
+    """Blocks of a port with the coordinates of a rank in some dimensions."""
     every = np.arange(grid.p)
-    alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in phase.done]
-    return (phase.port * grid.p + np.flatnonzero(np.all(alike, axis=0))).tolist()
+    alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in dims]
+    return (port * grid.p + np.flatnonzero(np.all(alike, axis=0))).tolist()

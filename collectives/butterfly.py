@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -65,16 +65,17 @@ class Core:
         for dim, extent in enumerate(self.inner.shape):
             coordinate = self.outer.coordinate(ranks, dim)
             inside &= coordinate < extent
-            index = index + coordinate * self.inner.stride(dim)
+            index = index + coordinate * self.inner.strides[dim]
         return np.where(inside, index, NOBODY)
 
     def rank(self, index: Ranks) -> Ranks:
         """The rank of each number in the core."""
         if self.inner == self.outer:
             return index
-        strides = [self.outer.stride(dim) for dim in range(len(self.inner.shape))]
-        parts = [self.inner.coordinate(index, dim) * stride for dim, stride in enumerate(strides)]
-        return np.asarray(np.sum(parts, axis=0))
+        ranks = np.zeros_like(index)
+        for dim, stride in enumerate(self.outer.strides):
+            ranks += self.inner.coordinate(index, dim) * stride
+        return ranks
 
     def lift(self, peer: Peer) -> RankMap:
         """A map of the core as one of all ranks."""
@@ -138,16 +139,20 @@ class Butterfly:
     def _sets(self) -> list[BlockSets]:
         return [block_sets(self.core.inner.p, peers) for peers in self.ports]
 
+    @cached_property
+    def _indices(self) -> list[int]:
+        indices: list[int] = self.core.index(np.arange(self.core.outer.p)).tolist()
+        return indices
+
     def _partial(self, step: int, port: int, s: int, *, reduces: bool) -> Round:
-        sent, size = self._sets[port]
-        peer, first = self.ports[port][s], port * self.part
+        sent, met, size = self._sets[port]
+        first = port * self.part
 
         def blocks(rank: int) -> Sequence[int]:
-            index = self.core.index(np.array([rank]))
-            scatterer = index if reduces else peer(index)
-            return [first + block for block in _members(sent(int(scatterer[0]))[s])]
+            index = self._indices[rank]
+            return [first + block for block in _members(sent(index if reduces else met(s, index))[s])]
 
-        across = self.core.lift(peer)
+        across = self.core.lift(self.ports[port][s])
         return Round(step, port, across, across, size(s), blocks, reduces)
 
     def _folded(self, rounds: list[Round], blocks: int) -> list[Round]:
@@ -194,11 +199,14 @@ class BlockSets(NamedTuple):
     ----------
     sent : callable (rank) -> tuple of int
         Sets of blocks as bit masks, one a step.
+    met : callable (step, rank) -> int
+        The peer.
     size : callable (step) -> int
         Number of blocks, the same for every rank.
     """
 
     sent: Callable[[int], tuple[int, ...]]
+    met: Callable[[int, int], int]
     size: Callable[[int], int]
 
 
@@ -245,12 +253,13 @@ def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
     def size(step: int) -> int:
         return p >> (step + 1) if is_power_of_two(p) else sent(0)[step].bit_count()
 
-    return BlockSets(sent, size)
+    return BlockSets(sent, met, size)
 
 
 def _always(blocks: range) -> Callable[[int], Sequence[int]]:
     return lambda rank: blocks
 
 
+@lru_cache(maxsize=4096)
 def _members(mask: int) -> list[int]:
     return [bit for bit, digit in zip(count(), reversed(bin(mask)), strict=False) if digit == "1"]

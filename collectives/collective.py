@@ -7,7 +7,7 @@ block b belongs to rank b mod p, so that a schedule may cut the array into sever
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from topologies import WeftError
@@ -20,9 +20,9 @@ class Collective:
     Attributes
     ----------
     name : str
-    sources : callable (block, p, root) -> range
+    sources : callable (block, p, root) -> range or tuple of int
         Ranks that hold a contribution to the block before.
-    wanted_by : callable (block, p, root) -> range
+    wanted_by : callable (block, p, root) -> range or tuple of int
         Ranks that hold all contributions after.
     blocks_multiple : callable (p) -> int
         The number of blocks is a multiple of this.
@@ -32,15 +32,18 @@ class Collective:
         busbw = algbw times this (nccl-tests).
     rooted : bool
         Whether the root matters.
+    group_size : int or None
+        Ranks of each process group that does the collective by itself; None where all ranks are one.
     """
 
     name: str
-    sources: Callable[[int, int, int], range]
-    wanted_by: Callable[[int, int, int], range]
+    sources: Callable[[int, int, int], Sequence[int]]
+    wanted_by: Callable[[int, int, int], Sequence[int]]
     blocks_multiple: Callable[[int], int]
     blocks_per_rank: Callable[[int, int], int]
     bus_factor: Callable[[int], float]
     rooted: bool = False
+    group_size: int | None = None
 
 
 def _everyone(block: int, p: int, root: int) -> range:

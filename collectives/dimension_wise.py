@@ -90,21 +90,20 @@ def _join(table: TransferTable, grid: Grid, phase: int) -> None:
     table.join(_first_slot(grid, phase), np.concatenate([senders, ranks]), others, step=phase)
 
 
-def _blocks(grid: Grid, source: int, dim: int, by: int) -> list[int]:
-    """Blocks at the source on their way to the rank `by` further along `dim`: there, the dimensions before `dim` are
-    those of the destination already, those after it still those of the origin."""
-    every, here = np.arange(grid.p), np.array(source)
-    from_, to = np.ones(grid.p, np.bool_), grid.coordinate(every, dim) == grid.coordinate(
-        grid.shift(here, dim, by), dim
-    )
-    for other in grid.dims:
-        alike = grid.coordinate(every, other) == grid.coordinate(here, other)
-        if other < dim:
-            to &= alike
-        else:
-            from_ &= alike
-    return _pairs(grid, np.flatnonzero(from_), np.flatnonzero(to))
+def _blocks(grid: Grid, source: int, dim: int, by: int) -> Sequence[int]:
+    """Blocks at the source that go on to the rank `by` further along `dim`.
 
-
-def _pairs(grid: Grid, origins: Ranks, destinations: Ranks) -> list[int]:
+    In dimensions before this one the source is where they are to be, in the others still where they come from.
+    """
+    before = tuple(other for other in grid.dims if other < dim)
+    origins = _alike(grid, tuple(other for other in grid.dims if other >= dim), source)
+    destinations = _alike(grid, (*before, dim), grid.shift(source, dim, by))
     return (origins[:, None] * grid.p + destinations).ravel().tolist()
+
+
+@lru_cache(maxsize=4096)
+def _alike(grid: Grid, dims: tuple[int, ...], rank: int) -> Ranks:
+    """Ranks with the coordinates of a rank in some dimensions."""
+    every = np.arange(grid.p)
+    alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in dims]
+    return np.flatnonzero(np.all(alike, axis=0))

@@ -68,7 +68,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
 
     def blocks_of(source: int, slot: int) -> Sequence[int]:
         step, displacement = divmod(slot, p)
-        receiver = int(grid.displace(np.array(source), np.array(displacement)))
+        receiver = grid.displace(source, displacement)
         return [] if displacement == 0 else [_block(kind, p, source, receiver, steps[step])]
 
     return Pattern(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.pattern import Pattern
+from collectives.routes import paths_of
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.transfers import Transfers
 from topologies import Topology
@@ -38,7 +39,7 @@ def _cost(pattern: Pattern) -> tuple[float, float]:
     t = pattern.emit(few)
     if t.src.size == 0:
         return 0.0, 0.0
-    paths = pattern.topology.paths(t.src, t.dst)
+    paths = paths_of(t, pattern.topology)
     route = np.repeat(paths.pair, np.diff(paths.ptr))
     latency_s = _latency_s(pattern.topology, t, paths.links, route)
     return latency_s, _s_per_byte(pattern.topology, t, paths.links, route, few.size)

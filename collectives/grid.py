@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from operator import mul
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Ranks = npt.NDArray[np.int64]
+RankOrRanks = TypeVar("RankOrRanks", int, npt.NDArray[np.int64])
 
 NOBODY = -1
 """Stands for a rank where there is none."""
@@ -41,24 +46,21 @@ class Grid:
         """Extents above 1."""
         return tuple(self.shape[dim] for dim in self.dims)
 
-    def stride(self, dim: int) -> int:
-        """Distance in ranks between neighbours along a dimension."""
-        return math.prod(self.shape[:dim])
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in ranks between neighbours along each dimension."""
+        return tuple(accumulate(self.shape[:-1], mul, initial=1))
 
-    def coordinate(self, ranks: Ranks, dim: int) -> Ranks:
+    def coordinate(self, ranks: RankOrRanks, dim: int) -> RankOrRanks:
         """Coordinate of each rank in one dimension."""
-        return ranks // self.stride(dim) % self.shape[dim]
+        return ranks // self.strides[dim] % self.shape[dim]
 
-    def place(self, ranks: Ranks, dim: int, coordinate: Ranks | int) -> Ranks:
-        """The ranks at another coordinate, taken modulo the extent, of one dimension."""
-        shift = np.mod(coordinate, self.shape[dim]) - self.coordinate(ranks, dim)
-        return np.asarray(ranks + shift * self.stride(dim))
+    def shift(self, ranks: RankOrRanks, dim: int, by: RankOrRanks | int) -> RankOrRanks:
+        """The ranks `by` further along one dimension, wrapping around; the two broadcast."""
+        here = self.coordinate(ranks, dim)
+        return ranks + ((here + by) % self.shape[dim] - here) * self.strides[dim]
 
-    def shift(self, ranks: Ranks, dim: int, by: Ranks | int) -> Ranks:
-        """The ranks `by` further along one dimension, wrapping around."""
-        return self.place(ranks, dim, self.coordinate(ranks, dim) + by)
-
-    def displace(self, ranks: Ranks, displacement: Ranks, sign: int = 1) -> Ranks:
+    def displace(self, ranks: RankOrRanks, displacement: RankOrRanks, sign: int = 1) -> RankOrRanks:
         """Every rank moved by the coordinates of `displacement`, in each dimension; the two broadcast."""
         for dim in self.dims:
             ranks = self.shift(ranks, dim, sign * self.coordinate(displacement, dim))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from collectives.collective import Collective
 from collectives.proof import BlocksOf, prove
 from collectives.symmetry import Group
-from collectives.transfers import Transfers
+from collectives.transfers import Pool, Transfers
 from topologies import Topology, WeftError
 
 PROOF_MOVES = 150_000
@@ -42,7 +42,7 @@ class Pattern:
         The transfers of these sources only.
     blocks_of : callable (source, slot) -> sequence of int
         The blocks a transfer carries, for the proof.
-    groups : tuple of Group
+    groups : sequence of Group
         Symmetries, the largest first.
     smaller : callable () -> Pattern, or None
         The same algorithm on a smaller topology, for the proof of a pattern that is itself too large.
@@ -51,6 +51,10 @@ class Pattern:
         What the transfers depend on, options and all: patterns of equal keys are proved once.
     n_sources : int or None
         Sources of transfers, where switches are among them; the ranks unless given.
+    pools : tuple of Pool
+        Pools that every source has for itself, as the transfers number them.
+    own_proof : callable () -> str, or None
+        Proves a pattern that is too large for the general proof, in full and in a way of its own; says how.
     proof : str
         "proved", or "proved on torus:4x4" for a larger member of the same family.
     """
@@ -62,11 +66,13 @@ class Pattern:
     n_blocks: int
     emit: Emit
     blocks_of: BlocksOf
-    groups: tuple[Group, ...] = ()
+    groups: Sequence[Group] = ()
     smaller: Callable[[], Pattern] | None = None
     root: int = 0
     key: tuple[object, ...] | None = None
     n_sources: int | None = None
+    pools: tuple[Pool, ...] = ()
+    own_proof: Callable[[], str] | None = None
     proof: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +87,11 @@ class Pattern:
     def p(self) -> int:
         """Number of ranks."""
         return self.topology.n_npus
+
+    @property
+    def group_size(self) -> int:
+        """Ranks that do one collective together: all, unless process groups are given."""
+        return self.kind.group_size or self.p
 
     @property
     def name(self) -> str:
@@ -113,6 +124,8 @@ class Pattern:
         if not self.is_too_large():
             prove(self.kind, self.p, self.n_blocks, self.root, self.transfers(), self.blocks_of)
             return "proved"
+        if self.own_proof is not None:
+            return self.own_proof()
         if self.smaller is None:
             raise WeftError(
                 f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "

@@ -71,6 +71,8 @@ class _Proof:
         self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
         self.blocks_of = blocks_of
         self.writes: dict[tuple[int, int], list[_Write]] = {}
+        masks = {r: sum(1 << one for one in r) for r in (kind.sources(b, p, root) for b in range(n_blocks))}
+        self.sources = [masks[kind.sources(block, p, root)] for block in range(n_blocks)]
 
     def run(self) -> None:
         parents = self._parents()
@@ -98,6 +100,10 @@ class _Proof:
         stride = int(max(t.src.max(initial=0), t.dep_src.max(initial=0))) + 1
         key = t.slot.astype(np.int64) * stride + t.src
         order = np.argsort(key, kind="stable")
+        twice = np.flatnonzero(np.diff(key[order]) == 0)
+        if twice.size:
+            row = order[twice[0] + 1]
+            raise ScheduleError(f"{self._name(row)}, with {self._carried(row)}, is there twice: slot {t.slot[row]}")
         want = t.dep_slot.astype(np.int64) * stride + t.dep_src
         found = order[np.minimum(np.searchsorted(key[order], want), max(key.size - 1, 0))]
         child = np.repeat(np.arange(key.size), np.diff(t.dep_ptr))
@@ -105,7 +111,8 @@ class _Proof:
         if absent.size:
             at = absent[0]
             raise ScheduleError(
-                f"{self._name(child[at])} waits for slot {t.dep_slot[at]} of rank {t.dep_src[at]}, which is not there"
+                f"{self._name(child[at])}, with {self._carried(child[at])}, waits for slot {t.dep_slot[at]} of rank "
+                f"{t.dep_src[at]}, which is not there"
             )
         for at in np.flatnonzero(t.dep_lag == 0):
             self._check_stream(int(found[at]), int(child[at]))
@@ -123,7 +130,10 @@ class _Proof:
         arriving = list(self.blocks_of(int(t.src[parent]), int(t.slot[parent])))
         leaving = list(self.blocks_of(int(t.src[row]), int(t.slot[row])))
         if set(arriving) & set(leaving) and arriving != leaving:
-            raise ScheduleError(f"{self._name(row)} follows {self._name(parent)} chunk by chunk with other blocks")
+            raise ScheduleError(
+                f"{self._name(row)}, with {self._carried(row)}, follows {self._name(parent)}, with "
+                f"{self._carried(parent)}, chunk by chunk"
+            )
 
     def _order(self, parents: list[list[int]]) -> list[int]:
         """Rows in an order that respects the dependencies, as wide as they allow."""
@@ -140,7 +150,7 @@ class _Proof:
                     order.append(child)
         if len(order) < len(parents):
             stuck = next(row for row, count in enumerate(waits) if count)
-            raise ScheduleError(f"{self._name(stuck)} waits for itself in a circle")
+            raise ScheduleError(f"{self._name(stuck)}, with {self._carried(stuck)}, waits for itself in a circle")
         return order
 
     def _send(self, row: int, before: int) -> None:
@@ -148,21 +158,23 @@ class _Proof:
         src, dst, reduces, part = self.src[row], self.dst[row], self.reduces[row], self.part[row]
         blocks = self.blocks_of(src, self.slot[row])
         if len(blocks) != self.counts[row]:
-            raise ScheduleError(f"{self._name(row)} carries {len(blocks)} blocks and says {self.counts[row]}")
+            raise ScheduleError(f"{self._name(row)} says {self.counts[row]} blocks and has {self._carried(row)}")
         done = before.to_bytes(before.bit_length() // 8 + 1, "little")
+        last = 8 * len(done)
+        bits, parts, writes = self.bit, self.part, self.writes
 
         def precedes(write: _Write) -> bool:
-            bit = self.bit[write.row]
-            return self.part[write.row] == part and bit >> 3 < len(done) and bool(done[bit >> 3] >> (bit & 7) & 1)
+            bit = bits[write.row]
+            return bit < last and parts[write.row] == part and bool(done[bit >> 3] >> (bit & 7) & 1)
 
         for block in blocks:
-            seen = [write for write in self.writes.get((src, block), ()) if precedes(write)]
+            seen = [write for write in writes.get((src, block), ()) if precedes(write)]
             contributions = self._value(src, block, seen)
             if contributions == 0:
                 raise ScheduleError(f"{self._name(row)} sends block {block}, of which rank {src} has nothing yet")
-            there = self.writes.setdefault((dst, block), [])
+            there = writes.setdefault((dst, block), [])
             for write in there:
-                if (reduces and not write.reduces) or (not reduces and write.reduces and not precedes(write)):
+                if reduces != write.reduces and (reduces or not precedes(write)):
                     self._refuse_race(write.row, row, dst, block)
             there.append(_Write(row, contributions, reduces))
 
@@ -178,7 +190,9 @@ class _Proof:
 
         A copy replaces what was there; all additions come before it, so that only copies have to agree.
         """
-        value = 1 << rank if rank in self.kind.sources(block, self.p, self.root) else 0
+        value = self.sources[block] & 1 << rank
+        if not seen:
+            return value
         copies = [write for write in seen if not write.reduces]
         for write in copies:
             if write.contributions != copies[0].contributions:
@@ -201,14 +215,18 @@ class _Proof:
     def _check_arrived(self, rank: int, block: int) -> None:
         writes = self.writes.get((rank, block), [])
         value = self._value(rank, block, writes)
-        wanted = sum(1 << source for source in self.kind.sources(block, self.p, self.root))
+        wanted = self.sources[block]
         if value != wanted:
             missing = wanted & ~value
-            last = f"step {max(int(self.t.step[w.row]) for w in writes)}" if writes else "no step"
+            step = max((int(self.t.step[write.row]) for write in writes), default=int(self.t.step.max(initial=0)))
             raise ScheduleError(
                 f"rank {rank} ends without the contribution of rank {missing.bit_length() - 1} to block {block} "
-                f"({last} wrote it last)"
+                f"({f'step {step} wrote it last' if writes else f'nothing wrote it up to step {step}'})"
             )
+
+    def _carried(self, row: int) -> str:
+        blocks = self.blocks_of(self.src[row], self.slot[row])
+        return f"block {', '.join(map(str, blocks[:8]))}{' ...' if len(blocks) > 8 else ''}" if blocks else "no block"
 
     def _name(self, row: int) -> str:
         t = self.t

@@ -11,7 +11,9 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache, partial
+from itertools import chain
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from collectives.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
 from collectives.pattern import Pattern
 from collectives.rounds import Round, rounds_pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Group, node_group
+from collectives.symmetry import Groups, node_group
 from topologies import Topology, WeftError
 from topologies.symmetry import Permutation, link_permutation, move_nodes, reflection, translation
 from topologies.units import Quantity
@@ -125,18 +127,21 @@ def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round]:
 
 
 @lru_cache(maxsize=64)
-def _groups(topology: Topology, name: str) -> tuple[Group, ...]:
+def _groups(topology: Topology, name: str) -> Groups:
     """Half-turns and complements; flips of any bit, where neither the links nor the sign of a port forbid them."""
-    moves = []
-    for dim, extent in enumerate(topology.shape):
-        if extent > 1 and is_power_of_two(extent):
-            moves.append((f"half-turn in dimension {dim}", translation(topology, dim, extent // 2)))
-            if extent > 2:
-                moves.append((f"complement in dimension {dim}", reflection(topology, dim, extent - 1)))
-            if name == NAME and link_permutation(topology, _flip(topology, dim, 1)) is not None:
-                bits = [1 << s for s in range(extent.bit_length() - 2)]
-                moves += [(f"flip of bit {bit} in dimension {dim}", _flip(topology, dim, bit)) for bit in bits]
-    return (node_group(topology, "half-turns and complements", moves),) if moves else ()
+    dims = [dim for dim, extent in enumerate(topology.shape) if extent > 1 and is_power_of_two(extent)]
+    moves = chain.from_iterable(_moves(topology, dim, name) for dim in dims)
+    return Groups(lambda: node_group(topology, "half-turns and complements", moves))
+
+
+def _moves(topology: Topology, dim: int, name: str) -> Iterator[tuple[str, Permutation | None]]:
+    extent = topology.shape[dim]
+    yield f"half-turn in dimension {dim}", translation(topology, dim, extent // 2)
+    if extent > 2:
+        yield f"complement in dimension {dim}", reflection(topology, dim, extent - 1)
+    if name == NAME and link_permutation(topology, _flip(topology, dim, 1)) is not None:
+        for step in range(extent.bit_length() - 2):
+            yield f"flip of bit {1 << step} in dimension {dim}", _flip(topology, dim, 1 << step)
 
 
 def _flip(topology: Topology, dim: int, bit: int) -> Permutation | None:

@@ -9,10 +9,12 @@ from collectives import (
     bucket,
     dimension_wise,
     direct,
+    hierarchical,
     mirrored_recursive_doubling,
     recursive_doubling,
     ring,
     swing,
+    themis,
     tree,
 )
 from collectives.collective import COLLECTIVES, collective
@@ -55,6 +57,14 @@ class Algorithm:
         """Forms for one collective; empty where there is no choice."""
         return self.forms.get(collective, ())
 
+
+_HIERARCHICAL_OPTIONS = {
+    "pipeline_chunks": "chunks that flow through the dimensions one behind the other",
+    "active_chunks": "chunks that a rank works on at once in a dimension; None for no limit",
+    "service": "which waiting chunk a dimension takes up next: fifo or smallest-first",
+    "algorithms": "ring, direct or halving-doubling for each dimension: \"ring,,direct\"",
+    "group": "NPUs of a process group along each dimension, -1 for none: \"16,-1,-1\", \"-1,2@4,32\"",
+}
 
 _ALGORITHMS = (
     Algorithm(
@@ -115,6 +125,25 @@ _ALGORITHMS = (
         "blocks travel and regroup dimension by dimension",
         "any shape",
         {"all-to-all": dimension_wise.all_to_all},
+    ),
+    Algorithm(
+        hierarchical.NAME,
+        "reduce-scatter up the dimensions and all-gather down, in pipelined chunks",
+        "products of dimensions: torus, mesh, switches, RI(4)_FC(8)_SW(32)",
+        {
+            "all-reduce": hierarchical.all_reduce,
+            "reduce-scatter": hierarchical.reduce_scatter,
+            "all-gather": hierarchical.all_gather,
+            "all-to-all": hierarchical.all_to_all,
+        },
+        options=_HIERARCHICAL_OPTIONS,
+    ),
+    Algorithm(
+        themis.NAME,
+        "hierarchical, with an order of dimensions for each chunk that evens out their loads",
+        "products of dimensions: torus, mesh, switches, RI(4)_FC(8)_SW(32)",
+        {"all-reduce": themis.all_reduce, "reduce-scatter": themis.reduce_scatter, "all-gather": themis.all_gather},
+        options=_HIERARCHICAL_OPTIONS,
     ),
     Algorithm(
         tree.NAME,

@@ -20,10 +20,10 @@ from collectives.families import shrink
 from collectives.grid import Grid, Ranks
 from collectives.pattern import Pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Action, Group, node_group, translations
+from collectives.symmetry import Action, Group, Groups, translations, widest_group
 from collectives.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.symmetry import move_nodes
+from topologies.symmetry import Permutation, move_nodes
 from topologies.units import Quantity
 
 NAME = "ring"
@@ -112,6 +112,10 @@ class _Cycle:
         """The ranks some steps further on."""
         return np.asarray(self.order[(self.place[ranks] + steps) % self.order.size])
 
+    def behind(self, rank: int, steps: int) -> int:
+        """The rank some steps further back."""
+        return int(self.order[(self.place[rank] - steps) % self.order.size])
+
 
 def _cycle(order: Ranks) -> _Cycle:
     place = np.empty_like(order)
@@ -138,7 +142,7 @@ def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
         step, port = divmod(slot, len(cycles))
         reduces = phases[step // (grid.p - 1)]
         back = step % (grid.p - 1) + (1 if reduces else 0)
-        return [port * grid.p + int(cycles[port].ahead(np.array(source), -back))]
+        return [port * grid.p + cycles[port].behind(source, back)]
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=len(cycles) * grid.p, emit=emit,
@@ -192,14 +196,12 @@ def _smaller(topology: Topology) -> Topology:
 
 
 @lru_cache(maxsize=64)
-def _groups(topology: Topology, directions: int) -> tuple[Group, ...]:
+def _groups(topology: Topology, directions: int) -> Groups:
     grid = Grid(topology.shape)
     orders = _orders(topology.name, grid)
     if len(orders) == 1:
         return translations(topology)
-    rotation = _rotation(topology, orders, directions)
-    groups = (rotation,) if rotation else _slides(topology, grid)
-    return tuple(group for group in groups if group.generators)
+    return Groups(lambda: _rotation(topology, orders, directions) or _slides(topology, grid))
 
 
 def _rotation(topology: Topology, orders: Sequence[Ranks], directions: int) -> Group | None:
@@ -224,14 +226,17 @@ def _alike(topology: Topology, links: npt.NDArray[np.int32]) -> bool:
     return all(np.unique(column).size == 1 for column in columns)
 
 
-def _slides(topology: Topology, grid: Grid) -> tuple[Group, ...]:
-    """Translations that keep both cycles: one place along the short extent and C - 1 along the long one."""
+def _slides(topology: Topology, grid: Grid) -> Group:
+    """Translations that keep both cycles: along the short extent, and C - 1 times as far along the long one.
+
+    By two or four places where boards forbid one.
+    """
     fast, slow = grid.dims
     across, along = (fast, slow) if _admits(grid.shape[slow], grid.shape[fast]) else (slow, fast)
     columns, rows = grid.shape[across], grid.shape[along]
-    groups = []
-    for times in (1, 2, 4):  # those by more keep larger boards
-        maps = {across: (np.arange(columns) + times) % columns, along: (np.arange(rows) + times * (columns - 1)) % rows}
-        move = (f"slide by {times}", move_nodes(topology, maps))
-        groups.append(node_group(topology, "slides along the rings", [move]))
-    return tuple(groups)
+
+    def slide(by: int) -> Permutation | None:
+        maps = {across: (np.arange(columns) + by) % columns, along: (np.arange(rows) + by * (columns - 1)) % rows}
+        return move_nodes(topology, maps)
+
+    return widest_group(topology, "slides along the rings", [("slide", ([slide(by)] for by in (1, 2, 4) if by < columns))])

@@ -137,7 +137,7 @@ def rounds_pattern(
     rounds: Sequence[Round | Fan],
     *,
     n_blocks: int,
-    groups: tuple[Group, ...] = (),
+    groups: Sequence[Group] = (),
     smaller: Callable[[], Pattern] | None = None,
     root: int = 0,
     key: tuple[object, ...] | None = None,

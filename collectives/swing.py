@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from itertools import chain
 
 import numpy as np
 
@@ -21,9 +20,9 @@ from collectives.grid import Grid, Ranks, floor_power_of_two
 from collectives.pattern import Pattern
 from collectives.rounds import Fan, Round, rounds_pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Group, node_group
+from collectives.symmetry import Alternative, Groups, widest_group
 from topologies import Topology, WeftError
-from topologies.symmetry import Permutation, reflection, translation
+from topologies.symmetry import reflection, translation
 from topologies.units import Quantity
 
 NAME = "swing"
@@ -156,24 +155,19 @@ def odd_groups(even: int, steps: int) -> list[range]:
 
 
 @lru_cache(maxsize=64)
-def _groups(topology: Topology, dims: tuple[int, ...]) -> tuple[Group, ...]:
+def _groups(topology: Topology, dims: tuple[int, ...]) -> Groups:
     """Even translations and c -> 1 - c: together they take any rank to any other and keep every port.
 
-    Of their subgroups, the one by four keeps boards of four, and the complements keep a mesh.
+    Their subgroups of period four keep boards of four, the complements keep a mesh.
     """
-    groups = []
-    for name, by in (("even translations and reflections", 2), ("translations by 4 and reflections", 4)):
-        groups.append(node_group(topology, name, chain.from_iterable(_moves(topology, dim, by) for dim in dims)))
-        if not groups[-1].dropped:
-            break
-    else:
-        last = [(dim, topology.shape[dim] - 1) for dim in dims]
-        complements = [(f"complement in dimension {dim}", reflection(topology, dim, centre)) for dim, centre in last]
-        groups.append(node_group(topology, "complements", complements))
-    return tuple(group for group in groups if group.generators)
+    choices = [(f"even translations in dimension {dim}", partial(_alternatives, topology, dim)) for dim in dims]
+    name = "even translations and reflections"
+    return Groups(lambda: widest_group(topology, name, ((label, moves()) for label, moves in choices)))
 
 
-def _moves(topology: Topology, dim: int, by: int) -> Iterator[tuple[str, Permutation | None]]:
-    if topology.shape[dim] > by:
-        yield f"translation by {by} in dimension {dim}", translation(topology, dim, by)
-    yield f"reflection in dimension {dim}", reflection(topology, dim, by - 1)
+def _alternatives(topology: Topology, dim: int) -> Iterator[Alternative]:
+    extent = topology.shape[dim]
+    for period in (2, 4):
+        if extent > period:
+            yield translation(topology, dim, period), reflection(topology, dim, period - 1)
+    yield [reflection(topology, dim, extent - 1)]

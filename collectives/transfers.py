@@ -41,6 +41,12 @@ class Transfers(NamedTuple):
         Dependencies of row i are `dep_ptr[i]:dep_ptr[i+1]`.
     dep_src, dep_slot, dep_lag : int32
         Transfers waited for; see `WHOLE`.
+    via_ptr, via_links : (n+1,) int64 and int32, or None
+        Row i crosses the links `via_links[via_ptr[i]:via_ptr[i+1]]` in order; where there are none, and in a table
+        without this column, the topology chooses the route.
+    pool : (n, 3) int32 or None
+        Pool of the source that a transfer takes a unit of before it starts, pool of the source that gets one back
+        when it is delivered (-1: none), and its place in the pool's line where the least comes first.
     """
 
     src: npt.NDArray[np.int32]
@@ -55,6 +61,22 @@ class Transfers(NamedTuple):
     dep_src: npt.NDArray[np.int32]
     dep_slot: npt.NDArray[np.int32]
     dep_lag: npt.NDArray[np.int32]
+    via_ptr: npt.NDArray[np.int64] | None = None
+    via_links: npt.NDArray[np.int32] | None = None
+    pool: npt.NDArray[np.int32] | None = None
+
+
+class Pool(NamedTuple):
+    """A pool that every rank has for itself: so many units, given out in the order of asking or of `pool`.
+
+    Attributes
+    ----------
+    capacity : int
+    discipline : {"fifo", "priority"}
+    """
+
+    capacity: int
+    discipline: str = "fifo"
 
 
 class TransferTable:
@@ -72,6 +94,7 @@ class TransferTable:
         self.ranks = np.asarray(ranks, np.int64)
         self._rows: list[npt.NDArray[np.int64]] = []
         self._dependencies: list[npt.NDArray[np.int64]] = []
+        self._pooled: list[tuple[int, int, int, int]] = []
 
     def add(
         self,
@@ -118,7 +141,10 @@ class TransferTable:
         for rank, other, w in window:
             self._add_dependency(shape, there, slot, rank, other, w)
 
-    def join(self, slot: int, rank: IntLike, other: IntLike, *, step: int = 0, port: int = 0) -> None:
+    def join(
+        self, slot: int, rank: IntLike, other: IntLike, *, step: int = 0, port: int = 0, takes: int = -1,
+        gives: int = -1, order: int = 0,
+    ) -> None:
         """Add a transfer of nothing from each rank to itself, which takes no time and waits for many at once.
 
         Where m transfers wait for the same n, a join between them makes m + n dependencies of m x n.
@@ -127,10 +153,16 @@ class TransferTable:
         ----------
         slot : int
         rank, other : int or (n, ranks)
-            Source and slot of each transfer waited for.
+            Source and slot of each transfer waited for; a slot of -1 means none.
         step, port : int
+        takes, gives : int
+            Pool of the rank of which the join takes a unit, and the one to which it gives one back.
+        order : int
+            Place in the line of a pool that serves by priority; the least comes first.
         """
         self.add(slot, self.ranks, 0, step=step, port=port)
+        if takes >= 0 or gives >= 0:
+            self._pooled.append((slot, takes, gives, order))
         shape = np.broadcast_shapes(np.shape(rank), np.shape(other), (1, self.ranks.size))
         self._add_dependency(shape, np.ones(shape, np.bool_), slot, rank, other, WHOLE)
 
@@ -158,8 +190,38 @@ class TransferTable:
             src=src.astype(np.int32), dst=dst.astype(np.int32), slot=slot.astype(np.int32),
             step=step.astype(np.int32), port=port.astype(np.int32), blocks=blocks, reduces=reduces.astype(np.bool_),
             tie_class=tie_class, dep_ptr=ptr, dep_src=source[order].astype(np.int32),
-            dep_slot=other[order].astype(np.int32), dep_lag=lag[order].astype(np.int32),
+            dep_slot=other[order].astype(np.int32), dep_lag=lag[order].astype(np.int32), pool=self._pools(slot),
         )
+
+    def _pools(self, slot: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
+        if not self._pooled:
+            return None
+        by_slot = np.tile(np.array([-1, -1, 0], np.int32), (int(slot.max(initial=-1)) + 1, 1))
+        for at, *columns in self._pooled:
+            by_slot[at] = columns
+        return by_slot[slot]
 
     def _all_dependencies(self) -> npt.NDArray[np.int64]:
         return np.concatenate(self._dependencies, axis=1) if self._dependencies else np.zeros((5, 0), np.int64)
+
+
+def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
+    """Some rows of a table, with their dependencies and routes."""
+    ptr, at = _gather(t.dep_ptr, rows)
+    columns = {name: getattr(t, name)[rows] for name in Transfers._fields[:8]}
+    taken = t._replace(**columns, dep_ptr=ptr, dep_src=t.dep_src[at], dep_slot=t.dep_slot[at], dep_lag=t.dep_lag[at])
+    if t.pool is not None:
+        taken = taken._replace(pool=t.pool[rows])
+    if t.via_ptr is None or t.via_links is None:
+        return taken
+    ptr, at = _gather(t.via_ptr, rows)
+    return taken._replace(via_ptr=ptr, via_links=t.via_links[at])
+
+
+def _gather(
+    ptr: npt.NDArray[np.int64], rows: npt.NDArray[np.integer]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """New offsets of some rows of a CSR table, and where their items stand in the old one."""
+    counts = np.diff(ptr)[rows]
+    fresh: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(counts)))
+    return fresh, np.repeat(ptr[rows] - fresh[:-1], counts) + np.arange(fresh[-1])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from collectives.pattern import Pattern
 from collectives.schedule import Schedule
 from sim.model import Model
-from sim.program import DISCIPLINES, I32, I64, WHOLE, Columns, Program, assemble
+from sim.program import DISCIPLINES, I32, I64, NO_POOLS, PER_TASK, WHOLE, Columns, Pools, Program, assemble
 from sim.quotient import Quotient, quotient
 from topologies import Topology, WeftError
 
@@ -124,8 +124,34 @@ def lower(schedule: Schedule, model: Model = Model(), symmetry: str = "auto") ->
         edge_child=shape.edge_child,
         edge_lag=shape.edge_lag,
     )
-    program = assemble(columns, [model.cutting], model.forwarding, model.deliver)
+    pools = _pools(schedule.pattern, shape)
+    if shape.quotient.transfers.pool is not None:
+        pooled = shape.quotient.transfers.pool[shape.task_row]
+        columns = columns._replace(
+            task_priority=np.where(pooled[:, 0] >= 0, pooled[:, 2], columns.task_priority).astype(np.int32)
+        )
+    program = assemble(columns, [model.cutting], model.forwarding, model.deliver, pools)
     return Lowered(program, schedule, model, shape, task_bytes)
+
+
+def _pools(pattern: Pattern, shape: Shape) -> Pools:
+    """The pools of every source, and who uses them; joins take and give, so that no task is a half."""
+    transfers = shape.quotient.transfers
+    if transfers.pool is None:
+        return NO_POOLS
+    n_pools = len(pattern.pools)
+    owners, owner = np.unique(transfers.src[shape.task_row], return_inverse=True)
+    uses = []
+    for column in (0, 1):
+        key = transfers.pool[shape.task_row, column]
+        tasks = np.flatnonzero(key >= 0)
+        pool = owner[tasks] * n_pools + key[tasks]
+        uses.append([(int(task), int(one), 1, PER_TASK) for task, one in zip(tasks, pool, strict=True)])
+    return Pools(
+        [pool.capacity for pool in pattern.pools] * owners.size,
+        [DISCIPLINES.index(pool.discipline) for pool in pattern.pools] * owners.size,
+        *uses,
+    )
 
 
 def _latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
@@ -140,11 +166,11 @@ def _shape(pattern: Pattern, tie: str, seed: int, symmetry: str) -> Shape:
     known = _shapes.setdefault(pattern, {})
     key = (tie, seed, symmetry)
     if key not in known:
-        known[key] = _make_shape(quotient(pattern, tie, seed, symmetry))
+        known[key] = make_shape(quotient(pattern, tie, seed, symmetry))
     return known[key]
 
 
-def _make_shape(q: Quotient) -> Shape:
+def make_shape(q: Quotient) -> Shape:
     paths = q.paths
     server_link, server = np.unique(paths.links, return_inverse=True)
     half = np.full(paths.pair.size, -1, np.int64)
@@ -170,11 +196,26 @@ def _distinct_routes(q: Quotient, half: I64, server: I32) -> tuple[I32, I32, I32
     """Routes are told apart by their ends (and half), so that a ring's steps share one."""
     src, dst = q.transfers.src[q.paths.pair].astype(np.int64), q.transfers.dst[q.paths.pair]
     span = int(max(src.max(initial=0), dst.max(initial=0))) + 1
-    _, first, route = np.unique((src * span + dst) * 3 + half, return_index=True, return_inverse=True)
+    key = (src * span + dst) * 3 + half
+    if q.transfers.via_ptr is not None:
+        key = _named_routes(q, key)
+    _, first, route = np.unique(key, return_index=True, return_inverse=True)
     hops = np.diff(q.paths.ptr)[first]
     ptr = np.concatenate(([0], np.cumsum(hops)))
     at = np.repeat(q.paths.ptr[first] - ptr[:-1], hops) + np.arange(ptr[-1])
     return route.astype(np.int32), ptr.astype(np.int32), server[at]
+
+
+def _named_routes(q: Quotient, key: I64) -> I64:
+    """Numbers for routes that transfers may name themselves: equal where ends, half and all links are equal."""
+    hops = np.diff(q.paths.ptr)
+    n_links = int(q.paths.links.max(initial=0)) + 1
+    for hop in range(int(hops.max(initial=0))):
+        longer = hops > hop
+        link = np.full(key.size, n_links, np.int64)
+        link[longer] = q.paths.links[q.paths.ptr[:-1][longer] + hop]
+        key = np.unique(key * (n_links + 1) + link, return_inverse=True)[1].astype(np.int64)
+    return key
 
 
 def _edges(q: Quotient, half: I64) -> tuple[I32, I32, I32]:

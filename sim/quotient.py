@@ -10,7 +10,8 @@ link fails the last condition.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives.pattern import Pattern
+from collectives.routes import paths_of
 from collectives.symmetry import Action, Group
-from collectives.transfers import Transfers
+from collectives.transfers import Transfers, take
+from topologies import Topology
 from topologies.routing import Paths
 
 I32 = npt.NDArray[np.int32]
@@ -28,6 +31,25 @@ I64 = npt.NDArray[np.int64]
 FULL_CHECK_NODES = 1024
 FULL_CHECK_TRANSFERS = 1_500_000
 SAMPLE_TRANSFERS = 200_000
+
+
+class Emitter(Protocol):
+    """What a quotient needs to know of a pattern, or of the messages of a job."""
+
+    @property
+    def topology(self) -> Topology: ...
+
+    @property
+    def p(self) -> int:
+        """Number of ranks."""
+
+    @property
+    def n_sources(self) -> int | None:
+        """Sources of transfers, where they are not the ranks."""
+
+    @property
+    def emit(self) -> Callable[[npt.NDArray[np.integer]], Transfers]:
+        """The transfers of some sources."""
 
 
 class Orbits(NamedTuple):
@@ -89,7 +111,7 @@ def quotient(pattern: Pattern, tie: str, seed: int, symmetry: str = "auto") -> Q
             if found is not None:
                 return found
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
-    return _divide(pattern, Group("", ()), tie, seed)._replace(symmetry=f"all ranks simulated ({reason})")
+    return divide(pattern, Group("", ()), tie, seed)._replace(symmetry=f"all ranks simulated ({reason})")
 
 
 def _largest(pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str]) -> Quotient | None:
@@ -97,8 +119,8 @@ def _largest(pattern: Pattern, group: Group, tie: str, seed: int, notes: list[st
     kept = group.generators
     while kept:
         tried = Group(group.name, kept)
-        candidate = _divide(pattern, tried, tie, seed)
-        fault, how = _check(pattern, candidate, tie, seed)
+        candidate = divide(pattern, tried, tie, seed)
+        fault, how = check(pattern, candidate, tie, seed)
         if fault is None:
             shrunk = f", shrunk: {'; '.join(notes)}" if notes else ""
             p, few = pattern.p, np.unique(candidate.orbits.rank).size
@@ -114,12 +136,13 @@ def _shrink(pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, see
     alone = tuple(
         action
         for action in kept
-        if _check(pattern, _divide(pattern, Group(name, (action,)), tie, seed), tie, seed)[0] is None
+        if check(pattern, divide(pattern, Group(name, (action,)), tie, seed), tie, seed)[0] is None
     )
     return alone if len(alone) < len(kept) else kept[:-1]
 
 
-def _divide(pattern: Pattern, group: Group, tie: str, seed: int) -> Quotient:
+def divide(pattern: Emitter, group: Group, tie: str, seed: int) -> Quotient:
+    """The transfers of the representatives under a group that is believed; `check` says whether it may be."""
     topology = pattern.topology
     n_sources = pattern.n_sources or pattern.p
     parts = max([1, *(len(action.ranks) for action in group.generators)])
@@ -127,7 +150,7 @@ def _divide(pattern: Pattern, group: Group, tie: str, seed: int) -> Quotient:
     link = _orbits([action.links for action in group.generators], topology.n_links)
     orbits = Orbits(rank, link)
     transfers = _of_representatives(pattern.emit(np.unique(rank)), orbits)
-    paths = topology.paths(transfers.src, transfers.dst, tie, seed)
+    paths = paths_of(transfers, topology, tie, seed)
     return Quotient(orbits, transfers, paths._replace(links=link[paths.links]), "")
 
 
@@ -155,19 +178,10 @@ def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:
     return take(transfers, keep)
 
 
-def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
-    """Some rows of a table, with their dependencies."""
-    counts = np.diff(t.dep_ptr)[rows]
-    ptr = np.concatenate(([0], np.cumsum(counts)))
-    at = np.repeat(t.dep_ptr[rows] - ptr[:-1], counts) + np.arange(ptr[-1])
-    columns = (getattr(t, name)[rows] for name in Transfers._fields[:8])
-    return Transfers(*columns, ptr, t.dep_src[at], t.dep_slot[at], t.dep_lag[at])
-
-
 # --- the check ----------------------------------------------------------------------------------------------------
 
 
-def _check(pattern: Pattern, q: Quotient, tie: str, seed: int) -> tuple[str | None, str]:
+def check(pattern: Emitter, q: Quotient, tie: str, seed: int) -> tuple[str | None, str]:
     """What is wrong with a quotient (None if nothing), and how it was looked at."""
     sources = np.arange(pattern.n_sources or pattern.p)
     per_source = q.transfers.src.size / np.unique(q.orbits.rank).size
@@ -179,7 +193,7 @@ def _check(pattern: Pattern, q: Quotient, tie: str, seed: int) -> tuple[str | No
 
 
 def _fault(
-    pattern: Pattern, q: Quotient, sources: npt.NDArray[np.integer], full: bool, tie: str, seed: int
+    pattern: Emitter, q: Quotient, sources: npt.NDArray[np.integer], full: bool, tie: str, seed: int
 ) -> str | None:
     topology, link_of = pattern.topology, q.orbits.link
     for values in (topology.bandwidth_Bps, topology.latency_ps, topology.hop_latency_ps[topology.dst]):
@@ -191,9 +205,12 @@ def _fault(
         return "transfers have no representative"
     if np.any(t.blocks != q.transfers.blocks[row]) or np.any(t.tie_class != q.transfers.tie_class[row]):
         return "transfers of one orbit differ"
+    pool = q.transfers.pool
+    if t.pool is not None and (pool is None or len(q.orbits.rank) > 1 or np.any(t.pool != pool[row])):
+        return "transfers of one orbit use pools differently"
     if not _same_waits(t, q, row):
         return "transfers of one orbit wait for different ones"
-    paths = topology.paths(t.src, t.dst, tie, seed)
+    paths = paths_of(t, topology, tie, seed)
     if not _same_routes(paths, q, row):
         return "the routes of one orbit differ"
     return _crossing_fault(pattern, q, t, paths, row, full)
@@ -248,7 +265,7 @@ def _same_routes(paths: Paths, q: Quotient, row: I64) -> bool:
     return np.array_equal(q.orbits.link[paths.links], q.paths.links[at])
 
 
-def _crossing_fault(pattern: Pattern, q: Quotient, t: Transfers, paths: Paths, row: I64, full: bool) -> str | None:
+def _crossing_fault(pattern: Emitter, q: Quotient, t: Transfers, paths: Paths, row: I64, full: bool) -> str | None:
     """Whether the crossings of each link stand one to one over those of its representative, in a definite order."""
     small = _crossings(q.paths, np.arange(q.transfers.src.size))
     ties = np.stack([q.paths.links, q.transfers.tie_class[small[0]], small[1], small[2]])

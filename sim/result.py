@@ -136,6 +136,7 @@ class Result:
         p = self.schedule.pattern.p
         blocks = self.schedule.pattern.n_blocks * self.schedule.block_bytes
         asked = self.schedule.size_bytes * (p if self.schedule.kind.name == "all-to-all" else 1)
+        asked *= p // self.schedule.pattern.group_size
         if asked and blocks > 2 * asked:
             said.append(
                 f"padding to whole elements makes the {format_size(asked)} array {format_size(blocks)} on the wire"

@@ -69,14 +69,14 @@ def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int
         raise WeftError(f"topology {topology.name}: {topology.node_name(int(shared[0]))} is both source and sink")
     source, sink = int(source_set[0]), int(sink_set[0])
     place[source_set], place[sink_set] = source, sink  # each set becomes one node
-    unit, capacity = _whole_capacities(topology.bandwidth_Bps)
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     src, dst = place[topology.src], place[topology.dst]
     kept = src != dst
     flow = _flow(src[kept], dst[kept], list(compress(capacity, kept)), source, sink, topology.n_nodes)
     return float(unit * flow)
 
 
-def _whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
+def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
     """The largest unit that divides all bandwidths, and each bandwidth in it."""
     rates, which = np.unique(bandwidth_Bps, return_inverse=True)
     exact = [Fraction(rate) for rate in rates.tolist()]

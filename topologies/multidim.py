@@ -88,6 +88,35 @@ def _parse_blocks(spec: str) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> tuple[float, ...]:
+    """Bandwidth of one link of each dimension, from what an NPU has in the dimension altogether.
+
+    LIBRA and Themis give an NPU B_d in dimension d, whatever the block: a ring splits it over two directions
+    (one cable where there are two NPUs), a fully connected block over extent - 1 links, a switch takes it on
+    one link.
+
+    Parameters
+    ----------
+    npu_bandwidth : sequence of float
+        Out of one NPU, one a dimension; any unit.
+    blocks : sequence of Block
+    """
+    pairs = zip(npu_bandwidth, blocks, strict=True)
+    return tuple(bandwidth / max(_links_of_npu(block), 1) for bandwidth, block in pairs)
+
+
+def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
+    """What NPU 0 can send in each dimension altogether, in bytes/s: the inverse of `link_bandwidths`."""
+    own = topology.src == 0
+    rates = np.bincount(topology.dimension[own], topology.bandwidth_Bps[own], minlength=len(topology.shape))
+    return tuple(rates.tolist())
+
+
+def _links_of_npu(block: Block) -> int:
+    """Links that leave the first NPU of a line."""
+    return int(np.count_nonzero(block.links()[0] == 0))
+
+
 class Axis(NamedTuple):
     """A block in its place: neighbours along it are `stride` ranks apart."""
 

@@ -6,13 +6,29 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from topologies.boxes import (
+    A100_BANDWIDTH,
+    DGX1_BANDWIDTH,
+    H100_BANDWIDTH,
+    MI250_BANDWIDTH,
+    dgx1,
+    dgx_a100,
+    dgx_h100,
+    mi250,
+)
+from topologies.dragonfly import dragonfly
 from topologies.errors import WeftError
 from topologies.exchange import SUFFIXES, read_topology
 from topologies.extents import parse_extents
+from topologies.fat_tree import fat_tree
 from topologies.fully_connected import fully_connected
 from topologies.hamming_mesh import hamming_mesh
+from topologies.hypercube import hypercube
+from topologies.hyperx import hyperx
+from topologies.leaf_spine import leaf_spine
 from topologies.mesh import mesh
 from topologies.multidim import multidim
+from topologies.random_regular import random_regular
 from topologies.ring import ring
 from topologies.switch import switch
 from topologies.topology import (
@@ -44,6 +60,8 @@ class Family:
         A spec of usual size.
     samples : tuple of str
         Small specs, the degenerate ones included, that every parametrised test runs over.
+    bandwidth : quantity or one for each tier
+        Unless one is given: that of the machine where the family is one.
     """
 
     name: str
@@ -51,6 +69,7 @@ class Family:
     help: str
     example: str
     samples: tuple[str, ...]
+    bandwidth: Quantities = DEFAULT_BANDWIDTH
 
 
 def _torus(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
@@ -61,6 +80,30 @@ def _torus(argument: str, bandwidth: Quantities, latency: Quantities, hop_latenc
 def _mesh(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
     shape = parse_extents(argument, f"mesh:{argument}")
     return mesh(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _hyperx(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    shape = parse_extents(argument, f"hyperx:{argument}")
+    return hyperx(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _dragonfly(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    shape = parse_extents(argument, f"dragonfly:{argument}")
+    if len(shape) not in (2, 3):
+        raise WeftError(f"dragonfly:{argument} has {len(shape)} extents: write groups x routers, or with x hosts")
+    return dragonfly(*shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _random_regular(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    what = f"random-regular:{argument}"
+    numbers = parse_extents(argument, what)
+    if len(numbers) not in (2, 3):
+        raise WeftError(f"{what} has {len(numbers)} numbers: write NPUs x degree, or with x seed")
+    for value, name in ((bandwidth, "bandwidth"), (latency, "latency")):
+        if not isinstance(value, (str, int, float)):
+            raise WeftError(f"{what} has one kind of cable: give one {name}, not {value!r}")
+    assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
+    return random_regular(*numbers, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
 def _multidim(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
@@ -91,6 +134,20 @@ def _hamming(board: str) -> Callable[[str, Quantities, Quantities, Quantity], To
     return from_argument
 
 
+def _fat_tree(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    extents = parse_extents(argument, f"fat-tree:{argument}")
+    if len(extents) > 2:
+        raise WeftError(f"fat-tree:{argument} has {len(extents)} extents: give the ports, or ports x hosts of an edge")
+    return fat_tree(*extents, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _leaf_spine(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    extents = parse_extents(argument, f"leaf-spine:{argument}")
+    if len(extents) != 3:
+        raise WeftError(f"leaf-spine:{argument} has {len(extents)} extents: give hosts of a leaf x leaves x spines")
+    return leaf_spine(*extents, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
 _FAMILIES = (
     Family(
         "torus", _torus, "a ring in every dimension", "torus:8x8",
@@ -109,12 +166,52 @@ _FAMILIES = (
         ("switch:1", "switch:2", "switch:4"),
     ),
     Family(
+        "fat-tree", _fat_tree, "three tiers of switches of k ports; k x hosts for other than k/2 hosts an edge switch",
+        "fat-tree:8", ("fat-tree:2", "fat-tree:4", "fat-tree:4x3", "fat-tree:2x4"),
+    ),
+    Family(
+        "leaf-spine", _leaf_spine, "hosts of a leaf x leaves x spines, two tiers of switches", "leaf-spine:16x8x4",
+        ("leaf-spine:1x1x1", "leaf-spine:4x1x2", "leaf-spine:2x3x2", "leaf-spine:4x2x1"),
+    ),
+    Family(
         "hx2mesh", _hamming("2"), "HammingMesh: boards of 2x2 NPUs, switches along rows and columns", "hx2mesh:16x16",
         ("hx2mesh:1x1", "hx2mesh:1x3", "hx2mesh:2x2", "hx2mesh:3x2"),
     ),
     Family(
         "hx4mesh", _hamming("4"), "HammingMesh: boards of 4x4 NPUs, switches along rows and columns", "hx4mesh:8x8",
         ("hx4mesh:2x1",),
+    ),
+    Family(
+        "hypercube", _counted("hypercube", hypercube), "two NPUs along every dimension", "hypercube:4",
+        ("hypercube:1", "hypercube:2", "hypercube:3"),
+    ),
+    Family(
+        "hyperx", _hyperx, "every NPU joined to all others of its line, in every dimension", "hyperx:4x4",
+        ("hyperx:1", "hyperx:3", "hyperx:3x3", "hyperx:2x4"),
+    ),
+    Family(
+        "dragonfly", _dragonfly, "groups of routers, complete inside, a cable between every two", "dragonfly:9x4",
+        ("dragonfly:1x1", "dragonfly:3x2", "dragonfly:5x2", "dragonfly:3x2x2"),
+    ),
+    Family(
+        "random-regular", _random_regular, "cables drawn at random, as many at every NPU", "random-regular:16x4",
+        ("random-regular:2x1", "random-regular:5x2", "random-regular:8x3x2"),
+    ),
+    Family(
+        "dgx-a100", _counted("dgx-a100", dgx_a100), "boxes of 8 GPUs around an NVSwitch, two InfiniBand switches",
+        "dgx-a100:2", ("dgx-a100:1", "dgx-a100:2"), A100_BANDWIDTH,
+    ),
+    Family(
+        "dgx-h100", _counted("dgx-h100", dgx_h100), "boxes of 8 GPUs around an NVSwitch, a rail for each GPU index",
+        "dgx-h100:2", ("dgx-h100:1", "dgx-h100:2"), H100_BANDWIDTH,
+    ),
+    Family(
+        "dgx1", _counted("dgx1", dgx1), "boxes of 8 V100s whose NVLinks form a cube mesh", "dgx1:1",
+        ("dgx1:1", "dgx1:2"), DGX1_BANDWIDTH,
+    ),
+    Family(
+        "mi250", _counted("mi250", mi250), "boxes of 16 GCDs joined by xGMI links, one InfiniBand switch", "mi250:2",
+        ("mi250:1", "mi250:2"), MI250_BANDWIDTH,
     ),
     Family(
         "multidim", _multidim, "a product of rings RI, fully connected FC, switches SW and lines LI",
@@ -158,14 +255,15 @@ def from_spec(
     name, _, argument = spec.partition(":")
     if _BARE_PRODUCT.match(spec):
         name, argument = "multidim", spec
-    build = TOPOLOGIES[name].build if name in TOPOLOGIES else None
+    family = TOPOLOGIES.get(name)
+    build = family.build if family else None
     if board := _HAMMING_MESH.match(name):
         build = _hamming(board[1])
     if build is None:
         raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}")
     return build(
         argument,
-        DEFAULT_BANDWIDTH if bandwidth is None else bandwidth,
+        (family.bandwidth if family else DEFAULT_BANDWIDTH) if bandwidth is None else bandwidth,
         DEFAULT_LATENCY if latency is None else latency,
         DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency,
     )

@@ -1,0 +1,19 @@
+"""Why data moves: training workloads, their parallelism, and the readers of foreign files."""
+
+from workloads.libra_files import NetworkFile, Prices, read_communicator, read_network, read_prices
+from workloads.text_workload import read_text_workload
+from workloads.workload import Call, Groups, Layer, Phase, Workload
+
+__all__ = [
+    "Call",
+    "Groups",
+    "Layer",
+    "NetworkFile",
+    "Phase",
+    "Prices",
+    "Workload",
+    "read_communicator",
+    "read_network",
+    "read_prices",
+    "read_text_workload",
+]

@@ -82,16 +82,18 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     without reducing switches moves at least 2(p-1) times the array in all (Patarasuk and Yuan, 2009, section 2).
     """
     schedule, size, p = lowered.schedule, lowered.schedule.size_bytes, lowered.schedule.pattern.p
-    if lowered.program.deliver_head or p == 1 or size == 0:
+    n = schedule.pattern.group_size
+    if lowered.program.deliver_head or n == 1 or size == 0:
         return 0
     into, out_of = ingress_Bps(schedule.topology), egress_Bps(schedule.topology)
-    share = size * (p - 1) / p
+    share = size * (n - 1) / n
     root = schedule.pattern.root
     others = np.arange(p) != root
+    all_groups = 2 * (p - p // n) * size
     seconds = {
-        "all-reduce": max(size / into.min(), size / out_of.min(), 2 * (p - 1) * size / min(into.sum(), out_of.sum())),
+        "all-reduce": max(size / into.min(), size / out_of.min(), all_groups / min(into.sum(), out_of.sum())),
         "reduce-scatter": max(share / into.min(), share / out_of.min()),
-        "all-gather": max(share / into.min(), (share / (p - 1)) / out_of.min()),
+        "all-gather": max(share / into.min(), (share / (n - 1)) / out_of.min()),
         "all-to-all": max(share / into.min(), share / out_of.min()),
         "broadcast": max(size / into[others].min(), size / out_of[root]),
         "reduce": max(size / into[root], size / out_of[others].min()),

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from sim.lower import Lowered
 from sim.program import I64
+
+
+class Estimate(NamedTuple):
+    """The two sums of the estimate, in ps: latencies of the steps, and the times of their fullest links."""
+
+    latency_ps: int
+    load_ps: int
 
 
 def estimate_ps(lowered: Lowered) -> int:
@@ -15,14 +24,19 @@ def estimate_ps(lowered: Lowered) -> int:
     sum over steps of alpha + n_s * congestion_s / bandwidth. Steps of one number in all ports run together.
     Queueing inside a step, pipelining between steps and chunking are what the simulation adds.
     """
+    return sum(estimate_parts(lowered))
+
+
+def estimate_parts(lowered: Lowered) -> Estimate:
+    """The terms of `estimate_ps`."""
     program, shape = lowered.program, lowered.shape
     if program.n_tasks == 0:
-        return 0
+        return Estimate(0, 0)
     step = shape.quotient.transfers.step[shape.task_row].astype(np.int64)
     latency = _route_sums(program.route_latency_ps, program.route_ptr)[program.task_route]
     alpha = np.zeros(int(step.max()) + 1, np.int64)
     np.maximum.at(alpha, step, latency)
-    return int(alpha.sum()) + int(np.ceil(_step_loads_ps(lowered, step).sum()))
+    return Estimate(int(alpha.sum()), int(np.ceil(_step_loads_ps(lowered, step).sum())))
 
 
 def _step_loads_ps(lowered: Lowered, step: I64) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

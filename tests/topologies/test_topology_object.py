@@ -6,9 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import TOPOLOGIES, WeftError, from_links, from_spec, switch, torus
+from topologies.multidim import DimensionOrderRouter
 from topologies.topology import parse_link, per_dimension
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
+PRODUCTS = [sample for sample in SAMPLES if isinstance(from_spec(sample).router, DimensionOrderRouter)]
+ONE_WAY = ("dgx1:2",)
 
 
 @pytest.mark.parametrize("spec", SAMPLES)
@@ -28,7 +31,7 @@ def test_no_sample_has_parallel_or_self_links(spec):
     assert all(src != dst for src, dst in ends)
 
 
-@pytest.mark.parametrize("spec", SAMPLES)
+@pytest.mark.parametrize("spec", [sample for sample in SAMPLES if sample not in ONE_WAY])
 def test_every_link_has_a_way_back(spec):
     t = from_spec(spec)
     ends = set(zip(t.src.tolist(), t.dst.tolist(), strict=True))
@@ -42,10 +45,12 @@ def test_coordinates_name_nodes_and_count_ranks_dimension_zero_fastest(spec):
     assert np.prod(t.shape) == t.n_npus
     weights = np.cumprod((1, *t.shape[:-1]))
     assert np.array_equal(t.coords[: t.n_npus] @ weights, np.arange(t.n_npus))
-    assert np.all((t.coords[t.n_npus :] == -1).sum(axis=1) == 1)
+    assert np.all(np.any(t.coords[t.n_npus :] < 0, axis=1))
+    if spec in PRODUCTS:
+        assert np.all((t.coords[t.n_npus :] == -1).sum(axis=1) == 1)
 
 
-@pytest.mark.parametrize("spec", SAMPLES)
+@pytest.mark.parametrize("spec", PRODUCTS)
 def test_links_of_a_dimension_move_along_it_only(spec):
     t = from_spec(spec)
     moved = t.coords[t.src] != t.coords[t.dst]

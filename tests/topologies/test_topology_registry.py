@@ -28,7 +28,7 @@ def test_the_name_of_a_network_builds_it_again(spec):
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_every_family_takes_the_quantities(spec):
     t = from_spec(spec, bandwidth="1GB/s", latency="2ns", hop_latency="3ns")
-    assert set(t.bandwidth_Bps.tolist()) <= {1e9}
+    assert set((t.bandwidth_Bps % 1e9).tolist()) <= {0}  # boxes bundle links into one of several GB/s
     assert set(t.latency_ps.tolist()) <= {2_000}
     assert set(t.hop_latency_ps.tolist()) <= {0, 3_000}
 

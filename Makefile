@@ -1,0 +1,44 @@
+# Everything a newcomer, CI and a release need; each target builds what it uses.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint test-nojit verify bench docs clean
+
+demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
+	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
+	  --algorithms swing,ring,bucket,recursive-doubling -b 32 -e 512M -f 4 --preset swing-paper --against swing \
+	  --workers $(WORKERS) --json out/demo.json --csv out/demo.csv --plot out/demo.png --plot out/demo.pdf
+
+test: lint  ## contracts, lint, types, then the tests, compiled
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -q
+
+lint: $(STAMP)
+	$(BIN)/lint-imports
+	$(BIN)/ruff check .
+	$(BIN)/mypy topologies collectives workloads sim
+
+test-nojit: $(STAMP)  ## the same tests without the compiler, for coverage
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(WORKERS) -q --cov=sim --cov=collectives --cov=topologies --cov=workloads -m "not compiled"
+
+verify: $(STAMP)  ## the verification book: papers reproduced, tables in docs/
+	$(BIN)/pytest -q -m verify -n $(WORKERS)
+	$(BIN)/python -m benchmarks.papers
+
+bench: $(STAMP)  ## speed and scale, table and plot in docs/
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)  ## regenerate the tables that docs/ takes from the registries
+	$(BIN)/python -m benchmarks.matrix
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
+	mkdir -p out
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) out build *.egg-info

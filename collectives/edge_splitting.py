@@ -1,0 +1,220 @@
+"""Edge splitting: a network without switches in which as many trees fit as in the one with them.
+
+A link into a switch and one out of it are replaced by a logical link past it, as long as no cut that matters falls
+below the demand (Bang-Jensen, Frank and Jackson; arXiv 2305.18461). Every logical link keeps the physical paths that
+make it up, with their multiplicities.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from topologies import Topology, WeftError
+from topologies.flow import LARGEST, FlowNetwork
+
+Pair = tuple[int, int]
+Path = tuple[int, ...]
+
+
+class Logical(NamedTuple):
+    """Links between NPUs, each made of physical paths.
+
+    Attributes
+    ----------
+    capacity : dict from (tail, head) to int
+        Trees that each logical link carries.
+    paths : dict from (tail, head) to deque of [links, multiplicity]
+        The multiplicities of a link sum to its capacity.
+    """
+
+    capacity: dict[Pair, int]
+    paths: dict[Pair, deque[list[object]]]
+
+
+def without_switches(
+    topology: Topology, link_capacity: list[int], demand: Mapping[int, int], *, spread: bool = True
+) -> Logical:
+    """Replace every switch by logical links past it.
+
+    Parameters
+    ----------
+    topology : Topology
+    link_capacity : list of int
+        Trees that each link carries.
+    demand : mapping from NPU to int
+        Trees of each root.
+    spread : bool
+        Whether a node is joined to as many others as there are, each with its share, which keeps trees low;
+        otherwise each pair takes all that it can, which keeps trees few.
+
+    Raises
+    ------
+    WeftError
+        The trees do not fit past a switch, by name; a switch that sends more than it receives is a reason.
+    """
+    split = _Splitting(topology, link_capacity, demand)
+    for switch in split.order():
+        split.remove(switch, spread)
+    split.check()
+    return Logical({pair: cap for pair, cap in split.capacity.items() if cap}, split.paths)
+
+
+class _Splitting:
+    """The network as it loses its switches; node n_nodes feeds all roots."""
+
+    def __init__(self, topology: Topology, link_capacity: list[int], demand: Mapping[int, int]) -> None:
+        self.topology, self.demand = topology, demand
+        n = topology.n_nodes
+        self.feed, self.source, self.sink = n, n + 1, n + 2
+        self.need = sum(demand.values())
+        self.capacity: dict[Pair, int] = defaultdict(int)
+        self.paths: dict[Pair, deque[list[object]]] = defaultdict(deque)
+        for link, cap in enumerate(link_capacity):
+            if cap:
+                pair = (int(topology.src[link]), int(topology.dst[link]))
+                self.capacity[pair] += cap
+                self.paths[pair].append([(link,), cap])
+        total = 4 * (sum(self.capacity.values()) + self.need) + 1
+        self.infinite = total
+        self.network = FlowNetwork(n + 3, 4 * total > LARGEST)
+        self.arc = {pair: self.network.add(*pair, cap) for pair, cap in self.capacity.items()}
+        for root, trees in demand.items():
+            self.arc[self.feed, root] = self.network.add(self.feed, root, trees)
+        self.start = {node: self.network.add(self.source, node) for node in range(n + 1)}
+        self.end = {node: self.network.add(node, self.sink) for node in range(n + 1)}
+        self.hard: deque[int] = deque(range(topology.n_npus))  # those that bound the last amount come first
+
+    def order(self) -> list[int]:
+        """Switches, those of the fewest neighbours first: NICs and the like are only passed through."""
+        t = self.topology
+        degree = {node: sum(node in pair for pair in self.capacity) for node in range(t.n_npus, t.n_nodes)}
+        return sorted(degree, key=lambda node: (degree[node], node))
+
+    def remove(self, switch: int, spread: bool) -> None:
+        """Pair links into the switch with links out of it until none is left, or none can be paired."""
+        progress = True
+        while progress:
+            progress = False
+            for u in self._into(switch):
+                for t in self._out_of(switch):
+                    if t != u and self.capacity[u, switch] and self.capacity[switch, t]:
+                        progress |= self._split(u, switch, t, self._share(u, switch, t) if spread else self.infinite)
+            if not progress:
+                for u in self._into(switch):
+                    if self.capacity[switch, u] and self.capacity[u, switch]:
+                        progress |= self._split(u, switch, u, self.infinite)
+        for u in self._into(switch):
+            self._take(u, switch, self.capacity[u, switch])
+        for t in self._out_of(switch):
+            self._take(switch, t, self.capacity[switch, t])
+
+    def check(self) -> None:
+        """Every NPU must still be reached by all trees."""
+        for npu in range(self.topology.n_npus):
+            if self.network.flow(self.feed, npu, self.need) < self.need:
+                raise WeftError(
+                    f"topology {self.topology.name}: {self.need} trees do not reach {self.topology.node_name(npu)} "
+                    f"past the switches{self._unbalanced()}; allow more trees per root"
+                )
+
+    def _unbalanced(self) -> str:
+        t = self.topology
+        for node in range(t.n_npus, t.n_nodes):
+            into, out = (float(t.bandwidth_Bps[ends == node].sum()) for ends in (t.dst, t.src))
+            if into != out:
+                return f" ({t.node_name(node)} receives {into:g} B/s and sends {out:g} B/s)"
+        return ""
+
+    def _into(self, node: int) -> list[int]:
+        return sorted(u for (u, w), cap in self.capacity.items() if w == node and cap)
+
+    def _out_of(self, node: int) -> list[int]:
+        return sorted(t for (w, t), cap in self.capacity.items() if w == node and cap)
+
+    def _share(self, u: int, w: int, t: int) -> int:
+        others = sum(cap for (a, b), cap in self.capacity.items() if a == w and b != u)
+        return max(1, self.capacity[u, w] * self.capacity[w, t] // others)
+
+    def _split(self, u: int, w: int, t: int, most: int) -> bool:
+        amount = min(most, self.capacity[u, w], self.capacity[w, t])
+        if not self._passed_through(w):
+            amount = self._allowed(u, w, t, amount)
+        if amount <= 0:
+            return False
+        one, other = self._take(u, w, amount), self._take(w, t, amount)
+        if u != t:
+            self._set(u, t, self.capacity[u, t] + amount)
+            self.paths[u, t].extend(_join(one, other))
+        return True
+
+    def _passed_through(self, w: int) -> bool:
+        """Whether a switch has two neighbours, with as much to either as from the other: no cut can suffer."""
+        into = self._into(w)
+        if len(into) != 2 or into != self._out_of(w):
+            return False
+        a, b = into
+        return self.capacity[a, w] == self.capacity[w, b] and self.capacity[b, w] == self.capacity[w, a]
+
+    def _allowed(self, u: int, w: int, t: int, amount: int) -> int:
+        """The largest amount that no cut forbids."""
+        for v in list(self.hard):
+            if amount <= 0:
+                break
+            least = amount
+            if v not in (u, t):
+                least = min(least, self._slack((u, t, self.feed), (w, v), amount))
+            least = min(least, self._slack((w, self.feed), (u, t, v), amount))
+            if least < amount:
+                amount = least
+                self.hard.remove(v)
+                self.hard.appendleft(v)
+        return amount
+
+    def _slack(self, inside: tuple[int, ...], outside: tuple[int, ...], amount: int) -> int:
+        """What the cuts between two sets of nodes have beyond the demand; `amount` if that is enough."""
+        arcs = [self.start[node] for node in inside] + [self.end[node] for node in outside]
+        self.network.capacity[arcs] = self.infinite
+        slack = self.network.flow(self.source, self.sink, self.need + amount) - self.need
+        self.network.capacity[arcs] = 0
+        return slack
+
+    def _set(self, u: int, t: int, cap: int) -> None:
+        self.capacity[u, t] = cap
+        if (u, t) not in self.arc:
+            self.arc[u, t] = self.network.add(u, t)
+        self.network.capacity[self.arc[u, t]] = cap
+
+    def _take(self, u: int, w: int, amount: int) -> deque[list[object]]:
+        """Take capacity off a link, and that much of its paths."""
+        self._set(u, w, self.capacity[u, w] - amount)
+        return take_paths(self.paths[u, w], amount)
+
+
+def take_paths(paths: deque[list[object]], amount: int) -> deque[list[object]]:
+    """Take paths of a total multiplicity off the front of a list."""
+    taken: deque[list[object]] = deque()
+    while amount:
+        links, many = paths[0]
+        assert isinstance(many, int)
+        here = min(many, amount)
+        taken.append([links, here])
+        amount -= here
+        if here == many:
+            paths.popleft()
+        else:
+            paths[0][1] = many - here
+    return taken
+
+
+def _join(one: deque[list[object]], other: deque[list[object]]) -> list[list[object]]:
+    """Paths followed by paths; both have the same total multiplicity."""
+    joined: list[list[object]] = []
+    while one:
+        many = min(one[0][1], other[0][1])  # type: ignore[type-var]
+        assert isinstance(many, int)
+        (first, _), = take_paths(one, many)
+        (second, _), = take_paths(other, many)
+        joined.append([(*first, *second), many])  # type: ignore[misc]
+    return joined

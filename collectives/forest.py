@@ -1,0 +1,183 @@
+"""Forests: trees that span all NPUs, the share of the array that each carries, and the links that it crosses.
+
+A tree of multiplicity m has m blocks. With `quanta` m/U of bandwidth on each link that it crosses, the forest takes
+(blocks of the array's M) T = (M / n_blocks) U: that is the time a link of bandwidth 1 needs for U blocks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from topologies import Topology, WeftError
+
+
+class Edge(NamedTuple):
+    """A tree edge, in the direction away from the root.
+
+    Attributes
+    ----------
+    parent, child : int
+        Ranks.
+    links : tuple of int
+        Physical links that the data crosses, in their order; empty where the topology is to choose. In a forest of
+        in-trees they lead from the child to the parent.
+    """
+
+    parent: int
+    child: int
+    links: tuple[int, ...] = ()
+
+
+class Tree(NamedTuple):
+    """A tree that spans all NPUs.
+
+    Attributes
+    ----------
+    root : int
+    multiplicity : int
+        Blocks that it carries.
+    edges : tuple of Edge
+        Parents before their children.
+    """
+
+    root: int
+    multiplicity: int
+    edges: tuple[Edge, ...]
+
+    @property
+    def height(self) -> int:
+        """Edges on the longest way from the root."""
+        depth = {self.root: 0}
+        for edge in self.edges:
+            depth[edge.child] = depth[edge.parent] + 1
+        return max(depth.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees on a topology.
+
+    Attributes
+    ----------
+    topology : Topology
+    trees : tuple of Tree
+    inward : bool
+        Whether data flows to the roots.
+    s_per_byte_of_block : Fraction or None
+        Seconds that a byte of every block needs at the rate of the busiest link; None where the topology routes.
+    """
+
+    topology: Topology
+    trees: tuple[Tree, ...]
+    inward: bool = False
+
+    @property
+    def height(self) -> int:
+        """Height of the highest tree."""
+        return max((tree.height for tree in self.trees), default=0)
+
+    @property
+    def hops(self) -> int:
+        """Links from a root to its farthest leaf, at most."""
+        return max((max(_hops(tree), default=0) for tree in self.trees), default=0)
+
+    def blocks_of_root(self, root: int) -> int:
+        """Blocks of one root."""
+        return sum(tree.multiplicity for tree in self.trees if tree.root == root)
+
+    def link_load(self) -> Counter[int]:
+        """Blocks that cross each link."""
+        load: Counter[int] = Counter()
+        for tree in self.trees:
+            for edge in tree.edges:
+                for link in edge.links:
+                    load[link] += tree.multiplicity
+        return load
+
+    def s_per_block_byte(self) -> Fraction:
+        """Seconds for one byte of every block, by the busiest link: exact."""
+        rates = self.topology.bandwidth_Bps
+        return max((blocks / Fraction(float(rates[link])) for link, blocks in self.link_load().items()), default=Fraction(0))
+
+    def check(self) -> None:
+        """Check that every tree spans all NPUs from its root, along links that are there.
+
+        Raises
+        ------
+        WeftError
+            A bug in whatever made the forest: names the tree and the node.
+        """
+        for tree in self.trees:
+            check_tree(self.topology, tree, self.inward)
+
+
+def check_tree(topology: Topology, tree: Tree, inward: bool = False) -> None:
+    """Check one tree; see `Forest.check`."""
+    t, held = topology, {tree.root}
+    what = f"a tree of root {t.node_name(tree.root)} on {t.name}"
+    if tree.multiplicity < 1:
+        raise WeftError(f"{what} has the multiplicity {tree.multiplicity}")
+    for edge in tree.edges:
+        if edge.parent not in held or edge.child in held:
+            raise WeftError(f"{what} reaches {t.node_name(edge.child)} twice or from a node that it has not reached")
+        held.add(edge.child)
+        ends = (edge.child, edge.parent) if inward else (edge.parent, edge.child)
+        _check_route(t, what, edge.links, *ends)
+    missing = set(range(t.n_npus)) - held
+    if missing:
+        raise WeftError(f"{what} does not reach {t.node_name(min(missing))}")
+
+
+def _check_route(t: Topology, what: str, links: Sequence[int], start: int, end: int) -> None:
+    at = start
+    for link in links:
+        if not 0 <= link < t.n_links or int(t.src[link]) != at:
+            raise WeftError(f"{what} goes from {t.node_name(at)} over link {link}, which does not begin there")
+        at = int(t.dst[link])
+    if links and at != end:
+        raise WeftError(f"{what} leads to {t.node_name(at)} instead of {t.node_name(end)}")
+
+
+def _hops(tree: Tree) -> Iterable[int]:
+    depth = {tree.root: 0}
+    for edge in tree.edges:
+        depth[edge.child] = depth[edge.parent] + max(1, len(edge.links))
+    return depth.values()
+
+
+def reversed_forest(forest: Forest) -> Forest:
+    """The same trees with data flowing the other way, along the opposite links.
+
+    Raises
+    ------
+    WeftError
+        A link without an opposite one.
+    """
+    t = forest.topology
+    back = t.link_ids(t.dst, t.src).tolist()
+    if min(back, default=0) < 0:
+        link = back.index(-1)
+        raise WeftError(f"topology {t.name}: {t.link_name(link)} has no link in the other direction")
+    trees = tuple(
+        tree._replace(
+            edges=tuple(edge._replace(links=tuple(back[link] for link in reversed(edge.links))) for edge in tree.edges)
+        )
+        for tree in forest.trees
+    )
+    return Forest(t, trees, inward=not forest.inward)
+
+
+def to_graphviz(tree: Tree, topology: Topology) -> str:
+    """A tree in the DOT language: its root a box, each edge labelled with the switches that it passes."""
+    names = [topology.node_name(node) for node in range(topology.n_nodes)]
+    lines = [f'  "{names[tree.root]}" [shape=box];']
+    for edge in tree.edges:
+        passed = [names[int(topology.dst[link])] for link in edge.links[:-1]]
+        label = f' [label="{", ".join(passed)}"]' if passed else ""
+        lines.append(f'  "{names[edge.parent]}" -> "{names[edge.child]}"{label};')
+    title = f"{topology.name}: {names[tree.root]} x {tree.multiplicity}"
+    return "\n".join([f'digraph "{title}" {{', *lines, "}"]) + "\n"

@@ -1,0 +1,411 @@
+"""Hierarchical collectives on products of dimensions, in pipelined chunks (BlueConnect, M. Cho et al., MLSys 2019).
+
+Reduce-scatter goes through the dimensions one after the other on ever smaller parts, all-gather comes back, and
+all-reduce is the one after the other; an all-to-all regroups its blocks in each dimension. The array is cut into
+pipeline chunks that pass through the dimensions independently, and a pool limits how many of them are active at
+once in a dimension of a rank. Themis (collectives/themis.py) gives every chunk its own order of dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.families import shrink_shape
+from collectives.grid import NOBODY
+from collectives.pattern import Pattern
+from collectives.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, process_group
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.stages import (
+    EXCHANGE,
+    GATHER,
+    HALVING_DOUBLING,
+    SCATTER,
+    Round,
+    check_algorithm,
+    cuts_blocks,
+    own_algorithm,
+    stage_rounds,
+)
+from collectives.symmetry import Group, node_group
+from collectives.transfers import Pool, Ref, Transfers, TransferTable
+from topologies import Topology, WeftError, torus
+from topologies.blocks import Block, Ring
+from topologies.multidim import DimensionOrderRouter
+from topologies.symmetry import move_nodes
+from topologies.units import Quantity
+
+NAME = "hierarchical"
+DEFAULT_PIPELINE_CHUNKS = 16
+ORDERS_OF_SERVICE = ("fifo", "smallest-first")
+
+Algorithms = str | Sequence[str | None] | None
+"""Algorithm of each dimension, "ring,direct"; None (or "") where the block's own is meant."""
+
+
+class Options(NamedTuple):
+    """How a hierarchical collective runs, whatever its kind.
+
+    Attributes
+    ----------
+    pipeline_chunks : int
+        Chunks that the array is cut into.
+    active_chunks : int or None
+        Chunks that a rank works on at once in a dimension; None for no limit.
+    service : {"fifo", "smallest-first"}
+        Which waiting chunk a dimension takes up next: the first to ask, or the one with the least bytes there.
+    algorithms : Algorithms
+    group : GroupSpec, ProcessGroup or None
+    """
+
+    pipeline_chunks: int = DEFAULT_PIPELINE_CHUNKS
+    active_chunks: int | None = 1
+    service: str = "fifo"
+    algorithms: Algorithms = None
+    group: GroupSpec | ProcessGroup | None = None
+
+
+def all_reduce(
+    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+) -> Schedule:
+    """Reduce-scatter up the dimensions, then all-gather down.
+
+    Parameters
+    ----------
+    topology : Topology
+        A product of blocks: rings, fully connected, switches, lines.
+    size : quantity
+        Bytes of the array of one process group.
+    element_bytes : int
+    **options
+        See `Options`.
+    """
+    return _schedule("all-reduce", topology, size, element_bytes, options)
+
+
+def reduce_scatter(
+    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+) -> Schedule:
+    """Reduce-scatter along dimension 0, then on a part of the array along dimension 1, and so on."""
+    return _schedule("reduce-scatter", topology, size, element_bytes, options)
+
+
+def all_gather(
+    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+) -> Schedule:
+    """All-gather along the last dimension first, so that the wide dimensions see little."""
+    return _schedule("all-gather", topology, size, element_bytes, options)
+
+
+def all_to_all(
+    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+) -> Schedule:
+    """All-to-all dimension by dimension; every rank moves all but its own share in each of them."""
+    return _schedule("all-to-all", topology, size, element_bytes, options)
+
+
+def _schedule(
+    kind: str, topology: Topology, size: Quantity, element_bytes: int, options: dict[str, object]
+) -> Schedule:
+    chosen = make_options(NAME, options)
+    group = process_group(topology.shape, chosen.group)
+    orders = (group.dims,) * chosen.pipeline_chunks
+    return schedule(pattern(NAME, topology, kind, chosen, orders), size, element_bytes)
+
+
+def make_options(name: str, options: dict[str, object]) -> Options:
+    """Options checked one by one.
+
+    Raises
+    ------
+    WeftError
+        An unknown option, or a value that is not accepted.
+    """
+    for option in options:
+        if option not in Options._fields:
+            raise WeftError(f"{name} has no option {option!r}: it takes {', '.join(Options._fields)}")
+    chosen = Options(**options)  # type: ignore[arg-type]  # names are checked, values below
+    active = 1 if chosen.active_chunks is None else chosen.active_chunks
+    for what, value in (("pipeline_chunks", chosen.pipeline_chunks), ("active_chunks", active)):
+        if not isinstance(value, int) or value < 1:
+            raise WeftError(f"{name}: {what} is {value!r}; it is a number, at least 1")
+    if chosen.service not in ORDERS_OF_SERVICE:
+        raise WeftError(f"{name} has no service {chosen.service!r}: choose one of {', '.join(ORDERS_OF_SERVICE)}")
+    return chosen
+
+
+def pattern(
+    name: str, topology: Topology, kind: str, options: Options, orders: tuple[tuple[int, ...], ...]
+) -> Pattern:
+    """The pattern of a hierarchical collective.
+
+    Parameters
+    ----------
+    name : str
+        Of the algorithm.
+    topology : Topology
+    kind : str
+    options : Options
+    orders : tuple of tuple of int
+        For each chunk, the order of dimensions of its reduce-scatter (or all-to-all); all-gather takes the reverse.
+    """
+    blocks = blocks_of(topology)
+    group = process_group(topology.shape, options.group)
+    algorithms = _algorithms(options.algorithms, blocks, group, kind)
+    limit = None if options.active_chunks is None else Pool(
+        options.active_chunks, "priority" if options.service == "smallest-first" else "fifo"
+    )
+    return _pattern(topology, name, Plan(kind, group, algorithms, orders, limit))
+
+
+def blocks_of(topology: Topology) -> tuple[Block, ...]:
+    """The blocks of a product.
+
+    Raises
+    ------
+    WeftError
+        The topology is no product of blocks.
+    """
+    if not isinstance(topology.router, DimensionOrderRouter):
+        raise WeftError(f"{topology.name} is no product of dimensions, as hierarchical collectives need: such as "
+                        "RI(4)_FC(8)_SW(32) or torus:8x8")
+    return topology.router.blocks
+
+
+def _algorithms(asked: Algorithms, blocks: Sequence[Block], group: ProcessGroup, kind: str) -> tuple[str, ...]:
+    parts = asked.split(",") if isinstance(asked, str) else list(asked or [None] * len(blocks))
+    if len(parts) != len(blocks):
+        raise WeftError(f"{len(parts)} algorithms are given for {len(blocks)} dimensions: one each, empty for its own")
+    chosen = []
+    for dim, (part, block) in enumerate(zip(parts, blocks, strict=True)):
+        algorithm = (part or "").strip() or own_algorithm(block, group, dim, kind)
+        check_algorithm(algorithm, group.extents[dim], kind, dim)
+        chosen.append(algorithm)
+    return tuple(chosen)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the transfers depend on.
+
+    Attributes
+    ----------
+    kind : str
+    group : ProcessGroup
+    algorithms : tuple of str
+        One a dimension.
+    orders : tuple of tuple of int
+        Dimensions of each chunk, in the order of its reduce-scatter.
+    limit : Pool or None
+        Of every dimension of every rank.
+    """
+
+    kind: str
+    group: ProcessGroup
+    algorithms: tuple[str, ...]
+    orders: tuple[tuple[int, ...], ...]
+    limit: Pool | None
+
+    @cached_property
+    def parts(self) -> int:
+        """Parts of a block: 2 where a ring runs both ways."""
+        cut = (cuts_blocks(self.algorithms[dim], self.group.extents[dim]) for dim in self.group.dims)
+        return 2 if any(cut) else 1
+
+    @cached_property
+    def stages(self) -> tuple[tuple[Stage, ...], ...]:
+        """Stages of each chunk, with their slots."""
+        placed, slot = [], 0
+        for order in self.orders:
+            mine, step = [], 0
+            for at, task in self._tasks(order):
+                stage = self._stage(order, at, task)._replace(slot=slot, step=step)
+                mine.append(stage)
+                slot += stage.slots
+                step += len(stage.rounds) + 1
+            placed.append(tuple(mine))
+        return tuple(placed)
+
+    def _tasks(self, order: tuple[int, ...]) -> list[tuple[int, str]]:
+        up = list(range(len(order)))
+        return {
+            "all-reduce": [(at, SCATTER) for at in up] + [(at, GATHER) for at in reversed(up)],
+            "reduce-scatter": [(at, SCATTER) for at in up],
+            "all-gather": [(at, GATHER) for at in reversed(up)],
+            "all-to-all": [(at, EXCHANGE) for at in up],
+        }[self.kind]
+
+    def _stage(self, order: tuple[int, ...], at: int, task: str) -> Stage:
+        dim, extents = order[at], self.group.extents
+        before = math.prod(extents[one] for one in order[:at])
+        whole = self.group.size if task == EXCHANGE else self.group.size // before
+        rounds = self._rounds(dim, task)
+        return Stage(dim, task, rounds, whole // extents[dim], whole, order[:at], order[at + 1 :], 0, 0)
+
+    def _rounds(self, dim: int, task: str) -> tuple[Round, ...]:
+        return tuple(stage_rounds(self.algorithms[dim], task, self.group, dim, self.parts))
+
+    @cached_property
+    def firsts(self) -> list[tuple[int, int, Stage]]:
+        """First slot, chunk and stage, in the order of slots."""
+        return [(stage.slot, chunk, stage) for chunk, mine in enumerate(self.stages) for stage in mine]
+
+
+class Stage(NamedTuple):
+    """A chunk in a dimension.
+
+    Attributes
+    ----------
+    dim : int
+    task : {"scatter", "gather", "exchange"}
+    rounds : tuple of Round
+    unit : int
+        Blocks of one part at one position.
+    whole : int
+        Blocks of one part that the rank has when it has most: what smallest-first compares.
+    before, later : tuple of int
+        Dimensions that come earlier and later in the chunk's reduce-scatter or exchange.
+    slot, step : int
+        Of the join that begins the stage. Transfers follow, round by round; a join ends it.
+    """
+
+    dim: int
+    task: str
+    rounds: tuple[Round, ...]
+    unit: int
+    whole: int
+    before: tuple[int, ...]
+    later: tuple[int, ...]
+    slot: int
+    step: int
+
+    @property
+    def slots(self) -> int:
+        """Slots of the stage, both joins included."""
+        return 2 + sum(len(one.counts) for one in self.rounds)
+
+    @property
+    def last_slot(self) -> int:
+        """Slot of the join that ends it."""
+        return self.slot + self.slots - 1
+
+    def locate(self, slot: int) -> tuple[Round, int] | None:
+        """Round and lane of a slot; None for the joins."""
+        at = slot - self.slot - 1
+        for one in self.rounds:
+            if 0 <= at < len(one.counts):
+                return one, at
+            at -= len(one.counts)
+        return None
+
+
+@lru_cache(maxsize=256)
+def _pattern(topology: Topology, name: str, plan: Plan) -> Pattern:
+    group, p = plan.group, topology.n_npus
+    kind = grouped(plan.kind, group)
+    firsts = [slot for slot, _, _ in plan.firsts]
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        table = TransferTable(ranks)
+        for mine in plan.stages:
+            last = NOBODY
+            for stage in mine:
+                _add_stage(table, plan, stage, last)
+                last = stage.last_slot
+        return table.build()
+
+    def carried(source: int, slot: int) -> Sequence[int]:
+        _, chunk, stage = plan.firsts[bisect_right(firsts, slot) - 1]
+        return _carried(plan, p, chunk, stage, source, slot)
+
+    per_chunk = plan.parts * (p * p if plan.kind == "all-to-all" else p)
+    return Pattern(
+        topology=topology, kind=kind, algorithm=name, n_blocks=len(plan.orders) * per_chunk, emit=emit,
+        blocks_of=carried, groups=_groups(topology, plan), smaller=lambda: _smaller(name, plan),
+        key=(plan.group, plan.algorithms, plan.orders), pools=(plan.limit,) * len(topology.shape) if plan.limit else (),
+    )
+
+
+def _add_stage(table: TransferTable, plan: Plan, stage: Stage, before: int) -> None:
+    """A stage: it begins when the one before has ended and the pool has room, and gives its unit back at the end."""
+    pool, ranks = stage.dim if plan.limit else -1, table.ranks
+    table.join(stage.slot, ranks, before, step=stage.step, takes=pool, order=stage.whole)
+    waits: list[Ref] = [(ranks, stage.slot)]
+    slot, slots, senders = stage.slot + 1, np.zeros((0, 1), np.int64), np.zeros((0, ranks.size), np.int64)
+    for at, one in enumerate(stage.rounds):
+        slots = slot + np.arange(len(one.counts))[:, None]
+        table.add(
+            slots, one.receivers(ranks), np.array(one.counts)[:, None] * stage.unit, step=stage.step + at,
+            reduces=stage.task == SCATTER, after=waits,
+        )
+        senders = one.senders(ranks)
+        waits = [(senders, slots), (ranks, slots)]
+        slot += len(one.counts)
+    own = np.broadcast_to(ranks, senders.shape)
+    table.join(
+        stage.last_slot, np.concatenate([senders, own]), np.concatenate([slots, slots]),
+        step=stage.step + len(stage.rounds), gives=pool,
+    )
+
+
+def _carried(plan: Plan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
+    """Blocks of a transfer: those of the owners (and origins) at the positions that its round names."""
+    found = stage.locate(slot)
+    if found is None:
+        return []
+    one, lane = found
+    cargo = one.cargo(plan.group.position(source, stage.dim), lane)
+    numbers = []
+    for item in cargo:
+        owners = _alike(plan.group, source, stage.before, stage.dim, item.owner)
+        origins = _alike(plan.group, source, stage.later, stage.dim, item.origin) if stage.task == EXCHANGE else [0]
+        for part in item.parts:
+            first = chunk * plan.parts + part
+            if stage.task == EXCHANGE:
+                numbers += [(first * p + origin) * p + owner for origin in origins for owner in owners]
+            else:
+                numbers += [first * p + owner for owner in owners]
+    return numbers
+
+
+def _alike(group: ProcessGroup, source: int, dims: tuple[int, ...], dim: int, position: int) -> list[int]:
+    """Members of the source's group at a position of `dim`, at the source's own positions in `dims`."""
+    here = [(one, group.position(source, one)) for one in dims] + [(dim, position)]
+    return [rank for rank in group.members(source) if all(group.position(rank, one) == at for one, at in here)]
+
+
+def _groups(topology: Topology, plan: Plan) -> tuple[Group, ...]:
+    """Moves of each dimension that keep the process groups: rotations, or flips under halving-doubling."""
+    moves = []
+    for dim, block in enumerate(blocks_of(topology)):
+        if isinstance(block, Ring) and plan.algorithms[dim] != HALVING_DOUBLING:
+            span = plan.group.extents[dim] * plan.group.strides[dim]
+            by = 1 if span == block.extent or plan.group.extents[dim] == 1 else span
+            maps = [(f"translation by {by} in dimension {dim}", (np.arange(block.extent) + by) % block.extent)]
+        else:
+            maps = automorphisms(plan.group, dim, plan.algorithms[dim] == HALVING_DOUBLING)
+        moves += [(label, move_nodes(topology, {dim: table})) for label, table in maps if block.extent > 1]
+    return (node_group(topology, "moves of each dimension", moves),) if moves else ()
+
+
+def _smaller(name: str, plan: Plan) -> Pattern:
+    """The same stages on a smaller torus: three dimensions at most, and one chunk of each order."""
+    group = plan.group
+    kept = group.dims[:3]
+    extents = [1] * len(group.shape)
+    for dim, extent in zip(kept, shrink_shape(tuple(group.extents[dim] for dim in kept)), strict=True):
+        extents[dim] = extent
+    strides = [min(stride, 2) if dim in kept else 1 for dim, stride in enumerate(group.strides)]
+    more = [min(whole // (extent * stride), 2) if dim in kept else 1
+            for dim, (whole, extent, stride) in enumerate(zip(group.shape, group.extents, group.strides, strict=True))]
+    shape = tuple(math.prod(three) for three in zip(extents, strides, more, strict=True))
+    orders = tuple(dict.fromkeys(tuple(dim for dim in order if dim in kept) for order in plan.orders))
+    small = Plan(plan.kind, ProcessGroup(shape, tuple(extents), tuple(strides)), plan.algorithms, orders, plan.limit)
+    return _pattern(torus(shape), name, small)

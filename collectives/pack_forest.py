@@ -1,0 +1,125 @@
+"""From shares to a forest on the physical links: switches are split away, trees packed, their edges mapped back."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+
+from collectives.edge_splitting import Pair, take_paths, without_switches
+from collectives.forest import Edge, Forest, Tree
+from collectives.tree_packing import Batch, pack_trees
+from collectives.tree_shares import Shares, broadcast_shares, gather_shares
+from topologies import Topology, WeftError
+from topologies.tightest_cut import remembered
+
+LEVEL_NPUS = 64
+"""NPUs up to which trees grow level by level unless told otherwise: seconds, and about half as high."""
+
+
+@remembered
+def gather_forest(
+    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool = True
+) -> Forest:
+    """Trees away from every root that reach the optimum of an all-gather.
+
+    Parameters
+    ----------
+    topology : Topology
+    k : int, optional
+        Trees a root; as many as the optimum takes unless given.
+    level : bool, optional
+        Whether trees grow level by level; up to `LEVEL_NPUS` unless given.
+    spread : bool
+        As in `without_switches`.
+
+    Raises
+    ------
+    WeftError
+        NPUs that cannot be reached, or a k that does not fit past the switches.
+    """
+    return pack_forest(topology, gather_shares(topology, k), level, spread)
+
+
+@remembered
+def scatter_forest(
+    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool = True
+) -> Forest:
+    """Trees towards every root: those of an all-gather on the reversed network. Parameters as there."""
+    mirror = mirror_of(topology)
+    return turned_back(gather_forest(mirror, k, level, spread), topology)
+
+
+@remembered
+def broadcast_forest(topology: Topology, root: int, level: bool | None = None, spread: bool = True) -> Forest:
+    """Trees away from one root, at the largest rate of a broadcast."""
+    return pack_forest(topology, broadcast_shares(topology, root), level, spread)
+
+
+@remembered
+def reduce_forest(topology: Topology, root: int, level: bool | None = None, spread: bool = True) -> Forest:
+    """Trees towards one root, at the largest rate of a reduction."""
+    return turned_back(broadcast_forest(mirror_of(topology), root, level, spread), topology)
+
+
+def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: bool) -> Forest:
+    """The forest of the given shares; its link loads are checked against them."""
+    if topology.n_npus == 1:
+        return Forest(topology, (Tree(0, shares.roots[0], ()),))
+    level = topology.n_npus <= LEVEL_NPUS if level is None else level
+    logical = without_switches(topology, shares.links, shares.roots, spread=spread)
+    batches = pack_trees(topology.n_npus, logical.capacity, shares.roots, level=level)
+    paths = {pair: deque(list(one) for one in found) for pair, found in logical.paths.items()}
+    trees = tuple(tree for batch in batches for tree in _mapped(batch, paths))
+    forest = Forest(topology, tuple(sorted(trees, key=lambda tree: tree.root)))
+    _check_shares(forest, shares)
+    return forest
+
+
+def _mapped(batch: Batch, paths: dict[Pair, deque[list[object]]]) -> list[Tree]:
+    """The trees of a batch on physical links; as many as the paths of its edges make of it."""
+    taken = {(batch.parent[node], node): take_paths(paths[batch.parent[node], node], batch.multiplicity)
+             for node in batch.nodes[1:]}
+    trees, left = [], batch.multiplicity
+    while left:
+        many = min([left, *(int(found[0][1]) for found in taken.values())])  # type: ignore[call-overload]
+        edges = []
+        for (parent, child), found in taken.items():
+            ((links, _),) = take_paths(found, many)
+            edges.append(Edge(parent, child, links))  # type: ignore[arg-type]
+        trees.append(Tree(batch.root, many, tuple(edges)))
+        left -= many
+    return trees
+
+
+def _check_shares(forest: Forest, shares: Shares) -> None:
+    forest.check()
+    for link, load in forest.link_load().items():
+        if load > shares.links[link]:
+            raise WeftError(
+                f"{forest.topology.link_name(link)} carries {load} trees and has room for {shares.links[link]}"
+            )
+    for root, share in shares.roots.items():
+        if forest.blocks_of_root(root) != share:
+            raise WeftError(f"root {root} has {forest.blocks_of_root(root)} trees and should have {share}")
+
+
+@remembered
+def mirror_of(topology: Topology) -> Topology:
+    """The network with every link turned round."""
+    return replace(topology, name=f"{topology.name} reversed", src=topology.dst, dst=topology.src)
+
+
+def turned_back(forest: Forest, topology: Topology) -> Forest:
+    """A forest of the reversed network as trees towards the roots of the network itself."""
+    original = np.lexsort((topology.src, topology.dst)).tolist()  # link i of the mirror is this one
+    trees = tuple(
+        tree._replace(
+            edges=tuple(
+                edge._replace(links=tuple(original[link] for link in reversed(edge.links))) for edge in tree.edges
+            )
+        )
+        for tree in forest.trees
+    )
+    return Forest(topology, trees, inward=True)

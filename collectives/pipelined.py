@@ -1,0 +1,136 @@
+"""Pipelined trees: collectives at the optimum of any network, chunk by chunk along packed spanning trees.
+
+Every root has k trees, each with its share of the root's data, and together they fill the tightest cut of the network
+("Bandwidth Optimal Pipeline Schedule for Collective Communication", arXiv 2305.18461; ForestColl, arXiv 2402.06787).
+The optimum is that of a fluid: a run comes near it with many chunks, low trees and links that serve the lowest chunk
+first (`discipline="lowest-chunk-first"`). With FIFO a node's own chunks, all there at the start, go ahead of those
+that it must pass on.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from collectives.forest import Forest
+from collectives.forest_pattern import forest_pattern
+from collectives.forms import check_form
+from collectives.pack_forest import broadcast_forest, gather_forest, reduce_forest, scatter_forest
+from collectives.pattern import Pattern
+from collectives.rooted_forest import all_reduce_forests
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.transitive_trees import transitive_pattern
+from topologies import Topology
+from topologies.tightest_cut import remembered
+from topologies.units import PS_PER_S, Quantity, parse_size
+
+NAME = "pipelined"
+FORMS = ("two-phase", "best-roots")
+
+
+def all_gather(
+    topology: Topology, size: Quantity, *, k: int | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """All-gather along k trees from every root.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any whose NPUs reach each other; switches send what they receive.
+    size : quantity
+        Bytes of the array.
+    k : int, optional
+        Trees a root. Unless given, as many as the optimum takes; fewer cost bandwidth.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        NPUs that cannot be reached, or a k that does not fit past the switches.
+    """
+    return schedule(_pattern(topology, "all-gather", k, ""), size, element_bytes)
+
+
+def reduce_scatter(
+    topology: Topology, size: Quantity, *, k: int | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Reduce-scatter along k trees towards every root; parameters as for `all_gather`."""
+    return schedule(_pattern(topology, "reduce-scatter", k, ""), size, element_bytes)
+
+
+def all_reduce(
+    topology: Topology, size: Quantity, *, k: int | None = None, form: str = "two-phase",
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
+    """All-reduce: every block is summed along one tree and spread along another, with the same root.
+
+    Parameters
+    ----------
+    topology : Topology
+    size : quantity
+        Bytes of the array.
+    k : int, optional
+        Trees a root in each direction; only of the form "two-phase".
+    form : {"two-phase", "best-roots"}
+        "two-phase": reduce-scatter and all-gather, every rank the root of an equal part. "best-roots": the roots,
+        and the bandwidth of either direction, are those of a linear program: better where the network looks
+        different from its nodes, such as a mesh.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        As for `all_gather`; an unknown form.
+    """
+    check_form(NAME, form, FORMS)
+    return schedule(_pattern(topology, "all-reduce", k, form), size, element_bytes)
+
+
+def broadcast(topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """Broadcast along trees from one root, at the rate of the least cut between it and any NPU."""
+    return schedule(_rooted(topology, "broadcast", root), size, element_bytes)
+
+
+def reduce(topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """Reduce along trees towards one root; the reverse of `broadcast`."""
+    return schedule(_rooted(topology, "reduce", root), size, element_bytes)
+
+
+@remembered
+def _pattern(topology: Topology, kind: str, k: int | None, form: str) -> Pattern:
+    if form == "best-roots":
+        up, down = all_reduce_forests(topology)
+        return forest_pattern(topology, kind, NAME, up=up, down=down, form=form)
+    if k is None:
+        alike = transitive_pattern(topology, kind, NAME, form)
+        if alike is not None:
+            return alike
+    up_trees = None if kind == "all-gather" else scatter_forest(topology, k)
+    down_trees = None if kind == "reduce-scatter" else gather_forest(topology, k)
+    return forest_pattern(topology, kind, NAME, up=up_trees, down=down_trees, form=form)
+
+
+@remembered
+def _rooted(topology: Topology, kind: str, root: int) -> Pattern:
+    if kind == "broadcast":
+        return forest_pattern(topology, kind, NAME, down=broadcast_forest(topology, root), root=root)
+    return forest_pattern(topology, kind, NAME, up=reduce_forest(topology, root), root=root)
+
+
+def best_chunks(forest: Forest, size: Quantity, latency_ps: int) -> int:
+    """The number of chunks a transfer that balances filling the pipeline against the latency of a chunk.
+
+    With height H, latency a of a link and T_U = size / (bytes a second at the optimum), a run takes about
+    (C + H - 1) (a + T_U / C), which is least at C = sqrt((H - 1) T_U / a).
+
+    Parameters
+    ----------
+    forest : Forest
+    size : quantity
+        Bytes of the array.
+    latency_ps : int
+        Of one link and the node behind it.
+    """
+    blocks = sum(tree.multiplicity for tree in forest.trees)
+    ideal_ps = forest.s_per_block_byte() * Fraction(parse_size(size), blocks) * PS_PER_S
+    return max(1, math.isqrt(int((forest.hops - 1) * ideal_ps / max(latency_ps, 1))))

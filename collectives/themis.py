@@ -1,0 +1,102 @@
+"""Themis: every chunk takes the dimensions in the order that evens out their loads (S. Rashidi et al., ISCA 2022).
+
+The orders are chosen once, before the collective begins, and are the same on every rank. Inside a dimension, the
+chunk with the least bytes there goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collectives.hierarchical import make_options, pattern
+from collectives.process_groups import process_group
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from topologies import Topology
+from topologies.multidim import npu_bandwidths
+from topologies.units import Quantity
+
+NAME = "themis"
+THRESHOLD = 1 / 16
+"""Share of a chunk below which a difference of loads does not change the default order."""
+
+
+def all_reduce(
+    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+) -> Schedule:
+    """Reduce-scatter in the order that Themis chooses for each chunk, then all-gather in the reverse of it.
+
+    Parameters
+    ----------
+    topology : Topology
+        A product of blocks.
+    size : quantity
+        Bytes of the array of one process group.
+    element_bytes : int
+    **options
+        See `collectives.hierarchical.Options`; the service is "smallest-first" unless given.
+    """
+    return _schedule("all-reduce", topology, size, element_bytes, options)
+
+
+def reduce_scatter(
+    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+) -> Schedule:
+    """The first half of `all_reduce`."""
+    return _schedule("reduce-scatter", topology, size, element_bytes, options)
+
+
+def all_gather(
+    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+) -> Schedule:
+    """The second half of `all_reduce`; dimensions that are the most loaded come first, with the smallest part."""
+    return _schedule("all-gather", topology, size, element_bytes, options)
+
+
+def _schedule(
+    kind: str, topology: Topology, size: Quantity, element_bytes: int, options: dict[str, object]
+) -> Schedule:
+    chosen = make_options(NAME, {"service": "smallest-first"} | options)
+    group = process_group(topology.shape, chosen.group)
+    orders = chunk_orders(group.extents, npu_bandwidths(topology), chosen.pipeline_chunks)
+    return schedule(pattern(NAME, topology, kind, chosen, orders), size, element_bytes)
+
+
+def chunk_orders(
+    extents: Sequence[int], bandwidth: Sequence[float], chunks: int
+) -> tuple[tuple[int, ...], ...]:
+    """The order of dimensions in the reduce-scatter of each chunk; they do not depend on the size.
+
+    Parameters
+    ----------
+    extents : sequence of int
+        NPUs of a group along each dimension; those of extent 1 are left out.
+    bandwidth : sequence of float
+        What an NPU can send in each dimension.
+    chunks : int
+
+    References
+    ----------
+    .. [1] S. Rashidi, W. Won, S. Srinivasan, S. Sridharan, T. Krishna, "Themis: A Network Bandwidth-Aware Collective
+       Scheduling Policy for Distributed Training of DL Models", ISCA 2022, section 4.
+    """
+    dims = [dim for dim, extent in enumerate(extents) if extent > 1]
+    load = dict.fromkeys(dims, 0.0)  # time of the reduce-scatters so far, for chunks of one byte
+    orders = []
+    for _ in range(chunks):
+        order = sorted(dims, key=lambda dim: load[dim])
+        if dims and _difference(load, order, extents, bandwidth) < THRESHOLD:
+            order = dims
+        part = 1.0
+        for dim in order:
+            load[dim] += part * (extents[dim] - 1) / extents[dim] / bandwidth[dim]
+            part /= extents[dim]
+        orders.append(tuple(order))
+    return tuple(orders)
+
+
+def _difference(
+    load: dict[int, float], order: Sequence[int], extents: Sequence[int], bandwidth: Sequence[float]
+) -> float:
+    """Difference between the most and the least loaded dimension, in chunks that the latter could take."""
+    least = order[0]
+    return (load[order[-1]] - load[least]) * bandwidth[least] * extents[least] / (extents[least] - 1)

@@ -1,0 +1,208 @@
+"""Linear constraints on the bandwidths of the dimensions: budgets, fixed, ordered and capped dimensions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import linprog
+
+from sim.analytic.traffic import F64
+from topologies import WeftError
+from topologies.units import parse_bandwidth
+
+_SIDES = re.compile(r"(<=|>=|==|=)")
+_TERM = re.compile(r"^(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?B(?P<dim>[0-9]+)$")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """`coefficients . B <= bound`, or `=`, with B in GB/s.
+
+    Attributes
+    ----------
+    coefficients : tuple of float
+    bound : float
+    equal : bool
+    text : str
+        As the user wrote it, for messages.
+    """
+
+    coefficients: tuple[float, ...]
+    bound: float
+    equal: bool
+    text: str
+
+
+def budget(total_GBps: float, n_dims: int, *, spent: bool) -> Constraint:
+    """The sum over dimensions is at most `total_GBps`, or exactly that where it must be `spent`."""
+    if not 0 < total_GBps < float("inf"):
+        raise WeftError(f"budget {total_GBps:g} GB/s must be above zero and finite")
+    sign = "=" if spent else "<="
+    return Constraint((1.0,) * n_dims, total_GBps, spent, f"sum of B {sign} {total_GBps:g} GB/s")
+
+
+def parse_constraint(text: str, n_dims: int) -> Constraint:
+    """A constraint as one writes it: "B1 >= B2", "B3 + B4 = 200GB/s", "2*B1 <= B2 + 10".
+
+    B1 is the bandwidth of an NPU into dimension 1, the innermost; a bare number is GB/s.
+
+    Raises
+    ------
+    WeftError
+        Not of this form, or a dimension that is not there.
+    """
+    sides = _SIDES.split(text)
+    if len(sides) != 3:
+        raise WeftError(f"constraint {text!r}: write two sums joined by one of <=, >=, =, such as B1 >= 2*B2")
+    left, right = (_sum(side, text, n_dims) for side in (sides[0], sides[2]))
+    row, bound = left[0] - right[0], right[1] - left[1]
+    if sides[1] == ">=":
+        row, bound = -row, -bound
+    if not row.any():
+        raise WeftError(f"constraint {text!r} says nothing about any dimension: name them B1 to B{n_dims}")
+    return Constraint(tuple(row.tolist()), bound, sides[1] in ("=", "=="), text)
+
+
+def _sum(side: str, text: str, n_dims: int) -> tuple[F64, float]:
+    row, constant = np.zeros(n_dims), 0.0
+    for sign, term in re.findall(r"([+-]?)\s*((?:[eE][+-]|[^+-])+)", side):
+        term, factor = term.strip(), -1.0 if sign == "-" else 1.0
+        match = _TERM.match(term)
+        if match is None:
+            constant += factor * _rate(term, text)
+            continue
+        dim = int(match["dim"])
+        if not 1 <= dim <= n_dims:
+            raise WeftError(f"constraint {text!r}: no dimension B{dim}; the network has B1 to B{n_dims}")
+        row[dim - 1] += factor * float(match["factor"] or 1)
+    return row, constant
+
+
+def _rate(term: str, text: str) -> float:
+    try:
+        return float(term)
+    except ValueError:
+        pass
+    try:
+        return parse_bandwidth(term) / 1e9
+    except WeftError:
+        raise WeftError(f"constraint {text!r}: {term!r} is neither a dimension such as B1 nor a rate in GB/s") from None
+
+
+class Feasible:
+    """The bandwidths that satisfy all constraints; refuses an empty set when it is built.
+
+    Parameters
+    ----------
+    constraints : sequence of Constraint
+    n_dims : int
+
+    Raises
+    ------
+    WeftError
+        Names the fewest constraints that contradict each other, or the dimension that they leave without bandwidth.
+    """
+
+    def __init__(self, constraints: Sequence[Constraint], n_dims: int) -> None:
+        self.constraints, self.n_dims = tuple(constraints), n_dims
+        for one in self.constraints:
+            if len(one.coefficients) != n_dims:
+                raise WeftError(f"constraint {one.text!r} is about {len(one.coefficients)} dimensions; there are {n_dims}")
+        self.matrix = np.array([one.coefficients for one in self.constraints], np.float64).reshape(-1, n_dims)
+        self.bound = np.array([one.bound for one in self.constraints], np.float64)
+        self.equal = np.array([one.equal for one in self.constraints], bool)
+        self._refuse_empty()
+        self._refuse_starved()
+
+    @property
+    def contains_zero(self) -> bool:
+        """Whether all bandwidths may shrink to nothing together."""
+        return bool(np.all(np.where(self.equal, self.bound == 0, self.bound >= 0)))
+
+    @cached_property
+    def caps_GBps(self) -> F64:
+        """The most that each dimension can have, (D,); infinite where nothing limits it."""
+        caps = np.full(self.n_dims, np.inf)
+        for dim in range(self.n_dims):
+            result = self._extreme(-np.eye(self.n_dims)[dim])
+            if result is not None:
+                caps[dim] = result[dim] * (1 + 1e-9)  # a cap may be too wide, never too tight
+        return caps
+
+    @cached_property
+    def middle_GBps(self) -> F64:
+        """A point that keeps away from zero in every dimension, (D,)."""
+        return self._widest()[0]
+
+    def cheapest(self, price: F64) -> float:
+        """The least `price . B`."""
+        result = self._extreme(price)
+        return 0.0 if result is None else float(price @ result)
+
+    def violation(self, bandwidth_GBps: F64) -> float:
+        """By how much the worst constraint is missed, relative to its size."""
+        if not self.constraints:
+            return 0.0
+        over = self.matrix @ bandwidth_GBps - self.bound
+        over = np.where(self.equal, np.abs(over), over)
+        scale = np.maximum(np.abs(self.matrix) @ np.abs(bandwidth_GBps), np.abs(self.bound))
+        return float(np.max(over / np.maximum(scale, 1e-300)))
+
+    def with_row(self, extra: Constraint) -> Feasible:
+        """These constraints and one more."""
+        return Feasible((*self.constraints, extra), self.n_dims)
+
+    def _linprog(self, price: F64, rows: slice | list[int] = slice(None), extra_low: F64 | None = None):  # type: ignore[no-untyped-def]
+        matrix, bound, equal = self.matrix[rows], self.bound[rows], self.equal[rows]
+        width = price.size
+        if width > self.n_dims:
+            matrix = np.hstack([matrix, np.zeros((len(matrix), width - self.n_dims))])
+        upper, limit = matrix[~equal], bound[~equal]
+        if extra_low is not None:
+            upper, limit = np.vstack([upper, extra_low]), np.concatenate([limit, np.zeros(len(extra_low))])
+        return linprog(
+            price,
+            A_ub=upper if upper.size else None, b_ub=limit if upper.size else None,
+            A_eq=matrix[equal] if equal.any() else None, b_eq=bound[equal] if equal.any() else None,
+            bounds=(0, None), method="highs",
+        )
+
+    def _extreme(self, price: F64) -> F64 | None:
+        result = self._linprog(price)
+        return np.asarray(result.x, np.float64) if result.status == 0 else None
+
+    def _widest(self) -> tuple[F64, float]:
+        """The point whose least bandwidth is largest, and that bandwidth."""
+        low = np.hstack([-np.eye(self.n_dims), np.ones((self.n_dims, 1))])
+        price = np.zeros(self.n_dims + 1)
+        price[-1] = -1.0
+        result = self._linprog(price, extra_low=low)
+        if result.status == 3:  # nothing limits it: any point will do
+            return np.ones(self.n_dims), 1.0
+        return np.asarray(result.x[:-1], np.float64), float(result.x[-1])
+
+    def _refuse_empty(self) -> None:
+        nothing = np.zeros(self.n_dims)
+        if not self.constraints or self._linprog(nothing).status != 2:
+            return
+        kept = list(range(len(self.constraints)))
+        for row in list(kept):  # leave out what is not needed for the contradiction
+            fewer = [other for other in kept if other != row]
+            if fewer and self._linprog(nothing, fewer).status == 2:
+                kept = fewer
+        texts = "; ".join(self.constraints[row].text for row in kept)
+        what = "cannot be met" if len(kept) == 1 else "contradict each other"
+        raise WeftError(f"constraints {what} with bandwidths of zero or more: {texts}")
+
+    def _refuse_starved(self) -> None:
+        point, least = self._widest()
+        if least <= 1e-9 * max(float(point.max()), 1e-300):
+            for dim in range(self.n_dims):
+                best = self._extreme(-np.eye(self.n_dims)[dim])
+                if best is not None and best[dim] <= 1e-9 * max(float(point.max()), 1.0):
+                    texts = "; ".join(one.text for one in self.constraints)
+                    raise WeftError(f"constraints leave dimension {dim + 1} without any bandwidth: {texts}")

@@ -1,0 +1,175 @@
+"""Least time under linear constraints, with a certificate that needs no trust in the solver.
+
+The time is convex in the bandwidths: with u_d >= 1 / B_d as a second-order cone it is a conic program, solved by
+Clarabel. From the solver's dual variables a lower bound is computed anew in closed form (`certify`): weights on the
+rows of the maximum give a floor c + sum w_d / B_d, multipliers of the constraints a separable minimum of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import clarabel
+import numpy as np
+from scipy.sparse import csc_matrix, hstack, identity, vstack
+
+from sim.analytic.constraints import Feasible
+from sim.analytic.epigraph import Epigraph, Floor
+from sim.analytic.traffic import F64
+from topologies import WeftError
+
+PASSES = 2
+"""The second solve is scaled by the first: bandwidths of one optimum differ by a factor of thousands."""
+
+_ROOT_DEPTH = 2.0
+
+
+class Certificate(NamedTuple):
+    """Proof of a lower bound.
+
+    Attributes
+    ----------
+    floor : Floor
+        Below the time at every bandwidth.
+    multiplier : (m,) float64
+        Of the constraints; not negative for inequalities. ns per unit of the bound.
+    bound_ns : float
+        No feasible bandwidth is faster.
+    """
+
+    floor: Floor
+    multiplier: F64
+    bound_ns: float
+
+
+class Least(NamedTuple):
+    """The least time, where it is reached, and the proof.
+
+    Attributes
+    ----------
+    bandwidth_GBps : (D,) float64
+    time_ns : float
+        Evaluated at the bandwidths, not taken from the solver.
+    certificate : Certificate
+    """
+
+    bandwidth_GBps: F64
+    time_ns: float
+    certificate: Certificate
+
+    @property
+    def gap(self) -> float:
+        """Relative distance to the bound."""
+        return self.time_ns / self.certificate.bound_ns - 1.0 if self.certificate.bound_ns > 0 else float("inf")
+
+
+def least_time(time: Epigraph, feasible: Feasible, caps_GBps: F64 | None = None) -> Least:
+    """The bandwidths of least time.
+
+    Parameters
+    ----------
+    time : Epigraph
+    feasible : Feasible
+    caps_GBps : (D,) float64, optional
+        What no bandwidth exceeds, for the certificate; those of `feasible` unless given.
+
+    Raises
+    ------
+    WeftError
+        Nothing limits a dimension that shortens the time, or the solver gives up.
+    """
+    used = time.slope_bytes.any(axis=0)
+    caps = feasible.caps_GBps if caps_GBps is None else caps_GBps
+    if np.any(used & np.isinf(caps)):
+        dim = int(np.flatnonzero(used & np.isinf(caps))[0]) + 1
+        raise WeftError(f"nothing limits the bandwidth of dimension {dim}: give a budget or a cap")
+    scale = feasible.middle_GBps.copy()
+    best: Least | None = None
+    for _ in range(PASSES):
+        scale, rows, multiplier = _solve(time, feasible, scale, used)
+        certificate = certify(time, feasible, rows, multiplier, caps)
+        found = Least(scale, time.time_ns(scale), certificate)
+        if best is None or found.gap < best.gap:
+            best = found
+        scale = np.maximum(scale, 1e-9 * scale.max())
+    assert best is not None
+    return best
+
+
+def certify(time: Epigraph, feasible: Feasible, rows: F64, multiplier: F64, caps_GBps: F64) -> Certificate:
+    """A lower bound from any weights on the rows of the maximum and any multipliers of the constraints.
+
+    With floor c + sum w_d / B_d and multipliers y, every feasible B has
+    time >= c - y.h + sum_d (w_d / B_d + (G'y)_d B_d), and each term is least at sqrt(w_d / (G'y)_d).
+    """
+    floor = time.floor(rows)
+    multiplier = np.where(feasible.equal, multiplier, np.maximum(multiplier, 0.0))
+    slope = feasible.matrix.T @ multiplier
+    terms = least_terms(floor.bytes, slope, caps_GBps)
+    return Certificate(floor, multiplier, float(floor.constant_ns - multiplier @ feasible.bound + terms.sum()))
+
+
+def least_terms(weight: F64, slope: F64, caps: F64) -> F64:
+    """Minimum over 0 < B <= cap of weight / B + slope B, for each dimension, (D,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.where(slope > 0, np.sqrt(weight / np.where(slope > 0, slope, 1.0)), np.inf)
+        at = np.minimum(at, caps)
+        value = np.where(np.isinf(at), np.where(slope < 0, -np.inf, 0.0), weight / at + slope * at)
+    return np.where((weight == 0) & (slope >= 0), 0.0, value)
+
+
+def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: np.ndarray) -> tuple[F64, F64, F64]:  # type: ignore[type-arg]
+    """One solve in units of `scale`: bandwidths, weights of the rows, multipliers of the constraints."""
+    n_dims, n_vars, n_rows = time.n_dims, time.weight.size, time.target.size
+    unit_ns = max(float(time.variables(scale).max(initial=0.0)), 1e-300)
+    pick = csc_matrix((np.ones(n_rows), (np.arange(n_rows), time.target)), shape=(n_rows, n_vars))
+    epigraph = hstack([csc_matrix(time.inner) - pick, csc_matrix(time.slope_bytes / scale / unit_ns),
+                       csc_matrix((n_rows, n_dims))])
+    size = np.maximum(np.abs(feasible.matrix * scale).max(axis=1, initial=0.0), np.abs(feasible.bound))
+    size = np.where(size > 0, size, 1.0)
+    linear = hstack([csc_matrix((size.size, n_vars + n_dims)), csc_matrix(feasible.matrix * scale / size[:, None])])
+    limit = feasible.bound / size
+    equal, below = np.flatnonzero(feasible.equal), np.flatnonzero(~feasible.equal)
+    eye, none = identity(n_dims, format="csc"), csc_matrix((n_dims, n_vars))
+    nonnegative = -hstack([none, csc_matrix((n_dims, n_dims)), eye])
+    cones, cone_limit = _hyperbolas(n_vars, n_dims, np.flatnonzero(used))
+    matrix = vstack([linear.tocsr()[equal], epigraph, linear.tocsr()[below], nonnegative, cones]).tocsc()
+    right = np.concatenate([limit[equal], -time.offset_ns / unit_ns, limit[below], np.zeros(n_dims), cone_limit])
+    kinds = [clarabel.ZeroConeT(equal.size), clarabel.NonnegativeConeT(n_rows + below.size + n_dims)]
+    kinds += [clarabel.SecondOrderConeT(3)] * int(used.sum())
+    price = np.concatenate([time.weight, np.zeros(2 * n_dims)])
+    worth = max(float(time.weight.max(initial=0.0)), 1e-300)
+    n_all = n_vars + 2 * n_dims
+    solution = clarabel.DefaultSolver(
+        csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, _settings()
+    ).solve()
+    if str(solution.status) not in ("Solved", "AlmostSolved", "InsufficientProgress"):
+        raise WeftError(f"no least time was found: the solver says {solution.status}")
+    point, dual = np.array(solution.x), np.array(solution.z) * worth
+    rows = dual[equal.size : equal.size + n_rows]
+    multiplier = np.zeros(size.size)
+    multiplier[equal] = dual[: equal.size]
+    multiplier[below] = dual[equal.size + n_rows : equal.size + n_rows + below.size]
+    bandwidth = np.maximum(point[n_vars + n_dims :], 0.0) * scale
+    return bandwidth, rows, multiplier * unit_ns / size
+
+
+def _hyperbolas(n_vars: int, n_dims: int, used: np.ndarray) -> tuple[csc_matrix, F64]:  # type: ignore[type-arg]
+    """u b >= 1 for each used dimension as (u + b, u - b, 2) in the second-order cone."""
+    rows, columns, values = [], [], []
+    for place, dim in enumerate(used):
+        u, b, row = n_vars + dim, n_vars + n_dims + dim, 3 * place
+        rows += [row, row, row + 1, row + 1]
+        columns += [u, b, u, b]
+        values += [-1.0, -1.0, -1.0, 1.0]
+    limit = np.zeros(3 * used.size)
+    limit[2::3] = _ROOT_DEPTH
+    return csc_matrix((values, (rows, columns)), shape=(3 * used.size, n_vars + 2 * n_dims)), limit
+
+
+def _settings() -> clarabel.DefaultSettings:
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+    settings.max_threads = 1
+    return settings

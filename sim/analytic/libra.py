@@ -1,0 +1,148 @@
+"""LIBRA's time of a training iteration as a function of the bandwidth of each dimension (libra.md section 1).
+
+A collective takes the time of its busiest dimension: perfect pipelining over chunks, no latency, no contention, no
+fill or drain. An iteration is a sum of such maxima, which is convex in the bandwidths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.analytic.epigraph import Epigraph
+from sim.analytic.traffic import F64, dimension_traffic
+from topologies import WeftError
+from workloads.workload import Call, Groups, Layer, Phase, Workload
+
+LOOPS = ("no-overlap", "overlap")
+"""`no-overlap` exposes every collective (2024); `overlap` runs the weight gradient and its collective beside the
+collective of the input gradient, layer by layer (2022)."""
+
+
+class Placed(NamedTuple):
+    """A workload on the dimensions of a network.
+
+    Attributes
+    ----------
+    workload : Workload
+    groups : mapping from group to NPUs of each dimension
+    weight : float
+        Worth of its time beside other workloads.
+    """
+
+    workload: Workload
+    groups: Groups
+    weight: float = 1.0
+
+    @property
+    def n_dims(self) -> int:
+        return len(next(iter(self.groups.values())))
+
+    def traffic(self, call: Call) -> F64:
+        """Bytes of a collective in each dimension, (D,)."""
+        return dimension_traffic(call.kind, call.size_bytes, self.groups[call.group])
+
+
+def iteration_time(placed: Sequence[Placed], loop: str = "no-overlap", checkpointed: bool = False) -> Epigraph:
+    """Time of an iteration of each workload, weighted and summed.
+
+    Parameters
+    ----------
+    placed : sequence of Placed
+    loop : {"no-overlap", "overlap"}
+    checkpointed : bool
+        The forward collectives run a second time in the backward pass (activation checkpointing; compute as given).
+
+    Raises
+    ------
+    WeftError
+        An unknown loop, no workload, or a weight that is not above zero.
+    """
+    if loop not in LOOPS:
+        raise WeftError(f"loop {loop!r} is unknown: choose one of {', '.join(LOOPS)}")
+    if not placed:
+        raise WeftError("no workload: give at least one")
+    sums = _Sums(placed[0].n_dims)
+    for one in placed:
+        if not 0 < one.weight < float("inf"):
+            raise WeftError(f"workload {one.workload.name}: weight {one.weight:g} must be above zero and finite")
+        for layer in one.workload.layers:
+            _add_forward(sums, one, layer.forward, 2 if checkpointed else 1)
+            if loop == "no-overlap":
+                _add_forward(sums, one, layer.input_grad, 1)
+                _add_forward(sums, one, layer.weight_grad, 1)
+            else:
+                _add_backward(sums, one, layer)
+    return sums.epigraph()
+
+
+def _add_forward(sums: _Sums, one: Placed, phase: Phase, times: int) -> None:
+    """A computation and its collectives, one after the other."""
+    sums.constant_ns += one.weight * phase.compute_ns
+    for call in phase.calls:
+        sums.collective(one.traffic(call), one.weight * times)
+
+
+def _add_backward(sums: _Sums, one: Placed, layer: Layer) -> None:
+    """ic + max(I, wc + W)."""
+    sums.constant_ns += one.weight * layer.input_grad.compute_ns
+    branches = tuple(
+        (compute_ns, tuple(tuple(one.traffic(call)) for call in phase.calls))
+        for compute_ns, phase in ((0.0, layer.input_grad), (layer.weight_grad.compute_ns, layer.weight_grad))
+    )
+    sums.race(branches, one.weight)
+
+
+_Traffic = tuple[float, ...]
+_Branch = tuple[float, tuple[_Traffic, ...]]
+
+
+@dataclass
+class _Sums:
+    """Collects equal terms once, with their weights."""
+
+    n_dims: int
+    constant_ns: float = 0.0
+    collectives: dict[_Traffic, float] = field(default_factory=dict)
+    races: dict[tuple[_Branch, ...], float] = field(default_factory=dict)
+
+    def collective(self, traffic: F64, weight: float) -> None:
+        """One collective alone."""
+        if traffic.any():
+            key = tuple(traffic.tolist())
+            self.collectives[key] = self.collectives.get(key, 0.0) + weight
+
+    def race(self, branches: tuple[_Branch, ...], weight: float) -> None:
+        """Branches of (compute, collectives one after the other), of which the longest counts."""
+        branches = tuple((ns, tuple(call for call in calls if any(call))) for ns, calls in branches)
+        if not any(calls for _, calls in branches):
+            self.constant_ns += weight * max(ns for ns, _ in branches)
+        else:
+            self.races[branches] = self.races.get(branches, 0.0) + weight
+
+    def epigraph(self) -> Epigraph:
+        """Variables of the collectives first, then of the races that contain them."""
+        index: dict[_Traffic, int] = {}
+        for traffic in (*self.collectives, *(t for race in self.races for _, calls in race for t in calls)):
+            index.setdefault(traffic, len(index))
+        weight = [self.collectives.get(traffic, 0.0) for traffic in index] + list(self.races.values())
+        rows: list[tuple[int, float, F64, F64]] = []
+        nothing = np.zeros(len(weight))
+        for traffic, variable in index.items():
+            rows += [(variable, 0.0, slope, nothing) for slope in np.diag(traffic) if slope.any()]
+        for place, race in enumerate(self.races):
+            for ns, calls in race:
+                inner = nothing.copy()
+                np.add.at(inner, [index[call] for call in calls], 1.0)
+                rows.append((len(index) + place, ns, np.zeros(self.n_dims), inner))
+        return Epigraph(
+            constant_ns=self.constant_ns,
+            weight=np.array(weight, np.float64),
+            target=np.array([row[0] for row in rows], np.int64),
+            offset_ns=np.array([row[1] for row in rows], np.float64),
+            slope_bytes=np.array([row[2] for row in rows], np.float64).reshape(-1, self.n_dims),
+            inner=np.array([row[3] for row in rows], np.float64).reshape(-1, len(weight)),
+        )

@@ -1,0 +1,137 @@
+"""Least time x cost under any linear constraints, by a certified search over the cost.
+
+For a network that may cost at most c the least time T(c) is a convex problem, and T falls with c and is convex in it.
+Every solve gives T at one c and, from its certificate, a line below T everywhere. Between two solves c T(c) is at
+least the minimum of c times the two lines, a concave function on either side of where they cross: it is least at an
+end or at the crossing. The search solves where that minimum is least, until nothing can be better.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+from sim.analytic.constraints import Constraint, Feasible
+from sim.analytic.convex import Least, least_time
+from sim.analytic.cost import Cost
+from sim.analytic.epigraph import Epigraph
+from sim.analytic.traffic import F64
+from topologies import WeftError
+
+TOLERANCE = 1e-7
+MAX_SOLVES = 200
+
+
+class LeastProduct(NamedTuple):
+    """The least time x cost, where it is reached, and a bound that nothing undercuts.
+
+    Attributes
+    ----------
+    bandwidth_GBps : (D,) float64
+    time_ns, cost : float
+    bound : float
+        ns x $; no feasible bandwidth has less.
+    solves : int
+        Convex problems solved.
+    """
+
+    bandwidth_GBps: F64
+    time_ns: float
+    cost: float
+    bound: float
+    solves: int
+
+    @property
+    def product(self) -> float:
+        """ns x $."""
+        return self.time_ns * self.cost
+
+    @property
+    def gap(self) -> float:
+        """Relative distance to the bound."""
+        return self.product / self.bound - 1.0
+
+
+class _Point(NamedTuple):
+    """One solve: the optimum at a cost limit, and a line `value + slope (c - limit)` below the least time."""
+
+    limit: float
+    least: Least
+    slope: float
+
+    def line(self, cost: float) -> float:
+        return self.least.certificate.bound_ns + self.slope * (cost - self.limit)
+
+
+def check_well_posed(feasible: Feasible, cost: Cost) -> None:
+    """Refuse time x cost where shrinking the network to nothing always pays.
+
+    Raises
+    ------
+    WeftError
+        The cost has no fixed term and the constraints allow every bandwidth to go to zero.
+    """
+    if cost.fixed == 0.0 and feasible.contains_zero:
+        raise WeftError(
+            "time x cost has no optimum: the cost has no fixed term and the constraints let all bandwidths shrink to "
+            "zero, where communication time x cost stays as it is and compute time x cost vanishes; spend the budget in "
+            "full (sum of B = budget), or give the cost of what does not depend on bandwidth"
+        )
+
+
+def least_time_cost(time: Epigraph, feasible: Feasible, cost: Cost, tolerance: float = TOLERANCE) -> LeastProduct:
+    """The bandwidths of least time x cost.
+
+    Parameters
+    ----------
+    time : Epigraph
+    feasible : Feasible
+    cost : Cost
+    tolerance : float
+        Relative gap at which the search ends.
+
+    Raises
+    ------
+    WeftError
+        The problem is ill-posed, or the gap does not close.
+    """
+    check_well_posed(feasible, cost)
+    fastest = least_time(time, feasible)
+    top = cost.of(fastest.bandwidth_GBps)  # a dearer network is no faster
+    low = cost.fixed + feasible.cheapest(cost.price)
+    points = [_Point(top, fastest, 0.0)]
+    for solves in range(1, MAX_SOLVES):
+        bound, at = _weakest(points, low)
+        best = min((point.least for point in points), key=lambda one: one.time_ns * cost.of(one.bandwidth_GBps))
+        found = LeastProduct(best.bandwidth_GBps, best.time_ns, cost.of(best.bandwidth_GBps), bound, solves)
+        if found.gap <= tolerance:
+            return found
+        points = sorted([*points, _solve_at(time, feasible, cost, at)], key=lambda point: point.limit)
+    raise WeftError(f"time x cost: the gap is still {found.gap:.1e} after {MAX_SOLVES} solves")
+
+
+def _weakest(points: list[_Point], low: float) -> tuple[float, float]:
+    """The least value that c T(c) may have anywhere, and a cost at which to look closer."""
+    first, last = points[0], points[-1]
+    cheap = low * max(first.line(low), last.line(low))
+    found = [(cheap, 0.5 * (low + first.limit))] + [(point.limit * point.line(point.limit), point.limit) for point in points]
+    for left, right in itertools.pairwise(points):
+        cross = _crossing(left, right)
+        found.append((cross * max(left.line(cross), right.line(cross)), cross))
+    return min(found)
+
+
+def _crossing(left: _Point, right: _Point) -> float:
+    """Where two lines cross."""
+    fall = right.slope - left.slope
+    if fall <= 0:
+        return 0.5 * (left.limit + right.limit)
+    cross = (left.line(0.0) - right.line(0.0)) / fall
+    return min(max(cross, left.limit), right.limit)
+
+
+def _solve_at(time: Epigraph, feasible: Feasible, cost: Cost, limit: float) -> _Point:
+    row = Constraint(tuple(cost.price.tolist()), limit - cost.fixed, False, f"cost <= {limit:g} $")
+    # With the caps of the wider set the bound is linear in the limit: a line below the least time at any cost.
+    least = least_time(time, feasible.with_row(row), feasible.caps_GBps)
+    return _Point(limit, least, -float(least.certificate.multiplier[-1]))

@@ -1,0 +1,50 @@
+"""Whether a schedule can be lowered in this machine's memory, estimated before anything large is built."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collectives.pattern import Pattern
+from topologies import WeftError
+from topologies.extents import physical_memory
+from topologies.units import format_size
+
+BYTES_PER_TRANSFER = 400
+BYTES_PER_HOP = 60
+"""Peak while lowering without symmetry: tracemalloc on ring, bucket, swing and direct, tori of 256 and 1,024 nodes."""
+
+SAMPLED_TRANSFERS = 1_000
+
+
+def check_capacity(pattern: Pattern, n_ranks: int) -> None:
+    """Refuse to lower the transfers of more ranks than fit in memory.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    n_ranks : int
+        Ranks to be simulated: all of them, or the representatives of a symmetry.
+
+    Raises
+    ------
+    WeftError
+        With the estimate, and what would help.
+    """
+    need, transfers = lowering_bytes(pattern, n_ranks)
+    if need > physical_memory():
+        raise WeftError(
+            f"{pattern.name} on {pattern.topology.name} has about {transfers:,} transfers of {n_ranks:,} ranks to "
+            f"simulate, which need about {format_size(need)} of memory; this machine has "
+            f"{format_size(int(physical_memory()))}: use a smaller fabric, or an algorithm with fewer transfers"
+        )
+
+
+def lowering_bytes(pattern: Pattern, n_ranks: int) -> tuple[int, int]:
+    """Memory to lower the transfers of `n_ranks` ranks, and their number, both from those of one rank in the middle."""
+    t = pattern.emit(np.array([pattern.p // 2]))
+    if t.src.size == 0:
+        return 0, 0
+    rows = np.unique(np.linspace(0, t.src.size - 1, SAMPLED_TRANSFERS).astype(np.int64))
+    hops = pattern.topology.paths(t.src[rows], t.dst[rows]).links.size / rows.size
+    transfers = t.src.size * n_ranks
+    return int(transfers * (BYTES_PER_TRANSFER + BYTES_PER_HOP * hops)), transfers

@@ -1,0 +1,144 @@
+"""`weft compare`: algorithms side by side, size by size."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sim.cli.flags import add_outputs, add_run, add_spec, spec_of
+from sim.cli.output import check_outputs, say, say_where, to_json, write_text, write_whole
+from sim.cli.progress import progress
+from topologies import WeftError
+from topologies.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from sim.spec import Spec
+
+NAME = "compare"
+HELP = "time algorithms of a collective on a fabric, over sizes"
+EXAMPLES = (
+    "weft compare --topology torus:8x8 --collective all-reduce -b 32 -e 512M -f 4",
+    "weft compare --topology torus:8x8 --algorithms swing,ring -b 1K -e 1G -f 4 --preset swing-paper --plot swing.png",
+    "weft compare --topology switch:8 --collective all-gather -b 1M --forwarding store-and-forward --json -",
+)
+
+Row = Mapping[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the command."""
+    add_spec(parser, "topology", "collective", "model", "sweep")
+    add_run(parser)
+    parser.add_argument("--why", action="store_true", help="account the critical path of every point in the JSON")
+    add_outputs(parser, "json", "csv", "plot")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Compare, print the tables, write the files."""
+    check_outputs(arguments)
+    spec = spec_of(arguments)
+    refused = refusals(spec)
+    rows = compute(spec, [name for name in spec.algorithms if name not in refused], arguments)
+    say(arguments, *report(spec, rows, refused))
+    if arguments.json:
+        write_text(arguments.json, to_json(spec, rows, refused=refused))
+    if arguments.csv:
+        from sim.tables import to_csv
+
+        write_text(arguments.csv, to_csv(rows))
+    if arguments.plot:
+        from sim.plots.compare import draw_comparison
+
+        write_whole(arguments.plot, lambda path: draw_comparison(rows, path))
+    say_where(arguments)
+
+
+def refusals(spec: Spec) -> dict[str, str]:
+    """Why algorithms cannot run; an algorithm that the user named must.
+
+    Raises
+    ------
+    WeftError
+        A named algorithm cannot run, or none can.
+    """
+    from sim.points import refusals as refusals_at
+
+    refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes))
+    if spec.collective.algorithms and refused:
+        raise WeftError(next(iter(refused.values())))
+    if len(refused) == len(spec.algorithms):
+        raise WeftError("no algorithm can run; " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
+    return refused
+
+
+def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for every algorithm and size."""
+    from sim.points import Task, compute_all
+
+    tasks = [Task(spec, name, size, arguments.check, arguments.why) for name in names for size in spec.sizes_bytes]
+    with progress("compare", len(tasks), arguments.quiet) as steps:
+        return compute_all(
+            tasks,
+            arguments.workers,
+            lambda task, row: steps.advance(
+                f"{task.algorithm} {format_size(task.size_bytes)}: {format_time(row['time_s'] * 1e12)}"
+            ),
+            lambda inside: steps.within(inside.events / max(inside.total_events, 1)),
+        )
+
+
+def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str]) -> list[str]:
+    """Tables and notes, line by line."""
+    from sim.tables import comparison_table, legend, nccl_table
+
+    topology = spec.build_topology()
+    lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs", *assumptions(spec, rows)]
+    element, root = spec.options()["element_bytes"], spec.collective.root or 0
+    for name in dict.fromkeys(row["algorithm"] for row in rows):
+        own = [row for row in rows if row["algorithm"] == name]
+        lines += ["#", f"# {name}{_forms(own)}", nccl_table(own, topology.n_npus, int(str(element)), root)]
+    lines += ["#", "# time by size and algorithm", comparison_table(rows), *(f"# {line}" for line in legend(rows))]
+    lines += [f"# {name} cannot run: {why}" for name, why in refused.items()]
+    return lines + [f"# note: {note}" for note in _notes(rows)]
+
+
+def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
+    """What decides the answer: links, forwarding and chunking, engine, symmetry, proof."""
+    from sim.tables import common_notes
+
+    preset = f", preset {spec.model.preset}" if spec.model.preset else ""
+    lines = [f"# model: {spec.build_model().describe()}; {spec.engine} engine, seed {spec.build_model().seed}{preset}"]
+    lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]
+    return lines + [f"# schedule: {line}" for line in common_notes(rows, lambda row: str(row["proof"]))]
+
+
+def _forms(rows: Sequence[Row]) -> str:
+    """Which form ran at which sizes: "latency to 128 KiB, bandwidth from 512 KiB"."""
+    if not rows[0]["form"]:
+        return ""
+    runs: list[tuple[str, int, int]] = []
+    for row in rows:
+        if runs and runs[-1][0] == row["form"]:
+            runs[-1] = (row["form"], runs[-1][1], row["size_bytes"])
+        else:
+            runs.append((row["form"], row["size_bytes"], row["size_bytes"]))
+    if len(runs) == 1:
+        return f" ({runs[0][0]} form)"
+    return ": " + ", ".join(
+        f"{form} form at {format_size(first)}" + (f" to {format_size(last)}" if last != first else "")
+        for form, first, last in runs
+    )
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    from sim.tables import common_notes
+
+    notes = common_notes(rows, lambda row: "; ".join(row["notes"]))
+    above = [row for row in rows if row["effbw_GBps"] and row["busbw_GBps"] > row["effbw_GBps"]]
+    if above:
+        notes.append(
+            "busbw knows no topology: it exceeds what the busiest link carried (effbw in the JSON and CSV) where "
+            "several links share the work"
+        )
+    return notes

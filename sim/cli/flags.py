@@ -1,0 +1,100 @@
+"""Flags: the same meaning has the same name in every command. Those of a spec come from the table in `sim.spec`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import Field, fields
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from topologies import WeftError
+
+if TYPE_CHECKING:
+    from sim.spec import Spec
+
+EXIT_BAD_INPUT = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and takes no abbreviated flags."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False, **named})
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
+
+
+def add_spec(parser: argparse.ArgumentParser, *sections: str, leave_out: tuple[str, ...] = ()) -> None:
+    """Add the flags of sections of a spec, and `--spec FILE` that gives them all at once.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    sections : str
+        "topology", "collective", "model", "sweep".
+    leave_out : tuple of str
+        Keys, as "section.key", that mean nothing to this command.
+    """
+    from sim.spec import SECTIONS
+
+    if len(sections) > 1:
+        parser.add_argument(
+            "--spec", metavar="FILE", help="an experiment in TOML, or a result's JSON to run again; flags change it"
+        )
+    for section in sections:
+        group = parser.add_argument_group(section)
+        for key in fields(SECTIONS[section]):
+            if f"{section}.{key.name}" not in leave_out:
+                _add_key(group, section, key)
+
+
+def _add_key(group: argparse._ArgumentGroup, section: str, key: Field[Any]) -> None:
+    names = key.metadata["flags"] or (f"--{key.name.replace('_', '-')}",)
+    kinds: dict[str, Any] = {"whole": int, "names": _names}
+    group.add_argument(
+        *names, dest=f"{section}.{key.name}", metavar=key.metadata["metavar"],
+        help=key.metadata["help"].replace("%", "%%"), type=kinds.get(key.metadata["kind"], str),
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def spec_of(arguments: argparse.Namespace) -> Spec:
+    """The spec that the flags describe, on top of `--spec FILE` if given."""
+    from sim.spec import Spec
+
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in vars(arguments).items():
+        section, dot, key = name.partition(".")
+        if dot and value is not None:
+            if value == ():
+                raise WeftError(f"--{key} is empty: give at least one name")
+            changes.setdefault(section, {})[key] = value
+    path = getattr(arguments, "spec", None)
+    return (Spec.read(path) if path else Spec()).updated(changes)
+
+
+def add_outputs(parser: argparse.ArgumentParser, *kinds: str) -> None:
+    """Add flags for output files, among the kinds below, and `--quiet`."""
+    helps = {
+        "json": "write results and their provenance ('-': standard output)",
+        "csv": "write a tidy table ('-': standard output)",
+        "plot": "draw a figure: .png, .pdf or .svg",
+        "heatmap": "draw how busy every link was, at the last row",
+        "links": "write busy time and bytes of every link, at the last row, as CSV",
+        "output": "write the fabric as .graphml or .json",
+    }
+    group = parser.add_argument_group("output")
+    for kind in kinds:
+        group.add_argument(f"--{kind}", metavar="FILE", help=helps[kind])
+    group.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def add_run(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
+    """Add flags that change how a run is done and not what comes out."""
+    group = parser.add_argument_group("run")
+    if workers:
+        group.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1); results are the same")
+    group.add_argument("--check", action="store_true", help="check every certificate of every run")

@@ -1,0 +1,382 @@
+"""Lowering a job: every operation becomes tasks of one program, of the NPUs that stand for the others.
+
+A computation is one task on the server of its stream, with picoseconds for bytes. A collective or a message begins
+on an NPU with a join of what the NPU waits for, and ends with a join of all that the NPU sends and receives.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from collectives.pattern import Pattern
+from collectives.routes import paths_of
+from collectives.transfers import Pool
+from sim.job_symmetry import Messages, emitter_of, job_orbits
+from sim.lower import Shape, make_shape
+from sim.model import Model
+from sim.program import DISCIPLINES, I32, I64, PER_TASK, WHOLE, Columns, Cutting, Pools, Program, assemble
+from sim.quotient import Orbits, Quotient
+from topologies import WeftError
+from topologies.units import PS_PER_S
+from workloads.job import Collective, Compute, Job, Operation, Send
+
+
+class LoweredJob(NamedTuple):
+    """A program and what its servers and tasks stand for.
+
+    Attributes
+    ----------
+    program : Program
+    job : Job
+    model : Model
+    orbits : Orbits
+    symmetry : str
+    server_link : (S,) int32
+        Link of each server; -1 for a compute stream.
+    server_rank, server_stream : (S,) int32
+        NPU and number in `streams` of a compute stream; -1 for a link.
+    streams : tuple of str
+    task_operation, task_rank : (T,) int32
+        Operation of each task, and the NPU on which it begins.
+    begin_task, end_task : dict of (operation, rank) to int
+        The task whose delivery begins an operation on an NPU (the task itself for a computation), and the one whose
+        delivery ends it; of representatives.
+    """
+
+    program: Program
+    job: Job
+    model: Model
+    orbits: Orbits
+    symmetry: str
+    server_link: I32
+    server_rank: I32
+    server_stream: I32
+    streams: tuple[str, ...]
+    task_operation: I32
+    task_rank: I32
+    begin_task: dict[tuple[int, int], int]
+    end_task: dict[tuple[int, int], int]
+
+    def ranks(self, operation: Operation) -> I64:
+        """Representatives that an operation covers."""
+        covered = self.job.ranks(operation)
+        return covered[self.orbits.rank[0][covered] == covered]
+
+
+class _Template(NamedTuple):
+    """The tasks of an operation without its size: equal for all operations that share a pattern and its NPUs.
+
+    Attributes
+    ----------
+    shape : Shape
+        With links for servers: `shape.server_link[server]`.
+    ranks : (n,) int64
+        Representatives, in rank order.
+    begins : (2, n_roots) int64
+        Task, and number of the rank at which it begins (into `ranks`).
+    ends : (2, n_sinks) int64
+        Task, and number of the rank at which it ends.
+    """
+
+    shape: Shape
+    ranks: I64
+    begins: I64
+    ends: I64
+
+
+def lower_job(job: Job, model: Model = Model(), symmetry: str = "auto") -> LoweredJob:
+    """The program of a job.
+
+    Parameters
+    ----------
+    job : Job
+    model : Model
+        Of the links; `chunks` cuts each transfer, and computations are never cut. Streams and pools serve by the
+        priorities of the operations, and equal ones in the order of arrival.
+    symmetry : {"auto", "off"}
+
+    Raises
+    ------
+    WeftError
+        Head delivery, under which a computation would end as it begins; a collective that covers part of a process
+        group; pools of unequal capacity.
+    """
+    if model.deliver == "head":
+        raise WeftError("a job has computations, which deliver their end: head delivery is not for jobs")
+    orbits, words = job_orbits(job, model.tie, model.seed if model.tie == "ecmp" else 0, symmetry)
+    return _Lowering(job, model, orbits).run(words)
+
+
+class _Lowering:
+    """Collects the columns of a program, operation by operation."""
+
+    def __init__(self, job: Job, model: Model, orbits: Orbits) -> None:
+        self.job, self.model, self.orbits = job, model, orbits
+        self.templates: dict[object, _Template] = {}
+        self.columns: list[I64] = []  # (8, tasks): work, cutting, route, class, priority, operation, rank, pool order
+        self.edges: list[I64] = []  # (3, edges): parent, child, lag
+        self.routes: list[tuple[I64, I64, I64]] = []  # ptr without its 0, server key, latency
+        self.template_route: dict[int, int] = {}
+        self.stream_route: dict[tuple[int, str], int] = {}
+        self.n_tasks = self.n_routes = self.next_class = 0
+        self.begin: dict[tuple[int, int], int] = {}
+        self.end: dict[tuple[int, int], int] = {}
+        self.asks: list[tuple[I64, I64, I64]] = []
+        self.gives: list[tuple[I64, I64, I64]] = []
+        self.limits: dict[int, Pool] = {}
+        self.empty_route = self._add_routes(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def run(self, words: str) -> LoweredJob:
+        for number, operation in enumerate(self.job.operations):
+            if isinstance(operation.work, Compute):
+                self._add_compute(number, operation, operation.work)
+            else:
+                self._add_transfers(number, operation)
+        return self._assemble(words)
+
+    # --- operations -------------------------------------------------------------------------------------------
+
+    def _add_compute(self, number: int, operation: Operation, work: Compute) -> None:
+        ranks = self._representatives(operation)
+        routes = [self._stream(rank, work.stream) for rank in ranks.tolist()]
+        first = self._add_tasks(
+            ranks.size, number, work=work.duration_ps, cutting=1, route=np.array(routes, np.int64),
+            tie=self.next_class, priority=operation.priority, rank=ranks,
+        )
+        self.next_class += 1
+        for at, rank in enumerate(ranks.tolist()):
+            self.begin[number, rank] = self.end[number, rank] = first + at
+        self._wait(operation, ranks, first)
+
+    def _add_transfers(self, number: int, operation: Operation) -> None:
+        template = self._template(operation)
+        shape, transfers = template.shape, template.shape.quotient.transfers
+        begin = self._add_tasks(template.ranks.size, number, rank=template.ranks)
+        self._wait(operation, template.ranks, begin)
+        routes = self._routes_of(operation, template)
+        priority = np.full(shape.task_row.size, operation.priority)
+        tie = transfers.tie_class[shape.task_row] * 2 + np.maximum(shape.task_half, 0)
+        first = self._add_tasks(
+            shape.task_row.size, number, work=_bytes(operation, shape), route=routes[shape.task_route],
+            tie=self.next_class + tie, priority=priority, rank=transfers.src[shape.task_row],
+        )
+        self.next_class += int(tie.max(initial=-1)) + 1
+        self._edges(first + shape.edge_parent, first + shape.edge_child, shape.edge_lag)
+        self._edges(begin + template.begins[1], first + template.begins[0])
+        end = self._add_tasks(template.ranks.size, number, rank=template.ranks)
+        self._edges(begin + np.arange(template.ranks.size), end + np.arange(template.ranks.size))
+        self._edges(first + template.ends[0], end + template.ends[1])
+        self._use_pools(operation, template, first)
+        for at, rank in enumerate(template.ranks.tolist()):
+            self.begin[number, rank], self.end[number, rank] = begin + at, end + at
+
+    def _wait(self, operation: Operation, ranks: I64, first: int) -> None:
+        pairs = [
+            (self.end[other, rank], first + at)
+            for at, rank in enumerate(ranks.tolist()) for other in operation.after if (other, rank) in self.end
+        ]
+        if pairs:
+            parent, child = np.array(pairs, np.int64).T
+            self._edges(parent, child)
+
+    def _representatives(self, operation: Operation) -> I64:
+        covered = self.job.ranks(operation)
+        return covered[self.orbits.rank[0][covered] == covered]
+
+    # --- templates --------------------------------------------------------------------------------------------
+
+    def _template(self, operation: Operation) -> _Template:
+        work = operation.work
+        key = (work.src, work.dst) if isinstance(work, Send) else (
+            id(work.schedule.pattern) if isinstance(work, Collective) else 0, operation.npus
+        )
+        if key not in self.templates:
+            self.templates[key] = self._make_template(operation)
+        return self.templates[key]
+
+    def _make_template(self, operation: Operation) -> _Template:
+        emitter = emitter_of(self.job, operation)
+        assert emitter is not None
+        ranks = self._representatives(operation)
+        transfers = emitter.emit(ranks)
+        if operation.npus is not None:
+            inside = np.zeros(self.job.topology.n_npus, np.bool_)
+            inside[list(operation.npus)] = True
+            if not (np.all(inside[transfers.dst]) and np.all(inside[transfers.dep_src])):
+                raise WeftError(f"operation {operation.name!r} covers a part of a process group: give whole groups")
+        paths = paths_of(transfers, self.job.topology, self.model.tie, self.model.seed)
+        paths = paths._replace(links=self.orbits.link[paths.links])
+        shape = make_shape(Quotient(self.orbits, transfers, paths, ""))
+        return _Template(shape, ranks, *_ends(shape, self.orbits, ranks))
+
+    def _routes_of(self, operation: Operation, template: _Template) -> I64:
+        """Numbers of the template's routes in the program."""
+        shape = template.shape
+        if id(shape) not in self.template_route:
+            link = shape.server_link[shape.route_server].astype(np.int64)
+            topology = self.job.topology
+            latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
+            ends = shape.route_ptr[1:][np.diff(shape.route_ptr) > 0] - 1
+            latency[ends] += self.model.endpoint_latency_ps
+            self.template_route[id(shape)] = self._add_routes(shape.route_ptr.astype(np.int64), link, latency)
+        return self.template_route[id(shape)] + np.arange(shape.route_ptr.size - 1)
+
+    def _stream(self, rank: int, stream: str) -> int:
+        """Route over the compute server of a stream."""
+        if (rank, stream) not in self.stream_route:
+            key = self.job.topology.n_links + len(self.stream_route)
+            self.stream_route[rank, stream] = self._add_routes(
+                np.array([0, 1], np.int64), np.array([key], np.int64), np.zeros(1, np.int64)
+            )
+        return self.stream_route[rank, stream]
+
+    # --- columns ----------------------------------------------------------------------------------------------
+
+    def _add_tasks(
+        self, count: int, number: int, *, work: I64 | int = 0, cutting: int = 0, route: I64 | None = None,
+        tie: I64 | int = 0, priority: I64 | int = 0, rank: I64 | I32,
+    ) -> int:
+        columns = (work, cutting, self.empty_route if route is None else route, tie, priority, number, rank, 0)
+        self.columns.append(np.stack([np.broadcast_to(one, (count,)).astype(np.int64) for one in columns]))
+        self.n_tasks += count
+        return self.n_tasks - count
+
+    def _edges(self, parent: I64 | I32, child: I64 | I32, lag: I32 | int = WHOLE) -> None:
+        rows = np.broadcast_arrays(parent, child, lag)
+        self.edges.append(np.stack([row.astype(np.int64) for row in rows]))
+
+    def _add_routes(self, ptr: I64, server: I64, latency: I64) -> int:
+        self.routes.append((np.diff(ptr), server, latency))
+        self.n_routes += ptr.size - 1
+        return self.n_routes - (ptr.size - 1)
+
+    def _use_pools(self, operation: Operation, template: _Template, first: int) -> None:
+        transfers = template.shape.quotient.transfers
+        if transfers.pool is None:
+            return
+        assert isinstance(operation.work, Collective)
+        for key, pool in enumerate(operation.work.schedule.pattern.pools):
+            before = self.limits.setdefault(key, pool)
+            if before.capacity != pool.capacity:
+                raise WeftError(
+                    f"operation {operation.name!r} allows {pool.capacity} active chunks in dimension {key}, an earlier "
+                    f"one {before.capacity}: operations of a job share that limit"
+                )
+            if pool.discipline != "fifo":
+                self.limits[key] = pool
+        row, uses = template.shape.task_row, (self.asks, self.gives)
+        for column, collected in enumerate(uses):
+            key_of = transfers.pool[row, column]
+            tasks = np.flatnonzero(key_of >= 0)
+            pool_id = transfers.src[row[tasks]].astype(np.int64) * 2**20 + key_of[tasks]
+            order = transfers.pool[row[tasks], 2].astype(np.int64)
+            discipline = [one.discipline for one in operation.work.schedule.pattern.pools]
+            by_size = np.array([name == "priority" for name in discipline])[key_of[tasks]]
+            collected.append((first + tasks, pool_id, np.where(by_size, order, 0)))
+
+    # --- the whole --------------------------------------------------------------------------------------------
+
+    def _assemble(self, words: str) -> LoweredJob:
+        columns = np.concatenate(self.columns, axis=1) if self.columns else np.zeros((8, 0), np.int64)
+        work, cutting, route, tie, priority, operation, rank, _ = columns
+        edges = np.concatenate(self.edges, axis=1) if self.edges else np.zeros((3, 0), np.int64)
+        hops, keys, latency = (np.concatenate([part[at] for part in self.routes]) for at in range(3))
+        used, server = np.unique(keys, return_inverse=True)
+        is_link = used < self.job.topology.n_links
+        streams = list(self.stream_route)
+        names = tuple(dict.fromkeys(name for _, name in streams))
+        mine = [streams[int(key) - self.job.topology.n_links] for key in used[~is_link]]
+        server_rank, server_stream = np.full(used.size, -1, np.int32), np.full(used.size, -1, np.int32)
+        server_rank[~is_link] = [one for one, _ in mine]
+        server_stream[~is_link] = [names.index(name) for _, name in mine]
+        server_link = np.where(is_link, used, -1).astype(np.int32)
+        rates, server_rate = self._rates(server_link, server_rank)
+        pools, pool_priority = self._pools(priority)
+        program = assemble(
+            Columns(
+                rates=rates, server_rate=server_rate, server_discipline=self._disciplines(is_link, priority),
+                route_ptr=np.concatenate(([0], np.cumsum(hops))).astype(np.int32),
+                route_server=server.astype(np.int32), route_latency_ps=latency,
+                task_work=work, task_cutting=cutting.astype(np.int32), task_route=route.astype(np.int32),
+                task_class=np.unique(tie, return_inverse=True)[1].astype(np.int32),
+                task_priority=pool_priority.astype(np.int32), edge_parent=edges[0].astype(np.int32),
+                edge_child=edges[1].astype(np.int32), edge_lag=edges[2].astype(np.int32),
+            ),
+            [self.model.cutting, Cutting(chunks=1)], self.model.forwarding, self.model.deliver, pools,
+        )
+        return LoweredJob(
+            program, self.job, self.model, self.orbits, words, server_link, server_rank, server_stream, names,
+            operation.astype(np.int32), rank.astype(np.int32), self.begin, self.end,
+        )
+
+    def _rates(self, server_link: I32, server_rank: I32) -> tuple[list[Fraction], I32]:
+        speed = self.job.speed if self.job.speed is not None else np.ones(self.job.topology.n_npus)
+        bandwidth = self.job.topology.bandwidth_Bps
+        exact = [
+            Fraction(float(bandwidth[link])) if link >= 0 else Fraction(float(speed[rank])) * PS_PER_S
+            for link, rank in zip(server_link.tolist(), server_rank.tolist(), strict=True)
+        ]
+        rates = sorted(set(exact))
+        number = {rate: at for at, rate in enumerate(rates)}
+        return rates, np.array([number[rate] for rate in exact], np.int32)
+
+    def _disciplines(self, is_link: np.ndarray[tuple[int], np.dtype[np.bool_]], priority: I64) -> I64:
+        streams = "priority" if np.unique(priority).size > 1 else "fifo"
+        disciplines = DISCIPLINES.index(self.model.discipline), DISCIPLINES.index(streams)
+        return np.where(is_link, *disciplines)
+
+    def _pools(self, priority: I64) -> tuple[Pools, I64]:
+        """Pools, and priorities in which the place in a pool's line comes after the priority of the operation."""
+        if not self.limits:
+            return Pools([], [], [], []), priority
+        asks, gives = (np.concatenate(one, axis=1) for one in (self.asks, self.gives))
+        ids, pool = np.unique(np.concatenate([asks[1], gives[1]]), return_inverse=True)
+        keys = (ids % 2**20).tolist()
+        span = int(asks[2].max(initial=0)) + 1
+        ordered = span > 1 or np.unique(priority).size > 1
+        if (int(np.abs(priority).max(initial=0)) + 1) * span >= 2**31:
+            raise WeftError(f"priorities up to {np.abs(priority).max()} are too far apart for pools of {span} sizes")
+        merged = priority.copy()
+        merged[asks[0]] = priority[asks[0]] * span + asks[2]
+        ask, give = pool[: asks.shape[1]], pool[asks.shape[1] :]
+        return Pools(
+            [self.limits[key].capacity for key in keys],
+            [DISCIPLINES.index("priority" if ordered else "fifo")] * len(keys),
+            [(int(task), int(one), 1, PER_TASK) for task, one in zip(asks[0], ask, strict=True)],
+            [(int(task), int(one), 1, PER_TASK) for task, one in zip(gives[0], give, strict=True)],
+        ), merged
+
+
+def _bytes(operation: Operation, shape: Shape) -> I64:
+    """Bytes of each task of an operation."""
+    work = operation.work
+    block = work.schedule.block_bytes if isinstance(work, Collective) else work.size_bytes if isinstance(work, Send) else 0
+    whole = shape.quotient.transfers.blocks[shape.task_row] * block
+    half = shape.task_half
+    return np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
+
+
+def _ends(shape: Shape, orbits: Orbits, ranks: I64) -> tuple[I64, I64]:
+    """Where tasks begin without another of their rank before them, and where they end without another after them.
+
+    A task ends at its receiver as well: at the representative of that, where an image of the task arrives.
+    """
+    t = shape.quotient.transfers
+    src, dst = (orbits.rank[0][end[shape.task_row]] for end in (t.src, t.dst))
+    n_tasks = shape.task_row.size
+    own = src[shape.edge_parent] == src[shape.edge_child]
+    waits = np.zeros(n_tasks, np.bool_)
+    waits[shape.edge_child[own]] = True
+    roots = np.flatnonzero(~waits)
+    begins = np.stack([roots, np.searchsorted(ranks, src[roots])])
+    followed, passed_on = np.zeros(n_tasks, np.bool_), np.zeros(n_tasks, np.bool_)
+    followed[shape.edge_parent[own]] = True
+    onward = dst[shape.edge_parent] == src[shape.edge_child]
+    passed_on[shape.edge_parent[onward]] = True
+    sent, received = np.flatnonzero(~followed), np.flatnonzero(~passed_on & (src != dst))
+    tasks = np.concatenate([sent, received])
+    at = np.searchsorted(ranks, np.concatenate([src[sent], dst[received]]))
+    return begins, np.stack([tasks, at])

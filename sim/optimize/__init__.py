@@ -1,0 +1,21 @@
+"""The outer loop: bandwidths, and discrete knobs, tuned against the simulated time."""
+
+from sim.optimize.blackbox import minimise_black_box
+from sim.optimize.cuts import Optimum, optimize
+from sim.optimize.objective import Evaluation, Objective, Part, Simulated
+from sim.optimize.retime import Retimed, links_per_npu, retimed
+from sim.optimize.stations import station_collective
+
+__all__ = [
+    "Evaluation",
+    "Objective",
+    "Optimum",
+    "Part",
+    "Retimed",
+    "Simulated",
+    "links_per_npu",
+    "minimise_black_box",
+    "optimize",
+    "retimed",
+    "station_collective",
+]

@@ -1,0 +1,151 @@
+"""One program at many bandwidths: only service times change, what waits for what and what is cut does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.analytic.epigraph import Epigraph, flat_epigraph
+from sim.analytic.traffic import F64
+from sim.lower import Lowered
+from sim.program import I32, I64, Program, service_time_ps
+from topologies import NPU, Topology, WeftError
+
+GB = 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class Retimed:
+    """A program whose servers belong to dimensions.
+
+    Attributes
+    ----------
+    program : Program
+        At any bandwidths.
+    server_dim : (S,) int
+        Dimension of each server, -1 for one whose rate is fixed.
+    servers_per_npu : (D,) float
+        How many servers share an NPU's bandwidth into a dimension: 2 for a ring.
+    size_bytes : (Z,) int64
+        Chunk sizes, the rows of the service table.
+    """
+
+    program: Program
+    server_dim: I64
+    servers_per_npu: F64
+    size_bytes: I64
+
+    @property
+    def n_dims(self) -> int:
+        return int(self.servers_per_npu.size)
+
+    def at(self, bandwidth_GBps: F64) -> Program:
+        """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""
+        rates = [Fraction(float(rate)) * GB for rate in bandwidth_GBps / self.servers_per_npu]
+        table = [[service_time_ps(int(size), rate) for rate in rates] for size in self.size_bytes]
+        fixed = np.flatnonzero(self.server_dim < 0)
+        old, column = np.unique(self.program.server_rate[fixed], return_inverse=True)
+        service = np.hstack([np.array(table, np.int64).reshape(-1, self.n_dims), self.program.service_ps[:, old]])
+        server_rate = self.server_dim.astype(np.int32)
+        server_rate[fixed] = self.n_dims + column
+        return self.program._replace(server_rate=server_rate, service_ps=np.ascontiguousarray(service))
+
+    def loads(self) -> tuple[F64, float]:
+        """Bytes of an NPU's share that the busiest server of each dimension needs, (D,), and of the fixed ones, in ns.
+
+        No run at any bandwidth is faster than load / B: a server serves one chunk at a time.
+        """
+        program = self.program
+        hops = program.hops()
+        task = np.repeat(np.arange(program.n_tasks), hops)
+        first = program.route_ptr[program.task_route].astype(np.int64)
+        at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
+        cut = program.task_cut[task]
+        lead, count = program.cut_first[cut].astype(np.int64), program.cut_chunks[cut].astype(np.int64)
+        size = program.cut_size[cut]
+        server = program.route_server[at]
+        work = np.zeros(program.n_servers)
+        np.add.at(work, server, lead * self.size_bytes[size[:, 0]] + (count - lead) * self.size_bytes[size[:, 1]])
+        if program.deliver_head:  # the service of a last chunk does not count
+            longest = np.zeros(program.n_servers)
+            np.maximum.at(longest, server, self.size_bytes[size].max(axis=1))
+            work -= longest
+        load = np.array([work[self.server_dim == dim].max(initial=0.0) for dim in range(self.n_dims)])
+        own = program.service_ps[size, program.server_rate[server][:, None]]
+        busy = np.zeros(program.n_servers)
+        np.add.at(busy, server, lead * own[:, 0] + (count - lead) * own[:, 1])
+        return load * self.servers_per_npu, float(busy[self.server_dim < 0].max(initial=0.0)) / 1e3
+
+    def floor(self) -> Epigraph:
+        """The load bound as a function of the bandwidths."""
+        load, fixed_ns = self.loads()
+        rows = [(0, 0.0, np.eye(self.n_dims)[dim] * load[dim]) for dim in range(self.n_dims)]
+        return flat_epigraph(0.0, np.ones(1), [*rows, (0, fixed_ns, np.zeros(self.n_dims))], self.n_dims)
+
+
+def retimed(lowered: Lowered) -> Retimed:
+    """The lowered program of a schedule, at any bandwidth of the dimensions of its topology.
+
+    Lower it on a network whose dimensions differ in bandwidth (`with_dimension_rates`), so that no symmetry that
+    exchanges dimensions is taken.
+
+    Raises
+    ------
+    WeftError
+        A link without a dimension, or a symmetry that exchanges dimensions.
+    """
+    topology, shape = lowered.schedule.topology, lowered.shape
+    orbit_dims = topology.dimension[shape.quotient.orbits.link]
+    if np.any(orbit_dims != topology.dimension):
+        raise WeftError(f"{lowered.symmetry} exchanges dimensions: lower the schedule with a bandwidth for each")
+    if np.any(topology.dimension < 0):
+        raise WeftError(f"topology {topology.name} has links without a dimension, whose bandwidth nobody can choose")
+    return Retimed(
+        program=lowered.program,
+        server_dim=topology.dimension[shape.server_link].astype(np.int64),
+        servers_per_npu=links_per_npu(topology),
+        size_bytes=chunk_sizes(lowered),
+    )
+
+
+def chunk_sizes(lowered: Lowered) -> I64:
+    """Bytes of each row of the service table, (Z,)."""
+    program, cutting = lowered.program, lowered.model.cutting
+    sizes = np.zeros(program.service_ps.shape[0], np.int64)
+    for row, work in enumerate(program.cut_work):
+        _, _, first, rest = cutting.cut(int(work))
+        sizes[program.cut_size[row, 0]], sizes[program.cut_size[row, 1]] = first, rest
+    return sizes
+
+
+def links_per_npu(topology: Topology) -> F64:
+    """Links over which an NPU's bandwidth into each dimension is spread, (D,).
+
+    2 for a ring, n - 1 for a fully connected block, 1 for a switch; the mean over NPUs where they differ (the ends of
+    a line), and 1 for a tier that joins no NPU, whose bandwidth is that of a link.
+    """
+    n_dims = int(topology.dimension.max(initial=-1)) + 1
+    leaves_npu = topology.kind[topology.src] == NPU
+    counts = np.bincount(topology.dimension[leaves_npu], minlength=n_dims).astype(np.float64)
+    return np.where(counts > 0, counts / topology.n_npus, 1.0)
+
+
+def with_dimension_rates(topology: Topology, bandwidth_GBps: npt.ArrayLike | None = None) -> Topology:
+    """The network with an NPU's bandwidth into each dimension; different ones for each dimension unless given."""
+    share = links_per_npu(topology)
+    rate = np.arange(1.0, share.size + 1) * share if bandwidth_GBps is None else np.asarray(bandwidth_GBps, np.float64)
+    return topology.with_links(bandwidth_Bps=(rate / share * GB)[topology.dimension])
+
+
+def server_dims(names: Sequence[int], program: Program) -> I64:
+    """Dimensions of the servers of a hand-built program, checked for their number."""
+    if len(names) != program.n_servers:
+        raise WeftError(f"{len(names)} dimensions are named for {program.n_servers} servers")
+    return np.asarray(names, np.int64)
+
+
+__all__ = ["I32", "Retimed", "chunk_sizes", "links_per_npu", "retimed", "server_dims", "with_dimension_rates"]

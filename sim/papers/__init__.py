@@ -1,0 +1,7 @@
+"""The figures and tables of the source papers, printed beside our own numbers: one module a paper.
+
+Each has HELP and `run(out, quick)`, which leaves tables and pictures in the folder `out`.
+"""
+
+PAPERS = ("swing",)
+"""Modules of this package. A new paper is one file and one word here."""

@@ -1,0 +1,1 @@
+"""Figures. Nothing outside this package imports matplotlib."""

@@ -1,0 +1,76 @@
+"""The figure of a validation: simulated times over predictions, and what the critical path was spent on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from sim.plots.style import CYCLE, WIDE, figure, line_of, save, size_label, sizes_axis
+
+Row = Mapping[str, Any]
+
+PARTS = ("serialisation", "queueing", "propagation", "hop processing", "endpoint")
+
+
+def draw_validation(rows: Sequence[Row], path: Path) -> None:
+    """Draw the rows of `weft validate`.
+
+    Parameters
+    ----------
+    rows : sequence of row
+    path : Path
+        .png, .pdf or .svg.
+    """
+    with figure(WIDE, height_in=2.9) as drawn:
+        left, right = drawn.subplots(1, 2, width_ratios=(1, 1.25))
+        draw_ratios(left, rows)
+        draw_parts(right, rows)
+        drawn.suptitle(f"{rows[0]['collective']} on {rows[0]['topology']}", fontsize=9.5, weight="bold")
+        save(drawn, path)
+
+
+def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
+    """Simulated time over the estimate (filled) and over the lower bound (hollow), by size."""
+    for name in dict.fromkeys(row["algorithm"] for row in rows):
+        own = [row for row in rows if row["algorithm"] == name and row["size_bytes"] > 0]
+        sizes = [row["size_bytes"] for row in own]
+        style = line_of(name).style()
+        axes.plot(sizes, [row["time_s"] / row["estimate_s"] for row in own], label=f"{name} / estimate", **style)
+        hollow = style | {"markerfacecolor": "white", "markeredgecolor": style["color"], "markeredgewidth": 0.9,
+                          "linewidth": 0.7, "alpha": 0.85}
+        axes.plot(sizes, [row["time_s"] / row["lower_bound_s"] for row in own], label=f"{name} / lower bound", **hollow)
+    axes.axhline(1, color="#444444", linewidth=0.7)
+    sizes_axis(axes, [row["size_bytes"] for row in rows], most=8)
+    axes.set_title("simulated over predicted")
+    axes.legend(fontsize=6, loc="best")
+
+
+def draw_parts(axes: Axes, rows: Sequence[Row]) -> None:
+    """Shares of the critical path, a bar a row."""
+    places = np.arange(len(rows))
+    bottom = np.zeros(len(rows))
+    for line, name in zip(CYCLE, PARTS, strict=False):
+        share = np.array([_share(row, name) for row in rows])
+        axes.bar(places, share, bottom=bottom, width=0.78, color=line.color, label=name, linewidth=0)
+        bottom += share
+    every = max(1, -(-len(rows) // 14))
+    axes.set_xticks(places[::every], [_label(row, rows) for row in rows][::every], rotation=35, ha="right",
+                    rotation_mode="anchor", fontsize=6)
+    axes.grid(visible=False, axis="x")
+    axes.set_ylim(0, 100)
+    axes.set_title("where the time went (%)")
+    axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=5, handlelength=1, columnspacing=1)
+
+
+def _share(row: Row, name: str) -> float:
+    parts = row["why"]["parts_ps"].items()
+    return float(100 * sum(ps for part, ps in parts if part.partition(",")[0] == name) / max(row["why"]["makespan_ps"], 1))
+
+
+def _label(row: Row, rows: Sequence[Row]) -> str:
+    alone = len({one["algorithm"] for one in rows}) == 1
+    return size_label(row["size_bytes"]) if alone else f"{row['algorithm']}, {size_label(row['size_bytes'])}"

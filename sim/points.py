@@ -1,0 +1,137 @@
+"""Points of a comparison: one algorithm at one size, in its better form, in this process or in several."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from collectives import Schedule
+from sim.best_form import BestForm, Ready, best_form, ready_forms
+from sim.engine import Progress
+from sim.simulate import simulate
+from sim.spec import Spec
+from topologies import Topology, WeftError
+
+
+class Task(NamedTuple):
+    """One point to compute; a pure function of these.
+
+    Attributes
+    ----------
+    spec : Spec
+    algorithm : str
+    size_bytes : int
+    check : bool
+        Check every certificate.
+    why : bool
+        Account the critical path; runs the point once more, with a log.
+    """
+
+    spec: Spec
+    algorithm: str
+    size_bytes: int
+    check: bool = False
+    why: bool = False
+
+
+Row = dict[str, Any]
+"""One tidy row: of `Result.row`, with `why` (of `Why`; {} unless asked for), `other_forms` and `notes`."""
+
+
+def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> Row:
+    """The row of one point."""
+    best = simulate_point(task, progress)
+    why = best.result.why() if task.why else None
+    account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
+    return best.result.row() | {"why": account, "other_forms": best.others, "notes": best.result.notes()}
+
+
+def simulate_point(task: Task, progress: Callable[[Progress], None] | None = None) -> BestForm:
+    """Simulate one point, in the better form."""
+    spec = task.spec
+    ready, refused = _ready(spec, _topology(spec), task.algorithm, task.size_bytes)
+    run = partial(
+        simulate, model=spec.build_model(), engine=spec.engine, symmetry=spec.symmetry, check=task.check,
+        progress=progress,
+    )
+    return best_form(ready, run, refused, prune=spec.engine != "analytic")
+
+
+def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
+    """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated."""
+    topology = _topology(spec)
+    refused = {}
+    for name in names:
+        try:
+            _ready(spec, topology, name, size_bytes)
+        except WeftError as wrong:
+            refused[name] = str(wrong)
+    return refused
+
+
+def compute_all(
+    tasks: Sequence[Task],
+    workers: int = 1,
+    done: Callable[[Task, Row], None] = lambda task, row: None,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[Row]:
+    """Every point, in the order of the tasks, whatever the number of workers.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+    workers : int
+        Processes; 1 computes in this one.
+    done : callable (task, row)
+        Called as each point is ready.
+    progress : callable, optional
+        Called inside long points, with one worker only.
+    """
+    if workers < 1:
+        raise WeftError(f"--workers {workers} is out of range: give at least 1")
+    if workers == 1 or len(tasks) < 2:
+        rows = []
+        for task in tasks:
+            rows.append(compute(task, progress))
+            done(task, rows[-1])
+        return rows
+    return _in_processes(tasks, min(workers, len(tasks)), done)
+
+
+def _in_processes(tasks: Sequence[Task], workers: int, done: Callable[[Task, Row], None]) -> list[Row]:
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_leave_on_interrupt)
+    found: dict[Future[Row], int] = {}
+    rows: list[Row] = [{} for _ in tasks]
+    try:
+        found = {pool.submit(compute, task): index for index, task in enumerate(tasks)}
+        for future in as_completed(found):
+            rows[found[future]] = future.result()
+            done(tasks[found[future]], rows[found[future]])
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    pool.shutdown()
+    return rows
+
+
+def _leave_on_interrupt() -> None:
+    """A worker ends silently on Ctrl-C; the parent says what happened."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@lru_cache(maxsize=4)
+def _topology(spec: Spec) -> Topology:
+    return spec.build_topology()
+
+
+def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Ready], dict[str, str]]:
+    def schedule_of(form: str) -> Schedule:
+        return spec.build_schedule(name, topology, size_bytes, form or None)
+
+    return ready_forms(spec.forms_of(name) or ("",), schedule_of, spec.build_model(), spec.symmetry)

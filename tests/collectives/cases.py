@@ -1,0 +1,78 @@
+"""Cases that the tests of this room run over."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import pytest
+
+from collectives.registry import ALGORITHMS, build
+from collectives.schedule import Schedule
+from topologies import Topology
+
+
+class Case(NamedTuple):
+    """An algorithm, a collective that it does, and a form, if it has forms."""
+
+    algorithm: str
+    collective: str
+    form: str | None
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, self))
+
+    def build(self, topology: Topology, size: str = "1MiB") -> Schedule:
+        return build(self.algorithm, self.collective, topology, size, self.form)
+
+
+CASES = [
+    Case(algorithm.name, collective, form)
+    for algorithm in ALGORITHMS.values()
+    for collective in algorithm.functions
+    for form in algorithm.forms_of(collective) or (None,)
+]
+
+
+def shapes(most: int) -> list[tuple[int, ...]]:
+    """Every shape of up to `most` ranks, sorted and unsorted, without extents of 1."""
+    found = [(n,) for n in range(2, most + 1)]
+    for shape in found:
+        found.extend((*shape, n) for n in range(2, most // math.prod(shape) + 1))
+    return found
+
+
+WITH_ONES = [(1,), (1, 1), (1, 3), (4, 1), (1, 2, 1), (2, 1, 4), (3, 1, 3), (1, 4, 4), (5, 1), (2, 2, 1, 2)]
+
+
+def supported(case: Case, shape: tuple[int, ...]) -> bool:
+    """Whether an algorithm says that it can do a shape, in words of its own."""
+    long = [extent for extent in shape if extent > 1]
+    if case.algorithm == "swing" and (case.form == "bandwidth" or case.collective != "all-reduce"):
+        return len(long) < 2 or not any(extent % 2 for extent in long)
+    if case.algorithm.endswith("recursive-doubling") and case.collective != "all-reduce":
+        return all(extent in (2, 4, 8, 16, 32, 64) for extent in long)
+    if case.algorithm == "ring":
+        return len(long) < 2 or (len(long) == 2 and any(map(_cycles, (long, long[::-1]))))
+    return True
+
+
+def _cycles(extents: list[int]) -> bool:
+    rows, columns = extents
+    return columns > 2 and rows % columns == 0 and math.gcd(rows, columns - 1) == 1
+
+
+LIMITS = {
+    "swing": "takes even extents in any number of dimensions, or one dimension of any extent",
+    "recursive-doubling": "not all powers of two, as it needs",
+    "mirrored-recursive-doubling": "not all powers of two, as it needs",
+    "ring": "edge-disjoint Hamiltonian cycles",
+}
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def subsets(n: int) -> list[list[int]]:
+    """Some sets of ranks."""
+    return [[0], [n - 1], list(range(0, n, 2)), *map(list, itertools.islice(itertools.combinations(range(n), 2), 3))]

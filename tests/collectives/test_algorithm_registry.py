@@ -1,0 +1,96 @@
+"""The registry, and schedules with sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from collectives import ALGORITHMS, COLLECTIVES, algorithms_for, build
+from collectives.collective import collective
+from collectives.schedule import Schedule
+from tests.collectives.cases import CASES, every_case
+from topologies import WeftError, ring, torus
+
+
+def test_every_entry_is_named_and_described():
+    for name, algorithm in ALGORITHMS.items():
+        assert name == algorithm.name
+        for line in (algorithm.help, algorithm.limits):
+            assert line
+            assert "\n" not in line
+        assert set(algorithm.functions) <= set(COLLECTIVES)
+        assert set(algorithm.forms) <= set(algorithm.functions)
+
+
+def test_every_collective_has_an_algorithm():
+    assert all(algorithms_for(kind) for kind in COLLECTIVES)
+
+
+@every_case
+def test_build_gives_what_was_asked_for(case):
+    schedule = case.build(torus(4))
+    assert schedule.kind.name == case.collective
+    assert schedule.pattern.algorithm == case.algorithm
+    assert case.form in (None, schedule.pattern.form)
+    assert schedule.name.startswith(case.algorithm)
+    assert schedule.topology.name == "torus:4"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("swnig", "all-reduce"), "algorithm 'swnig' is unknown: choose one of swing, recursive-doubling"),
+        (("swing", "all-reduced"), "collective 'all-reduced' is unknown: choose one of all-reduce, reduce-scatter"),
+        (("swing", "broadcast"), "swing does no broadcast: it does all-reduce, .*; broadcast is done by tree"),
+        (("swing", "all-gather", "latency"), "swing all-gather has no form 'latency': it has only one form, give none"),
+        (("swing", "all-reduce", "chain"), "swing all-reduce has no form 'chain': choose one of latency, bandwidth"),
+    ],
+)
+def test_what_is_not_there_is_refused(arguments, message):
+    name, kind, *form = arguments
+    with pytest.raises(WeftError, match=message):
+        build(name, kind, ring(4), "1KiB", *form)
+
+
+def test_options():
+    assert build("ring", "all-reduce", ring(4), "1KiB", directions=1).pattern.n_blocks == 4
+    assert build("tree", "reduce", ring(4), "1KiB", root=2).pattern.root == 2
+    with pytest.raises(WeftError, match="swing has no option 'directions': it takes element_bytes"):
+        build("swing", "all-reduce", ring(4), "1KiB", directions=1)
+    with pytest.raises(WeftError, match="ring has no option 'root': it takes directions, element_bytes"):
+        build("ring", "all-reduce", ring(4), "1KiB", root=1)
+
+
+@every_case
+@pytest.mark.parametrize("size", [0, 1, 4, 1000, "1MiB"])
+def test_blocks_hold_the_array_and_are_whole_elements(case, size):
+    schedule = case.build(torus(8), size)
+    blocks = schedule.kind.blocks_per_rank(schedule.pattern.n_blocks, schedule.pattern.p)
+    assert schedule.block_bytes % 4 == 0
+    assert schedule.size_bytes <= schedule.block_bytes * blocks < schedule.size_bytes + 4 * blocks
+    assert (schedule.block_bytes == 0) == (schedule.size_bytes == 0)
+
+
+def test_bad_sizes_are_refused():
+    pattern = CASES[0].build(ring(4)).pattern
+    with pytest.raises(WeftError, match="size -1 B is negative"):
+        Schedule(pattern, -1)
+    with pytest.raises(WeftError, match="element size 0 B must be at least 1"):
+        build("swing", "all-reduce", ring(4), "1KiB", element_bytes=0)
+    with pytest.raises(WeftError, match="size '1Ki' is not a size"):
+        build("swing", "all-reduce", ring(4), "1Ki")
+
+
+def test_a_sweep_proves_once():
+    fabric = torus((4, 4))
+    assert build("swing", "all-reduce", fabric, "1KiB", "bandwidth").pattern is (
+        build("swing", "all-reduce", fabric, "1GiB", "bandwidth").pattern
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("all-reduce", 1.5), ("reduce-scatter", 0.75), ("all-gather", 0.75), ("all-to-all", 0.75), ("broadcast", 1.0),
+     ("reduce", 1.0)],
+)  # fmt: skip
+def test_bus_factors_are_those_of_nccl_tests(name, factor):
+    assert collective(name).bus_factor(4) == factor

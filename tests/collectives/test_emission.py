@@ -1,0 +1,100 @@
+"""Transfers of some ranks are those of the full table, and declared groups do map the table onto itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collectives.symmetry import Action
+from collectives.transfers import Transfers
+from tests.collectives.cases import every_case, subsets, supported
+from topologies import from_spec
+
+SMALL = ["torus:8", "torus:4x4", "torus:6x4", "torus:3x3", "switch:6"]
+SPECS = [*SMALL, "torus:5", "RI(4)_SW(2)", "hx2mesh:2x2", "hx4mesh:2", "mesh:4x2"]
+
+
+def table(t: Transfers, ranks=None) -> list[tuple]:
+    """Rows with their dependencies, as plain tuples."""
+    rows = range(t.src.size) if ranks is None else np.flatnonzero(np.isin(t.src, ranks)).tolist()
+    return [row_of(t, row) for row in rows]
+
+
+def row_of(t: Transfers, row: int) -> tuple:
+    span = slice(t.dep_ptr[row], t.dep_ptr[row + 1])
+    waits = sorted(zip(t.dep_src[span].tolist(), t.dep_slot[span].tolist(), t.dep_lag[span].tolist(), strict=True))
+    columns = (t.src, t.slot, t.dst, t.step, t.port, t.blocks, t.reduces, t.tie_class)
+    return (*(column[row].item() for column in columns), tuple(waits))
+
+
+@every_case
+@pytest.mark.parametrize("spec", SMALL)
+def test_some_ranks_are_rows_of_all(case, spec):
+    fabric = from_spec(spec)
+    if supported(case, fabric.shape):
+        pattern = case.build(fabric).pattern
+        full = pattern.transfers()
+        for ranks in subsets(pattern.p):
+            assert table(pattern.emit(np.array(ranks))) == table(full, ranks)
+
+
+@every_case
+@pytest.mark.parametrize("spec", SPECS)
+def test_groups_map_the_table_onto_itself(case, spec):
+    fabric = from_spec(spec)
+    if supported(case, fabric.shape):
+        pattern = case.build(fabric).pattern
+        t = pattern.transfers()
+        for group in pattern.groups:
+            for action in group.generators:
+                assert sorted(moved(t, action)) == sorted(table(t))
+                check_links(t, action, fabric)
+
+
+def moved(t: Transfers, action: Action) -> list[tuple]:
+    """The table after an action."""
+    port_of_slot = dict(zip(t.slot.tolist(), t.port.tolist(), strict=True))
+
+    def image(rank: int, slot: int) -> int:
+        return int(action.ranks[min(port_of_slot[slot], len(action.ranks) - 1), rank])
+
+    rows = []
+    for src, slot, dst, *rest, waits in table(t):
+        turned = tuple(sorted((image(rank, other), other, lag) for rank, other, lag in waits))
+        rows.append((image(src, slot), slot, image(dst, slot), *rest, turned))
+    return rows
+
+
+def check_links(t: Transfers, action: Action, fabric) -> None:
+    """Links are permuted among their like, and a transfer over one link moves with it."""
+    assert sorted(action.links) == list(range(fabric.n_links))
+    assert np.array_equal(fabric.bandwidth_Bps[action.links], fabric.bandwidth_Bps)
+    assert np.array_equal(fabric.latency_ps[action.links], fabric.latency_ps)
+    link = fabric.link_ids(t.src, t.dst)
+    part = np.minimum(t.port, len(action.ranks) - 1)
+    image = fabric.link_ids(action.ranks[part, t.src], action.ranks[part, t.dst])
+    assert np.array_equal(np.where(link < 0, -1, action.links[link]), image)
+
+
+@every_case
+def test_declared_groups_leave_few_representatives(case):
+    """Of the 16 ranks of 4x4 one is left, or one of each quarter of a half-turn."""
+    pattern = case.build(from_spec("torus:4x4")).pattern
+    if case.algorithm == "tree":
+        assert not pattern.groups
+        return
+    orbits = np.arange(pattern.p)
+    for _ in range(pattern.p):
+        for action in pattern.groups[0].generators:
+            orbits = np.minimum(orbits, orbits[action.ranks[0]])
+    assert np.unique(orbits).size <= (4 if "recursive" in case.algorithm else 1)
+
+
+@every_case
+def test_slots_have_one_port_and_step_and_ties_differ_between_slots(case):
+    t = case.build(from_spec("torus:4x4")).pattern.transfers()
+    ports = {}
+    for slot, port, tie in zip(t.slot.tolist(), t.port.tolist(), t.tie_class.tolist(), strict=True):
+        assert ports.setdefault(slot, (port, tie)) == (port, tie)
+    ties = [tie for _, tie in ports.values()]
+    assert len(set(ties)) == len(ties)

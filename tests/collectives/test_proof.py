@@ -1,0 +1,187 @@
+"""Broken schedules are refused, and the message names the rank, the block and the step."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from collectives.pattern import Pattern
+from collectives.proof import ScheduleError, prove
+from collectives.transfers import Transfers, take
+from tests.collectives.cases import CASES, Case, supported
+from topologies import WeftError, ring, torus
+
+ALL_REDUCES = [case for case in CASES if case.collective == "all-reduce"]
+WITH_DEPENDENCIES = [case for case in ALL_REDUCES if case.algorithm != "tree"]
+
+
+def pattern_of(case: Case, n: int = 8) -> Pattern:
+    return case.build(ring(n)).pattern
+
+
+def refused(pattern: Pattern, transfers: Transfers, blocks_of=None) -> str:
+    with pytest.raises(ScheduleError) as refusal:
+        prove(pattern.kind, pattern.p, pattern.n_blocks, pattern.root, transfers, blocks_of or pattern.blocks_of)
+    message = str(refusal.value)
+    for word in (r"rank \d+", r"block \d+|no block", r"step \d+"):
+        assert re.search(word, message), message
+    return message
+
+
+def without_waits_for(t: Transfers, src: int, slot: int) -> Transfers:
+    """The table in which nobody waits for one transfer."""
+    keep = (t.dep_src != src) | (t.dep_slot != slot)
+    ptr = np.concatenate(([0], np.cumsum(keep)))[t.dep_ptr]
+    return t._replace(dep_ptr=ptr, dep_src=t.dep_src[keep], dep_slot=t.dep_slot[keep], dep_lag=t.dep_lag[keep])
+
+
+def dropped(t: Transfers, row: int) -> Transfers:
+    return without_waits_for(take(t, np.delete(np.arange(t.src.size), row)), int(t.src[row]), int(t.slot[row]))
+
+
+def changed(t: Transfers, column: str, row: int, value: int | bool) -> Transfers:
+    values = getattr(t, column).copy()
+    values[row] = value
+    return t._replace(**{column: values})
+
+
+rows = st.integers(0, 10**6)
+some_case = st.sampled_from(CASES)
+copying_case = st.sampled_from([case for case in CASES if case.collective in ("all-gather", "all-to-all", "broadcast")])
+some_shape = st.sampled_from([(2,), (5,), (8,), (3, 2), (3, 3), (2, 2, 2), (4, 2)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=some_case, shape=some_shape, pick=rows)
+def test_dropping_any_transfer_is_refused(case, shape, pick):
+    assume(supported(case, shape))
+    pattern = case.build(torus(shape)).pattern
+    t = pattern.transfers()
+    loaded = np.flatnonzero(t.blocks)
+    refused(pattern, dropped(t, loaded[pick % loaded.size]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=copying_case, shape=some_shape, pick=rows, by=st.integers(1, 10))
+def test_misdirecting_any_transfer_is_refused(case, shape, pick, by):
+    """Nobody may wait for it any more: what a rank waits for indirectly it does have. Sums have many trees."""
+    assume(supported(case, shape))
+    pattern = case.build(torus(shape)).pattern
+    t = pattern.transfers()
+    row = pick % t.src.size
+    other = (int(t.dst[row]) + by) % pattern.p
+    assume(other != t.dst[row] and t.blocks[row])
+    refused(pattern, without_waits_for(changed(t, "dst", row, other), int(t.src[row]), int(t.slot[row])))
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=some_case, shape=some_shape, pick=rows)
+def test_copying_where_a_sum_is_due_is_refused(case, shape, pick):
+    assume(supported(case, shape))
+    pattern = case.build(torus(shape)).pattern
+    t = pattern.transfers()
+    sums = np.flatnonzero(t.reduces)
+    assume(sums.size)
+    refused(pattern, changed(t, "reduces", sums[pick % sums.size], False))
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=some_case, shape=some_shape, pick=rows, by=st.integers(1, 100))
+def test_carrying_another_block_is_refused(case, shape, pick, by):
+    assume(supported(case, shape))
+    pattern = case.build(torus(shape)).pattern
+    t = pattern.transfers()
+    row = pick % t.src.size
+    key = (int(t.src[row]), int(t.slot[row]))
+    right = list(pattern.blocks_of(*key))
+    assume(right)
+    wrong = (right[0] + by) % pattern.n_blocks
+    assume(wrong not in right)
+    refused(pattern, t, lambda src, slot: [wrong, *right[1:]] if (src, slot) == key else pattern.blocks_of(src, slot))
+
+
+@pytest.mark.parametrize("case", ALL_REDUCES, ids=str)
+def test_a_transfer_that_is_there_twice_is_refused(case):
+    pattern = pattern_of(case)
+    t = pattern.transfers()
+    message = refused(pattern, take(t, np.sort(np.append(np.arange(t.src.size), 3))))
+    assert "is there twice" in message
+
+
+@pytest.mark.parametrize("case", ALL_REDUCES, ids=str)
+def test_a_sum_that_is_sent_twice_is_refused(case):
+    pattern = pattern_of(case)
+    t = pattern.transfers()
+    row = int(np.flatnonzero(t.reduces & (t.blocks > 0))[0])
+    again = take(t, np.append(np.arange(t.src.size), row))
+    spare = int(t.slot.max()) + 1
+    again = changed(again, "slot", t.src.size, spare)
+    first = int(t.slot[row])
+    message = refused(pattern, again, lambda src, slot: pattern.blocks_of(src, first if slot == spare else slot))
+    assert "is counted already" in message or "is not sure to have ended before" in message
+
+
+@pytest.mark.parametrize("case", WITH_DEPENDENCIES, ids=str)
+def test_sending_too_early_is_refused(case):
+    pattern = pattern_of(case)
+    t = pattern.transfers()
+    none = np.zeros(0, np.int32)
+    refused(pattern, t._replace(dep_ptr=t.dep_ptr * 0, dep_src=none, dep_slot=none, dep_lag=none))
+
+
+@pytest.mark.parametrize("case", WITH_DEPENDENCIES, ids=str)
+def test_waiting_in_a_circle_is_refused(case):
+    pattern = pattern_of(case)
+    t = pattern.transfers()
+    child = int(np.flatnonzero(np.diff(t.dep_ptr))[-1])
+    at = int(t.dep_ptr[child])
+    parent = int(np.flatnonzero((t.src == t.dep_src[at]) & (t.slot == t.dep_slot[at]))[0])
+    ptr = t.dep_ptr + (np.arange(t.dep_ptr.size) > parent)
+    place = int(t.dep_ptr[parent])
+    circle = t._replace(
+        dep_ptr=ptr,
+        dep_src=np.insert(t.dep_src, place, t.src[child]),
+        dep_slot=np.insert(t.dep_slot, place, t.slot[child]),
+        dep_lag=np.insert(t.dep_lag, place, -1),
+    )
+    assert "waits for itself in a circle" in refused(pattern, circle)
+
+
+def test_waiting_for_what_is_not_there_is_refused():
+    pattern = pattern_of(ALL_REDUCES[0])
+    t = pattern.transfers()
+    assert "waits for slot 999 of rank" in refused(pattern, t._replace(dep_slot=np.full_like(t.dep_slot, 999)))
+
+
+def test_saying_another_number_of_blocks_is_refused():
+    pattern = pattern_of(ALL_REDUCES[0])
+    t = pattern.transfers()
+    assert "says 7 blocks and has block" in refused(pattern, changed(t, "blocks", 2, 7))
+
+
+def test_following_chunk_by_chunk_with_other_blocks_is_refused():
+    pattern = pattern_of(next(case for case in ALL_REDUCES if case.form == "bandwidth"))
+    t = pattern.transfers()
+    assert "chunk by chunk" in refused(pattern, t._replace(dep_lag=np.zeros_like(t.dep_lag)))
+
+
+def test_a_pattern_that_is_too_large_needs_a_smaller_one():
+    pattern = pattern_of(next(case for case in CASES if case.algorithm == "direct"), 300)
+    with pytest.raises(WeftError, match=r"direct on ring:300 is too large to prove .* names no smaller topology"):
+        Pattern(
+            topology=pattern.topology, kind=pattern.kind, algorithm="direct", n_blocks=300, emit=pattern.emit,
+            blocks_of=pattern.blocks_of,
+        )  # fmt: skip
+
+
+def test_blocks_must_suit_the_collective():
+    pattern = pattern_of(next(case for case in CASES if case.collective == "all-to-all"), 4)
+    with pytest.raises(WeftError, match="9 blocks do not suit the all-to-all of 4 ranks"):
+        Pattern(
+            topology=pattern.topology, kind=pattern.kind, algorithm="direct", n_blocks=9, emit=pattern.emit,
+            blocks_of=pattern.blocks_of,
+        )  # fmt: skip

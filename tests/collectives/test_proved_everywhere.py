@@ -1,0 +1,82 @@
+"""Every algorithm on every shape: proved, or refused with its limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from collectives.registry import ALGORITHMS
+from tests.collectives.cases import CASES, LIMITS, WITH_ONES, Case, every_case, shapes, supported
+from topologies import TOPOLOGIES, WeftError, from_spec, torus
+
+LONG = [(n,) for n in range(33, 41)]
+
+
+@pytest.mark.parametrize("shape", [(1,), *shapes(32), *LONG, *WITH_ONES], ids=lambda shape: "x".join(map(str, shape)))
+def test_proved_or_refused_with_the_limit(shape):
+    fabric = torus(shape)
+    for case in CASES:
+        _proved_or_refused(case, fabric)
+
+
+@every_case
+def test_every_family(case):
+    for family in TOPOLOGIES.values():
+        for spec in family.samples:
+            _proved_or_refused(case, from_spec(spec))
+
+
+def _proved_or_refused(case: Case, fabric) -> None:
+    if supported(case, fabric.shape):
+        assert case.build(fabric).proof == "proved"
+    else:
+        with pytest.raises(WeftError, match=LIMITS[case.algorithm]) as refusal:
+            case.build(fabric)
+        assert fabric.name in str(refusal.value)
+
+
+@pytest.mark.parametrize("root", [0, 1, 4, 6])
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+@pytest.mark.parametrize("form", ["binomial", "chain"])
+def test_any_root(form, kind, root):
+    assert ALGORITHMS["tree"].functions[kind](torus(7), "1KiB", form=form, root=root).proof == "proved"
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "reduce-scatter", "all-gather"])
+@pytest.mark.parametrize("shape", [(2,), (7,), (3, 3), (4, 8)])
+def test_one_direction(shape, kind):
+    schedule = ALGORITHMS["ring"].functions[kind](torus(shape), "1KiB", directions=1)
+    assert schedule.proof == "proved"
+    assert schedule.pattern.transfers().port.max() == len(shape) - 1
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize(
+    "shape", [s for s in shapes(128) if list(s) == sorted(s, reverse=True)], ids=lambda shape: "x".join(map(str, shape))
+)
+def test_sorted_shapes_to_128(shape):
+    fabric = torus(shape)
+    for case in CASES:
+        _proved_or_refused(case, fabric)
+
+
+@pytest.mark.parametrize(
+    ("spec", "smaller"),
+    [
+        ("torus:64x64", "torus:8x8"), ("torus:64x16", "torus:16x4"), ("torus:256x1x128", "torus:8x1x4"),
+        ("torus:96x96", "torus:6x6"), ("torus:1001", "torus:63"), ("torus:2x2x2x2x2x2x2x2", "torus:2x2x2x2x2x2"),
+        ("torus:13x12x9", "torus:3x6x3"),
+    ],
+)  # fmt: skip
+def test_large_members_are_proved_on_small_ones(spec, smaller):
+    assert ALGORITHMS["bucket"].functions["all-reduce"](from_spec(spec), "1GiB").proof == f"proved on {smaller}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "smaller"),
+    [
+        ("torus:64x64", "torus:4x4"), ("torus:64x16", "torus:8x4"), ("torus:20x80", "torus:4x8"),
+        ("torus:81x27", "torus:9x3"), ("torus:150x50", "torus:30x6"),
+    ],
+)  # fmt: skip
+def test_large_rings_keep_their_cycles(spec, smaller):
+    assert ALGORITHMS["ring"].functions["all-reduce"](from_spec(spec), "1GiB").proof == f"proved on {smaller}"

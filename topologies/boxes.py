@@ -1,0 +1,179 @@
+"""Boxes of accelerators: DGX A100, DGX H100, DGX-1 and MI250, alone or joined by a network.
+
+Bandwidths are those of one direction, as the schedule generators that are compared on these boxes take them
+(ForestColl, arXiv 2402.06787, and its public code): 300 GB/s NVLink and 25 GB/s InfiniBand for each A100, 50 GB/s for
+each xGMI link and 16 GB/s InfiniBand for each GCD of an MI250, 25 GB/s for each NVLink of a V100. An H100 has
+450 GB/s NVLink and a 400 Gb/s NIC (NVIDIA DGX H100 data sheet).
+
+GPU g of box b has the rank 8 b + g (16 b + g). Tier 0 is the inside of the boxes, tier 1 the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from topologies.extents import check_extents
+from topologies.routing import ShortestPathRouter
+from topologies.topology import (
+    DEFAULT_HOP_LATENCY,
+    DEFAULT_LATENCY,
+    NPU,
+    SWITCH,
+    Topology,
+    per_dimension,
+)
+from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+
+A100_BANDWIDTH: tuple[Quantity, ...] = ("300GB/s", "25GB/s")
+H100_BANDWIDTH: tuple[Quantity, ...] = ("450GB/s", "50GB/s")
+DGX1_BANDWIDTH: tuple[Quantity, ...] = ("25GB/s", "12.5GB/s")
+MI250_BANDWIDTH: tuple[Quantity, ...] = ("50GB/s", "16GB/s")
+
+_DGX1 = ("02112000", "20120100", "11020020", "12200001", "20000211", "01002012", "00201102", "00011220")
+"""NVLinks between the V100s of a DGX-1: row and column are GPUs."""
+
+_MI250 = (
+    "0-1:4 0-4:2 0-8:1 1-5:1 1-9:1 1-10:1 2-3:4 2-6:1 2-9:1 2-10:1 3-7:2 3-11:1 4-5:4 4-6:1 5-6:1 5-7:1 6-7:4 8-9:4 "
+    "8-12:2 9-13:1 10-11:4 10-14:1 11-15:2 12-13:4 12-14:1 13-14:1 13-15:1 14-15:4"
+)
+"""xGMI links between the GCDs of a box of eight MI250."""
+
+Cable = tuple[str, str, int, int]
+"""Two ends by name, the tier, and how many links of that tier the cable bundles."""
+
+
+def dgx_a100(
+    boxes: int = 1, *, bandwidth: Quantities = A100_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """DGX A100: eight GPUs around an NVSwitch; each has a NIC to one of two InfiniBand switches, by the parity of g.
+
+    Parameters
+    ----------
+    boxes : int
+        Joined by the network if there are several.
+    bandwidth, latency : quantity or one for each tier
+        Of one direction of a link inside the box, and of the network.
+    hop_latency : quantity
+        Charged on each arrival at a switch; a NIC charges none.
+
+    Raises
+    ------
+    WeftError
+        Fewer than one box, or a bad quantity.
+    """
+    return _switched("dgx-a100", boxes, 2, bandwidth, latency, hop_latency)
+
+
+def dgx_h100(
+    boxes: int = 1, *, bandwidth: Quantities = H100_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """DGX H100: eight GPUs around an NVSwitch; GPU g of every box has a NIC to switch g ("rails").
+
+    Parameters and errors as for `dgx_a100`.
+    """
+    return _switched("dgx-h100", boxes, 8, bandwidth, latency, hop_latency)
+
+
+def dgx1(
+    boxes: int = 1, *, bandwidth: Quantities = DGX1_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """DGX-1: eight V100s whose NVLinks form a cube mesh; GPU 1 of a box sends to GPU 0 of the next.
+
+    The one-way links between boxes are those of NDv2 as TE-CCL models it. Parameters and errors as for `dgx_a100`.
+    """
+    (count,) = check_extents(boxes, "dgx1")
+    inside = [(a, b, int(links)) for a, row in enumerate(_DGX1) for b, links in enumerate(row) if a < b and links != "0"]
+    links = _direct_links(inside, count, 8)
+    if count > 1:
+        links += [(f"gpu{8 * box + 1}", f"gpu{8 * ((box + 1) % count)}", 1, 1) for box in range(count)]
+    return _build(f"dgx1:{count}", (8, count), links, [], bandwidth, latency, hop_latency)
+
+
+def mi250(
+    boxes: int = 1, *, bandwidth: Quantities = MI250_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """MI250: sixteen GCDs joined by one to four xGMI links; each has a link to one InfiniBand switch.
+
+    The links between two GCDs are one link of their joint bandwidth. Parameters and errors as for `dgx_a100`.
+    """
+    (count,) = check_extents(boxes, "mi250")
+    inside = []
+    for word in _MI250.split():
+        ends, links = word.split(":")
+        one, other = ends.split("-")
+        inside.append((int(one), int(other), int(links)))
+    cables = _direct_links(inside, count, 16)
+    if count > 1:
+        cables += _both(("gpu%d" % npu, "ib0", 1, 1) for npu in range(16 * count))
+    return _build(f"mi250:{count}", (16, count), cables, ["ib0"] * (count > 1), bandwidth, latency, hop_latency)
+
+
+def _switched(
+    family: str, boxes: int, rails: int, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
+) -> Topology:
+    (count,) = check_extents(boxes, family)
+    gpus = range(8 * count)
+    links = _both((f"gpu{gpu}", f"nvswitch{gpu // 8}", 0, 1) for gpu in gpus)
+    switches = [f"nvswitch{box}" for box in range(count)]
+    if count > 1:
+        links += _both((f"gpu{gpu}", f"nic{gpu}", 1, 1) for gpu in gpus)
+        links += _both((f"nic{gpu}", f"ib{gpu % rails}", 1, 1) for gpu in gpus)
+        switches += [f"ib{rail}" for rail in range(rails)] + [f"nic{gpu}" for gpu in gpus]
+    return _build(f"{family}:{count}", (8, count), links, switches, bandwidth, latency, hop_latency)
+
+
+def _direct_links(inside: Sequence[tuple[int, int, int]], boxes: int, gpus: int) -> list[Cable]:
+    return _both(
+        (f"gpu{box * gpus + one}", f"gpu{box * gpus + other}", 0, links)
+        for box in range(boxes) for one, other, links in inside
+    )
+
+
+def _both(cables: Iterable[Cable]) -> list[Cable]:
+    """Both directions of each cable."""
+    return [link for a, b, tier, count in cables for link in ((a, b, tier, count), (b, a, tier, count))]
+
+
+def _build(
+    name: str, shape: tuple[int, int], links: Sequence[Cable], switches: Sequence[str], bandwidth: Quantities,
+    latency: Quantities, hop_latency: Quantity,
+) -> Topology:
+    n_npus = shape[0] * shape[1]
+    names = [f"gpu{gpu}" for gpu in range(n_npus)] + list(switches)
+    number = {node: index for index, node in enumerate(names)}
+    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, 2, "bandwidth")]
+    times = [parse_time(time, "latency") for time in per_dimension(latency, 2, "latency")]
+    hop_ps = parse_time(hop_latency, "hop latency")
+    direct = not any(node.startswith("nvswitch") for node in switches)
+    charged: list[Callable[[str], bool]] = [lambda node: direct, lambda node: not node.startswith("nic")]
+    tier = np.array([link[2] for link in links], np.int16)
+    return Topology(
+        name=name,
+        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, len(switches)]),
+        src=np.array([number[link[0]] for link in links], np.int32),
+        dst=np.array([number[link[1]] for link in links], np.int32),
+        bandwidth_Bps=np.array(rates, np.float64)[tier] * np.array([link[3] for link in links], np.float64),
+        latency_ps=np.array(times, np.int64)[tier],
+        hop_latency_ps=np.array([hop_ps * charged[node >= n_npus](names[node]) for node in range(len(names))], np.int64),
+        dimension=tier, shape=shape, coords=_coordinates(names, shape[0]), router=ShortestPathRouter(),
+        node_names=tuple(names),
+    )
+
+
+def _coordinates(names: Sequence[str], gpus: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    """(g, b) of a GPU; (-1, b) of the NVSwitch of a box, (i, -1) of network switch i, (g, -2 - b) of a NIC."""
+    rows = []
+    for name in names:
+        kind = name.rstrip("0123456789")
+        box, place = divmod(int(name[len(kind):]), gpus)
+        rows.append({
+            "gpu": (place, box), "nvswitch": (-1, box * gpus + place), "ib": (box * gpus + place, -1),
+            "nic": (place, -2 - box),
+        }[kind])
+    return np.array(rows, np.int32).reshape(-1, 2)

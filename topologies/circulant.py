@@ -1,0 +1,175 @@
+"""Circulants: every server has a circuit to those that are certain jumps further on, around a circle.
+
+Routes are found once for all sources: the jumps are coins, and the distance to the destination is changed with the
+fewest of them (TopoOpt, NSDI 2023, CoinChangeMod).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from topologies.errors import WeftError
+from topologies.extents import check_extents, check_memory
+from topologies.routing import Ints, Paths, ShortestPathRouter, ranges
+from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
+from topologies.units import Quantity, parse_time
+
+
+def circulant(
+    n: int,
+    jumps: Sequence[int],
+    *,
+    duplex: bool = True,
+    bandwidth: Quantity = DEFAULT_BANDWIDTH,
+    latency: Quantity = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A circulant: `circulant(16, (1, 5))` has 16 NPUs, each with cables to those 1 and 5 further on and back.
+
+    A jump that is given more than once, or backwards in a duplex network, makes parallel circuits: they are one link
+    of their joint bandwidth.
+
+    Parameters
+    ----------
+    n : int
+        NPUs.
+    jumps : sequence of int
+        From 1 to n - 1; none for one NPU alone.
+    duplex : bool
+        Whether each jump makes links both ways, or onward only.
+    bandwidth, latency : quantity
+        Of one direction of every circuit.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which forwards.
+
+    Raises
+    ------
+    WeftError
+        A jump that is out of range, jumps that leave the network disconnected, or a bad quantity.
+    """
+    (n,) = check_extents(n, "circulant")
+    jumps = tuple(int(jump) for jump in jumps)
+    name = f"{'' if duplex else 'simplex-'}circulant:" + "x".join(map(str, (n, *jumps)))
+    coins = _coins(name, n, jumps, duplex)
+    check_memory(name, n, n * len(coins))
+    rate, latency_ps = parse_link(bandwidth, latency)
+    node = np.arange(n, dtype=np.int32)
+    onward = [(node + coin) % n for coin in coins]
+    return Topology(
+        name=name,
+        kind=np.full(n, NPU, np.int8),
+        src=np.tile(node, len(coins)),
+        dst=np.concatenate(onward).astype(np.int32) if coins else np.zeros(0, np.int32),
+        bandwidth_Bps=np.repeat(np.array([rate * count for count in coins.values()], np.float64), n),
+        latency_ps=np.full(n * len(coins), latency_ps, np.int64),
+        hop_latency_ps=np.full(n, parse_time(hop_latency, "hop latency"), np.int64),
+        dimension=np.repeat(np.array([_kind(n, coin, jumps) for coin in coins], np.int16), n),
+        shape=(n,),
+        coords=node[:, None].copy(),
+        router=CoinRouter(n, tuple(coins)),
+    )
+
+
+def _coins(name: str, n: int, jumps: Sequence[int], duplex: bool) -> dict[int, int]:
+    """Every directed jump with the number of its circuits, ascending."""
+    for jump in jumps:
+        if not 1 <= jump < n:
+            raise WeftError(f"{name}: the jump {jump} is out of range: from 1 to {n - 1}")
+    if reduce(gcd, jumps, n) != 1:
+        shared = reduce(gcd, jumps, n)
+        raise WeftError(f"{name} is disconnected: all jumps and {n} have the divisor {shared} in common; add another jump")
+    # The half-turn is its own way back: one cable serves a pair.
+    backwards = [n - jump for jump in jumps if duplex and 2 * jump != n]
+    return dict(sorted(Counter([*jumps, *backwards]).items()))
+
+
+def _kind(n: int, coin: int, jumps: Sequence[int]) -> int:
+    """The dimension of a link: the place of its jump in the list."""
+    return jumps.index(coin) if coin in jumps else jumps.index(n - coin)
+
+
+class Change(NamedTuple):
+    """How each distance is changed with the fewest coins.
+
+    Attributes
+    ----------
+    coins : (n,) int64
+        Number of coins of each distance, -1 where there is no way.
+    last : (n,) int64
+        The last coin of each; 0 for the distance 0.
+    """
+
+    coins: Ints
+    last: Ints
+
+
+def coin_change_mod(n: int, coins: Sequence[int]) -> Change:
+    """Change every distance on Z_n with the fewest coins, the smaller coin first among equals.
+
+    Parameters
+    ----------
+    n : int
+    coins : sequence of int
+        Directed jumps.
+    """
+    count, last = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+    count[0] = 0
+    front = [0]
+    while front:
+        reached = []
+        for at in front:
+            for coin in sorted(set(coins)):
+                further = (at + coin) % n
+                if count[further] < 0:
+                    count[further], last[further] = count[at] + 1, coin
+                    reached.append(further)
+        front = reached
+    return Change(count, last)
+
+
+@dataclass(frozen=True)
+class CoinRouter:
+    """Routes of a circulant by `coin_change_mod`, the same from every source.
+
+    Tie rules other than `first` choose among all shortest routes, as in any network.
+
+    Attributes
+    ----------
+    n : int
+    coins : tuple of int
+        Directed jumps, ascending.
+    """
+
+    n: int
+    coins: tuple[int, ...]
+
+    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+        """Routes of the pairs."""
+        if tie != "first":
+            return ShortestPathRouter().paths(topology, src, dst, tie, seed)
+        change = coin_change_mod(self.n, self.coins)
+        distance = (dst - src) % self.n
+        hops = change.coins[distance]
+        ptr = np.concatenate(([0], np.cumsum(hops))).astype(np.int64)
+        tail, head = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
+        left, route = distance.copy(), np.flatnonzero(hops)
+        while route.size:  # from the destination back, the last coin first
+            at = ptr[route] + change.coins[left[route]] - 1
+            head[at] = (src[route] + left[route]) % self.n
+            left[route] = (left[route] - change.last[left[route]]) % self.n
+            tail[at] = (src[route] + left[route]) % self.n
+            route = route[left[route] > 0]
+        return Paths(ptr, topology.link_ids(tail, head), np.arange(src.size))
+
+
+def route_nodes(topology: Topology, src: int, dst: int) -> list[int]:
+    """The nodes of the route from one node to another, both included."""
+    paths = topology.paths(np.array([src]), np.array([dst]))
+    return [src, *topology.dst[paths.links[ranges(paths.ptr[:-1], np.diff(paths.ptr))]].tolist()]

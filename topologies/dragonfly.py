@@ -1,0 +1,115 @@
+"""Dragonfly: groups of routers, complete inside, and one cable between every two groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topologies.errors import WeftError
+from topologies.extents import check_extents, check_memory, format_extents
+from topologies.routing import ShortestPathRouter
+from topologies.topology import (
+    DEFAULT_BANDWIDTH,
+    DEFAULT_HOP_LATENCY,
+    DEFAULT_LATENCY,
+    NPU,
+    SWITCH,
+    Topology,
+    per_dimension,
+)
+from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+
+
+def dragonfly(
+    groups: int,
+    routers: int,
+    hosts: int | None = None,
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A dragonfly with as many groups as its global cables reach: `dragonfly(9, 4)` has 36 NPUs that are routers.
+
+    Slot k of group G, at router k // h, goes to group G + k + 1, where h = (groups - 1) / routers is the number of
+    global cables of a router. Without `hosts` every router is an NPU; otherwise routers are switches.
+
+    Parameters
+    ----------
+    groups, routers : int
+        Groups, and routers of each.
+    hosts : int, optional
+        NPUs at each router.
+    bandwidth, latency : quantity or one for each tier
+        Of one direction of every cable: inside the groups, between them, and to the hosts if there are any.
+    hop_latency : quantity
+        Charged on each arrival at a router.
+
+    Raises
+    ------
+    WeftError
+        Routers that do not divide groups - 1, a bad quantity, or more links than can be held.
+
+    References
+    ----------
+    .. [1] J. Kim et al., "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
+    """
+    extents = check_extents([groups, routers, *([] if hosts is None else [hosts])], "dragonfly")
+    name = f"dragonfly:{format_extents(extents)}"
+    if (groups - 1) % routers:
+        raise WeftError(
+            f"{name}: {routers} routers a group cannot share its {groups - 1} cables to the other groups evenly; "
+            f"take a number of groups that is a multiple of {routers}, plus 1"
+        )
+    check_memory(name, groups * routers * ((hosts or 0) + 1), groups * (routers**2 + groups + 2 * routers * (hosts or 0)))
+    inside, outside = _local(groups, routers), _global(groups, routers)
+    pairs, n_npus = [inside, outside], groups * routers
+    if hosts is not None:
+        n_npus = groups * routers * hosts
+        pairs = [pair + n_npus for pair in pairs]
+        npu = np.arange(n_npus)
+        pairs.append(np.stack([np.concatenate([npu, n_npus + npu // hosts]), np.concatenate([n_npus + npu // hosts, npu])]))
+    tiers = len(pairs)
+    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, tiers, "bandwidth")]
+    times = [parse_time(time, "latency") for time in per_dimension(latency, tiers, "latency")]
+    counts = [pair.shape[1] for pair in pairs]
+    src, dst = np.concatenate(pairs, axis=1).astype(np.int32)
+    n_switches = 0 if hosts is None else groups * routers
+    kind = np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_switches])
+    routes = (kind == SWITCH) | (hosts is None)
+    return Topology(
+        name=name, kind=kind, src=src, dst=dst,
+        bandwidth_Bps=np.repeat(np.array(rates, np.float64), counts),
+        latency_ps=np.repeat(np.array(times, np.int64), counts),
+        hop_latency_ps=np.where(routes, parse_time(hop_latency, "hop latency"), 0).astype(np.int64),
+        dimension=np.repeat(np.arange(tiers, dtype=np.int16), counts),
+        shape=extents[::-1], coords=_coordinates(extents[::-1], n_npus, n_switches), router=ShortestPathRouter(),
+    )
+
+
+def _local(groups: int, routers: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Ends of the cables inside the groups, (2, n)."""
+    group, a, b = (part.ravel() for part in np.indices((groups, routers, routers)))
+    keep = a != b
+    return np.stack([group * routers + a, group * routers + b])[:, keep]
+
+
+def _global(groups: int, routers: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Ends of the cables between groups, (2, n)."""
+    if groups == 1:
+        return np.zeros((2, 0), np.int64)
+    group, slot = (part.ravel() for part in np.indices((groups, groups - 1)))
+    per_router = (groups - 1) // routers
+    there = (group + slot + 1) % groups
+    back = groups - 2 - slot
+    return np.stack([group * routers + slot // per_router, there * routers + back // per_router])
+
+
+def _coordinates(
+    shape: tuple[int, ...], n_npus: int, n_switches: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    npus = np.indices(shape[::-1]).reshape(len(shape), -1)[::-1].T
+    if not n_switches:
+        return npus.astype(np.int32)
+    switches = npus[:: n_npus // n_switches].copy()
+    switches[:, 0] = -1
+    return np.concatenate([npus, switches]).astype(np.int32)

@@ -1,0 +1,116 @@
+"""k-ary fat-trees: three tiers of switches with k ports."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import WeftError
+from topologies.extents import check_memory
+from topologies.topology import (
+    DEFAULT_BANDWIDTH,
+    DEFAULT_HOP_LATENCY,
+    DEFAULT_LATENCY,
+    NPU,
+    SWITCH,
+    Topology,
+    per_dimension,
+)
+from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+from topologies.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
+
+
+def fat_tree(
+    k: int,
+    hosts: int | None = None,
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 core switches.
+
+    NPUs have coordinates (place under the edge switch, edge switch in the pod, pod). Routes go up to the nearest
+    common switches; `topologies.updown` says which of them.
+
+    Parameters
+    ----------
+    k : int
+        Ports of an aggregation or core switch; even.
+    hosts : int, optional
+        NPUs of an edge switch; k/2 makes the network rearrangeably non-blocking, h makes it oversubscribed 2h/k : 1.
+    bandwidth, latency : quantity or one for each tier
+        Of one direction of the cables below the edge, aggregation and core switches.
+    hop_latency : quantity
+        Charged on each arrival at a switch.
+
+    Raises
+    ------
+    WeftError
+        An odd k, no hosts, a bad quantity, or more links than can be held.
+
+    References
+    ----------
+    .. [1] M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable, commodity data center network architecture",
+       SIGCOMM 2008.
+    """
+    if not isinstance(k, int) or k < 2 or k % 2:
+        raise WeftError(f"fat-tree of {k!r} ports: give an even number of at least 2")
+    hosts = k // 2 if hosts is None else hosts
+    if hosts < 1:
+        raise WeftError(f"fat-tree with {hosts} hosts an edge switch: at least 1")
+    name = f"fat-tree:{k}" if hosts == k // 2 else f"fat-tree:{k}x{hosts}"
+    tiers = Tiers(hosts, k // 2, k, k // 2, k // 2)
+    return build_tiers(name, tiers, (hosts, k // 2, k), bandwidth, latency, hop_latency)
+
+
+def build_tiers(
+    name: str,
+    tiers: Tiers,
+    shape: tuple[int, ...],
+    bandwidth: Quantities,
+    latency: Quantities,
+    hop_latency: Quantity,
+) -> Topology:
+    """The network of some tiers; `fat_tree` and `leaf_spine` explain the rest."""
+    height = 3 if tiers.cores else 2
+    n_cables = tiers.n_npus + tiers.edges * tiers.pods * tiers.ups + tiers.ups * tiers.pods * tiers.cores
+    check_memory(name, tiers.n_nodes, 2 * n_cables)
+    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, height, "bandwidth")]
+    times = [parse_time(time, "latency") for time in per_dimension(latency, height, "latency")]
+    cables = tier_links(tiers)
+    counts = [2 * lower.size for lower, _ in cables]
+    n_switches = tiers.n_nodes - tiers.n_npus
+    return Topology(
+        name=name,
+        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [tiers.n_npus, n_switches]),
+        src=_ends(cables, 0),
+        dst=_ends(cables, 1),
+        bandwidth_Bps=np.repeat(np.array(rates, np.float64), counts),
+        latency_ps=np.repeat(np.array(times, np.int64), counts),
+        hop_latency_ps=np.repeat(
+            np.array([0, parse_time(hop_latency, "hop latency")], np.int64), [tiers.n_npus, n_switches]
+        ),
+        dimension=np.repeat(np.arange(height, dtype=np.int16), counts),
+        shape=shape,
+        coords=tier_coordinates(tiers)[:, : len(shape)],
+        router=UpDownRouter(tiers),
+        node_names=_names(tiers),
+    )
+
+
+def _ends(cables: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]], end: int) -> npt.NDArray[np.int32]:
+    """One end of every link: of each cable first upwards, then downwards."""
+    return np.concatenate([np.concatenate([one[end], one[1 - end]]) for one in cables]).astype(np.int32)
+
+
+def _names(tiers: Tiers) -> tuple[str, ...]:
+    below, above = ("edge", "aggregation") if tiers.cores else ("leaf", "spine")
+    counts = {
+        "npu": tiers.n_npus, below: tiers.edges * tiers.pods, above: tiers.ups * tiers.pods,
+        "core": tiers.ups * tiers.cores,
+    }
+    assert math.fsum(counts.values()) == tiers.n_nodes
+    return tuple(f"{kind}{i}" for kind, count in counts.items() for i in range(count))

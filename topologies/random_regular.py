@@ -1,0 +1,56 @@
+"""Random regular networks: every NPU has the same number of cables, to NPUs drawn at random (Jellyfish)."""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from topologies.custom import from_links
+from topologies.errors import WeftError
+from topologies.extents import check_extents, check_memory
+from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.units import Quantity
+
+
+def random_regular(
+    n: int,
+    degree: int,
+    seed: int = 1,
+    *,
+    bandwidth: Quantity = DEFAULT_BANDWIDTH,
+    latency: Quantity = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A random regular network: `random_regular(32, 4, 7)` has 32 NPUs with 4 cables each.
+
+    Parameters
+    ----------
+    n, degree : int
+        NPUs, and cables of each.
+    seed : int
+        Of the draw: the same network for the same seed.
+    bandwidth, latency : quantity
+        Of one direction of every cable.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        A degree that is not below n, an odd number of cable ends, a draw that is not connected, or a bad quantity.
+
+    References
+    ----------
+    .. [1] A. Singla et al., "Jellyfish: networking data centers randomly", NSDI 2012.
+    """
+    check_extents((n, degree), "random-regular")
+    name = f"random-regular:{n}x{degree}x{seed}"
+    if not isinstance(seed, int) or seed < 0:
+        raise WeftError(f"{name}: the seed is {seed!r}: give a whole number from 0")
+    if degree >= n or n * degree % 2:
+        raise WeftError(f"{name}: {n} NPUs cannot have {degree} cables each: the degree is below n, and n x degree even")
+    check_memory(name, n, n * degree)
+    graph = nx.random_regular_graph(degree, n, seed=seed)
+    if not nx.is_connected(graph):
+        raise WeftError(f"{name}: this draw is not connected; choose another seed or a larger degree")
+    links = [(a, b, bandwidth, latency) for one, other in graph.edges for a, b in ((one, other), (other, one))]
+    return from_links(sorted(links), n, hop_latency=hop_latency, name=name)

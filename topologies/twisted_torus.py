@@ -1,0 +1,91 @@
+"""The twisted torus: a torus whose wrap-around links of the short dimensions also shift the long ones.
+
+N. Jouppi et al., "TPU v4: An Optically Reconfigurable Supercomputer for Machine Learning with Hardware Support for
+Embeddings", ISCA 2023: circuits on the faces of the cubes are turned from one into the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from topologies.errors import WeftError
+from topologies.extents import check_extents, check_memory, format_extents
+from topologies.routing import ShortestPathRouter
+from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
+from topologies.units import Quantity, parse_time
+
+
+def twisted_torus(
+    shape: Sequence[int],
+    *,
+    bandwidth: Quantity = DEFAULT_BANDWIDTH,
+    latency: Quantity = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A twisted torus: `twisted_torus((4, 4, 8))` has 128 NPUs.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        K, K, 2K: the wraps of dimensions 0 and 1 shift dimension 2 by K. K, 2K, 2K: the wrap of dimension 0 shifts
+        dimensions 1 and 2 by K. K is at least 2.
+    bandwidth, latency : quantity
+        Of one direction of every cable.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        Another shape, or a bad quantity.
+    """
+    extents = check_extents(shape, "twisted-torus")
+    name = f"twisted-torus:{format_extents(extents)}"
+    shifts = _shifts(name, extents)
+    n = int(np.prod(extents))
+    check_memory(name, n, 6 * n)
+    coords = np.stack(np.unravel_index(np.arange(n), extents, order="F"), axis=1)
+    cables = [(_neighbour(coords, extents, dim, shifts.get(dim, {})), dim) for dim in range(3)]
+    rate, latency_ps = parse_link(bandwidth, latency)
+    node = np.arange(n)
+    pairs = np.concatenate(
+        [np.stack([tail, head, np.full(n, dim)], axis=1)
+         for onward, dim in cables for tail, head in ((node, onward), (onward, node))]
+    )
+    return Topology(
+        name=name,
+        kind=np.full(n, NPU, np.int8),
+        src=pairs[:, 0].astype(np.int32),
+        dst=pairs[:, 1].astype(np.int32),
+        bandwidth_Bps=np.full(len(pairs), rate),
+        latency_ps=np.full(len(pairs), latency_ps, np.int64),
+        hop_latency_ps=np.full(n, parse_time(hop_latency, "hop latency"), np.int64),
+        dimension=pairs[:, 2].astype(np.int16),
+        shape=extents,
+        coords=coords.astype(np.int32),
+        router=ShortestPathRouter(),
+    )
+
+
+def _shifts(name: str, extents: tuple[int, ...]) -> dict[int, dict[int, int]]:
+    """For each dimension whose wrap shifts others: by how much."""
+    k = extents[0]
+    if k > 1 and extents == (k, k, 2 * k):
+        return {0: {2: k}, 1: {2: k}}
+    if k > 1 and extents == (k, 2 * k, 2 * k):
+        return {0: {1: k, 2: k}}
+    raise WeftError(f"{name}: a twisted torus is K x K x 2K or K x 2K x 2K with K of at least 2, such as 4x4x8")
+
+
+def _neighbour(
+    coords: np.ndarray, extents: tuple[int, ...], dim: int, shift: dict[int, int]  # type: ignore[type-arg]
+) -> np.ndarray:  # type: ignore[type-arg]
+    """The node one further on in a dimension, (n,)."""
+    moved = coords.copy()
+    moved[:, dim] += 1
+    wraps = moved[:, dim] == extents[dim]
+    for other, by in shift.items():
+        moved[wraps, other] += by
+    return np.asarray(np.ravel_multi_index(tuple((moved % extents).T), extents, order="F"))

@@ -1,0 +1,243 @@
+"""The lossless homomorphic codec: what workers send adds up on the way and decodes to the sum.
+
+A worker sends a signed count sketch of its array and an index of its non-zeros. Sketches add and indexes combine,
+in any order, wherever they meet. Whoever knows the summed sketch and the union recovers the sum by peeling.
+
+In integers, wrapping around at the width of the cells, the result is the exact sum or says that it is not. In floating
+point the peeled values are sums in another order, and errors are relative to the values that shared a cell.
+
+References
+----------
+.. [1] H. Li et al., "Lossless homomorphic compression", arXiv:2402.07529.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies import WeftError
+from workloads.compression import _kernels as kernels
+from workloads.compression.index import Bitmap, Bytes, Index
+from workloads.compression.layout import Layout
+
+Values = npt.NDArray[Any]
+
+DTYPES = ("int32", "int64", "float32", "float64")
+_EXPONENT = {"float32": (np.uint32, 0x7F800000), "float64": (np.uint64, 0x7FF0000000000000)}
+_FEW_LANES = 32
+"""Lanes below which elements are added one by one."""
+
+
+class Message(NamedTuple):
+    """What is on the wire, of one worker or summed: (M,) cells, the packed index, and of how many workers."""
+
+    cells: Values
+    support: Bytes
+    workers: int
+
+    @property
+    def n_bytes(self) -> int:
+        return int(self.cells.nbytes + self.support.nbytes)
+
+
+class Decoded(NamedTuple):
+    """The sum, and what is known about it.
+
+    Attributes
+    ----------
+    values : (n_elements,)
+        The sum; 0 at items that were not recovered.
+    n_items, n_recovered : int
+        Positions in the union, and those that were peeled.
+    rounds : int
+        Rounds that a parallel peel would take.
+    residual_cells : int
+        Cells that are not exactly zero after the peel.
+    exact : bool
+        Whether cells are integers.
+    """
+
+    values: Values
+    n_items: int
+    n_recovered: int
+    rounds: int
+    residual_cells: int
+    exact: bool
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the sketch was too small: some items are left."""
+        return self.n_recovered < self.n_items
+
+    @property
+    def index_incomplete(self) -> bool:
+        """Whether values are left of which the index knows nothing; integers only."""
+        return self.exact and not self.overloaded and self.residual_cells > 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every item was recovered, all values are finite, and, in integers, the sketch is empty."""
+        finite = self.exact or bool(np.isfinite(self.values).all())
+        return not self.overloaded and not self.index_incomplete and finite
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Encoder, adder and decoder of one layout.
+
+    Parameters
+    ----------
+    layout : Layout
+    index : Index, optional
+        One bit an element unless given.
+    dtype : {"int32", "int64", "float32", "float64"}
+        Of the cells; arrays must have it.
+
+    Examples
+    --------
+    >>> codec = Codec(Layout(6, rows=6, lanes=1), dtype="int32")
+    >>> one, other = ([5, 0, 0, -7, 0, 0], [-5, 0, 3, 1, 0, 0])
+    >>> messages = [codec.encode(np.array(x, np.int32)) for x in (one, other)]
+    >>> codec.decode(codec.add(*messages)).values.tolist()
+    [0, 0, 3, -6, 0, 0]
+    """
+
+    layout: Layout
+    index: Index = field(default=None)  # type: ignore[assignment]  # set below
+    dtype: str = "int32"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise WeftError(f"codec has cells of {self.dtype!r}: choose one of {', '.join(DTYPES)}")
+        if self.index is None:
+            object.__setattr__(self, "index", Bitmap(self.layout.n_elements))
+
+    def encode(self, x: Values) -> Message:
+        """The message of one worker.
+
+        Minus zero counts as zero and is returned as zero; denormals are values like any other.
+
+        Parameters
+        ----------
+        x : (n_elements,) array of `dtype`
+
+        Raises
+        ------
+        WeftError
+            Another shape or type, or a value that is not finite: infinities and NaN would spread to other elements.
+        """
+        if x.shape != (self.layout.n_elements,) or x.dtype.name != self.dtype:
+            raise WeftError(
+                f"codec takes {self.layout.n_elements} values of {self.dtype}; the array has shape {x.shape} "
+                f"of {x.dtype.name}"
+            )
+        x = np.ascontiguousarray(x)
+        self._refuse_not_finite(x)
+        return Message(self._sketch(x), self.index.encode(x), 1)
+
+    def add(self, one: Message, other: Message) -> Message:
+        """What a switch or a ring step does: sum the sketches, unite the indexes.
+
+        Raises
+        ------
+        WeftError
+            More workers than the index can count.
+        """
+        workers = one.workers + other.workers
+        if self.index.max_workers is not None and workers > self.index.max_workers:
+            raise WeftError(
+                f"the index counts up to {self.index.max_workers} workers and would carry over at {workers}: "
+                "use a bitmap with OR"
+            )
+        with np.errstate(over="ignore"):  # float cells that overflow show as values that are not finite
+            return Message(one.cells + other.cells, self.index.combine(one.support, other.support), workers)
+
+    def sum(self, arrays: Iterable[Values]) -> Message:
+        """The summed message of several workers, in their order."""
+        return reduce(self.add, map(self.encode, arrays))
+
+    def decode(self, message: Message, median: bool = False) -> Decoded:
+        """Recover the sum.
+
+        Parameters
+        ----------
+        message : Message
+        median : bool
+            Guess what was not recovered from the middle one of three cells, as the public code does: worthless, the
+            error is as large as the values.
+        """
+        bits = self.index.bits(message.support)
+        state, n_items = self.open_cells(message.cells, bits)
+        values, recovered, rounds = self.peel(state)
+        residual = int(np.count_nonzero(state["value"]))
+        if median and recovered < n_items:
+            self._guess(state, bits, values)
+        return Decoded(values, n_items, recovered, rounds, residual, values.dtype.kind == "i")
+
+    def open_cells(self, cells: Values, bits: Bytes) -> tuple[Values, int]:
+        """Each cell with the number of its items and their exclusive or; also the number of items in all."""
+        state = np.zeros(cells.size, [("count", np.int32), ("items", np.int32), ("value", cells.dtype)])
+        state["value"] = cells
+        n_items = kernels.count_items(state, bits, self.layout.n_elements, *self.layout.placement(), self.layout.lanes)
+        return state, int(n_items)
+
+    def peel(self, state: Values) -> tuple[Values, int, int]:
+        """Empty opened cells: the values, how many were recovered, and the rounds of a parallel peel."""
+        values = np.zeros(self.layout.n_elements, state["value"].dtype)
+        queue = np.empty(state.size, np.int32)
+        recovered, rounds = kernels.peel(state, values, *self.layout.placement(), self.layout.lanes, queue)
+        return values, int(recovered), int(rounds)
+
+    def _guess(self, state: Values, bits: Bytes, values: Values) -> None:
+        place, layout = self.layout.placement(), self.layout
+        kernels.median_of_three(state, bits, layout.n_elements, values, *place, layout.lanes)
+
+    def _sketch(self, x: Values) -> Values:
+        cells = np.zeros(self.layout.n_cells, x.dtype)
+        adder = kernels.add_rows if self.layout.lanes >= _FEW_LANES else kernels.add_items
+        adder(cells, x, *self.layout.placement(), self.layout.lanes)
+        return cells
+
+    def _refuse_not_finite(self, x: Values) -> None:
+        if self.dtype not in _EXPONENT:
+            return
+        word, mask = _EXPONENT[self.dtype]
+        if kernels.largest_exponent(x.view(word), word(mask)) == mask:
+            at = int(np.flatnonzero(~np.isfinite(x))[0])
+            raise WeftError(f"element {at} is {x[at]}: the codec takes finite values only")
+
+
+class Aggregate(NamedTuple):
+    """A sum by way of the codec: (n_elements,) values, whether it fell back, and the bytes one worker sent."""
+
+    values: Values
+    fell_back: bool
+    wire_bytes: int
+    decoded: Decoded
+
+
+def lossless_sum(codec: Codec, arrays: list[Values]) -> Aggregate:
+    """Sum arrays through the codec, and densely where its detectors object.
+
+    In integers the result is the exact sum (modulo the width) of whatever was given. The fall-back sends the dense
+    arrays as well, which `wire_bytes` counts.
+
+    Raises
+    ------
+    WeftError
+        No arrays, or what `Codec.encode` refuses.
+    """
+    if not arrays:
+        raise WeftError("a sum needs at least one worker")
+    message = codec.sum(arrays)
+    decoded = codec.decode(message)
+    if decoded.complete:
+        return Aggregate(decoded.values, False, message.n_bytes, decoded)
+    dense = reduce(np.add, arrays)
+    return Aggregate(dense, True, message.n_bytes + int(arrays[0].nbytes), decoded)

@@ -1,0 +1,55 @@
+"""Fixed point: floating-point gradients as integers that many workers can add without overflow.
+
+The largest exponent of all workers sets one scale (SwitchML lets the switch take the maximum, block by block); the
+only loss is the rounding of each worker's values to that scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies import WeftError
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+def shared_scale(arrays: Sequence[Floats], bits: int = 32) -> float:
+    """The power of two by which values are multiplied so that no sum of the arrays overflows a signed integer.
+
+    Parameters
+    ----------
+    arrays : sequence of (n,) float
+        One of each worker.
+    bits : int
+        Of the integer.
+
+    Raises
+    ------
+    WeftError
+        A value that is not finite, or more workers than the integer has room for.
+    """
+    headroom = math.ceil(math.log2(max(len(arrays), 1)))
+    if headroom > bits - 3:
+        raise WeftError(f"{len(arrays)} workers leave no bits of a {bits}-bit integer")
+    largest = max((float(np.max(np.abs(x), initial=0.0)) for x in arrays), default=0.0)
+    if not math.isfinite(largest):
+        raise WeftError("fixed point takes finite values only")
+    if largest == 0.0:
+        return 1.0
+    exponent = math.frexp(largest)[1]  # largest < 2**exponent
+    return math.ldexp(1.0, min(bits - 2 - headroom - exponent, 1023))
+
+
+def to_fixed(x: Floats, scale: float, dtype: str = "int32") -> npt.NDArray[np.signedinteger[Any]]:
+    """Values times the scale, rounded to the nearest integer."""
+    return np.rint(x.astype(np.float64) * scale).astype(dtype)
+
+
+def from_fixed(values: npt.NDArray[np.signedinteger[Any]], scale: float) -> npt.NDArray[np.float64]:
+    """Integers back to values."""
+    return values.astype(np.float64) / scale

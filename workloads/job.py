@@ -1,0 +1,179 @@
+"""A job: operations on the NPUs of a network, and what waits for what.
+
+An operation covers some NPUs, and what it waits for is local: on each NPU it begins when the operations named in
+`after` have ended on that NPU. A collective has ended on an NPU when the NPU has sent and received everything; a
+message has ended at its source and at its destination when it has arrived. So ranks drift apart as they do in a
+real program, and only data holds them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.schedule import Schedule
+from topologies import Topology, WeftError
+
+Ranks = npt.NDArray[np.int64]
+
+COMPUTE_STREAM = "compute"
+
+
+class Compute(NamedTuple):
+    """Work on one stream of every covered NPU."""
+
+    duration_ps: int
+    stream: str
+
+
+class Collective(NamedTuple):
+    """A schedule; of its process groups, those that are covered take part."""
+
+    schedule: Schedule
+
+
+class Send(NamedTuple):
+    """A message from each source to the destination in the same place."""
+
+    size_bytes: int
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One node of the job.
+
+    Attributes
+    ----------
+    name : str
+        "forward 3".
+    kind : str
+        What it is for, as tables and pictures group it: "forward", "tensor all-reduce".
+    work : Compute, Collective or Send
+    npus : tuple of int or None
+        NPUs covered; None for all.
+    after : tuple of int
+        Earlier operations that it waits for, by their numbers.
+    priority : int
+        Small first, where a stream or a dimension has a choice.
+    """
+
+    name: str
+    kind: str
+    work: Compute | Collective | Send
+    npus: tuple[int, ...] | None
+    after: tuple[int, ...]
+    priority: int
+
+
+@dataclass
+class Job:
+    """Operations on a network, in an order that respects what they wait for.
+
+    Attributes
+    ----------
+    topology : Topology
+    operations : list of Operation
+    speed : (p,) float64 or None
+        Of each NPU's compute, 1 where it is what the durations were given for.
+
+    Examples
+    --------
+    >>> from topologies import ring
+    >>> job = Job(ring(4))
+    >>> first = job.compute("forward", 10**9)
+    >>> second = job.compute("backward", 2 * 10**9, after=[first])
+    >>> len(job.operations)
+    2
+    """
+
+    topology: Topology
+    operations: list[Operation] = field(default_factory=list)
+    speed: npt.NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.speed is not None and (self.speed.shape != (self.topology.n_npus,) or not np.all(self.speed > 0)):
+            raise WeftError(f"speeds must be {self.topology.n_npus} numbers above zero, one an NPU")
+
+    def compute(
+        self, name: str, duration_ps: int, *, kind: str | None = None, stream: str = COMPUTE_STREAM,
+        npus: Iterable[int] | None = None, after: Iterable[int] = (), priority: int = 0,
+    ) -> int:
+        """Add a computation; returns its number.
+
+        Parameters
+        ----------
+        name : str
+        duration_ps : int
+            At speed 1.
+        kind : str, optional
+            The name unless given.
+        stream : str
+            Computations of one stream of an NPU run one at a time.
+        npus : iterable of int, optional
+            All unless given.
+        after : iterable of int
+            Operations to wait for.
+        priority : int
+        """
+        if duration_ps < 0:
+            raise WeftError(f"operation {name!r} takes {duration_ps} ps; it must not be negative")
+        return self._add(name, kind, Compute(int(duration_ps), stream), npus, after, priority)
+
+    def collective(
+        self, name: str, schedule: Schedule, *, kind: str | None = None, npus: Iterable[int] | None = None,
+        after: Iterable[int] = (), priority: int = 0,
+    ) -> int:
+        """Add a collective; returns its number.
+
+        Parameters
+        ----------
+        name : str
+        schedule : Schedule
+            On the topology of the job; its process groups may be smaller than that.
+        kind : str, optional
+            "all-reduce" and so on unless given.
+        npus : iterable of int, optional
+            Whole process groups; all of them unless given.
+        after : iterable of int
+        priority : int
+        """
+        if schedule.topology is not self.topology:
+            raise WeftError(f"operation {name!r} runs on {schedule.topology.name}, not on the topology of the job")
+        return self._add(name, kind or schedule.kind.name, Collective(schedule), npus, after, priority)
+
+    def send(
+        self, name: str, size_bytes: int, src: Sequence[int], dst: Sequence[int], *, kind: str = "send",
+        after: Iterable[int] = (), priority: int = 0,
+    ) -> int:
+        """Add messages of one size from each of `src` to the rank in the same place of `dst`; returns the number."""
+        if size_bytes < 0:
+            raise WeftError(f"operation {name!r} sends {size_bytes} B; it must not be negative")
+        if len(src) != len(dst) or len(set(src)) < len(src):
+            raise WeftError(f"operation {name!r} needs as many destinations as sources, each source once")
+        pairs = sorted(zip(map(int, src), map(int, dst), strict=True))
+        ends = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+        return self._add(name, kind, Send(int(size_bytes), *ends), {*ends[0], *ends[1]}, after, priority)
+
+    def _add(
+        self, name: str, kind: str | None, work: Compute | Collective | Send, npus: Iterable[int] | None,
+        after: Iterable[int], priority: int,
+    ) -> int:
+        waits = tuple(dict.fromkeys(after))
+        for other in waits:
+            if not 0 <= other < len(self.operations):
+                raise WeftError(f"operation {name!r} waits for operation {other}, which is not there yet")
+        covered = None if npus is None else tuple(sorted({int(npu) for npu in npus}))
+        if covered and not 0 <= covered[0] <= covered[-1] < self.topology.n_npus:
+            raise WeftError(f"operation {name!r} names an NPU that is not one of the {self.topology.n_npus}")
+        self.operations.append(Operation(name, kind or name, work, covered, waits, priority))
+        return len(self.operations) - 1
+
+    def ranks(self, operation: Operation) -> Ranks:
+        """NPUs that an operation covers."""
+        return np.arange(self.topology.n_npus) if operation.npus is None else np.array(operation.npus, np.int64)

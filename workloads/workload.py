@@ -1,0 +1,138 @@
+"""A workload: what every layer of a training iteration computes and communicates, and in which group.
+
+Sizes are the buffer of one NPU before the collective, as ASTRA-sim 1.0 and LIBRA count them: the shard that an
+all-gather starts from, the full array of every other collective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from topologies import WeftError
+
+PHASES = ("forward", "input_grad", "weight_grad")
+"""Phases of a layer; a text workload names its groups after them."""
+
+Groups = Mapping[str, tuple[int, ...]]
+"""NPUs that a group takes of each dimension, by the name of the group; 1 where it does not use a dimension."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective of one layer.
+
+    Attributes
+    ----------
+    kind : str
+        "all-reduce", "reduce-scatter", "all-gather" or "all-to-all".
+    size_bytes : float
+        Buffer of one NPU before it.
+    group : str
+        Who takes part: a key of `Groups`.
+    """
+
+    kind: str
+    size_bytes: float
+    group: str
+
+    def array_bytes(self, p: int) -> float:
+        """Size as nccl-tests counts it: for an all-gather among `p` the total output."""
+        return self.size_bytes * p if self.kind == "all-gather" else self.size_bytes
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A computation, and the collectives that follow it."""
+
+    compute_ns: float = 0.0
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Forward pass, gradient by the input, gradient by the weights, and the update of the weights."""
+
+    name: str
+    forward: Phase = Phase()
+    input_grad: Phase = Phase()
+    weight_grad: Phase = Phase()
+    update_ns: float = 0.0
+
+    @property
+    def phases(self) -> tuple[Phase, Phase, Phase]:
+        return self.forward, self.input_grad, self.weight_grad
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The layers of one training iteration, first to last.
+
+    Attributes
+    ----------
+    name : str
+    layers : tuple of Layer
+    policy : str
+        Parallelism keyword of an ASTRA-sim 1.0 file; empty where there is none.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    policy: str = ""
+
+    @property
+    def compute_ns(self) -> float:
+        """Compute of all phases of all layers, updates left out as LIBRA does."""
+        return sum(phase.compute_ns for layer in self.layers for phase in layer.phases)
+
+    def calls(self) -> Iterator[Call]:
+        """Every collective, layer by layer."""
+        return (call for layer in self.layers for phase in layer.phases for call in phase.calls)
+
+    def scaled(self, compute: float) -> Workload:
+        """The same workload with every compute time multiplied.
+
+        Raises
+        ------
+        WeftError
+            A factor that is negative or not finite.
+        """
+        if not 0 <= compute < float("inf"):
+            raise WeftError(f"compute scale {compute!r} must be zero or more, and finite")
+
+        def faster(phase: Phase) -> Phase:
+            return replace(phase, compute_ns=phase.compute_ns * compute)
+
+        layers = tuple(
+            Layer(one.name, faster(one.forward), faster(one.input_grad), faster(one.weight_grad), one.update_ns * compute)
+            for one in self.layers
+        )
+        return replace(self, layers=layers)
+
+
+def check_groups(workload: Workload, groups: Groups, extents: tuple[int, ...]) -> None:
+    """Refuse groups that the network has no room for, and calls of groups that are not given.
+
+    Raises
+    ------
+    WeftError
+        Names the group, the dimension and both sizes.
+    """
+    for name, sizes in groups.items():
+        check_group(sizes, extents, f"group {name}")
+    for call in workload.calls():
+        if call.group not in groups:
+            raise WeftError(
+                f"workload {workload.name}: a {call.kind} runs in group {call.group!r}; groups are {', '.join(groups)}"
+            )
+
+
+def check_group(sizes: tuple[int, ...], extents: tuple[int, ...], what: str) -> None:
+    """Refuse sizes that are not one divisor for each extent of the network."""
+    if len(sizes) != len(extents):
+        raise WeftError(f"{what} has {len(sizes)} sizes {list(sizes)}; the network has {len(extents)} dimensions")
+    for dim, (size, extent) in enumerate(zip(sizes, extents, strict=True), start=1):
+        if size < 1 or extent % size:
+            raise WeftError(
+                f"{what} takes {size} NPUs of dimension {dim}, which has {extent}: give a divisor of {extent}, or -1"
+            )
