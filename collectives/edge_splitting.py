@@ -16,6 +16,8 @@ from topologies.flow import LARGEST, FlowNetwork
 
 Pair = tuple[int, int]
 Path = tuple[int, ...]
+Shares = deque[tuple[Path, int]]
+"""Physical paths, as links in their order, with their multiplicities."""
 
 
 class Logical(NamedTuple):
@@ -25,12 +27,12 @@ class Logical(NamedTuple):
     ----------
     capacity : dict from (tail, head) to int
         Trees that each logical link carries.
-    paths : dict from (tail, head) to deque of [links, multiplicity]
+    paths : dict from (tail, head) to deque of (links, multiplicity)
         The multiplicities of a link sum to its capacity.
     """
 
     capacity: dict[Pair, int]
-    paths: dict[Pair, deque[list[object]]]
+    paths: dict[Pair, Shares]
 
 
 def without_switches(
@@ -70,12 +72,12 @@ class _Splitting:
         self.feed, self.source, self.sink = n, n + 1, n + 2
         self.need = sum(demand.values())
         self.capacity: dict[Pair, int] = defaultdict(int)
-        self.paths: dict[Pair, deque[list[object]]] = defaultdict(deque)
+        self.paths: dict[Pair, Shares] = defaultdict(deque)
         for link, cap in enumerate(link_capacity):
             if cap:
                 pair = (int(topology.src[link]), int(topology.dst[link]))
                 self.capacity[pair] += cap
-                self.paths[pair].append([(link,), cap])
+                self.paths[pair].append(((link,), cap))
         total = 4 * (sum(self.capacity.values()) + self.need) + 1
         self.infinite = total
         self.network = FlowNetwork(n + 3, 4 * total > LARGEST)
@@ -186,35 +188,30 @@ class _Splitting:
             self.arc[u, t] = self.network.add(u, t)
         self.network.capacity[self.arc[u, t]] = cap
 
-    def _take(self, u: int, w: int, amount: int) -> deque[list[object]]:
+    def _take(self, u: int, w: int, amount: int) -> Shares:
         """Take capacity off a link, and that much of its paths."""
         self._set(u, w, self.capacity[u, w] - amount)
         return take_paths(self.paths[u, w], amount)
 
 
-def take_paths(paths: deque[list[object]], amount: int) -> deque[list[object]]:
+def take_paths(paths: Shares, amount: int) -> Shares:
     """Take paths of a total multiplicity off the front of a list."""
-    taken: deque[list[object]] = deque()
+    taken: Shares = deque()
     while amount:
-        links, many = paths[0]
-        assert isinstance(many, int)
+        links, many = paths.popleft()
         here = min(many, amount)
-        taken.append([links, here])
+        taken.append((links, here))
         amount -= here
-        if here == many:
-            paths.popleft()
-        else:
-            paths[0][1] = many - here
+        if here < many:
+            paths.appendleft((links, many - here))
     return taken
 
 
-def _join(one: deque[list[object]], other: deque[list[object]]) -> list[list[object]]:
+def _join(one: Shares, other: Shares) -> Shares:
     """Paths followed by paths; both have the same total multiplicity."""
-    joined: list[list[object]] = []
+    joined: Shares = deque()
     while one:
-        many = min(one[0][1], other[0][1])  # type: ignore[type-var]
-        assert isinstance(many, int)
-        (first, _), = take_paths(one, many)
-        (second, _), = take_paths(other, many)
-        joined.append([(*first, *second), many])  # type: ignore[misc]
+        many = min(one[0][1], other[0][1])
+        ((first, _),), ((second, _),) = take_paths(one, many), take_paths(other, many)
+        joined.append(((*first, *second), many))
     return joined

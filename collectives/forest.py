@@ -1,7 +1,6 @@
 """Forests: trees that span all NPUs, the share of the array that each carries, and the links that it crosses.
 
-A tree of multiplicity m has m blocks. With `quanta` m/U of bandwidth on each link that it crosses, the forest takes
-(blocks of the array's M) T = (M / n_blocks) U: that is the time a link of bandwidth 1 needs for U blocks.
+A tree of multiplicity m carries m of the equal blocks of the array, over every link that it crosses.
 """
 
 from __future__ import annotations
@@ -67,8 +66,6 @@ class Forest:
     trees : tuple of Tree
     inward : bool
         Whether data flows to the roots.
-    s_per_byte_of_block : Fraction or None
-        Seconds that a byte of every block needs at the rate of the busiest link; None where the topology routes.
     """
 
     topology: Topology
@@ -101,7 +98,8 @@ class Forest:
     def s_per_block_byte(self) -> Fraction:
         """Seconds for one byte of every block, by the busiest link: exact."""
         rates = self.topology.bandwidth_Bps
-        return max((blocks / Fraction(float(rates[link])) for link, blocks in self.link_load().items()), default=Fraction(0))
+        loads = self.link_load().items()
+        return max((blocks / Fraction(float(rates[link])) for link, blocks in loads), default=Fraction(0))
 
     def check(self) -> None:
         """Check that every tree spans all NPUs from its root, along links that are there.

@@ -7,20 +7,22 @@ block is summed up to a root and spread from it, chunk by chunk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from collectives.collective import collective
-from collectives.forest import Edge, Forest, Tree
+from collectives.forest import Forest, Tree
 from collectives.pattern import Pattern
 from collectives.proof import ScheduleError
-from collectives.transfers import WHOLE, Transfers, take
+from collectives.sends import SendList
+from collectives.transfers import take
 from topologies import Topology, WeftError
 
 
 @dataclass(frozen=True)
-class _Piece:
+class Piece:
     """Blocks with a tree up (inward) and a tree down; either may be missing."""
 
     blocks: tuple[int, ...]
@@ -58,25 +60,20 @@ def forest_pattern(
     for forest in (up, down):
         if forest is not None:
             forest.check()
-    pieces, n_blocks = _pieces(topology, kind, up, down)
-    table = _Rows(WHOLE if whole else 0)
+    pieces, n_blocks = pieces_of(topology, kind, up, down)
+    sends = SendList()
     for port, piece in enumerate(pieces):
-        table.add(piece, port)
-    transfers = table.build()
-    blocks = [piece.blocks for piece in pieces]
-    row_of = {
-        (src, slot): row for row, (src, slot) in enumerate(zip(transfers.src.tolist(), transfers.slot.tolist(), strict=True))
-    }
-    port = transfers.port.tolist()
+        _add(sends, piece, port, whole)
+    transfers, blocks = sends.build()
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=n_blocks,
         emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=lambda source, slot: blocks[port[row_of[source, slot]]],
+        blocks_of=lambda source, slot: blocks[source, slot],
         own_proof=lambda: _prove_pieces(topology, kind, pieces, n_blocks, root), root=root,
     )
 
 
-def _pieces(topology: Topology, kind: str, up: Forest | None, down: Forest | None) -> tuple[list[_Piece], int]:
+def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | None) -> tuple[list[Piece], int]:
     """Each block with its trees, and the number of blocks."""
     p = topology.n_npus
     given = [forest for forest in (up, down) if forest is not None]
@@ -92,10 +89,10 @@ def _pieces(topology: Topology, kind: str, up: Forest | None, down: Forest | Non
     pieces = []
     for root, share in shares[0].items():
         cuts = sorted({0, share, *(int(at) for one in rooted for at in np.cumsum([t.multiplicity for t in one[root]]))})
-        for low, high in zip(cuts, cuts[1:], strict=False):
+        for low, high in pairwise(cuts):
             numbers = [j * p + root if owned else first[root] + j for j in range(low, high)]
             one, other = (_tree_at(_by_root(f)[root], low) if f else None for f in (up, down))
-            pieces.append(_Piece(tuple(numbers), one, other))
+            pieces.append(Piece(tuple(numbers), one, other))
     return pieces, p * per_root if owned else max(1, sum(shares[0].values()))
 
 
@@ -115,57 +112,29 @@ def _tree_at(trees: Sequence[Tree], place: int) -> Tree:
     raise AssertionError("places end before the trees do")
 
 
-@dataclass
-class _Rows:
-    """Collects transfers of pieces one by one."""
-
-    lag: int
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-    waits: list[list[int]] = field(default_factory=list)
-    links: list[tuple[int, ...]] = field(default_factory=list)
-
-    def add(self, piece: _Piece, port: int) -> None:
-        into: dict[int, list[int]] = {}  # rows that bring the summed block to a node
-        deepest = 0
-        if piece.up is not None:
-            depth = _depths(piece.up)
-            deepest = max(depth.values())
-            for edge in reversed(piece.up.edges):
-                row = self._row(edge.child, edge.parent, deepest - depth[edge.child], port, piece, True, edge)
-                self.waits.append(into.pop(edge.child, []))
-                into.setdefault(edge.parent, []).append(row)
-        if piece.down is not None:
-            depth = _depths(piece.down)
-            for edge in piece.down.edges:
-                row = self._row(edge.parent, edge.child, deepest + depth[edge.parent], port, piece, False, edge)
-                self.waits.append(into.get(edge.parent, []))
-                into[edge.child] = [row]
-
-    def _row(self, src: int, dst: int, step: int, port: int, piece: _Piece, reduces: bool, edge: Edge) -> int:
-        self.rows.append((src, dst, step, port, len(piece.blocks), reduces))
-        self.links.append(edge.links)
-        return len(self.rows) - 1
-
-    def build(self) -> Transfers:
-        columns = np.array(self.rows, np.int64).reshape(-1, 6).T
-        src = columns[0]
-        slot = np.zeros(src.size, np.int64)
-        order = np.argsort(src, kind="stable")
-        starts = np.searchsorted(src[order], src[order])
-        slot[order] = np.arange(src.size) - starts
-        counts = np.array([len(one) for one in self.waits], np.int64)
-        parents = np.array([row for one in self.waits for row in one], np.int64)
-        hops = np.array([len(one) for one in self.links], np.int64)
-        rows = Transfers(
-            src=src.astype(np.int32), dst=columns[1].astype(np.int32), slot=slot.astype(np.int32),
-            step=columns[2].astype(np.int32), port=columns[3].astype(np.int32), blocks=columns[4],
-            reduces=columns[5].astype(np.bool_), tie_class=np.arange(src.size),
-            dep_ptr=np.concatenate(([0], np.cumsum(counts))), dep_src=src[parents].astype(np.int32),
-            dep_slot=slot[parents].astype(np.int32), dep_lag=np.full(parents.size, self.lag, np.int32),
-            via_ptr=np.concatenate(([0], np.cumsum(hops))) if hops.any() else None,
-            via_links=np.array([link for one in self.links for link in one], np.int32) if hops.any() else None,
-        )
-        return take(rows, np.lexsort((src, slot)))
+def _add(sends: SendList, piece: Piece, port: int, whole: bool) -> None:
+    """The transfers of one piece: up in reverse order of the edges, then down."""
+    brings: dict[int, list[int]] = {}  # transfers that bring what a node is to pass on
+    deepest = 0
+    if piece.up is not None:
+        depth = _depths(piece.up)
+        deepest = max(depth.values())
+        for edge in reversed(piece.up.edges):
+            waits = brings.pop(edge.child, [])
+            number = sends.add(
+                edge.child, edge.parent, piece.blocks, step=deepest - depth[edge.child], port=port, reduces=True,
+                links=edge.links, after=waits if whole else (), stream=() if whole else waits,
+            )
+            brings.setdefault(edge.parent, []).append(number)
+    if piece.down is not None:
+        depth = _depths(piece.down)
+        for edge in piece.down.edges:
+            waits = brings.get(edge.parent, [])
+            number = sends.add(
+                edge.parent, edge.child, piece.blocks, step=deepest + depth[edge.parent], port=port,
+                links=edge.links, after=waits if whole else (), stream=() if whole else waits,
+            )
+            brings[edge.child] = [number]
 
 
 def _depths(tree: Tree) -> dict[int, int]:
@@ -175,7 +144,7 @@ def _depths(tree: Tree) -> dict[int, int]:
     return depth
 
 
-def _prove_pieces(topology: Topology, kind: str, pieces: Iterable[_Piece], n_blocks: int, root: int) -> str:
+def _prove_pieces(topology: Topology, kind: str, pieces: Iterable[Piece], n_blocks: int, root: int) -> str:
     """A proof for what is too large to follow block by block.
 
     The trees span all ranks (`Forest.check`) and a node passes on what its tree brought it, so a block is summed or
@@ -186,7 +155,8 @@ def _prove_pieces(topology: Topology, kind: str, pieces: Iterable[_Piece], n_blo
         seen += piece.blocks
         tree = piece.up or piece.down
         assert tree is not None
-        needs_up, needs_down = kind in ("all-reduce", "reduce-scatter", "reduce"), kind not in ("reduce-scatter", "reduce")
+        needs_up = kind in ("all-reduce", "reduce-scatter", "reduce")
+        needs_down = kind not in ("reduce-scatter", "reduce")
         if needs_up != (piece.up is not None) or needs_down != (piece.down is not None):
             raise ScheduleError(f"block {piece.blocks[0]} lacks a tree for its {kind}")
         if piece.up and piece.down and piece.up.root != piece.down.root:

@@ -4,6 +4,10 @@ Reduce-scatter goes through the dimensions one after the other on ever smaller p
 all-reduce is the one after the other; an all-to-all regroups its blocks in each dimension. The array is cut into
 pipeline chunks that pass through the dimensions independently, and a pool limits how many of them are active at
 once in a dimension of a rank. Themis (collectives/themis.py) gives every chunk its own order of dimensions.
+
+Ranks that took up different chunks would wait for each other forever. So under a limit the ranks that exchange in
+a dimension enter a stage together, when all of them have the chunk, and leave it together: their pools see the
+same requests in the same order, whatever slows one of them down.
 """
 
 from __future__ import annotations
@@ -159,9 +163,8 @@ def pattern(
     blocks = blocks_of(topology)
     group = process_group(topology.shape, options.group)
     algorithms = _algorithms(options.algorithms, blocks, group, kind)
-    limit = None if options.active_chunks is None else Pool(
-        options.active_chunks, "priority" if options.service == "smallest-first" else "fifo"
-    )
+    service = "priority" if options.service == "smallest-first" else "fifo"
+    limit = None if options.active_chunks is None else Pool(options.active_chunks, service)
     return _pattern(topology, name, Plan(kind, group, algorithms, orders, limit))
 
 
@@ -204,7 +207,7 @@ class Plan:
     orders : tuple of tuple of int
         Dimensions of each chunk, in the order of its reduce-scatter.
     limit : Pool or None
-        Of every dimension of every rank.
+        Of every dimension of every rank; None for no limit.
     """
 
     kind: str
@@ -222,13 +225,13 @@ class Plan:
     @cached_property
     def stages(self) -> tuple[tuple[Stage, ...], ...]:
         """Stages of each chunk, with their slots."""
-        placed, slot = [], 0
+        placed, slot = [], 1  # slot 0 is where every rank begins
         for order in self.orders:
             mine, step = [], 0
             for at, task in self._tasks(order):
                 stage = self._stage(order, at, task)._replace(slot=slot, step=step)
                 mine.append(stage)
-                slot += stage.slots
+                slot += stage.slots + (self.limit is not None)
                 step += len(stage.rounds) + 1
             placed.append(tuple(mine))
         return tuple(placed)
@@ -273,7 +276,8 @@ class Stage(NamedTuple):
     before, later : tuple of int
         Dimensions that come earlier and later in the chunk's reduce-scatter or exchange.
     slot, step : int
-        Of the join that begins the stage. Transfers follow, round by round; a join ends it.
+        Of the join that begins the stage. Transfers follow, round by round; a join ends it, and under a limit another
+        one gives back the unit.
     """
 
     dim: int
@@ -314,14 +318,18 @@ def _pattern(topology: Topology, name: str, plan: Plan) -> Pattern:
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
         table = TransferTable(ranks)
+        if group.dims:
+            table.join(0, table.ranks, NOBODY)
         for mine in plan.stages:
-            last = NOBODY
+            last = 0
             for stage in mine:
                 _add_stage(table, plan, stage, last)
                 last = stage.last_slot
         return table.build()
 
     def carried(source: int, slot: int) -> Sequence[int]:
+        if slot == 0:
+            return []
         _, chunk, stage = plan.firsts[bisect_right(firsts, slot) - 1]
         return _carried(plan, p, chunk, stage, source, slot)
 
@@ -329,14 +337,24 @@ def _pattern(topology: Topology, name: str, plan: Plan) -> Pattern:
     return Pattern(
         topology=topology, kind=kind, algorithm=name, n_blocks=len(plan.orders) * per_chunk, emit=emit,
         blocks_of=carried, groups=_groups(topology, plan), smaller=lambda: _smaller(name, plan),
-        key=(plan.group, plan.algorithms, plan.orders), pools=(plan.limit,) * len(topology.shape) if plan.limit else (),
+        key=(plan.group, plan.algorithms, plan.orders), pools=_pools(plan),
     )
+
+
+def _pools(plan: Plan) -> tuple[Pool, ...]:
+    """One pool a dimension."""
+    if plan.limit is None:
+        return ()
+    return tuple(plan.limit._replace(name=f"dimension {dim} of {plan.group}") for dim in range(len(plan.group.shape)))
 
 
 def _add_stage(table: TransferTable, plan: Plan, stage: Stage, before: int) -> None:
     """A stage: it begins when the one before has ended and the pool has room, and gives its unit back at the end."""
     pool, ranks = stage.dim if plan.limit else -1, table.ranks
-    table.join(stage.slot, ranks, before, step=stage.step, takes=pool, order=stage.whole)
+    line = ranks[None]
+    if plan.limit:
+        line = plan.group.move(ranks, stage.dim, np.arange(plan.group.extents[stage.dim])[:, None])
+    table.join(stage.slot, line, before, step=stage.step, takes=pool, order=stage.whole)
     waits: list[Ref] = [(ranks, stage.slot)]
     slot, slots, senders = stage.slot + 1, np.zeros((0, 1), np.int64), np.zeros((0, ranks.size), np.int64)
     for at, one in enumerate(stage.rounds):
@@ -351,8 +369,10 @@ def _add_stage(table: TransferTable, plan: Plan, stage: Stage, before: int) -> N
     own = np.broadcast_to(ranks, senders.shape)
     table.join(
         stage.last_slot, np.concatenate([senders, own]), np.concatenate([slots, slots]),
-        step=stage.step + len(stage.rounds), gives=pool,
+        step=stage.step + len(stage.rounds),
     )
+    if plan.limit:
+        table.join(stage.last_slot + 1, line, stage.last_slot, step=stage.step + len(stage.rounds), gives=pool)
 
 
 def _carried(plan: Plan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
@@ -365,7 +385,7 @@ def _carried(plan: Plan, p: int, chunk: int, stage: Stage, source: int, slot: in
     numbers = []
     for item in cargo:
         owners = _alike(plan.group, source, stage.before, stage.dim, item.owner)
-        origins = _alike(plan.group, source, stage.later, stage.dim, item.origin) if stage.task == EXCHANGE else [0]
+        origins = _alike(plan.group, source, stage.later, stage.dim, item.origin) if stage.task == EXCHANGE else (0,)
         for part in item.parts:
             first = chunk * plan.parts + part
             if stage.task == EXCHANGE:
@@ -375,10 +395,10 @@ def _carried(plan: Plan, p: int, chunk: int, stage: Stage, source: int, slot: in
     return numbers
 
 
-def _alike(group: ProcessGroup, source: int, dims: tuple[int, ...], dim: int, position: int) -> list[int]:
+def _alike(group: ProcessGroup, source: int, dims: tuple[int, ...], dim: int, position: int) -> tuple[int, ...]:
     """Members of the source's group at a position of `dim`, at the source's own positions in `dims`."""
-    here = [(one, group.position(source, one)) for one in dims] + [(dim, position)]
-    return [rank for rank in group.members(source) if all(group.position(rank, one) == at for one, at in here)]
+    there = group.move(source, dim, position - group.position(source, dim))
+    return group.members(there, (*dims, dim))
 
 
 def _groups(topology: Topology, plan: Plan) -> tuple[Group, ...]:

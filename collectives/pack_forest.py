@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from collectives.edge_splitting import Pair, take_paths, without_switches
+from collectives.edge_splitting import Shares as PathShares
 from collectives.forest import Edge, Forest, Tree
 from collectives.tree_packing import Batch, pack_trees
 from collectives.tree_shares import Shares, broadcast_shares, gather_shares
@@ -17,10 +18,13 @@ from topologies.tightest_cut import remembered
 LEVEL_NPUS = 64
 """NPUs up to which trees grow level by level unless told otherwise: seconds, and about half as high."""
 
+SPREAD_TREES = 16
+"""Trees a root up to which switches are split into many thin links unless told otherwise; beyond, trees multiply."""
+
 
 @remembered
 def gather_forest(
-    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool = True
+    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool | None = None
 ) -> Forest:
     """Trees away from every root that reach the optimum of an all-gather.
 
@@ -31,8 +35,8 @@ def gather_forest(
         Trees a root; as many as the optimum takes unless given.
     level : bool, optional
         Whether trees grow level by level; up to `LEVEL_NPUS` unless given.
-    spread : bool
-        As in `without_switches`.
+    spread : bool, optional
+        As in `without_switches`; up to `SPREAD_TREES` unless given.
 
     Raises
     ------
@@ -44,7 +48,7 @@ def gather_forest(
 
 @remembered
 def scatter_forest(
-    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool = True
+    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool | None = None
 ) -> Forest:
     """Trees towards every root: those of an all-gather on the reversed network. Parameters as there."""
     mirror = mirror_of(topology)
@@ -52,42 +56,43 @@ def scatter_forest(
 
 
 @remembered
-def broadcast_forest(topology: Topology, root: int, level: bool | None = None, spread: bool = True) -> Forest:
+def broadcast_forest(topology: Topology, root: int, level: bool | None = None, spread: bool | None = None) -> Forest:
     """Trees away from one root, at the largest rate of a broadcast."""
     return pack_forest(topology, broadcast_shares(topology, root), level, spread)
 
 
 @remembered
-def reduce_forest(topology: Topology, root: int, level: bool | None = None, spread: bool = True) -> Forest:
+def reduce_forest(topology: Topology, root: int, level: bool | None = None, spread: bool | None = None) -> Forest:
     """Trees towards one root, at the largest rate of a reduction."""
     return turned_back(broadcast_forest(mirror_of(topology), root, level, spread), topology)
 
 
-def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: bool) -> Forest:
+def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: bool | None) -> Forest:
     """The forest of the given shares; its link loads are checked against them."""
     if topology.n_npus == 1:
         return Forest(topology, (Tree(0, shares.roots[0], ()),))
     level = topology.n_npus <= LEVEL_NPUS if level is None else level
+    spread = max(shares.roots.values()) <= SPREAD_TREES if spread is None else spread
     logical = without_switches(topology, shares.links, shares.roots, spread=spread)
     batches = pack_trees(topology.n_npus, logical.capacity, shares.roots, level=level)
-    paths = {pair: deque(list(one) for one in found) for pair, found in logical.paths.items()}
+    paths = {pair: deque(found) for pair, found in logical.paths.items()}
     trees = tuple(tree for batch in batches for tree in _mapped(batch, paths))
     forest = Forest(topology, tuple(sorted(trees, key=lambda tree: tree.root)))
     _check_shares(forest, shares)
     return forest
 
 
-def _mapped(batch: Batch, paths: dict[Pair, deque[list[object]]]) -> list[Tree]:
+def _mapped(batch: Batch, paths: dict[Pair, PathShares]) -> list[Tree]:
     """The trees of a batch on physical links; as many as the paths of its edges make of it."""
     taken = {(batch.parent[node], node): take_paths(paths[batch.parent[node], node], batch.multiplicity)
              for node in batch.nodes[1:]}
     trees, left = [], batch.multiplicity
     while left:
-        many = min([left, *(int(found[0][1]) for found in taken.values())])  # type: ignore[call-overload]
+        many = min([left, *(found[0][1] for found in taken.values())])
         edges = []
         for (parent, child), found in taken.items():
             ((links, _),) = take_paths(found, many)
-            edges.append(Edge(parent, child, links))  # type: ignore[arg-type]
+            edges.append(Edge(parent, child, links))
         trees.append(Tree(batch.root, many, tuple(edges)))
         left -= many
     return trees

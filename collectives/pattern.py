@@ -55,6 +55,8 @@ class Pattern:
         Pools that every source has for itself, as the transfers number them.
     own_proof : callable () -> str, or None
         Proves a pattern that is too large for the general proof, in full and in a way of its own; says how.
+    only_own_proof : bool
+        Whether that is the only proof, for transfers whose blocks have no names.
     proof : str
         "proved", or "proved on torus:4x4" for a larger member of the same family.
     """
@@ -73,6 +75,7 @@ class Pattern:
     n_sources: int | None = None
     pools: tuple[Pool, ...] = ()
     own_proof: Callable[[], str] | None = None
+    only_own_proof: bool = False
     proof: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +124,7 @@ class Pattern:
         return _PROVED[key]
 
     def _prove_anew(self) -> str:
-        if not self.is_too_large():
+        if not self.only_own_proof and not self.is_too_large():
             prove(self.kind, self.p, self.n_blocks, self.root, self.transfers(), self.blocks_of)
             return "proved"
         if self.own_proof is not None:

@@ -19,12 +19,15 @@ from collectives.pack_forest import broadcast_forest, gather_forest, reduce_fore
 from collectives.pattern import Pattern
 from collectives.rooted_forest import all_reduce_forests
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.transitive_trees import transitive_pattern
-from topologies import Topology
+from collectives.transitive_trees import root_trees, transitive_pattern
+from topologies import Topology, WeftError
 from topologies.tightest_cut import remembered
 from topologies.units import PS_PER_S, Quantity, parse_size
 
 NAME = "pipelined"
+PACK_NPUS = 256
+"""NPUs up to which trees are packed where NPUs differ: two minutes. Those that are alike have no such limit."""
+
 FORMS = ("two-phase", "best-roots")
 
 
@@ -102,9 +105,14 @@ def _pattern(topology: Topology, kind: str, k: int | None, form: str) -> Pattern
         up, down = all_reduce_forests(topology)
         return forest_pattern(topology, kind, NAME, up=up, down=down, form=form)
     if k is None:
-        alike = transitive_pattern(topology, kind, NAME, form)
-        if alike is not None:
-            return alike
+        trees = root_trees(topology)
+        if trees is not None:
+            return transitive_pattern(topology, trees, kind, NAME, form)
+    if topology.n_npus > PACK_NPUS:
+        raise WeftError(
+            f"{NAME} on {topology.name}: {topology.n_npus} NPUs that are not alike (more than {PACK_NPUS}) would take "
+            "many minutes to pack"
+        )
     up_trees = None if kind == "all-gather" else scatter_forest(topology, k)
     down_trees = None if kind == "reduce-scatter" else gather_forest(topology, k)
     return forest_pattern(topology, kind, NAME, up=up_trees, down=down_trees, form=form)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -72,16 +72,15 @@ class ProcessGroup:
         here = self.position(ranks, dim)
         return ranks + ((here ^ bit) - here) * self.strides[dim] * self.grid.strides[dim]
 
-    def members(self, rank: int) -> tuple[int, ...]:
-        """Ranks of the group of a rank, in rank order of their positions."""
-        group = np.array([rank - sum(self._offset(rank, dim) for dim in self.dims)], np.int64)
-        for dim in self.dims:
-            step = np.arange(self.extents[dim]) * self.strides[dim] * self.grid.strides[dim]
-            group = (group + step[:, None]).ravel()
+    def members(self, rank: int, alike: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Ranks of the group of a rank that share its positions in the dimensions `alike`, by position."""
+        free = [dim for dim in self.dims if dim not in alike]
+        strides = [self.strides[dim] * self.grid.strides[dim] for dim in free]
+        first = rank - sum(self.position(rank, dim) * stride for dim, stride in zip(free, strides, strict=True))
+        group = np.array([first], np.int64)
+        for dim, stride in zip(free, strides, strict=True):
+            group = (group + (np.arange(self.extents[dim]) * stride)[:, None]).ravel()
         return tuple(group.tolist())
-
-    def _offset(self, rank: int, dim: int) -> int:
-        return self.position(rank, dim) * self.strides[dim] * self.grid.strides[dim]
 
     def __str__(self) -> str:
         return ",".join(
@@ -146,7 +145,10 @@ def grouped(kind: str, group: ProcessGroup) -> Collective:
     whole = collective(kind)
     if group.is_whole:
         return whole
-    members = lru_cache(maxsize=None)(group.members)
+
+    @cache
+    def members(rank: int) -> tuple[int, ...]:
+        return group.members(rank)
 
     def sources(block: int, p: int, root: int) -> Sequence[int]:
         if whole.name in ("all-reduce", "reduce-scatter"):

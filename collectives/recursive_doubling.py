@@ -26,7 +26,7 @@ from collectives.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
 from collectives.pattern import Pattern
 from collectives.rounds import Round, rounds_pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Groups, node_group
+from collectives.symmetry import Group, Groups, node_group
 from topologies import Topology, WeftError
 from topologies.symmetry import Permutation, link_permutation, move_nodes, reflection, translation
 from topologies.units import Quantity
@@ -130,8 +130,12 @@ def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round]:
 def _groups(topology: Topology, name: str) -> Groups:
     """Half-turns and complements; flips of any bit, where neither the links nor the sign of a port forbid them."""
     dims = [dim for dim, extent in enumerate(topology.shape) if extent > 1 and is_power_of_two(extent)]
-    moves = chain.from_iterable(_moves(topology, dim, name) for dim in dims)
-    return Groups(lambda: node_group(topology, "half-turns and complements", moves))
+
+    def declare() -> Group:
+        moves = chain.from_iterable(_moves(topology, dim, name) for dim in dims)
+        return node_group(topology, "half-turns and complements", moves)
+
+    return Groups(declare)
 
 
 def _moves(topology: Topology, dim: int, name: str) -> Iterator[tuple[str, Permutation | None]]:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from collectives import (
+    bfb,
     bucket,
     dimension_wise,
     direct,
+    double_binary_tree,
     hierarchical,
+    in_network,
     mirrored_recursive_doubling,
+    nccl_rings,
+    pairwise,
+    parameter_server,
+    pipelined,
     recursive_doubling,
     ring,
     swing,
+    synthesis,
     themis,
+    totient_rings,
     tree,
 )
 from collectives.collective import COLLECTIVES, collective
@@ -66,6 +76,15 @@ _HIERARCHICAL_OPTIONS = {
     "group": "NPUs of a process group along each dimension, -1 for none: \"16,-1,-1\", \"-1,2@4,32\"",
 }
 
+_ANYWHERE = {
+    function.__name__.replace("_", "-"): partial(function, routers=True)
+    for function in (
+        in_network.all_reduce, in_network.reduce_scatter, in_network.all_gather, in_network.broadcast,
+        in_network.reduce,
+    )
+}
+"""Who names this algorithm on a network without switches tells its routers to reduce."""
+
 _ALGORITHMS = (
     Algorithm(
         swing.NAME,
@@ -102,6 +121,19 @@ _ALGORITHMS = (
         "one dimension, or two that admit two edge-disjoint Hamiltonian cycles",
         {"all-reduce": ring.all_reduce, "reduce-scatter": ring.reduce_scatter, "all-gather": ring.all_gather},
         options={"directions": "1 or 2: whether each cycle is used both ways"},
+    ),
+    Algorithm(
+        totient_rings.NAME,
+        "blocks go around several rings at once, each by a jump of its own",
+        "any shape; best on a circulant, whose links are the rings",
+        {"all-reduce": totient_rings.all_reduce},
+        options={"jumps": 'the rings: "1,5,11,15"; those of the circulant unless given'},
+    ),
+    Algorithm(
+        pairwise.NAME,
+        "p - 1 steps, in step s to the rank s further on",
+        "any shape",
+        {"all-to-all": pairwise.all_to_all},
     ),
     Algorithm(
         bucket.NAME,
@@ -151,6 +183,71 @@ _ALGORITHMS = (
         "any shape and root",
         {"broadcast": tree.broadcast, "reduce": tree.reduce},
         {"broadcast": tree.FORMS, "reduce": tree.FORMS},
+    ),
+    Algorithm(
+        in_network.NAME,
+        "switches, or the routers of NPUs where there are none, add up along trees; results are multicast",
+        "any network whose nodes reduce; optical switches do not",
+        _ANYWHERE,
+        {"all-reduce": in_network.FORMS[:2]},
+        options={"trees": "edge-disjoint trees over which the array is striped", "slots": "chunks on the way (push)"},
+    ),
+    Algorithm(
+        parameter_server.NAME,
+        "ranks send to one of them, switches adding up what finds a slot",
+        "any network",
+        {"all-reduce": parameter_server.all_reduce},
+        options={"server": "the rank that adds", "fallback": "fraction that switches do not aggregate", "parts": "parts",
+                 "seed": "which parts fall back"},
+    ),
+    Algorithm(
+        pipelined.NAME,
+        "packed spanning trees that reach the optimum of the network, chunk by chunk",
+        "any fabric whose NPUs are alike; any of up to 256 NPUs; switches that send what they receive",
+        {
+            "all-reduce": pipelined.all_reduce,
+            "reduce-scatter": pipelined.reduce_scatter,
+            "all-gather": pipelined.all_gather,
+            "broadcast": pipelined.broadcast,
+            "reduce": pipelined.reduce,
+        },
+        {"all-reduce": pipelined.FORMS},
+        options={"k": "trees a root; as many as the optimum takes unless given"},
+    ),
+    Algorithm(
+        bfb.NAME,
+        "breadth-first broadcast: shortest ways whose loads are even in every step",
+        "direct networks; of up to 128 NPUs where they are not alike",
+        {"all-reduce": bfb.all_reduce, "reduce-scatter": bfb.reduce_scatter, "all-gather": bfb.all_gather},
+    ),
+    Algorithm(
+        double_binary_tree.NAME,
+        "two binary trees, each with half of the array, up and down",
+        "any number of ranks",
+        {"all-reduce": double_binary_tree.all_reduce},
+    ),
+    Algorithm(
+        nccl_rings.NAME,
+        "several rings along the fast links of boxes and their rails, as NCCL builds them",
+        "boxes, switches, and networks with a cycle of direct links through all NPUs",
+        {
+            "all-reduce": nccl_rings.all_reduce,
+            "reduce-scatter": nccl_rings.reduce_scatter,
+            "all-gather": nccl_rings.all_gather,
+        },
+    ),
+    Algorithm(
+        synthesis.NAME,
+        "a greedy search that fills the links in time, by lot (TACOS)",
+        "any fabric of up to 100,000 blocks times NPUs",
+        {
+            "all-reduce": synthesis.all_reduce,
+            "reduce-scatter": synthesis.reduce_scatter,
+            "all-gather": synthesis.all_gather,
+        },
+        options={
+            "parts": "blocks of each rank (1)", "seed": "of the lots (0)", "runs": "searches, the best is taken (3)",
+        },
     ),
 )
 

@@ -7,7 +7,7 @@ that of the Lee distance Gray codes of Bae and Bose, 2003).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
@@ -129,7 +129,32 @@ def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
         raise WeftError(f"ring with directions={directions}: choose 1 or 2")
     grid = Grid(topology.shape)
     orders = _orders(topology.name, grid)
-    cycles = [_cycle(order[::way]) for order in orders for way in (1, -1)[:directions]]
+    return cycles_pattern(
+        topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
+        groups=_groups(topology, directions), smaller=lambda: _pattern(_smaller(topology), kind, directions),
+        key=(grid.shape, directions),
+    )
+
+
+def cycles_pattern(
+    topology: Topology, kind: str, algorithm: str, orders: Sequence[Ranks], *, groups: Groups | tuple[Group, ...] = (),
+    smaller: Callable[[], Pattern] | None = None, key: tuple[object, ...] | None = None,
+) -> Pattern:
+    """The pattern of rings at once, each with an equal part of the array.
+
+    Parameters
+    ----------
+    topology : Topology
+    kind : str
+        "all-reduce", "reduce-scatter" or "all-gather".
+    algorithm : str
+    orders : sequence of (p,) int64
+        Ranks in the order of each directed cycle.
+    groups, smaller, key
+        As in `Pattern`.
+    """
+    p = topology.n_npus
+    cycles = [_cycle(order) for order in orders]
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -140,14 +165,13 @@ def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
 
     def blocks_of(source: int, slot: int) -> Sequence[int]:
         step, port = divmod(slot, len(cycles))
-        reduces = phases[step // (grid.p - 1)]
-        back = step % (grid.p - 1) + (1 if reduces else 0)
-        return [port * grid.p + cycles[port].behind(source, back)]
+        reduces = phases[step // (p - 1)]
+        back = step % (p - 1) + (1 if reduces else 0)
+        return [port * p + cycles[port].behind(source, back)]
 
     return Pattern(
-        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=len(cycles) * grid.p, emit=emit,
-        blocks_of=blocks_of, groups=_groups(topology, directions),
-        smaller=lambda: _pattern(_smaller(topology), kind, directions), key=(grid.shape, directions),
+        topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=len(cycles) * p, emit=emit,
+        blocks_of=blocks_of, groups=groups, smaller=smaller, key=key,
     )
 
 
@@ -239,4 +263,5 @@ def _slides(topology: Topology, grid: Grid) -> Group:
         maps = {across: (np.arange(columns) + by) % columns, along: (np.arange(rows) + by * (columns - 1)) % rows}
         return move_nodes(topology, maps)
 
-    return widest_group(topology, "slides along the rings", [("slide", ([slide(by)] for by in (1, 2, 4) if by < columns))])
+    slides = ([slide(by)] for by in (1, 2, 4) if by < columns)
+    return widest_group(topology, "slides along the rings", [("slide", slides)])

@@ -8,7 +8,7 @@ all of them, and it can emit the transfers of any ranks alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -73,10 +73,17 @@ class Pool(NamedTuple):
     ----------
     capacity : int
     discipline : {"fifo", "priority"}
+    name : str
+        In a job, a rank has one pool of a name for all collectives.
     """
 
     capacity: int
     discipline: str = "fifo"
+    name: str = ""
+
+
+_KINDS = (np.int32, np.int32, np.int32, np.int32, np.int32, np.int64, np.bool_, np.int64)
+"""Types of the first columns of `Transfers`."""
 
 
 class TransferTable:
@@ -92,8 +99,9 @@ class TransferTable:
 
     def __init__(self, ranks: npt.NDArray[np.integer]) -> None:
         self.ranks = np.asarray(ranks, np.int64)
-        self._rows: list[npt.NDArray[np.int64]] = []
-        self._dependencies: list[npt.NDArray[np.int64]] = []
+        self._n_rows = 0
+        self._rows: list[list[npt.NDArray[Any]]] = []
+        self._dependencies: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], int]] = []
         self._pooled: list[tuple[int, int, int, int]] = []
 
     def add(
@@ -134,12 +142,16 @@ class TransferTable:
         dst = np.broadcast_to(dst, shape)
         there = dst >= 0
         columns = (src, dst, slot, step, port, blocks, reduces, slot if tie_class is None else tie_class)
-        self._rows.append(np.stack([np.broadcast_to(c, shape)[there].astype(np.int64) for c in columns]))
+        typed = (np.asarray(column, kind) for column, kind in zip(columns, _KINDS, strict=True))
+        self._rows.append([np.broadcast_to(column, shape)[there] for column in typed])
+        rows = np.full(shape, -1, np.int64)
+        rows[there] = np.arange(self._n_rows, self._n_rows + self._rows[-1][0].size)
+        self._n_rows += self._rows[-1][0].size
         for lag, refs in ((WHOLE, after), (0, stream)):
             for rank, other in refs:
-                self._add_dependency(shape, there, slot, rank, other, lag)
+                self._add_dependency(rows, rank, other, lag)
         for rank, other, w in window:
-            self._add_dependency(shape, there, slot, rank, other, w)
+            self._add_dependency(rows, rank, other, w)
 
     def join(
         self, slot: int, rank: IntLike, other: IntLike, *, step: int = 0, port: int = 0, takes: int = -1,
@@ -164,34 +176,46 @@ class TransferTable:
         if takes >= 0 or gives >= 0:
             self._pooled.append((slot, takes, gives, order))
         shape = np.broadcast_shapes(np.shape(rank), np.shape(other), (1, self.ranks.size))
-        self._add_dependency(shape, np.ones(shape, np.bool_), slot, rank, other, WHOLE)
+        mine = np.arange(self._n_rows - self.ranks.size, self._n_rows)
+        self._add_dependency(np.broadcast_to(mine, shape), rank, other, WHOLE)
 
-    def _add_dependency(
-        self, shape: tuple[int, ...], there: npt.NDArray[np.bool_], slot: IntLike, rank: IntLike, other: IntLike,
-        lag: int,
-    ) -> None:
-        other = np.broadcast_to(other, shape)
-        some = there & (other >= 0)
+    def _add_dependency(self, rows: npt.NDArray[np.int64], rank: IntLike, other: IntLike, lag: int) -> None:
+        """Let rows wait, where they are there (not -1) and what they wait for is (its slot not -1)."""
+        other = np.broadcast_to(np.asarray(other, np.int32), rows.shape)
+        some = (rows >= 0) & (other >= 0)
         if np.any(some):
-            columns = (slot, self.ranks, rank, other, lag)
-            self._dependencies.append(np.stack([np.broadcast_to(c, shape)[some].astype(np.int64) for c in columns]))
+            source = np.broadcast_to(np.asarray(rank, np.int32), rows.shape)
+            self._dependencies.append((rows[some], source[some], other[some], lag))
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
-        rows = np.concatenate(self._rows, axis=1) if self._rows else np.zeros((8, 0), np.int64)
-        src, dst, slot, step, port, blocks, reduces, tie_class = rows[:, np.lexsort((rows[0], rows[2]))]
-        waiting, at, source, other, lag = self._all_dependencies()
-        stride = int(max(src.max(initial=0), at.max(initial=0))) + 1
-        owner = np.searchsorted(slot * stride + src, waiting * stride + at)
-        order = np.argsort(owner, kind="stable")
-        ptr = np.zeros(src.size + 1, np.int64)
-        np.cumsum(np.bincount(owner, minlength=src.size), out=ptr[1:])
+        src, slot = self._column(0), self._column(2)
+        stride = int(src.max(initial=0)) + 1
+        order = np.argsort(slot.astype(np.int64) * stride + src)
+        slot = slot[order]
+        ptr, at = self._owners(order)
+        dep_src, dep_slot, dep_lag = (self._dependency(part)[at] for part in (1, 2, 3))
         return Transfers(
-            src=src.astype(np.int32), dst=dst.astype(np.int32), slot=slot.astype(np.int32),
-            step=step.astype(np.int32), port=port.astype(np.int32), blocks=blocks, reduces=reduces.astype(np.bool_),
-            tie_class=tie_class, dep_ptr=ptr, dep_src=source[order].astype(np.int32),
-            dep_slot=other[order].astype(np.int32), dep_lag=lag[order].astype(np.int32), pool=self._pools(slot),
+            src[order], self._column(1)[order], slot, *(self._column(place)[order] for place in range(3, 8)),
+            dep_ptr=ptr, dep_src=dep_src, dep_slot=dep_slot, dep_lag=dep_lag, pool=self._pools(slot),
         )
+
+    def _column(self, place: int) -> npt.NDArray[Any]:
+        return np.concatenate([np.zeros(0, _KINDS[place]), *(rows[place] for rows in self._rows)])
+
+    def _dependency(self, part: int) -> npt.NDArray[np.int32]:
+        """One column of the dependencies, in the order they were added."""
+        columns = [np.broadcast_to(np.asarray(d[part], np.int32), d[0].shape) for d in self._dependencies]
+        return np.concatenate([np.zeros(0, np.int32), *columns])
+
+    def _owners(self, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Offsets of the dependencies of each row, and where they stand in the order they were added."""
+        place = np.empty(order.size, np.int64)
+        place[order] = np.arange(order.size)
+        owner = place[np.concatenate([np.zeros(0, np.int64), *(rows for rows, *_ in self._dependencies)])]
+        ptr = np.zeros(order.size + 1, np.int64)
+        np.cumsum(np.bincount(owner, minlength=order.size), out=ptr[1:])
+        return ptr, np.argsort(owner, kind="stable")
 
     def _pools(self, slot: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
         if not self._pooled:
@@ -200,9 +224,6 @@ class TransferTable:
         for at, *columns in self._pooled:
             by_slot[at] = columns
         return by_slot[slot]
-
-    def _all_dependencies(self) -> npt.NDArray[np.int64]:
-        return np.concatenate(self._dependencies, axis=1) if self._dependencies else np.zeros((5, 0), np.int64)
 
 
 def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:

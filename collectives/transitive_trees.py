@@ -9,14 +9,12 @@ tells whether the choices can keep the shares.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from collectives.collective import collective
 from collectives.forest import Edge, Tree, check_tree
@@ -28,7 +26,7 @@ from collectives.tree_shares import gather_shares
 from topologies import NPU, Topology
 from topologies.flow import FlowNetwork
 from topologies.routing import ShortestPathRouter
-from topologies.symmetry import link_permutation, translation
+from topologies.symmetry import link_orbits
 from topologies.tightest_cut import is_transitive, remembered
 
 Ints = npt.NDArray[np.int64]
@@ -57,14 +55,25 @@ class RootTrees:
         return len(self.parent)
 
 
-def transitive_pattern(topology: Topology, kind: str, algorithm: str, form: str) -> Pattern | None:
-    """The pattern of a network without switches whose translations are automorphisms; None where that fails."""
-    trees = root_trees(topology)
-    if trees is None:
-        return None
+def transitive_pattern(
+    topology: Topology, trees: RootTrees, kind: str, algorithm: str, form: str = "", *, whole: bool = False
+) -> Pattern:
+    """The pattern of the trees of rank 0 and their translations.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose translations are automorphisms.
+    trees : RootTrees
+    kind : str
+        "all-gather", "reduce-scatter" or "all-reduce".
+    algorithm, form : str
+    whole : bool
+        Whether a node waits for the whole of a transfer before it passes it on, instead of chunk by chunk.
+    """
     grid = Grid(topology.shape)
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
-    edges = _Edges(grid, trees, phases)
+    edges = _Edges(grid, trees, phases, whole)
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=trees.k * grid.p,
         emit=edges.emit, blocks_of=edges.blocks_of, groups=translations(topology),
@@ -75,63 +84,71 @@ def transitive_pattern(topology: Topology, kind: str, algorithm: str, form: str)
 @remembered
 def root_trees(topology: Topology) -> RootTrees | None:
     """Shortest-path trees of rank 0 that keep the shares of the optimum in every link orbit, if there are any."""
-    if np.any(topology.kind != NPU) or topology.n_npus < 2 or not is_transitive(topology):
-        return None
-    orbit = _link_orbits(topology)
-    twice = np.diff(topology.src) + np.diff(topology.dst)
-    mirrored = topology.link_ids(topology.dst, topology.src)
-    if np.any(mirrored < 0) or np.any(twice == 0) or np.any(
-        topology.bandwidth_Bps != topology.bandwidth_Bps[mirrored]
-    ):
+    if not has_free_translations(topology):
         return None
     shares = gather_shares(topology)
-    distance = _distances(topology)
-    chosen = _choose(topology, orbit, np.array(shares.links), distance, shares.roots[0])
-    if chosen is None:
+    distance = distances_to_zero(topology)
+    k = shares.roots[0]
+    nodes = np.arange(1, topology.n_nodes)
+    rooms = dict(enumerate(np.array(shares.links)[np.unique(link_orbits(topology), return_index=True)[1]].tolist()))
+    chosen = choose_links(choices_of(topology, distance, nodes), rooms, k)
+    return None if chosen is None else RootTrees(_parents(topology, nodes, chosen, k), *_by_depth(distance))
+
+
+def has_free_translations(topology: Topology) -> bool:
+    """Whether translations move every NPU to every other, and every link has its equal in the other direction."""
+    if np.any(topology.kind != NPU) or topology.n_npus < 2 or not is_transitive(topology):
+        return False
+    parallel = (np.diff(topology.src) == 0) & (np.diff(topology.dst) == 0)
+    back = topology.link_ids(topology.dst, topology.src)
+    equal = np.all(back >= 0) and np.all(topology.bandwidth_Bps == topology.bandwidth_Bps[back])
+    return bool(equal and not np.any(parallel))
+
+
+def choices_of(topology: Topology, distance: Ints, nodes: Ints) -> list[dict[int, int]]:
+    """For each node the links by which a shortest way from rank 0 may enter it, by their orbits."""
+    nearer = np.flatnonzero(distance[topology.src] + 1 == distance[topology.dst])
+    orbit = link_orbits(topology)
+    found: dict[int, dict[int, int]] = {int(node): {} for node in nodes}
+    for link in nearer.tolist():
+        if int(topology.dst[link]) in found:
+            found[int(topology.dst[link])][int(orbit[link])] = link
+    return list(found.values())
+
+
+def choose_links(choices: Sequence[Mapping[int, int]], rooms: Mapping[int, int], k: int) -> list[list[int]] | None:
+    """A link for each of k trees of each node, at most `rooms[o]` of orbit o in all; None where that cannot be."""
+    n, orbits = len(choices), sorted(rooms)
+    network = FlowNetwork(n + len(orbits) + 2)
+    source, sink = network.n_nodes - 2, network.n_nodes - 1
+    for node in range(n):
+        network.add(source, node, k)
+    place = {orbit: n + at for at, orbit in enumerate(orbits)}
+    arcs = [[network.add(node, place[orbit], k) for orbit in mine] for node, mine in enumerate(choices)]
+    for orbit in orbits:
+        network.add(place[orbit], sink, rooms[orbit])
+    if network.flow(source, sink, k * n) < k * n:
         return None
-    return RootTrees(chosen, np.argsort(distance, kind="stable"), distance)
-
-
-def _link_orbits(topology: Topology) -> Ints:
-    """The orbit of each link under the translations, (n_links,)."""
-    n = topology.n_links
-    images = [
-        link_permutation(topology, translation(topology, dim)) for dim, extent in enumerate(topology.shape) if extent > 1
+    return [
+        np.repeat(list(mine.values()), network.used(its)).tolist() for mine, its in zip(choices, arcs, strict=True)
     ]
-    ends = np.concatenate([image for image in images if image is not None])
-    starts = np.tile(np.arange(n), len(images))
-    _, label = connected_components(coo_array((np.ones(ends.size, np.int8), (starts, ends)), shape=(n, n)), directed=False)
-    return label.astype(np.int64)
 
 
-def _distances(topology: Topology) -> Ints:
+def _parents(topology: Topology, nodes: Ints, links: list[list[int]], k: int) -> Ints:
+    parent = np.full((k, topology.n_nodes), -1, np.int64)
+    parent[:, nodes] = topology.src[np.array(links)].T
+    return parent
+
+
+def _by_depth(distance: Ints) -> tuple[Ints, Ints]:
+    return np.argsort(distance, kind="stable"), distance
+
+
+def distances_to_zero(topology: Topology) -> Ints:
     """Links from rank 0 to each node."""
     nodes = np.arange(topology.n_nodes)
     routes = ShortestPathRouter().paths(topology, nodes, np.zeros_like(nodes), "first", 0)
     return np.diff(routes.ptr)  # links have their opposites, so it is as far back
-
-
-def _choose(topology: Topology, orbit: Ints, room: Ints, distance: Ints, k: int) -> Ints | None:
-    """Parent of each node in each of the k trees, so that no orbit exceeds its room; None where it must."""
-    n = topology.n_nodes
-    links = np.flatnonzero(distance[topology.src] + 1 == distance[topology.dst])
-    network = FlowNetwork(n + int(orbit.max()) + 2)
-    sink = network.n_nodes - 1
-    for node in range(1, n):
-        network.add(0, node, k)
-    arcs = [network.add(int(topology.dst[link]), n + int(orbit[link]), k) for link in links.tolist()]
-    _, first = np.unique(orbit, return_index=True)
-    for one, link in enumerate(first.tolist()):
-        network.add(n + one, sink, int(room[link]))
-    if network.flow(0, sink, k * (n - 1)) < k * (n - 1):
-        return None
-    many = network.used(arcs)
-    parent = np.full((k, n), -1, np.int64)
-    heads, tails = topology.dst[links], topology.src[links].astype(np.int64)
-    for node in range(1, n):
-        mine = np.flatnonzero(heads == node)
-        parent[:, node] = np.repeat(tails[mine], many[mine])
-    return parent
 
 
 class _Edges:
@@ -141,8 +158,9 @@ class _Edges:
     as v's parent (away from the root) or as v (towards it).
     """
 
-    def __init__(self, grid: Grid, trees: RootTrees, phases: Sequence[bool]) -> None:
+    def __init__(self, grid: Grid, trees: RootTrees, phases: Sequence[bool], whole: bool) -> None:
         self.grid, self.trees, self.phases = grid, trees, phases
+        self.whole = whole
         k, p = trees.parent.shape
         self.tree, self.child = (part.ravel() for part in np.meshgrid(np.arange(k), trees.order[1:], indexing="ij"))
         self.parent = trees.parent[self.tree, self.child]
@@ -160,21 +178,23 @@ class _Edges:
         if self.phases[0]:
             root = self.grid.displace(table.ranks[None], child, -1)
             below = self.children[self.tree, self.child]  # (edges, most children)
+            waits = [self._from(root, edge[:, None]) for edge in below.T]
             table.add(
                 slots, self.grid.displace(root, parent), step=high - self.trees.depth[child], port=port, reduces=True,
-                stream=[self._from(root, edge[:, None]) for edge in below.T],
+                after=waits if self.whole else (), stream=() if self.whole else waits,
             )
         if not self.phases[-1]:
             first = self.tree.size * (len(self.phases) - 1)
             root = self.grid.displace(table.ranks[None], parent, -1)
             above = self.number[self.tree, self.parent][:, None]
-            stream = [(self.grid.displace(root, self.parent[above]), np.where(above >= 0, first + above, -1))]
+            waits = [(self.grid.displace(root, self.parent[above]), np.where(above >= 0, first + above, -1))]
             if first:
-                summed = np.where(parent == 0, self.children[self.tree, 0][:, :, None].transpose(1, 0, 2), -1)
-                stream += [self._from(root, edge) for edge in summed]
+                summed = self.children[self.tree, 0]  # what has come up to the root goes down from there
+                waits += [self._from(root, np.where(parent == 0, edge[:, None], -1)) for edge in summed.T]
             table.add(
                 first + slots, self.grid.displace(root, child), port=port,
-                step=(high if first else 0) + self.trees.depth[parent], stream=stream,
+                step=(high if first else 0) + self.trees.depth[parent],
+                after=waits if self.whole else (), stream=() if self.whole else waits,
             )
         return table.build()
 

@@ -3,10 +3,10 @@
 Numba keys its cache on a function's own file, so a callee in another file could go stale unnoticed.
 The contract is that of sim/program.py; the arrays come from sim/engine.py, which has cast them.
 
-Events wait in a wheel of eleven levels of 64 slots: an event lies on the level of the highest 6-bit digit in which
-its time differs from the present, in the slot of that digit, and moves down a level when the present reaches its
-slot. All times of a run being integers, a push is a shift and a compare, and equal times come out as one batch,
-which is how the contract orders a picosecond.
+Events wait in a wheel of levels of 2^DIGIT slots: an event lies on the level of the highest digit in which its time
+differs from the present, in the slot of that digit, and moves down a level when the present reaches its slot. All
+times of a run being integers, a push is a shift and a compare, and equal times come out as one batch, which is how
+the contract orders a picosecond. What each choice bought is in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -15,41 +15,50 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim._jit import entry, helper, shared
-from sim.program import FIFO, I8, I32, I64, LOWEST_CHUNK_FIRST, PER_CHUNK, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
+from sim._jit import count_leading_zeros, count_trailing_zeros, entry, helper
+from sim.program import I32, I64, LOWEST_CHUNK_FIRST, PER_CHUNK, PRIORITY, SMALLEST_FIRST
 
 FINISHED, PAUSED, NEEDS_TOKENS, STUCK = 0, 1, 2, 3
 """Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is."""
 
-LEVELS, DIGIT, SLOTS = 11, 6, 64
+DIGIT = 10
+SLOTS = 1 << DIGIT
+LEVELS = -(-63 // DIGIT)
+WORDS = SLOTS // 64
 FAR = np.int64(2**63 - 1)
 NONE = -1
+UNSTACKED = -2
 _BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, first event of the
-# present, first token arriving at the present, first free token, height of the stack, number of touched servers.
-NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, HEIGHT, TOUCHED, REGISTERS = range(10)
+# present, first token arriving at the present, first free token, top of the stack, number of touched servers.
+NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, REGISTERS = range(10)
+
+# Half-words of an event, after its time in the first whole word.
+NEXT, TASK, CHUNK, AT, SIZE, CHILD = 2, 3, 4, 5, 6, 7
+FIRST_HOP = 1 << 30
+"""Added to the size of a token that is still at its first server."""
 
 
 class State(NamedTuple):
-    """State of a run; S servers, T tasks, P pools, N tokens.
+    """State of a run; S servers, T tasks, P pools, N tokens, K columns of an account.
 
     A token is a chunk on its way. Event e < S is the end of service of server e (general discipline only); event
-    S + n is what token n does next.
+    S + n is what token n does next. An event is one half of a cache line: tokens in flight are too many for the
+    cache, and each is met about twice a hop.
 
     Attributes
     ----------
     register : (REGISTERS,) int64
     released, joined, delivered : (T,) int32
         Chunks released; of these, that went to the first server (or the pool); delivered.
-    missing, waits : (T,) int32
-        Stream parents that hold back the next chunk; whole parents not delivered.
+    missing : (T,) int32
+        Parents that hold back the next chunk.
+    link : (T,) int32
+        Stack of the tasks to look at in this picosecond: the task below, NONE at the bottom, or UNSTACKED.
     gate_ps : (T,) int64
         When the first server is done with the chunk before; FAR while that chunk has not been served.
     start_ps, finish_ps : (T,) int64
-    stack : (T,) int32
-        Tasks to look at in this picosecond.
-    stacked : (T,) int8
     free_ps : (S,) int64
         End of the last service begun.
     busy_ps : (S,) int64
@@ -60,17 +69,23 @@ class State(NamedTuple):
     touched : (S,) int32
         Servers to look at in this picosecond.
     touched_ps : (S,) int64
-    event_ps, event_next : (S+N,) int64, int32
-    token_task, token_chunk, token_at, token_size : (N,) int32
-        Task and chunk, index of the hop in the routes (NONE: delivery), row of the service table.
-    token_child, token_rank : (N,) int32, int64
-        Pairing heap.
-    slot, occupied : (LEVELS * SLOTS,) int32, (LEVELS,) int64
+    event_ps : ((S+N) * 4,) int64
+        Time of event e at 4 e; an arrival time while the token waits.
+    event : ((S+N) * 8,) int32
+        The same memory in half-words: at 8 e + NEXT the next event in a list; TASK and CHUNK of the token; AT, the
+        index of its hop in the routes (NONE: delivery); SIZE, its row of the service table; CHILD, in a pairing heap.
+    slot, occupied : (LEVELS * SLOTS,) int32, (LEVELS * WORDS,) int64
         Heads of the wheel's lists, and which are not empty.
     pool_free, pool_queue : (P,) int32
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.outcome.Log.
+    account : (rows * K,) or (0,) int64
+        The account of the critical path, where asked for: one row each for the end of the run, every server, task,
+        pool and token, in this order; see `_carry`.
+    account_class : (S,) or (0,) int32
+    account_latency_ps : (H * labels,) or (0,) int64
+        Class of each server; latency of each kind of hop under each label.
     """
 
     register: I64
@@ -78,12 +93,10 @@ class State(NamedTuple):
     joined: I32
     delivered: I32
     missing: I32
-    waits: I32
+    link: I32
     gate_ps: I64
     start_ps: I64
     finish_ps: I64
-    stack: I32
-    stacked: I8
     free_ps: I64
     busy_ps: I64
     first_of: I32
@@ -92,13 +105,7 @@ class State(NamedTuple):
     touched: I32
     touched_ps: I64
     event_ps: I64
-    event_next: I32
-    token_task: I32
-    token_chunk: I32
-    token_at: I32
-    token_size: I32
-    token_child: I32
-    token_rank: I64
+    event: I32
     slot: I32
     occupied: I64
     pool_free: I32
@@ -107,54 +114,31 @@ class State(NamedTuple):
     log_start_ps: I64
     log_before: I64
     last_row: I64
+    account: I64
+    account_class: I32
+    account_latency_ps: I64
+    account_columns: I64
 
 
 # --- the wheel ---------------------------------------------------------------------------------------------------
 
 
 @helper
-def _lowest_bit(word):
-    """Index of the lowest set bit of a word that is not zero."""
-    index = 0
-    if word & 0xFFFFFFFF == 0:
-        index += 32
-        word >>= 32
-    if word & 0xFFFF == 0:
-        index += 16
-        word >>= 16
-    if word & 0xFF == 0:
-        index += 8
-        word >>= 8
-    if word & 0xF == 0:
-        index += 4
-        word >>= 4
-    if word & 3 == 0:
-        index += 2
-        word >>= 2
-    if word & 1 == 0:
-        index += 1
-    return index
-
-
-@helper
 def _push(state, event, time):
     """Let an event happen at a time that is not past."""
-    register, event_next = state.register, state.event_next
-    state.event_ps[event] = time
+    register = state.register
+    state.event_ps[4 * event] = time
     differs = time ^ register[NOW]
     if differs == 0:
-        event_next[event] = register[BATCH]
+        state.event[8 * event + NEXT] = register[BATCH]
         register[BATCH] = event
         return
-    level = 0
-    while differs >= SLOTS:
-        differs >>= DIGIT
-        level += 1
+    level = (63 - count_leading_zeros(differs)) // DIGIT
     digit = (time >> (DIGIT * level)) & (SLOTS - 1)
     at = level * SLOTS + digit
-    event_next[event] = state.slot[at]
+    state.event[8 * event + NEXT] = state.slot[at]
     state.slot[at] = event
-    state.occupied[level] |= _BIT[digit]
+    state.occupied[level * WORDS + (digit >> 6)] |= _BIT[digit & 63]
 
 
 @helper
@@ -165,12 +149,13 @@ def _advance(state, until_ps):
     """
     register, slot, occupied = state.register, state.slot, state.occupied
     while register[BATCH] == NONE:
-        level = 0
-        while level < LEVELS and occupied[level] == 0:
-            level += 1
-        if level == LEVELS:
+        word = 0
+        while word < LEVELS * WORDS and occupied[word] == 0:
+            word += 1
+        if word == LEVELS * WORDS:
             return STUCK
-        digit = _lowest_bit(occupied[level])
+        level = word // WORDS
+        digit = (word % WORDS) * 64 + count_trailing_zeros(occupied[word])
         shift = DIGIT * level
         present = ((register[NOW] >> (shift + DIGIT)) << (shift + DIGIT)) | (np.int64(digit) << shift)
         if present > until_ps:
@@ -179,15 +164,60 @@ def _advance(state, until_ps):
         at = level * SLOTS + digit
         event = slot[at]
         slot[at] = NONE
-        occupied[level] &= ~_BIT[digit]
+        occupied[word] &= ~_BIT[digit & 63]
         if level == 0:
             register[BATCH] = event
             return FINISHED
         while event != NONE:
-            after = state.event_next[event]
-            _push(state, event, state.event_ps[event])
+            after = state.event[8 * event + NEXT]
+            _push(state, event, state.event_ps[4 * event])
             event = after
     return FINISHED
+
+
+# --- accounts: the critical path of everything that is pending, carried forward ------------------------------------
+
+
+@helper
+def _copy_account(state, source, target):
+    columns = state.account_columns[0]
+    for column in range(columns):
+        state.account[target * columns + column] = state.account[source * columns + column]
+
+
+@helper
+def _carry(program, state, token, server, start, service, ready, first_hop):
+    """Account a service: the token comes from its own arrival or, where it waited, from the service before it.
+
+    A row holds the picoseconds of the critical path up to some moment: C columns of serialisation by class of server,
+    C of queueing, and one of each latency label. Two more are used by servers, whose row is that of the last start:
+    the service that began then and its task.
+    """
+    n_servers, n_tasks, columns = program.server_rate.size, program.task_cut.size, state.account_columns[0]
+    account, n_classes = state.account, state.account_columns[1]
+    task = state.event[8 * (n_servers + token) + TASK]
+    mine = (1 + n_servers + n_tasks + program.pool_capacity.size + token) * columns
+    its = (1 + server) * columns
+    own_class = state.account_class[server]
+    if start > state.event_ps[4 * (n_servers + token)]:
+        for column in range(columns - 2):
+            account[mine + column] = account[its + column]
+        queued = own_class if account[its + columns - 1] == task else n_classes + own_class
+        account[mine + queued] += account[its + columns - 2]
+    for column in range(columns - 2):
+        account[its + column] = account[mine + column]
+    account[its + columns - 2] = service
+    account[its + columns - 1] = task
+    if first_hop:
+        gate = (1 + n_servers + task) * columns
+        for column in range(columns - 2):
+            account[gate + column] = account[mine + column]
+        account[gate + own_class] += service
+    hop = program.route_hop[state.event[8 * (n_servers + token) + AT]]
+    account[mine + own_class] += ready - start - program.hop_latency_ps[hop]
+    labels = columns - 2 - 2 * n_classes
+    for label in range(labels):
+        account[mine + 2 * n_classes + label] += state.account_latency_ps[hop * labels + label]
 
 
 # --- releases and deliveries -------------------------------------------------------------------------------------
@@ -196,10 +226,9 @@ def _advance(state, until_ps):
 @helper
 def _stack(state, task):
     """Remember to look at a task before this picosecond ends."""
-    if state.stacked[task] == 0:
-        state.stacked[task] = 1
-        state.stack[state.register[HEIGHT]] = task
-        state.register[HEIGHT] += 1
+    if state.link[task] == UNSTACKED:
+        state.link[task] = state.register[TOP]
+        state.register[TOP] = task
 
 
 @helper
@@ -216,11 +245,12 @@ def _needed(chunk, parent_chunks, chunks, lag):
 def _release(program, state, task):
     """Release every chunk that nothing holds back any more."""
     chunks = program.cut_chunks[program.task_cut[task]]
+    if program.parent.size == 0 or program.parent_ptr[task] == program.parent_ptr[task + 1]:
+        if state.missing[task] == 0:
+            state.released[task] = chunks
+        return
     first = program.parent_ptr[task]
     last = program.parent_ptr[task + 1]
-    if first == last:
-        state.released[task] = chunks
-        return
     released = state.released[task]
     while released < chunks and state.missing[task] == 0:
         released += 1
@@ -229,15 +259,26 @@ def _release(program, state, task):
             for edge in range(first, last):
                 parent = program.parent[edge]
                 parent_chunks = program.cut_chunks[program.task_cut[parent]]
-                if _needed(released, parent_chunks, chunks, program.parent_lag[edge]) > state.delivered[parent]:
+                lag = program.parent_lag[edge] if program.parent_lag.size else 0
+                if _needed(released, parent_chunks, chunks, lag) > state.delivered[parent]:
                     missing += 1
             state.missing[task] = missing
     state.released[task] = released
 
 
 @helper
-def _deliver(program, state, task):
-    """Deliver the next chunk of a task: free what waits for it, give units back."""
+def _free_child(program, state, child, row):
+    """One parent less holds a child back; `row` is the account of the delivery."""
+    state.missing[child] -= 1
+    if state.missing[child] == 0:
+        _stack(state, child)
+        if state.account.size and state.gate_ps[child] <= state.register[NOW]:
+            _copy_account(state, row, 1 + program.server_rate.size + child)
+
+
+@helper
+def _deliver(program, state, task, row):
+    """Deliver the next chunk of a task: free what waits for it, give units back. `row` is the chunk's account."""
     delivered = state.delivered[task] + 1
     state.delivered[task] = delivered
     chunks = program.cut_chunks[program.task_cut[task]]
@@ -246,31 +287,32 @@ def _deliver(program, state, task):
             child = program.stream_child[edge]
             child_chunks = program.cut_chunks[program.task_cut[child]]
             following = state.released[child]
-            if following < child_chunks:
-                if _needed(following, chunks, child_chunks, program.stream_lag[edge]) == delivered:
-                    state.missing[child] -= 1
-                    if state.missing[child] == 0 and state.waits[child] == 0:
-                        _stack(state, child)
+            lag = program.stream_lag[edge] if program.stream_lag.size else 0
+            if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
+                _free_child(program, state, child, row)
     if program.give_pool.size:
-        for row in range(program.give_ptr[task], program.give_ptr[task + 1]):
-            if program.give_per[row] == PER_CHUNK or delivered == chunks:
-                state.pool_free[program.give_pool[row]] += program.give_units[row]
+        for give in range(program.give_ptr[task], program.give_ptr[task + 1]):
+            if program.give_per[give] == PER_CHUNK or delivered == chunks:
+                pool = program.give_pool[give]
+                state.pool_free[pool] += program.give_units[give]
+                if state.account.size:
+                    _copy_account(state, row, 1 + program.server_rate.size + program.task_cut.size + pool)
     if delivered == chunks:
         present = state.register[NOW]
         state.finish_ps[task] = present
         state.register[MAKESPAN] = present
         state.register[LEFT] -= 1
-        for edge in range(program.whole_ptr[task], program.whole_ptr[task + 1]):
-            child = program.whole_child[edge]
-            state.waits[child] -= 1
-            if state.waits[child] == 0 and state.missing[child] == 0:
-                _stack(state, child)
+        if state.account.size:
+            _copy_account(state, row, 0)
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[task], program.whole_ptr[task + 1]):
+                _free_child(program, state, program.whole_child[edge], row)
 
 
 @helper
-def _size_row(program, task, chunk):
-    cut = program.task_cut[task]
-    return program.cut_size[cut, 0] if chunk < program.cut_first[cut] else program.cut_size[cut, 1]
+def _token_row(program, token):
+    """Account of a token."""
+    return 1 + program.server_rate.size + program.task_cut.size + program.pool_capacity.size + token
 
 
 @helper
@@ -278,17 +320,22 @@ def _token(program, state, task, chunk, at):
     """Make the next chunk of a task a token, or return NONE where there is no token left."""
     token = state.register[FREE]
     if token != NONE:
-        state.register[FREE] = state.event_next[program.server_rate.size + token]
-        state.token_task[token] = task
-        state.token_chunk[token] = chunk
-        state.token_at[token] = at
-        state.token_size[token] = _size_row(program, task, chunk)
+        field = 8 * (program.server_rate.size + token)
+        state.register[FREE] = state.event[field + NEXT]
+        cut = program.task_cut[task]
+        size = program.cut_size[cut, 0] if chunk < program.cut_first[cut] else program.cut_size[cut, 1]
+        state.event[field + TASK] = task
+        state.event[field + CHUNK] = chunk
+        state.event[field + AT] = at
+        state.event[field + SIZE] = size | FIRST_HOP
+        if state.account.size:
+            _copy_account(state, 1 + program.server_rate.size + task, _token_row(program, token))
     return token
 
 
 @helper
 def _free(program, state, token):
-    state.event_next[program.server_rate.size + token] = state.register[FREE]
+    state.event[8 * (program.server_rate.size + token) + NEXT] = state.register[FREE]
     state.register[FREE] = token
 
 
@@ -298,6 +345,8 @@ def _join(program, state, task):
 
     Returns False where tokens ran out; the task then stays on the stack.
     """
+    if state.joined[task] == state.released[task] or state.gate_ps[task] == FAR:
+        return True
     route = program.task_route[task]
     at = program.route_ptr[route]
     empty = at == program.route_ptr[route + 1]
@@ -310,7 +359,7 @@ def _join(program, state, task):
             state.joined[task] += 1
             if chunk == 0:
                 state.start_ps[task] = present
-            _deliver(program, state, task)
+            _deliver(program, state, task, 1 + program.server_rate.size + task)
             continue
         token = _token(program, state, task, chunk, NONE if empty else at)
         if token == NONE:
@@ -318,9 +367,10 @@ def _join(program, state, task):
         state.joined[task] += 1
         event = program.server_rate.size + token
         if asks:
-            state.event_ps[event] = present
-            state.token_rank[token] = _rank(program, program.pool_discipline[pool], task, chunk)
-            state.pool_queue[pool] = _meld(program, state, state.pool_queue[pool], _lone(program, state, token))
+            state.event_ps[4 * event] = present
+            discipline = program.pool_discipline[pool]
+            lone = _lone(program, state, token)
+            state.pool_queue[pool] = _meld(program, state, discipline, state.pool_queue[pool], lone)
         else:
             _push(state, event, max(present, state.gate_ps[task]))
         state.gate_ps[task] = FAR
@@ -331,12 +381,11 @@ def _join(program, state, task):
 def _settle(program, state):
     """Look at every task on the stack, until none is left. Returns False where tokens ran out."""
     register = state.register
-    while register[HEIGHT] > 0:
-        task = state.stack[register[HEIGHT] - 1]
-        register[HEIGHT] -= 1
-        state.stacked[task] = 0
-        if state.waits[task] == 0:
-            _release(program, state, task)
+    while register[TOP] != NONE:
+        task = register[TOP]
+        register[TOP] = state.link[task]
+        state.link[task] = UNSTACKED
+        _release(program, state, task)
         if not _join(program, state, task):
             _stack(state, task)
             return False
@@ -346,32 +395,41 @@ def _settle(program, state):
 @helper
 def _begin(program, state, token, server, start):
     """Log and account a service; returns its end and when the token is ready for what follows."""
-    at = state.token_at[token]
-    task = state.token_task[token]
-    service = program.service_ps[state.token_size[token], program.server_rate[server]]
+    field = 8 * (program.server_rate.size + token)
+    at = state.event[field + AT]
+    size = state.event[field + SIZE]
+    first_hop = size >= FIRST_HOP
+    size &= FIRST_HOP - 1
+    service = program.service_ps[size, program.server_rate[server]]
     end = start + service
     state.busy_ps[server] += service
     state.free_ps[server] = end
     state.register[EVENTS] += 1
-    route = program.task_route[task]
+    hop = program.route_hop[at]
+    latency = program.hop_latency_ps[hop]
+    if first_hop and state.event[field + CHUNK] == 0:
+        state.start_ps[state.event[field + TASK]] = start
     if state.log_base.size:
+        task = state.event[field + TASK]
+        route = program.task_route[task]
         first = program.route_ptr[route]
-        row = state.log_base[task] + state.token_chunk[token] * (program.route_ptr[route + 1] - first) + (at - first)
+        chunk = state.event[field + CHUNK]
+        row = state.log_base[task] + chunk * (program.route_ptr[route + 1] - first) + (at - first)
         state.log_start_ps[row] = start
         state.log_before[row] = state.last_row[server]
         state.last_row[server] = row
-    if at == program.route_ptr[route] and state.token_chunk[token] == 0:
-        state.start_ps[task] = start
-    latency = program.route_latency_ps[at]
-    if at + 1 == program.route_ptr[route + 1]:
-        state.token_at[token] = NONE
+    last = program.hop_last[hop] != 0
+    if last:
         ready = (start if program.deliver_head else end) + latency
     else:
-        state.token_at[token] = at + 1
         ready = end + latency
         if program.cut_through:
-            after = program.server_rate[program.route_server[at + 1]]
-            ready = max(start + latency, ready - program.service_ps[state.token_size[token], after])
+            after = program.server_rate[program.hop_server[program.route_hop[at + 1]]]
+            ready = max(start + latency, ready - program.service_ps[size, after])
+    if state.account.size:
+        _carry(program, state, token, server, start, service, ready, first_hop)
+    state.event[field + SIZE] = size
+    state.event[field + AT] = NONE if last else at + 1
     return end, ready
 
 
@@ -379,22 +437,20 @@ def _begin(program, state, token, server, start):
 
 
 @helper
-def _before(program, state, a, b):
-    """Whether token a comes before token b at a server: (rank, arrival, class, chunk, hop, task)."""
-    n_servers = program.server_rate.size
-    if state.token_rank[a] != state.token_rank[b]:
-        return state.token_rank[a] < state.token_rank[b]
-    if state.event_ps[n_servers + a] != state.event_ps[n_servers + b]:
-        return state.event_ps[n_servers + a] < state.event_ps[n_servers + b]
-    task_a, task_b = state.token_task[a], state.token_task[b]
+def _ties_before(program, state, a, b):
+    """Whether token a comes before token b among those of one arrival time: (class, chunk, hop, task)."""
+    a, b = 8 * (program.server_rate.size + a), 8 * (program.server_rate.size + b)
+    event = state.event
+    task_a, task_b = event[a + TASK], event[b + TASK]
     if program.task_class[task_a] != program.task_class[task_b]:
         return program.task_class[task_a] < program.task_class[task_b]
-    if state.token_chunk[a] != state.token_chunk[b]:
-        return state.token_chunk[a] < state.token_chunk[b]
-    hop_a = state.token_at[a] - program.route_ptr[program.task_route[task_a]]
-    hop_b = state.token_at[b] - program.route_ptr[program.task_route[task_b]]
-    if hop_a != hop_b and state.token_at[a] != NONE and state.token_at[b] != NONE:
-        return hop_a < hop_b
+    if event[a + CHUNK] != event[b + CHUNK]:
+        return event[a + CHUNK] < event[b + CHUNK]
+    if event[a + AT] != NONE and event[b + AT] != NONE:
+        hop_a = event[a + AT] - program.route_ptr[program.task_route[task_a]]
+        hop_b = event[b + AT] - program.route_ptr[program.task_route[task_b]]
+        if hop_a != hop_b:
+            return hop_a < hop_b
     return task_a < task_b
 
 
@@ -405,38 +461,40 @@ def _line_up(program, state, server, token):
     Arrivals mostly come in order or in reverse, so both ends are tried first.
     """
     n_servers = program.server_rate.size
-    event_next = state.event_next
+    event = state.event
     if state.touched_ps[server] != state.register[NOW]:
         state.touched_ps[server] = state.register[NOW]
         state.touched[state.register[TOUCHED]] = server
         state.register[TOUCHED] += 1
         state.queue[server] = token
         state.tail[server] = token
-        event_next[n_servers + token] = NONE
-    elif _before(program, state, state.tail[server], token):
-        event_next[n_servers + state.tail[server]] = token
-        event_next[n_servers + token] = NONE
+        event[8 * (n_servers + token) + NEXT] = NONE
+    elif _ties_before(program, state, state.tail[server], token):
+        event[8 * (n_servers + state.tail[server]) + NEXT] = token
+        event[8 * (n_servers + token) + NEXT] = NONE
         state.tail[server] = token
-    elif _before(program, state, token, state.queue[server]):
-        event_next[n_servers + token] = state.queue[server]
+    elif _ties_before(program, state, token, state.queue[server]):
+        event[8 * (n_servers + token) + NEXT] = state.queue[server]
         state.queue[server] = token
     else:
         at = state.queue[server]
-        while _before(program, state, event_next[n_servers + at], token):
-            at = event_next[n_servers + at]
-        event_next[n_servers + token] = event_next[n_servers + at]
-        event_next[n_servers + at] = token
+        while _ties_before(program, state, event[8 * (n_servers + at) + NEXT], token):
+            at = event[8 * (n_servers + at) + NEXT]
+        event[8 * (n_servers + token) + NEXT] = event[8 * (n_servers + at) + NEXT]
+        event[8 * (n_servers + at) + NEXT] = token
 
 
 @helper
 def _commit(program, state, token, server):
     """Serve a token that has just arrived at a fifo server, after all that came before it."""
     n_servers = program.server_rate.size
-    task = state.token_task[token]
-    at = state.token_at[token]
+    field = 8 * (n_servers + token)
+    at = state.event[field + AT]
+    first_hop = state.event[field + SIZE] >= FIRST_HOP
     end, ready = _begin(program, state, token, server, max(state.register[NOW], state.free_ps[server]))
     _push(state, n_servers + token, ready)
-    if at == program.route_ptr[program.task_route[task]]:
+    if first_hop:
+        task = state.event[field + TASK]
         state.gate_ps[task] = end
         chunk = state.joined[task]
         if chunk < state.released[task]:
@@ -460,27 +518,28 @@ def run_fifo(program, state, max_events, until_ps):
             return NEEDS_TOKENS
         while register[BATCH] != NONE:
             event = register[BATCH]
-            register[BATCH] = state.event_next[event]
+            register[BATCH] = state.event[8 * event + NEXT]
             token = event - n_servers
-            if state.token_at[token] != NONE:
-                _line_up(program, state, program.route_server[state.token_at[token]], token)
+            at = state.event[8 * event + AT]
+            if at != NONE:
+                _line_up(program, state, program.hop_server[program.route_hop[at]], token)
                 continue
-            task = state.token_task[token]
+            task = state.event[8 * event + TASK]
             _free(program, state, token)
-            _deliver(program, state, task)
-        if register[HEIGHT] > 0:
+            _deliver(program, state, task, _token_row(program, token))
+        if register[TOP] != NONE:
             continue
         for i in range(register[TOUCHED]):
             server = state.touched[i]
             token = state.queue[server]
             while token != NONE:
-                after = state.event_next[n_servers + token]
+                after = state.event[8 * (n_servers + token) + NEXT]
                 _commit(program, state, token, server)
                 token = after
         register[TOUCHED] = 0
         if register[LEFT] == 0:
             return FINISHED
-        if register[HEIGHT] > 0:
+        if register[TOP] != NONE:
             continue
         if register[EVENTS] >= limit:
             return PAUSED
@@ -493,63 +552,73 @@ def run_fifo(program, state, max_events, until_ps):
 
 
 @helper
-def _rank(program, discipline, task, chunk):
-    """What a discipline looks at before the arrival time."""
+def _before(program, state, discipline, a, b):
+    """Whether a discipline serves token a before token b: (rank, arrival, class, chunk, hop, task)."""
+    n_servers = program.server_rate.size
+    task_a, task_b = state.event[8 * (n_servers + a) + TASK], state.event[8 * (n_servers + b) + TASK]
     if discipline == PRIORITY:
-        return np.int64(program.task_priority[task])
-    if discipline == SMALLEST_FIRST:
-        return program.cut_work[program.task_cut[task]]
-    if discipline == LOWEST_CHUNK_FIRST:
-        return np.int64(chunk)
-    return np.int64(0)
+        if program.task_priority[task_a] != program.task_priority[task_b]:
+            return program.task_priority[task_a] < program.task_priority[task_b]
+    elif discipline == SMALLEST_FIRST:
+        work_a, work_b = program.cut_work[program.task_cut[task_a]], program.cut_work[program.task_cut[task_b]]
+        if work_a != work_b:
+            return work_a < work_b
+    elif discipline == LOWEST_CHUNK_FIRST:
+        chunk_a, chunk_b = state.event[8 * (n_servers + a) + CHUNK], state.event[8 * (n_servers + b) + CHUNK]
+        if chunk_a != chunk_b:
+            return chunk_a < chunk_b
+    arrival_a, arrival_b = state.event_ps[4 * (n_servers + a)], state.event_ps[4 * (n_servers + b)]
+    if arrival_a != arrival_b:
+        return arrival_a < arrival_b
+    return _ties_before(program, state, a, b)
 
 
 @helper
 def _lone(program, state, token):
     """A pairing heap of one token."""
-    state.token_child[token] = NONE
-    state.event_next[program.server_rate.size + token] = NONE
+    state.event[8 * (program.server_rate.size + token) + CHILD] = NONE
+    state.event[8 * (program.server_rate.size + token) + NEXT] = NONE
     return token
 
 
 @helper
-def _meld(program, state, a, b):
-    """One pairing heap from two; siblings are chained through `event_next`, which a waiting token does not use."""
+def _meld(program, state, discipline, a, b):
+    """One pairing heap from two; siblings are chained through NEXT, which a waiting token does not use."""
     if a == NONE:
         return b
     if b == NONE:
         return a
-    if _before(program, state, b, a):
+    if _before(program, state, discipline, b, a):
         a, b = b, a
     n_servers = program.server_rate.size
-    state.event_next[n_servers + b] = state.token_child[a]
-    state.token_child[a] = b
+    state.event[8 * (n_servers + b) + NEXT] = state.event[8 * (n_servers + a) + CHILD]
+    state.event[8 * (n_servers + a) + CHILD] = b
     return a
 
 
 @helper
-def _without_root(program, state, root):
+def _without_root(program, state, discipline, root):
     """The heap that is left when its root is taken: meld the children in pairs, then the pairs from the right."""
     n_servers = program.server_rate.size
-    event_next = state.event_next
-    child = state.token_child[root]
+    event = state.event
+    child = event[8 * (n_servers + root) + CHILD]
     pairs = NONE
     while child != NONE:
-        other = event_next[n_servers + child]
-        event_next[n_servers + child] = NONE
+        other = event[8 * (n_servers + child) + NEXT]
+        event[8 * (n_servers + child) + NEXT] = NONE
         following = NONE
         if other != NONE:
-            following = event_next[n_servers + other]
-            event_next[n_servers + other] = NONE
-        pair = _meld(program, state, child, other)
-        event_next[n_servers + pair] = pairs
+            following = event[8 * (n_servers + other) + NEXT]
+            event[8 * (n_servers + other) + NEXT] = NONE
+        pair = _meld(program, state, discipline, child, other)
+        event[8 * (n_servers + pair) + NEXT] = pairs
         pairs = pair
         child = following
     heap = NONE
     while pairs != NONE:
-        following = event_next[n_servers + pairs]
-        event_next[n_servers + pairs] = NONE
-        heap = _meld(program, state, heap, pairs)
+        following = event[8 * (n_servers + pairs) + NEXT]
+        event[8 * (n_servers + pairs) + NEXT] = NONE
+        heap = _meld(program, state, discipline, heap, pairs)
         pairs = following
     return heap
 
@@ -574,17 +643,19 @@ def _happen(program, state, event):
             _stack(state, task)
         return
     token = event - n_servers
-    if state.token_at[token] != NONE:
-        state.event_next[event] = state.register[ARRIVING]
+    if state.event[8 * event + AT] != NONE:
+        state.event[8 * event + NEXT] = state.register[ARRIVING]
         state.register[ARRIVING] = token
         return
-    task = state.token_task[token]
-    route = program.task_route[task]
-    if program.route_ptr[route] == program.route_ptr[route + 1]:
+    task = state.event[8 * event + TASK]
+    row = _token_row(program, token)
+    if state.event[8 * event + SIZE] >= FIRST_HOP:  # of a task without servers
         state.gate_ps[task] = state.register[NOW]
+        if state.account.size:
+            _copy_account(state, row, 1 + n_servers + task)
         _stack(state, task)
     _free(program, state, token)
-    _deliver(program, state, task)
+    _deliver(program, state, task, row)
 
 
 @helper
@@ -593,16 +664,22 @@ def _grant(program, state):
     n_servers = program.server_rate.size
     for pool in range(program.pool_capacity.size):
         token = state.pool_queue[pool]
-        while token != NONE and program.task_units[state.token_task[token]] <= state.pool_free[pool]:
-            task = state.token_task[token]
+        discipline = program.pool_discipline[pool]
+        while token != NONE:
+            event = n_servers + token
+            task = state.event[8 * event + TASK]
+            if program.task_units[task] > state.pool_free[pool]:
+                break
             state.pool_free[pool] -= program.task_units[task]
-            state.pool_queue[pool] = _without_root(program, state, token)
-            if state.token_at[token] == NONE:
-                if state.token_chunk[token] == 0:
+            state.pool_queue[pool] = _without_root(program, state, discipline, token)
+            if state.account.size and state.event_ps[4 * event] < state.register[NOW]:
+                _copy_account(state, 1 + n_servers + program.task_cut.size + pool, _token_row(program, token))
+            if state.event[8 * event + AT] == NONE:
+                if state.event[8 * event + CHUNK] == 0:
                     state.start_ps[task] = state.register[NOW]
-                _push(state, n_servers + token, state.register[NOW])
+                _push(state, event, state.register[NOW])
             else:
-                state.event_next[n_servers + token] = state.register[ARRIVING]
+                state.event[8 * event + NEXT] = state.register[ARRIVING]
                 state.register[ARRIVING] = token
             token = state.pool_queue[pool]
 
@@ -612,11 +689,11 @@ def _serve(program, state, server):
     """Start the service of the token that a free server chooses."""
     n_servers = program.server_rate.size
     token = state.queue[server]
-    state.queue[server] = _without_root(program, state, token)
-    task = state.token_task[token]
-    first_hop = state.token_at[token] == program.route_ptr[program.task_route[task]]
+    field = 8 * (n_servers + token)
+    state.queue[server] = _without_root(program, state, program.server_discipline[server], token)
+    first_hop = state.event[field + SIZE] >= FIRST_HOP
+    state.first_of[server] = state.event[field + TASK] if first_hop else NONE
     end, ready = _begin(program, state, token, server, state.register[NOW])
-    state.first_of[server] = task if first_hop else NONE
     _push(state, server, end)
     _push(state, n_servers + token, ready)
 
@@ -650,20 +727,21 @@ def run_general(program, state, max_events, until_ps):
                 return NEEDS_TOKENS
             while register[BATCH] != NONE:
                 event = register[BATCH]
-                register[BATCH] = state.event_next[event]
+                register[BATCH] = state.event[8 * event + NEXT]
                 _happen(program, state, event)
-            if register[HEIGHT] == 0:
+            if register[TOP] == NONE:
                 _grant(program, state)
                 settled = register[BATCH] == NONE
         while register[ARRIVING] != NONE:
             token = register[ARRIVING]
-            register[ARRIVING] = state.event_next[n_servers + token]
-            server = program.route_server[state.token_at[token]]
-            discipline = program.server_discipline[server]
+            event = n_servers + token
+            register[ARRIVING] = state.event[8 * event + NEXT]
+            server = program.hop_server[program.route_hop[state.event[8 * event + AT]]]
             # A chunk that comes out of a pool arrives now, whenever it asked.
-            state.event_ps[n_servers + token] = register[NOW]
-            state.token_rank[token] = _rank(program, discipline, state.token_task[token], state.token_chunk[token])
-            state.queue[server] = _meld(program, state, state.queue[server], _lone(program, state, token))
+            state.event_ps[4 * event] = register[NOW]
+            discipline = program.server_discipline[server]
+            lone = _lone(program, state, token)
+            state.queue[server] = _meld(program, state, discipline, state.queue[server], lone)
             _touch(state, server)
         for i in range(register[TOUCHED]):
             server = state.touched[i]
@@ -715,15 +793,21 @@ def longest_path(program, first_ps, whole_ps, last_ps, waits, order, release, fi
         head += 1
         finish[task] = max(finish[task], release[task] + whole_ps[task])
         latest = max(latest, finish[task])
-        for edge in range(program.whole_ptr[task], program.whole_ptr[task + 1]):
+        first, last = 0, 0
+        if program.whole_child.size:
+            first, last = program.whole_ptr[task], program.whole_ptr[task + 1]
+        for edge in range(first, last):
             child = program.whole_child[edge]
             release[child] = max(release[child], finish[task])
             waits[child] -= 1
             if waits[child] == 0:
                 order[tail] = child
                 tail += 1
-        for edge in range(program.stream_ptr[task], program.stream_ptr[task + 1]):
-            if program.stream_lag[edge] == 0:
+        first, last = 0, 0
+        if program.stream_child.size:
+            first, last = program.stream_ptr[task], program.stream_ptr[task + 1]
+        for edge in range(first, last):
+            if program.stream_lag.size == 0 or program.stream_lag[edge] == 0:
                 child = program.stream_child[edge]
                 release[child] = max(release[child], release[task] + first_ps[task])
                 finish[child] = max(finish[child], finish[task] + last_ps[child])

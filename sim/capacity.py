@@ -9,8 +9,8 @@ from topologies import WeftError
 from topologies.extents import physical_memory
 from topologies.units import format_size
 
-BYTES_PER_TRANSFER = 400
-BYTES_PER_HOP = 60
+BYTES_PER_TRANSFER = 180
+BYTES_PER_HOP = 50
 """Peak while lowering without symmetry: tracemalloc on ring, bucket, swing and direct, tori of 256 and 1,024 nodes."""
 
 SAMPLED_TRANSFERS = 1_000
@@ -33,9 +33,9 @@ def check_capacity(pattern: Pattern, n_ranks: int) -> None:
     need, transfers = lowering_bytes(pattern, n_ranks)
     if need > physical_memory():
         raise WeftError(
-            f"{pattern.name} on {pattern.topology.name} has about {transfers:,} transfers of {n_ranks:,} ranks to "
-            f"simulate, which need about {format_size(need)} of memory; this machine has "
-            f"{format_size(int(physical_memory()))}: use a smaller fabric, or an algorithm with fewer transfers"
+            f"{pattern.name} on {pattern.topology.name} is too large: simulating {n_ranks:,} of {pattern.p:,} ranks "
+            f"takes about {transfers:,} transfers and {format_size(need)} of memory; this machine has "
+            f"{format_size(int(physical_memory()))}. Use a smaller fabric, or an algorithm with fewer transfers"
         )
 
 

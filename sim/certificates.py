@@ -56,7 +56,7 @@ def _work_ps(program: Program) -> I64:
     work = np.zeros(program.n_servers, np.int64)
     for task in range(program.n_tasks):
         cut, route = program.task_cut[task], program.task_route[task]
-        servers = program.route_server[program.route_ptr[route] : program.route_ptr[route + 1]]
+        servers = program.hop_server[program.route_hop[program.route_ptr[route] : program.route_ptr[route + 1]]]
         lead, rest = program.service_ps[program.cut_size[cut]][:, program.server_rate[servers]]
         leading = int(program.cut_first[cut])
         np.add.at(work, servers, leading * lead + (int(program.cut_chunks[cut]) - leading) * rest)
@@ -75,8 +75,7 @@ def _capacity(program: Program, outcome: Outcome) -> None:
 
 
 def _causality(program: Program, outcome: Outcome) -> None:
-    parent = np.repeat(np.arange(program.n_tasks), np.diff(program.whole_ptr))
-    child = program.whole_child
+    parent, child = program.whole_edges()
     early = outcome.start_ps[child] < outcome.finish_ps[parent]
     if np.any(early):
         edge = int(np.flatnonzero(early)[0])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sim import _kernel as kernel
-from sim._kernel import FAR, FINISHED, NEEDS_TOKENS, NONE, STUCK, State
+from sim._kernel import FINISHED, NEEDS_TOKENS, NONE, STUCK, State
 from sim.outcome import Log, Outcome, check_finished, log_base
-from sim.program import FIFO, Program, check_supported
+from sim.program import FIFO, I32, I64, Program, check_supported
 from topologies import WeftError
 from topologies.units import format_size, format_time
 
@@ -23,6 +23,9 @@ FOREVER_PS = 2**62
 
 DEFAULT_MEMORY_BYTES = 16 * 2**30
 
+TASK_BYTES, SERVER_BYTES, TOKENS_A_TASK = 44, 72, 8
+"""State of a task and of a server; chunks of a task in flight at once, for an estimate. A chunk in flight takes 32."""
+
 
 class Progress(NamedTuple):
     """What a long run reports: services done and in all, picoseconds simulated, services a second."""
@@ -31,6 +34,30 @@ class Progress(NamedTuple):
     total_events: int
     now_ps: int
     events_per_s: float
+
+    @property
+    def seconds_left(self) -> float:
+        """At this rate."""
+        return (self.total_events - self.events) / max(self.events_per_s, 1e-9)
+
+
+class AccountLabels(NamedTuple):
+    """Names of the account that a run carries forward; C classes of servers, L labels of latencies.
+
+    Attributes
+    ----------
+    classes : tuple of str
+    server_class : (S,) int32
+        Class of each server.
+    latencies : tuple of str
+    latency_ps : (H, L) int64
+        Latency of each kind of hop under each label; a row sums to `hop_latency_ps`.
+    """
+
+    classes: tuple[str, ...]
+    server_class: I32
+    latencies: tuple[str, ...]
+    latency_ps: I64
 
 
 class Stopped(WeftError):
@@ -46,21 +73,28 @@ class Run:
     program : Program
     log : bool
         Keep every service, for `why` and for pictures.
+    labels : AccountLabels, optional
+        Carry the account of the critical path forward, in memory that does not grow with the services.
     """
 
     program: Program
     log: bool = False
+    labels: AccountLabels | None = None
 
     def __post_init__(self) -> None:
         check_supported(self.program)
-        self.state = _initial_state(self.program, self.log)
-        fifo = bool(np.all(self.program.server_discipline == FIFO)) and self.program.pool_capacity.size == 0
-        self._kernel = kernel.run_fifo if fifo else kernel.run_general
+        self.state = _initial_state(self.program, self.log, self.labels)
+        self._kernel = kernel.run_fifo if only_fifo(self.program) else kernel.run_general
 
     @property
     def events(self) -> int:
         """Services begun so far."""
         return int(self.state.register[kernel.EVENTS])
+
+    @property
+    def tokens(self) -> int:
+        """Chunks in flight that there is room for; grows by halves."""
+        return self.state.event_ps.size // 4 - self.program.n_servers
 
     @property
     def now_ps(self) -> int:
@@ -106,6 +140,11 @@ class Run:
         )
 
 
+def only_fifo(program: Program) -> bool:
+    """Whether servers may be committed when a chunk arrives: all of them fifo, and no pools."""
+    return bool(np.all(program.server_discipline == FIFO)) and program.pool_capacity.size == 0
+
+
 def run(
     program: Program,
     *,
@@ -132,9 +171,20 @@ def run(
     Stopped
         The event limit was reached, or Ctrl-C.
     """
+    return advance_to_end(start(program, log=log), max_events, progress)
+
+
+def start(program: Program, *, log: bool = False, labels: AccountLabels | None = None) -> Run:
+    """A run that has not begun; see `Run`."""
+    return Run(program, log, labels)
+
+
+def advance_to_end(
+    one: Run, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
+) -> Outcome:
+    """Go on in slices, so that progress is told and Ctrl-C is heard; parameters and errors as in `run`."""
     started = monotonic()
-    total = program.chunk_hops()
-    one = Run(program, log)
+    total = one.program.chunk_hops()
     budget = total + 1 if max_events is None else max_events
     try:
         while not one.advance(min(SLICE_EVENTS, budget - one.events)):
@@ -148,11 +198,10 @@ def run(
 
 
 def memory_bytes(program: Program, log: bool = False) -> int:
-    """Memory that a run takes, the program included and a token a task assumed."""
-    arrays = sum(field.nbytes for field in program if isinstance(field, np.ndarray))
-    per_task, per_server, per_token = 57, 52, 40
+    """Memory that a run takes, the program included, with up to `TOKENS_A_TASK` chunks of each task in flight."""
+    in_flight = int(np.minimum(program.chunks(), TOKENS_A_TASK).sum())
     logged = 16 * program.chunk_hops() if log else 0
-    return arrays + program.n_tasks * (per_task + per_token) + program.n_servers * per_server + logged
+    return program.nbytes() + program.n_tasks * TASK_BYTES + program.n_servers * SERVER_BYTES + in_flight * 32 + logged
 
 
 def check_memory(program: Program, log: bool, limit_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
@@ -169,71 +218,96 @@ def _reached(one: Run, total: int) -> str:
     return f"{format_time(one.now_ps)} of simulated time, {one.events:,} of {total:,} services done"
 
 
-def _initial_state(program: Program, log: bool) -> State:
+def _initial_state(program: Program, log: bool, labels: AccountLabels | None) -> State:
     n_tasks, n_servers = program.n_tasks, program.n_servers
-    n_tokens = max(16, min(n_tasks, 2 * n_servers))
-    streams = np.repeat(np.arange(n_tasks), np.diff(program.parent_ptr))[program.parent_lag == 0]
-    missing = np.bincount(streams, minlength=n_tasks).astype(np.int32)
-    ready = np.flatnonzero((missing == 0) & (program.task_waits == 0))
-    stack = np.zeros(n_tasks, np.int32)
-    stack[: ready.size] = ready[::-1]
-    stacked = np.zeros(n_tasks, np.int8)
-    stacked[ready] = 1
+    fifo = only_fifo(program)
+    n_tokens = _first_tokens(program)
+    _, child, lag = program.stream_edges()
+    missing = np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
+    missing += program.task_waits
     register = np.zeros(kernel.REGISTERS, np.int64)
     register[kernel.LEFT] = n_tasks
     register[kernel.BATCH] = register[kernel.ARRIVING] = NONE
-    register[kernel.HEIGHT] = ready.size
+    link, register[kernel.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
     base = log_base(program) if log else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if log else 0
-    event_next = np.full(n_servers + n_tokens, NONE, np.int32)
-    event_next[n_servers : n_servers + n_tokens - 1] = np.arange(1, n_tokens)
+    events = np.zeros(4 * (n_servers + n_tokens), np.int64)
+    _link_free(events, n_servers, n_tokens, NONE)
     return State(
         register=register,
         released=np.zeros(n_tasks, np.int32),
         joined=np.zeros(n_tasks, np.int32),
         delivered=np.zeros(n_tasks, np.int32),
         missing=missing,
-        waits=program.task_waits.copy(),
+        link=link,
         gate_ps=np.zeros(n_tasks, np.int64),
         start_ps=np.full(n_tasks, -1, np.int64),
         finish_ps=np.full(n_tasks, -1, np.int64),
-        stack=stack,
-        stacked=stacked,
         free_ps=np.zeros(n_servers, np.int64),
         busy_ps=np.zeros(n_servers, np.int64),
-        first_of=np.full(n_servers, NONE, np.int32),
+        first_of=np.full(0 if fifo else n_servers, NONE, np.int32),
         queue=np.full(n_servers, NONE, np.int32),
         tail=np.full(n_servers, NONE, np.int32),
         touched=np.zeros(n_servers, np.int32),
         touched_ps=np.full(n_servers, -1, np.int64),
-        event_ps=np.zeros(n_servers + n_tokens, np.int64),
-        event_next=event_next,
-        token_task=np.zeros(n_tokens, np.int32),
-        token_chunk=np.zeros(n_tokens, np.int32),
-        token_at=np.zeros(n_tokens, np.int32),
-        token_size=np.zeros(n_tokens, np.int32),
-        token_child=np.full(n_tokens, NONE, np.int32),
-        token_rank=np.zeros(n_tokens, np.int64),
+        event_ps=events,
+        event=events.view(np.int32),
         slot=np.full(kernel.LEVELS * kernel.SLOTS, NONE, np.int32),
-        occupied=np.zeros(kernel.LEVELS, np.int64),
+        occupied=np.zeros(kernel.LEVELS * kernel.WORDS, np.int64),
         pool_free=program.pool_capacity.copy(),
         pool_queue=np.full(program.pool_capacity.size, NONE, np.int32),
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log else 0, -1, np.int64),
+        **_account_arrays(program, labels, n_tokens),
     )
 
 
+def _first_tokens(program: Program) -> int:
+    return max(16, min(program.n_tasks, 2 * program.n_servers))
+
+
+def _stack_of(tasks: I64, n_tasks: int) -> tuple[I32, int]:
+    """The stack of some tasks, the first on top, and its top."""
+    link = np.full(n_tasks, kernel.UNSTACKED, np.int32)
+    link[tasks] = np.append(tasks[1:], NONE)[: tasks.size]
+    return link, int(tasks[0]) if tasks.size else NONE
+
+
+def _link_free(events: I64, first: int, count: int, after: int) -> None:
+    """Chain the last `count` tokens, the free ones; event `first` is token 0, and `after` follows the last."""
+    field = events.view(np.int32).reshape(-1, 8)
+    end = field.shape[0] - first
+    field[field.shape[0] - count :, kernel.NEXT] = np.arange(end - count + 1, end + 1)
+    field[-1, kernel.NEXT] = after
+
+
 def _with_more_tokens(state: State, n_servers: int) -> State:
-    """Twice the tokens; the new ones are free."""
-    old = state.token_task.size
-    new = 2 * old
-    event_next = np.concatenate([state.event_next, np.arange(old + 1, new + 1, dtype=np.int32)])
-    event_next[-1] = state.register[kernel.FREE]
+    """Half as many tokens again; the new ones are free."""
+    old = state.event_ps.size // 4 - n_servers
+    more = max(old // 2, 16)
+    events = np.concatenate([state.event_ps, np.zeros(4 * more, np.int64)])
+    _link_free(events, n_servers, more, int(state.register[kernel.FREE]))
     state.register[kernel.FREE] = old
-    grown = {
-        name: np.concatenate([getattr(state, name), np.zeros(old, getattr(state, name).dtype)])
-        for name in ("event_ps", "token_task", "token_chunk", "token_at", "token_size", "token_child", "token_rank")
+    rows = more * int(state.account_columns[0])
+    account = np.concatenate([state.account, np.zeros(rows, np.int64)]) if rows else state.account
+    return state._replace(event_ps=events, event=events.view(np.int32), account=account)
+
+
+def _account_arrays(program: Program, labels: AccountLabels | None, n_tokens: int) -> dict[str, Any]:
+    if labels is None:
+        return {
+            "account": np.zeros(0, np.int64),
+            "account_class": np.zeros(0, np.int32),
+            "account_latency_ps": np.zeros(0, np.int64),
+            "account_columns": np.zeros(2, np.int64),
+        }
+    columns = 2 * len(labels.classes) + len(labels.latencies) + 2
+    rows = 1 + program.n_servers + program.n_tasks + program.pool_capacity.size + n_tokens
+    return {
+        "account": np.zeros(rows * columns, np.int64),
+        "account_class": labels.server_class.astype(np.int32),
+        "account_latency_ps": np.ascontiguousarray(labels.latency_ps, np.int64).ravel(),
+        "account_columns": np.array([columns, len(labels.classes)], np.int64),
     }
-    return state._replace(event_next=event_next, **grown)

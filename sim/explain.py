@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sim.engine import check_memory, run
+import numpy as np
+
+from sim.account import Account, account
+from sim.engine import AccountLabels, check_memory, run
 from sim.lower import Lowered
 from sim.outcome import Outcome
 from sim.why import Labels, Why, explain
@@ -16,6 +19,26 @@ def explain_lowered(lowered: Lowered, outcome: Outcome | None = None) -> Why:
     return explain(lowered.program, outcome, labels(lowered))
 
 
+def account_lowered(lowered: Lowered) -> Account:
+    """Where the time of a schedule goes, for runs whose log would not fit in memory."""
+    return account(lowered.program, account_labels(lowered))
+
+
+def account_labels(lowered: Lowered) -> AccountLabels:
+    """The names of `labels`, in the columns that the engine carries along."""
+    topology, shape, program = lowered.schedule.topology, lowered.shape, lowered.program
+    dimensions, server_class = np.unique(topology.dimension[shape.server_link], return_inverse=True)
+    link = shape.server_link[program.hop_server]
+    hop = topology.hop_latency_ps[topology.dst[link]]
+    endpoint = np.where(program.hop_last != 0, lowered.model.endpoint_latency_ps, 0)
+    return AccountLabels(
+        classes=tuple(f"dimension {dim}" if dim >= 0 else "links" for dim in dimensions.tolist()),
+        server_class=server_class.astype(np.int32),
+        latencies=("propagation", "hop processing", "endpoint"),
+        latency_ps=np.stack([program.hop_latency_ps - hop - endpoint, hop, endpoint], axis=1),
+    )
+
+
 def labels(lowered: Lowered) -> Labels:
     """Servers named by the dimension of their links; latencies split into wire, hop and endpoint."""
     topology, shape, program = lowered.schedule.topology, lowered.shape, lowered.program
@@ -26,7 +49,7 @@ def labels(lowered: Lowered) -> Labels:
         return f"dimension {dimension}" if dimension >= 0 else "links"
 
     def latency(at: int) -> list[tuple[str, int]]:
-        link = shape.server_link[program.route_server[at]]
+        link = shape.server_link[program.hop_server[program.route_hop[at]]]
         hop = int(topology.hop_latency_ps[topology.dst[link]])
         endpoint = lowered.model.endpoint_latency_ps if at in ends else 0
         return [("hop processing", hop), ("endpoint", endpoint)]

@@ -84,7 +84,7 @@ def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[O
         count = int(np.unique(_orbits(job, held).rank).size)
         if count < few:
             best, few = held, count
-        if held.generators == group.generators:
+        if len(held.generators) == len(group.generators):
             break
     if best is None:
         return _orbits(job, Group("", ())), "all ranks simulated" + (" (off)" if symmetry == "off" else "")

@@ -7,13 +7,24 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.pattern import Pattern
 from collectives.schedule import Schedule
 from sim.model import Model
-from sim.program import DISCIPLINES, I32, I64, NO_POOLS, PER_TASK, WHOLE, Columns, Pools, Program, assemble
-from sim.quotient import Quotient, quotient
+from sim.program import (
+    DISCIPLINES,
+    I32,
+    I64,
+    NO_POOLS,
+    PER_TASK,
+    WHOLE,
+    Columns,
+    Pools,
+    Program,
+    assemble,
+    unique_rows,
+)
+from sim.quotient import Quotient, find_rows, quotient
 from topologies import Topology, WeftError
 
 _shapes: WeakKeyDictionary[Pattern, dict[tuple[object, ...], Shape]] = WeakKeyDictionary()
@@ -118,7 +129,7 @@ def lower(schedule: Schedule, model: Model = Model(), symmetry: str = "auto") ->
         task_work=task_bytes,
         task_cutting=None,
         task_route=shape.task_route,
-        task_class=np.unique(tie_class, return_inverse=True)[1].astype(np.int32),
+        task_class=unique_rows(tie_class)[1].astype(np.int32),
         task_priority=transfers.step[shape.task_row],
         edge_parent=shape.edge_parent,
         edge_child=shape.edge_child,
@@ -171,8 +182,9 @@ def _shape(pattern: Pattern, tie: str, seed: int, symmetry: str) -> Shape:
 
 
 def make_shape(q: Quotient) -> Shape:
+    """Tasks, routes and edges of the representative transfers."""
     paths = q.paths
-    server_link, server = np.unique(paths.links, return_inverse=True)
+    server_link, server = unique_rows(paths.links)
     half = np.full(paths.pair.size, -1, np.int64)
     twin = np.flatnonzero(paths.pair[1:] == paths.pair[:-1])
     half[twin], half[twin + 1] = 0, 1
@@ -196,10 +208,13 @@ def _distinct_routes(q: Quotient, half: I64, server: I32) -> tuple[I32, I32, I32
     """Routes are told apart by their ends (and half), so that a ring's steps share one."""
     src, dst = q.transfers.src[q.paths.pair].astype(np.int64), q.transfers.dst[q.paths.pair]
     span = int(max(src.max(initial=0), dst.max(initial=0))) + 1
-    key = (src * span + dst) * 3 + half
+    source = unique_rows(src)[1]  # few sources make a short range
+    key = (source * span + dst) * 3 + half + 1
     if q.transfers.via_ptr is not None:
         key = _named_routes(q, key)
-    _, first, route = np.unique(key, return_index=True, return_inverse=True)
+    distinct, route = unique_rows(key)
+    first = np.zeros(distinct.size, np.int64)
+    first[route[::-1]] = np.arange(route.size)[::-1]
     hops = np.diff(q.paths.ptr)[first]
     ptr = np.concatenate(([0], np.cumsum(hops)))
     at = np.repeat(q.paths.ptr[first] - ptr[:-1], hops) + np.arange(ptr[-1])
@@ -223,7 +238,7 @@ def _edges(q: Quotient, half: I64) -> tuple[I32, I32, I32]:
     t = q.transfers
     counts = np.diff(t.dep_ptr)
     child_row = np.repeat(np.arange(t.src.size), counts)
-    parent_row = _rows_waited_for(q)
+    parent_row = rows_waited_for(q)
     lag = t.dep_lag
     if np.any(half >= 0):
         if np.any(lag != WHOLE):
@@ -235,7 +250,8 @@ def _edges(q: Quotient, half: I64) -> tuple[I32, I32, I32]:
     return parent_row.astype(np.int32), child_row.astype(np.int32), lag.astype(np.int32)
 
 
-def _rows_waited_for(q: Quotient) -> I64:
+def rows_waited_for(q: Quotient) -> I64:
+    """Row of the transfer (or of its representative) that each dependency names."""
     t = q.transfers
     ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
     ports[t.slot] = t.port
@@ -243,8 +259,7 @@ def _rows_waited_for(q: Quotient) -> I64:
     stride = int(max(t.src.max(initial=0), rank.max(initial=0))) + 1
     key = t.slot.astype(np.int64) * stride + t.src
     want = t.dep_slot.astype(np.int64) * stride + rank
-    row = np.searchsorted(key, want)
-    found: I64 = np.minimum(row, max(key.size - 1, 0))
+    found = find_rows(key, want)
     if want.size and not np.array_equal(key[found], want):
         raise WeftError("a transfer waits for one that no rank sends")
     return found

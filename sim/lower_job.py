@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives.pattern import Pattern
 from collectives.routes import paths_of
 from collectives.transfers import Pool
-from sim.job_symmetry import Messages, emitter_of, job_orbits
-from sim.lower import Shape, make_shape
+from sim.job_symmetry import emitter_of, job_orbits
+from sim.lower import Shape, make_shape, rows_waited_for
 from sim.model import Model
-from sim.program import DISCIPLINES, I32, I64, PER_TASK, WHOLE, Columns, Cutting, Pools, Program, assemble
-from sim.quotient import Orbits, Quotient
+from sim.program import DISCIPLINES, I8, I32, I64, PER_TASK, WHOLE, Columns, Cutting, Pools, Program, assemble
+from sim.quotient import Emitter, Orbits, Quotient
 from topologies import WeftError
 from topologies.units import PS_PER_S
 from workloads.job import Collective, Compute, Job, Operation, Send
@@ -62,8 +61,14 @@ class LoweredJob(NamedTuple):
 
     def ranks(self, operation: Operation) -> I64:
         """Representatives that an operation covers."""
-        covered = self.job.ranks(operation)
-        return covered[self.orbits.rank[0][covered] == covered]
+        return representatives(self.job, self.orbits, operation)
+
+
+def representatives(job: Job, orbits: Orbits, operation: Operation) -> I64:
+    """NPUs that an operation covers and that stand for their orbit."""
+    covered = job.ranks(operation)
+    kept: I64 = covered[orbits.rank[0][covered] == covered]
+    return kept
 
 
 class _Template(NamedTuple):
@@ -116,7 +121,7 @@ class _Lowering:
     def __init__(self, job: Job, model: Model, orbits: Orbits) -> None:
         self.job, self.model, self.orbits = job, model, orbits
         self.templates: dict[object, _Template] = {}
-        self.columns: list[I64] = []  # (8, tasks): work, cutting, route, class, priority, operation, rank, pool order
+        self.columns: list[I64] = []  # (7, tasks): work, cutting, route, class, priority, operation, rank
         self.edges: list[I64] = []  # (3, edges): parent, child, lag
         self.routes: list[tuple[I64, I64, I64]] = []  # ptr without its 0, server key, latency
         self.template_route: dict[int, int] = {}
@@ -124,10 +129,10 @@ class _Lowering:
         self.n_tasks = self.n_routes = self.next_class = 0
         self.begin: dict[tuple[int, int], int] = {}
         self.end: dict[tuple[int, int], int] = {}
-        self.asks: list[tuple[I64, I64, I64]] = []
-        self.gives: list[tuple[I64, I64, I64]] = []
-        self.limits: dict[int, Pool] = {}
-        self.empty_route = self._add_routes(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self.asks: list[I64] = []  # (3, n): task, rank and pool in one number, place in line
+        self.gives: list[I64] = []
+        self.limits: dict[str, Pool] = {}
+        self.empty_route = self._add_routes(np.zeros(2, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def run(self, words: str) -> LoweredJob:
         for number, operation in enumerate(self.job.operations):
@@ -183,8 +188,7 @@ class _Lowering:
             self._edges(parent, child)
 
     def _representatives(self, operation: Operation) -> I64:
-        covered = self.job.ranks(operation)
-        return covered[self.orbits.rank[0][covered] == covered]
+        return representatives(self.job, self.orbits, operation)
 
     # --- templates --------------------------------------------------------------------------------------------
 
@@ -209,8 +213,9 @@ class _Lowering:
                 raise WeftError(f"operation {operation.name!r} covers a part of a process group: give whole groups")
         paths = paths_of(transfers, self.job.topology, self.model.tie, self.model.seed)
         paths = paths._replace(links=self.orbits.link[paths.links])
-        shape = make_shape(Quotient(self.orbits, transfers, paths, ""))
-        return _Template(shape, ranks, *_ends(shape, self.orbits, ranks))
+        quotient = Quotient(self.orbits, transfers, paths, "")
+        shape = make_shape(quotient)
+        return _Template(shape, ranks, *_ends(emitter, quotient, shape, ranks))
 
     def _routes_of(self, operation: Operation, template: _Template) -> I64:
         """Numbers of the template's routes in the program."""
@@ -239,7 +244,7 @@ class _Lowering:
         self, count: int, number: int, *, work: I64 | int = 0, cutting: int = 0, route: I64 | None = None,
         tie: I64 | int = 0, priority: I64 | int = 0, rank: I64 | I32,
     ) -> int:
-        columns = (work, cutting, self.empty_route if route is None else route, tie, priority, number, rank, 0)
+        columns = (work, cutting, self.empty_route if route is None else route, tie, priority, number, rank)
         self.columns.append(np.stack([np.broadcast_to(one, (count,)).astype(np.int64) for one in columns]))
         self.n_tasks += count
         return self.n_tasks - count
@@ -258,30 +263,28 @@ class _Lowering:
         if transfers.pool is None:
             return
         assert isinstance(operation.work, Collective)
-        for key, pool in enumerate(operation.work.schedule.pattern.pools):
-            before = self.limits.setdefault(key, pool)
-            if before.capacity != pool.capacity:
+        pools = operation.work.schedule.pattern.pools
+        for pool in pools:
+            before = self.limits.setdefault(pool.name, pool)
+            if before[:2] != pool[:2]:
                 raise WeftError(
-                    f"operation {operation.name!r} allows {pool.capacity} active chunks in dimension {key}, an earlier "
-                    f"one {before.capacity}: operations of a job share that limit"
+                    f"operation {operation.name!r} has a pool of {pool.capacity} ({pool.discipline}) for {pool.name}, "
+                    f"an earlier one {before.capacity} ({before.discipline}): operations of a job share it"
                 )
-            if pool.discipline != "fifo":
-                self.limits[key] = pool
-        row, uses = template.shape.task_row, (self.asks, self.gives)
-        for column, collected in enumerate(uses):
-            key_of = transfers.pool[row, column]
-            tasks = np.flatnonzero(key_of >= 0)
-            pool_id = transfers.src[row[tasks]].astype(np.int64) * 2**20 + key_of[tasks]
-            order = transfers.pool[row[tasks], 2].astype(np.int64)
-            discipline = [one.discipline for one in operation.work.schedule.pattern.pools]
-            by_size = np.array([name == "priority" for name in discipline])[key_of[tasks]]
-            collected.append((first + tasks, pool_id, np.where(by_size, order, 0)))
+        names = list(self.limits)
+        number = np.array([names.index(pool.name) for pool in pools], np.int64)
+        row = template.shape.task_row
+        for column, collected in enumerate((self.asks, self.gives)):
+            key = transfers.pool[row, column]
+            tasks = np.flatnonzero(key >= 0)
+            pool_id = transfers.src[row[tasks]].astype(np.int64) << 32 | number[key[tasks]]
+            collected.append(np.stack([first + tasks, pool_id, transfers.pool[row[tasks], 2]]))
 
     # --- the whole --------------------------------------------------------------------------------------------
 
     def _assemble(self, words: str) -> LoweredJob:
-        columns = np.concatenate(self.columns, axis=1) if self.columns else np.zeros((8, 0), np.int64)
-        work, cutting, route, tie, priority, operation, rank, _ = columns
+        columns = np.concatenate(self.columns, axis=1) if self.columns else np.zeros((7, 0), np.int64)
+        work, cutting, route, tie, priority, operation, rank = columns
         edges = np.concatenate(self.edges, axis=1) if self.edges else np.zeros((3, 0), np.int64)
         hops, keys, latency = (np.concatenate([part[at] for part in self.routes]) for at in range(3))
         used, server = np.unique(keys, return_inverse=True)
@@ -323,10 +326,10 @@ class _Lowering:
         number = {rate: at for at, rate in enumerate(rates)}
         return rates, np.array([number[rate] for rate in exact], np.int32)
 
-    def _disciplines(self, is_link: np.ndarray[tuple[int], np.dtype[np.bool_]], priority: I64) -> I64:
+    def _disciplines(self, is_link: np.ndarray[tuple[int], np.dtype[np.bool_]], priority: I64) -> I8:
         streams = "priority" if np.unique(priority).size > 1 else "fifo"
         disciplines = DISCIPLINES.index(self.model.discipline), DISCIPLINES.index(streams)
-        return np.where(is_link, *disciplines)
+        return np.where(is_link, *disciplines).astype(np.int8)
 
     def _pools(self, priority: I64) -> tuple[Pools, I64]:
         """Pools, and priorities in which the place in a pool's line comes after the priority of the operation."""
@@ -334,49 +337,70 @@ class _Lowering:
             return Pools([], [], [], []), priority
         asks, gives = (np.concatenate(one, axis=1) for one in (self.asks, self.gives))
         ids, pool = np.unique(np.concatenate([asks[1], gives[1]]), return_inverse=True)
-        keys = (ids % 2**20).tolist()
-        span = int(asks[2].max(initial=0)) + 1
+        limits = list(self.limits.values())
+        mine = [limits[number] for number in (ids & 0xFFFFFFFF).tolist()]
+        by_size = np.array([limit.discipline == "priority" for limit in mine])[pool[: asks.shape[1]]]
+        place = np.where(by_size, asks[2], 0)
+        span = int(place.max(initial=0)) + 1
         ordered = span > 1 or np.unique(priority).size > 1
         if (int(np.abs(priority).max(initial=0)) + 1) * span >= 2**31:
             raise WeftError(f"priorities up to {np.abs(priority).max()} are too far apart for pools of {span} sizes")
         merged = priority.copy()
-        merged[asks[0]] = priority[asks[0]] * span + asks[2]
-        ask, give = pool[: asks.shape[1]], pool[asks.shape[1] :]
-        return Pools(
-            [self.limits[key].capacity for key in keys],
-            [DISCIPLINES.index("priority" if ordered else "fifo")] * len(keys),
-            [(int(task), int(one), 1, PER_TASK) for task, one in zip(asks[0], ask, strict=True)],
-            [(int(task), int(one), 1, PER_TASK) for task, one in zip(gives[0], give, strict=True)],
-        ), merged
+        merged[asks[0]] = priority[asks[0]] * span + place
+        uses = np.split(pool, [asks.shape[1]])
+        ask, give = (
+            [(int(task), int(one), 1, PER_TASK) for task, one in zip(rows[0], use, strict=True)]
+            for rows, use in zip((asks, gives), uses, strict=True)
+        )
+        discipline = DISCIPLINES.index("priority" if ordered else "fifo")
+        return Pools([limit.capacity for limit in mine], [discipline] * len(mine), ask, give), merged
 
 
 def _bytes(operation: Operation, shape: Shape) -> I64:
     """Bytes of each task of an operation."""
     work = operation.work
-    block = work.schedule.block_bytes if isinstance(work, Collective) else work.size_bytes if isinstance(work, Send) else 0
+    assert not isinstance(work, Compute)
+    block = work.schedule.block_bytes if isinstance(work, Collective) else work.size_bytes
     whole = shape.quotient.transfers.blocks[shape.task_row] * block
     half = shape.task_half
     return np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
 
 
-def _ends(shape: Shape, orbits: Orbits, ranks: I64) -> tuple[I64, I64]:
-    """Where tasks begin without another of their rank before them, and where they end without another after them.
+def _ends(emitter: Emitter, q: Quotient, shape: Shape, ranks: I64) -> tuple[I64, I64]:
+    """Tasks that nothing of their own rank comes before, and those that nothing of it comes after, with the ranks.
 
-    A task ends at its receiver as well: at the representative of that, where an image of the task arrives.
+    A transfer ends at its receiver as well: at the representative of that, where an image of the transfer arrives.
     """
-    t = shape.quotient.transfers
-    src, dst = (orbits.rank[0][end[shape.task_row]] for end in (t.src, t.dst))
-    n_tasks = shape.task_row.size
-    own = src[shape.edge_parent] == src[shape.edge_child]
-    waits = np.zeros(n_tasks, np.bool_)
-    waits[shape.edge_child[own]] = True
-    roots = np.flatnonzero(~waits)
-    begins = np.stack([roots, np.searchsorted(ranks, src[roots])])
-    followed, passed_on = np.zeros(n_tasks, np.bool_), np.zeros(n_tasks, np.bool_)
-    followed[shape.edge_parent[own]] = True
-    onward = dst[shape.edge_parent] == src[shape.edge_child]
-    passed_on[shape.edge_parent[onward]] = True
-    sent, received = np.flatnonzero(~followed), np.flatnonzero(~passed_on & (src != dst))
-    tasks = np.concatenate([sent, received])
-    at = np.searchsorted(ranks, np.concatenate([src[sent], dst[received]]))
-    return begins, np.stack([tasks, at])
+    t = q.transfers
+    child = np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr))
+    parent = rows_waited_for(q)
+    own = t.dep_src == t.src[child]
+    waits, followed, passed_on = (np.zeros(t.src.size, np.bool_) for _ in range(3))
+    waits[child[own]] = True
+    followed[parent[own]] = True
+    passed_on[parent[_receivers(emitter, q) == t.src[child]]] = True
+    roots, sent = np.flatnonzero(~waits), np.flatnonzero(~followed)
+    received = np.flatnonzero(~passed_on & (t.src != t.dst))
+    first = _with_tasks(shape, roots, t.src[roots])
+    last = _with_tasks(shape, np.concatenate([sent, received]), np.concatenate([t.src[sent], t.dst[received]]))
+    return tuple(  # type: ignore[return-value]  # two of them
+        np.stack([task, np.searchsorted(ranks, q.orbits.rank[0][rank])]) for task, rank in (first, last)
+    )
+
+
+def _receivers(emitter: Emitter, q: Quotient) -> I64:
+    """To whom the transfer goes that each dependency names."""
+    t = q.transfers
+    others = emitter.emit(np.unique(t.dep_src).astype(np.int64))
+    stride = int(max(others.src.max(initial=0), t.dep_src.max(initial=0))) + 1
+    key = others.slot.astype(np.int64) * stride + others.src
+    want = t.dep_slot.astype(np.int64) * stride + t.dep_src
+    return others.dst[np.searchsorted(key, want)].astype(np.int64) if want.size else want
+
+
+def _with_tasks(shape: Shape, rows: I64, ranks: I32) -> tuple[I64, I32]:
+    """The tasks of some rows, two where a transfer is split, and the rank of each."""
+    first = np.searchsorted(shape.task_row, rows)
+    count = np.searchsorted(shape.task_row, rows, side="right") - first
+    twice = np.flatnonzero(count == 2)
+    return np.concatenate([first, first[twice] + 1]), np.concatenate([ranks, ranks[twice]])

@@ -85,9 +85,10 @@ def check_finished(program: Program, delivered: I64) -> None:
 
 def _reason(program: Program, delivered: I64, task: int) -> str:
     chunks = program.chunks()
-    edges = np.flatnonzero(program.whole_child == task)
-    parents = np.searchsorted(program.whole_ptr, edges, side="right") - 1
-    streams = program.parent[program.parent_ptr[task] : program.parent_ptr[task + 1]]
+    whole, child = program.whole_edges()
+    parents = whole[child == task]
+    stream, child, _ = program.stream_edges()
+    streams = stream[child == task]
     waiting = [int(p) for p in (*parents, *streams) if p != task and delivered[p] < chunks[p]]
     if waiting:
         return f"task {task} waits for task {', '.join(map(str, waiting[:3]))}"

@@ -9,6 +9,10 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 from collectives import Schedule
 from sim.best_form import BestForm, Ready, best_form, ready_forms
 from sim.engine import Progress
@@ -64,6 +68,8 @@ def simulate_point(task: Task, progress: Callable[[Progress], None] | None = Non
 def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated."""
     topology = _topology(spec)
+    spec.build_model()  # what is wrong with the model or the fabric is not an algorithm's refusal
+    check_joined(topology)
     refused = {}
     for name in names:
         try:
@@ -71,6 +77,23 @@ def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str
         except WeftError as wrong:
             refused[name] = str(wrong)
     return refused
+
+
+def check_joined(topology: Topology) -> None:
+    """Refuse a fabric in which an NPU cannot reach another.
+
+    Raises
+    ------
+    WeftError
+        With such a pair.
+    """
+    n = topology.n_nodes
+    links = coo_array((np.ones(topology.n_links, np.int8), (topology.src, topology.dst)), shape=(n, n))
+    together = connected_components(links, connection="strong")[1][: topology.n_npus]
+    apart = np.flatnonzero(together != together[0])
+    if apart.size:
+        names = topology.node_name(0), topology.node_name(int(apart[0]))
+        raise WeftError(f"topology {topology.name}: no route joins {names[0]} and {names[1]} both ways")
 
 
 def compute_all(

@@ -82,25 +82,25 @@ class Program(NamedTuple):
         Row of `service_ps` of the leading chunks and of the rest.
     cut_work : (K,) int64
         Work of the whole task, for SMALLEST_FIRST.
+    hop_server, hop_latency_ps, hop_last : (H,) int32, int64, int8
+        Kinds of hop: server, latency after it, and whether it ends a route.
     route_ptr : (U+1,) int32
-        Hops of route u are `route_ptr[u]:route_ptr[u+1]`.
-    route_server : int32
-        Server of each hop.
-    route_latency_ps : int64
-        Latency after each hop.
-    task_cut, task_route, task_class, task_priority : (T,) int32
-    task_waits : (T,) int32
-        Number of whole parents.
-    whole_ptr, whole_child : (T+1,) int64, int32
-        Children that wait for the whole task.
-    stream_ptr, stream_child, stream_lag : (T+1,) int64, int32, int32
-        Children that wait chunk by chunk (lag 0) or in a window (lag >= 1).
-    parent_ptr, parent, parent_lag : (T+1,) int64, int32, int32
+        Hops of route u are `route_hop[route_ptr[u]:route_ptr[u+1]]`.
+    route_hop : int32
+        Kind of each hop.
+    task_cut, task_route, task_class : (T,) int32
+    task_priority : (T,) or (0,) int32
+        Empty where no server and no pool looks at it.
+    whole_ptr, whole_child : (T+1,) or (0,) int32, int32
+        Children that wait for the whole task. The pointers of edges are empty where there are no such edges.
+    stream_ptr, stream_child, stream_lag : (T+1,) or (0,) int32, int32, int32
+        Children that wait chunk by chunk (lag 0) or in a window (lag >= 1); lags are empty where all are 0.
+    parent_ptr, parent, parent_lag : (T+1,) or (0,) int32, int32, int32
         The same edges seen from the child.
     pool_capacity, pool_discipline : (P,) int32, (P,) int8
     task_pool, task_units, task_per : (T,) or (0,) int32, int32, int8
         Pool asked (-1 none), units, PER_CHUNK or PER_TASK. Empty when there are no pools.
-    give_ptr, give_pool, give_units, give_per : (T+1,) or (0,) int64, int32, int32, int8
+    give_ptr, give_pool, give_units, give_per : (T+1,) or (0,) int32, int32, int32, int8
         What a delivered chunk (PER_CHUNK) or task (PER_TASK) returns.
     timetable_ptr, timetable_from_ps, timetable_rate : (S+1,) or (0,) int32, int64, int32
         Rate column in force from a time on, -1 down. Reserved: no engine accepts one yet.
@@ -117,20 +117,21 @@ class Program(NamedTuple):
     cut_first: I32
     cut_size: I32
     cut_work: I64
+    hop_server: I32
+    hop_latency_ps: I64
+    hop_last: I8
     route_ptr: I32
-    route_server: I32
-    route_latency_ps: I64
+    route_hop: I32
     task_cut: I32
     task_route: I32
     task_class: I32
     task_priority: I32
-    task_waits: I32
-    whole_ptr: I64
+    whole_ptr: I32
     whole_child: I32
-    stream_ptr: I64
+    stream_ptr: I32
     stream_child: I32
     stream_lag: I32
-    parent_ptr: I64
+    parent_ptr: I32
     parent: I32
     parent_lag: I32
     pool_capacity: I32
@@ -138,7 +139,7 @@ class Program(NamedTuple):
     task_pool: I32
     task_units: I32
     task_per: I8
-    give_ptr: I64
+    give_ptr: I32
     give_pool: I32
     give_units: I32
     give_per: I8
@@ -155,6 +156,34 @@ class Program(NamedTuple):
     def n_tasks(self) -> int:
         return int(self.task_cut.size)
 
+    @property
+    def route_server(self) -> I32:
+        """Server of each hop of the routes; computed."""
+        return self.hop_server[self.route_hop]
+
+    @property
+    def route_latency_ps(self) -> I64:
+        """Latency after each hop of the routes; computed."""
+        return self.hop_latency_ps[self.route_hop]
+
+    @property
+    def task_waits(self) -> I32:
+        """Number of whole parents of each task, (T,); computed."""
+        return np.bincount(self.whole_child, minlength=self.n_tasks).astype(np.int32)
+
+    def priorities(self) -> I32:
+        """Priority of each task, (T,)."""
+        return self.task_priority if self.task_priority.size else np.zeros(self.n_tasks, np.int32)
+
+    def whole_edges(self) -> tuple[I32, I32]:
+        """Parent and child of each wait for a whole task, in the order of the parents."""
+        return _owners(self.whole_ptr), self.whole_child
+
+    def stream_edges(self) -> tuple[I32, I32, I32]:
+        """Parent, child and lag of each wait chunk by chunk or in a window, in the order of the children."""
+        lag = self.parent_lag if self.parent_lag.size else np.zeros(self.parent.size, np.int32)
+        return self.parent, _owners(self.parent_ptr), lag
+
     def chunks(self) -> I64:
         """Chunks of each task, (T,)."""
         return self.cut_chunks[self.task_cut].astype(np.int64)
@@ -166,6 +195,15 @@ class Program(NamedTuple):
     def chunk_hops(self) -> int:
         """Services in the whole run: each is one chunk on one server."""
         return int((self.chunks() * self.hops()).sum())
+
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(field.nbytes for field in self if isinstance(field, np.ndarray))
+
+
+def _owners(ptr: I32) -> I32:
+    """The row that each entry of a CSR list belongs to."""
+    return np.repeat(np.arange(max(ptr.size - 1, 0), dtype=np.int32), np.diff(ptr))
 
 
 def check_supported(program: Program) -> None:
@@ -295,13 +333,15 @@ def assemble(
     if forwarding == "cut-through" or deliver == "head":
         latency = np.maximum(latency, 1)
     whole = columns.edge_lag == WHOLE
-    whole_ptr, whole_child, _ = _by_key(columns.edge_parent[whole], columns.edge_child[whole], None, n_tasks)
-    stream_ptr, stream_child, stream_lag = _by_key(
-        columns.edge_parent[~whole], columns.edge_child[~whole], columns.edge_lag[~whole], n_tasks
-    )
-    parent_ptr, parent, parent_lag = _by_key(
-        columns.edge_child[~whole], columns.edge_parent[~whole], columns.edge_lag[~whole], n_tasks
-    )
+    n_whole = int(np.count_nonzero(whole))
+    some = slice(None) if n_whole == whole.size else whole
+    whole_ptr, whole_child, _ = _by_key(columns.edge_parent[some], columns.edge_child[some], None, n_tasks)
+    rest = slice(None) if n_whole == 0 else ~whole
+    parents, children, lags = columns.edge_parent[rest], columns.edge_child[rest], columns.edge_lag[rest]
+    stream_ptr, stream_child, stream_lag = _by_key(parents, children, lags, n_tasks)
+    parent_ptr, parent, parent_lag = _by_key(children, parents, lags, n_tasks)
+    hops = _hop_kinds(columns, latency)
+    looked_at = np.any(columns.server_discipline == PRIORITY) or PRIORITY in pools.discipline
     program = Program(
         cut_through=int(forwarding == "cut-through"),
         deliver_head=int(deliver == "head"),
@@ -312,14 +352,12 @@ def assemble(
         cut_first=_i32(cut_table[:, 1]),
         cut_size=_i32(size_row.reshape(-1, 2)),
         cut_work=np.ascontiguousarray(cut_table[:, 4]),
+        **hops,
         route_ptr=_i32(columns.route_ptr),
-        route_server=_i32(columns.route_server),
-        route_latency_ps=np.ascontiguousarray(latency),
         task_cut=task_cut,
         task_route=_i32(columns.task_route),
         task_class=_i32(columns.task_class),
-        task_priority=_i32(columns.task_priority),
-        task_waits=_i32(np.bincount(columns.edge_child[whole], minlength=n_tasks)),
+        task_priority=_i32(columns.task_priority if looked_at else []),
         whole_ptr=whole_ptr,
         whole_child=whole_child,
         stream_ptr=stream_ptr,
@@ -363,21 +401,62 @@ def _i32(values: npt.ArrayLike) -> I32:
 
 def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
     """Table of (chunks, leading, first size, rest size, work), one row a distinct cut, and the row of each task."""
-    which = columns.task_cutting if columns.task_cutting is not None else np.zeros(columns.task_work.size, np.int32)
-    pairs = np.stack([which.astype(np.int64), columns.task_work.astype(np.int64)], axis=1)
-    distinct, row = np.unique(pairs, axis=0, return_inverse=True)
-    table = np.array(
-        [(*cuttings[int(c)].cut(int(work)), int(work)) for c, work in distinct], dtype=np.int64
-    ).reshape(len(distinct), 5)
-    return table, _i32(row.ravel())
+    works, row = unique_rows(columns.task_work)
+    which = columns.task_cutting
+    if which is not None:
+        pairs, row = unique_rows(which.astype(np.int64) * works.size + row)
+        distinct = [(int(pair // works.size), int(works[pair % works.size])) for pair in pairs]
+    else:
+        distinct = [(0, int(work)) for work in works]
+    table = np.array([(*cuttings[c].cut(work), work) for c, work in distinct], dtype=np.int64).reshape(len(distinct), 5)
+    return table, _i32(row)
 
 
-def _by_key(key: I32, value: I32, lag: I32 | None, n_tasks: int) -> tuple[I64, I32, I32]:
-    """Edges in CSR order of `key`: pointers, values, lags."""
-    order = np.argsort(key, kind="stable")
-    ptr = np.zeros(n_tasks + 1, np.int64)
+def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
+    """Distinct values, sorted, and which of them each value is; linear in time where their range is short."""
+    values = values.astype(np.int64)
+    if values.size == 0:
+        return values, np.zeros(0, np.int64)
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span > 4 * values.size + 1024:
+        distinct, row = np.unique(values, return_inverse=True)
+        return distinct, row.ravel()
+    there = np.zeros(span, np.bool_)
+    there[values - low] = True
+    number = np.cumsum(there) - 1
+    return np.flatnonzero(there).astype(np.int64) + low, number[values - low]
+
+
+def _hop_kinds(columns: Columns, latency: I64) -> dict[str, npt.NDArray[np.signedinteger]]:
+    """Distinct hops, and which of them each hop of a route is: 4 bytes a hop instead of 12."""
+    latencies, row = unique_rows(latency)
+    last = np.zeros(latency.size, np.int64)
+    ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1
+    last[ends] = 1
+    kinds, hop = unique_rows((columns.route_server.astype(np.int64) * max(latencies.size, 1) + row) * 2 + last)
+    server, at = np.divmod(kinds // 2, max(latencies.size, 1))
+    return {
+        "hop_server": _i32(server),
+        "hop_latency_ps": np.ascontiguousarray(latencies[at]),
+        "hop_last": np.ascontiguousarray(kinds % 2, np.int8),
+        "route_hop": _i32(hop),
+    }
+
+
+def _by_key(key: I32, value: I32, lag: I32 | None, n_tasks: int) -> tuple[I32, I32, I32]:
+    """Edges in CSR order of `key`: pointers (none where there is no edge), values, lags (none where all are 0)."""
+    if key.size == 0:
+        return _i32([]), _i32([]), _i32([])
+    if key.size >= 2**31:
+        raise WeftError(f"{key.size} dependencies are too many: at most 2147483647")
+    ptr = np.zeros(n_tasks + 1, np.int32)
     np.cumsum(np.bincount(key, minlength=n_tasks), out=ptr[1:])
-    return ptr, _i32(value[order]), _i32([]) if lag is None else _i32(lag[order])
+    if np.all(key[1:] >= key[:-1]):
+        order: slice | I64 = slice(None)
+    else:
+        order = np.argsort(key, kind="stable")
+    return ptr, _i32(value[order]), _i32(lag[order] if lag is not None and np.any(lag) else [])
 
 
 def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, npt.NDArray[np.signedinteger]]:
@@ -391,7 +470,7 @@ def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, npt.NDArray[np.signedi
             raise WeftError(f"task {task} asks {count} units of pool {asked}, which has {pools.capacity[asked]}")
         pool[task], units[task], per[task] = asked, count, mode
     give = np.array(sorted(pools.give), dtype=np.int64).reshape(-1, 4)
-    give_ptr = np.zeros(n_tasks + 1 if n_pools else 0, np.int64)
+    give_ptr = np.zeros(n_tasks + 1 if n_pools else 0, np.int32)
     if n_pools:
         np.cumsum(np.bincount(give[:, 0], minlength=n_tasks), out=give_ptr[1:])
     return {
@@ -455,24 +534,25 @@ def _check_clock(program: Program) -> None:
     if program.n_tasks == 0:
         return
     slowest = program.service_ps.max(initial=1)
-    longest = program.route_latency_ps.max(initial=0)
+    longest = program.hop_latency_ps.max(initial=0)
     bound = program.chunk_hops() * (int(slowest) + int(longest))
     if bound >= CLOCK_END_PS:
         bound = _exact_bound(program)
     if bound >= CLOCK_END_PS:
-        raise WeftError(f"the run could last {format_time(float(bound))}; the clock ends at {format_time(CLOCK_END_PS)}")
+        last, end = format_time(float(bound)), format_time(CLOCK_END_PS)
+        raise WeftError(f"the run could last {last}; the clock ends at {end}")
 
 
 def _exact_bound(program: Program) -> int:
-    total = 0
+    total, servers, latencies = 0, program.route_server, program.route_latency_ps
     pairs, count = np.unique(np.stack([program.task_cut, program.task_route], axis=1), axis=0, return_counts=True)
     for (cut, route), times in zip(pairs, count, strict=True):
         lead, all_ = int(program.cut_first[cut]), int(program.cut_chunks[cut])
         first, rest = program.cut_size[cut]
         for hop in range(program.route_ptr[route], program.route_ptr[route + 1]):
-            rate = program.server_rate[program.route_server[hop]]
+            rate = program.server_rate[servers[hop]]
             services = lead * int(program.service_ps[first, rate]) + (all_ - lead) * int(program.service_ps[rest, rate])
-            total += int(times) * (services + all_ * int(program.route_latency_ps[hop]))
+            total += int(times) * (services + all_ * int(latencies[hop]))
     return total
 
 
@@ -560,6 +640,7 @@ class ProgramBuilder:
         rates = sorted({rate for rate, _ in self._servers})
         cuttings = list(dict.fromkeys(cutting for _, cutting, _, _, _ in self._tasks))
         routes = list(dict.fromkeys(path for _, _, path, _, _ in self._tasks))
+        row_of_route = {route: row for row, route in enumerate(routes)}
         self._check_references()
         hops = [hop for route in routes for hop in route]
         edges = np.array(self._edges, dtype=np.int32).reshape(-1, 3)
@@ -572,7 +653,7 @@ class ProgramBuilder:
             route_latency_ps=np.array([latency for _, latency in hops], np.int64),
             task_work=np.array([task[0] for task in self._tasks], np.int64),
             task_cutting=_i32([cuttings.index(task[1]) for task in self._tasks]),
-            task_route=_i32([routes.index(task[2]) for task in self._tasks]),
+            task_route=_i32([row_of_route[task[2]] for task in self._tasks]),
             task_class=_i32([task[3] for task in self._tasks]),
             task_priority=_i32([task[4] for task in self._tasks]),
             edge_parent=edges[:, 0],

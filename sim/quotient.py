@@ -22,8 +22,9 @@ from collectives.pattern import Pattern
 from collectives.routes import paths_of
 from collectives.symmetry import Action, Group
 from collectives.transfers import Transfers, take
+from sim.program import unique_rows
 from topologies import Topology
-from topologies.routing import Paths
+from topologies.routing import Paths, ranges
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -31,6 +32,7 @@ I64 = npt.NDArray[np.int64]
 FULL_CHECK_NODES = 1024
 FULL_CHECK_TRANSFERS = 1_500_000
 SAMPLE_TRANSFERS = 200_000
+SAMPLE_CROSSINGS = 1_000_000
 
 
 class Emitter(Protocol):
@@ -150,8 +152,22 @@ def divide(pattern: Emitter, group: Group, tie: str, seed: int) -> Quotient:
     link = _orbits([action.links for action in group.generators], topology.n_links)
     orbits = Orbits(rank, link)
     transfers = _of_representatives(pattern.emit(np.unique(rank)), orbits)
-    paths = paths_of(transfers, topology, tie, seed)
+    paths = _routes(transfers, topology, tie, seed)
     return Quotient(orbits, transfers, paths._replace(links=link[paths.links]), "")
+
+
+def _routes(t: Transfers, topology: Topology, tie: str, seed: int) -> Paths:
+    """Routes of transfers; each pair of ends is asked for once, as a ring's million steps share a few."""
+    if t.via_ptr is not None:
+        return paths_of(t, topology, tie, seed)
+    sources, source = unique_rows(t.src)
+    pairs, row = unique_rows(source * topology.n_nodes + t.dst)
+    few = topology.paths(sources[pairs // topology.n_nodes], pairs % topology.n_nodes, tie, seed)
+    count = np.bincount(few.pair, minlength=pairs.size)
+    route = ranges((np.cumsum(count) - count)[row], count[row])
+    hops = np.diff(few.ptr)[route]
+    ptr = np.concatenate(([0], np.cumsum(hops)))
+    return Paths(ptr, few.links[ranges(few.ptr[route], hops)], np.repeat(np.arange(row.size), count[row]))
 
 
 def _part(action: Action, part: int) -> I32:
@@ -187,8 +203,11 @@ def check(pattern: Emitter, q: Quotient, tie: str, seed: int) -> tuple[str | Non
     per_source = q.transfers.src.size / np.unique(q.orbits.rank).size
     full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
     if not full:
-        count = int(np.clip(SAMPLE_TRANSFERS / per_source, 2, sources.size))
-        sources = np.sort(np.random.default_rng(0).choice(sources, count, replace=False))
+        crossings = q.paths.links.size / max(q.transfers.src.size, 1) * per_source
+        most = min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
+        others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives stand for themselves
+        count = int(np.clip(most, 1, others.size))
+        sources = np.sort(np.random.default_rng(0).choice(others, count, replace=False))
     return _fault(pattern, q, sources, full, tie, seed), "checked in full" if full else "checked by sampling"
 
 
@@ -210,7 +229,7 @@ def _fault(
         return "transfers of one orbit use pools differently"
     if not _same_waits(t, q, row):
         return "transfers of one orbit wait for different ones"
-    paths = paths_of(t, topology, tie, seed)
+    paths = _routes(t, topology, tie, seed)
     if not _same_routes(paths, q, row):
         return "the routes of one orbit differ"
     return _crossing_fault(pattern, q, t, paths, row, full)
@@ -221,7 +240,7 @@ def _representative_rows(t: Transfers, q: Quotient) -> I64 | None:
     stride = int(max(q.orbits.rank.max(initial=0), t.src.max(initial=0))) + 1
     key = q.transfers.slot.astype(np.int64) * stride + q.transfers.src
     want = t.slot.astype(np.int64) * stride + q.orbits.rank_of(t.port, t.src)
-    row = np.minimum(np.searchsorted(key, want), max(key.size - 1, 0))
+    row = find_rows(key, want)
     if key.size == 0:
         return row if want.size == 0 else None
     return row if np.array_equal(key[row], want) else None
@@ -268,8 +287,7 @@ def _same_routes(paths: Paths, q: Quotient, row: I64) -> bool:
 def _crossing_fault(pattern: Emitter, q: Quotient, t: Transfers, paths: Paths, row: I64, full: bool) -> str | None:
     """Whether the crossings of each link stand one to one over those of its representative, in a definite order."""
     small = _crossings(q.paths, np.arange(q.transfers.src.size))
-    ties = np.stack([q.paths.links, q.transfers.tie_class[small[0]], small[1], small[2]])
-    if np.unique(ties, axis=1).shape[1] < ties.shape[1]:
+    if _any_alike(q.paths.links, q.transfers.tie_class[small[0]], small[1], small[2]):
         return "two transfers tie at a link without an order that the symmetry keeps"
     orbit_size = np.bincount(q.orbits.link, minlength=pattern.topology.n_links)
     crossings = np.bincount(q.paths.links, minlength=pattern.topology.n_links)
@@ -279,14 +297,40 @@ def _crossing_fault(pattern: Emitter, q: Quotient, t: Transfers, paths: Paths, r
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"
     large = _crossings(paths, row)
-    keys = np.stack([paths.links, *large])
-    if np.unique(keys, axis=1).shape[1] < keys.shape[1]:
+    if _any_alike(paths.links, *large):
         return "it fixes a link that several ranks share"
     if full:
         used = np.bincount(paths.links, minlength=pattern.topology.n_links)
         if np.any(used != crossings[q.orbits.link]):
             return "links of one orbit are crossed by different transfers"
     return None
+
+
+def _any_alike(*columns: npt.NDArray[np.integer]) -> bool:
+    """Whether two rows of a table are equal."""
+    key = np.zeros(columns[0].size, np.int64)
+    distinct = 1
+    for column in columns:
+        values, row = unique_rows(column)
+        if distinct * max(values.size, 1) >= 2**62:
+            key = np.unique(key, return_inverse=True)[1]
+            distinct = int(key.max(initial=0)) + 1
+        key = key * values.size + row
+        distinct *= max(values.size, 1)
+    key.sort()
+    return bool(np.any(key[1:] == key[:-1]))
+
+
+def find_rows(key: I64, want: I64) -> I64:
+    """Place of each wanted number among sorted keys, or of a neighbour where it is not among them."""
+    low = int(key[0]) if key.size else 0
+    span = int(key[-1]) - low + 1 if key.size else 0
+    if span > 4 * key.size + 1024:
+        return np.minimum(np.searchsorted(key, want), max(key.size - 1, 0))
+    place = np.zeros(span + 1, np.int64)
+    place[key - low] = np.arange(key.size)
+    found: I64 = place[np.clip(want - low, 0, span)]
+    return found
 
 
 def _crossings(paths: Paths, row: npt.NDArray[np.integer]) -> tuple[I64, I64, I64]:

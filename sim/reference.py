@@ -331,9 +331,9 @@ class Simulation:
                 task,
                 chunk,
                 hop,
-                self.servers[p.route_server[at]],
-                service_ps=int(p.service_ps[size, p.server_rate[p.route_server[at]]]),
-                latency_ps=int(p.route_latency_ps[at]),
+                self.servers[p.hop_server[p.route_hop[at]]],
+                service_ps=int(p.service_ps[size, p.server_rate[p.hop_server[p.route_hop[at]]]]),
+                latency_ps=int(p.hop_latency_ps[p.route_hop[at]]),
                 row=row + hop,
                 started=self.clock.event(),
                 ended=self.clock.event(),
@@ -350,16 +350,15 @@ class Simulation:
             chunks=int(p.cut_chunks[cut]),
             work=int(p.cut_work[cut]),
             tie_class=int(p.task_class[index]),
-            priority=int(p.task_priority[index]),
+            priority=int(p.task_priority[index]) if p.task_priority.size else 0,
         )
 
     def _add_needs(self) -> None:
         p = self.program
-        for task in self.tasks:
-            for child in p.whole_child[p.whole_ptr[task.index] : p.whole_ptr[task.index + 1]]:
-                self.tasks[child].needs.append(Need(task, WHOLE))
-            for edge in range(p.parent_ptr[task.index], p.parent_ptr[task.index + 1]):
-                task.needs.append(Need(self.tasks[p.parent[edge]], int(p.parent_lag[edge])))
+        for parent, child in zip(*p.whole_edges(), strict=True):
+            self.tasks[child].needs.append(Need(self.tasks[parent], WHOLE))
+        for parent, child, lag in zip(*p.stream_edges(), strict=True):
+            self.tasks[child].needs.append(Need(self.tasks[parent], int(lag)))
 
     def _add_pools(self) -> None:
         p = self.program

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from collectives.schedule import Schedule
-from sim.analytic.bounds import bounds
 from sim.analytic.estimate import estimate_ps
 from sim.certificates import certify
-from sim.engine import Progress, check_memory, run
 from sim.lower import Lowered, lower
 from sim.model import ENGINES, SYMMETRY, Model, make_model
 from sim.outcome import Outcome
 from sim.program import check_choice
-from sim.reference import run_reference
 from sim.result import Result
 from topologies.units import Quantity
+
+if TYPE_CHECKING:
+    from sim.engine import Progress
 
 
 def simulate(
@@ -68,6 +69,8 @@ def simulate(
     >>> result.lower_bound_ps <= result.time_ps
     True
     """
+    from sim.analytic.bounds import bounds  # the compiler is loaded by those who simulate, not by `weft --help`
+
     check_choice(engine, ENGINES, "engine")
     check_choice(symmetry, SYMMETRY, "symmetry")
     started = perf_counter()
@@ -96,6 +99,10 @@ def _run(
     if engine == "analytic":
         return None
     if engine == "reference":
+        from sim.reference import run_reference
+
         return run_reference(lowered.program, log=log)
+    from sim.engine import check_memory, run
+
     check_memory(lowered.program, log)
     return run(lowered.program, log=log, progress=progress, max_events=max_events)

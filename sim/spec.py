@@ -302,24 +302,31 @@ def sweep_sizes(keys: SweepKeys) -> tuple[int, ...]:
     WeftError
         A factor and a step, an end below the begin, or a sweep that does not advance.
     """
-    begin = parse_sweep_size(DEFAULT_SIZE if keys.begin is None else keys.begin, "-b")
+    begin = _swept(DEFAULT_SIZE if keys.begin is None else keys.begin, "-b")
     if keys.end is None:
         if keys.factor is not None or keys.step is not None:
             raise WeftError("a sweep needs its last size: give -e, or leave out -f and -i")
         return (begin,)
-    end = parse_sweep_size(keys.end, "-e")
+    end = _swept(keys.end, "-e")
     if end < begin:
         raise WeftError(f"the sweep ends at {format_size(end)}, before it begins at {format_size(begin)}")
     if keys.step is not None and keys.factor is not None:
         raise WeftError("give a factor -f or a step -i from size to size, not both")
     if keys.step is None:
         return _geometric(begin, end, DEFAULT_FACTOR if keys.factor is None else keys.factor)
-    step = parse_sweep_size(keys.step, "-i")
+    step = _swept(keys.step, "-i")
     if step < 1:
         raise WeftError(f"-i {keys.step!r} does not advance: give a step above zero")
     if (end - begin) // step >= MAX_SIZES:
         raise WeftError(f"-i {keys.step!r} makes {(end - begin) // step + 1:,} sizes: at most {MAX_SIZES:,}")
     return tuple(range(begin, end + 1, step))
+
+
+def _swept(value: Quantity, flag: str) -> int:
+    size = parse_sweep_size(value, flag)
+    if size < 0:
+        raise WeftError(f"{flag} {value!r} is negative")
+    return size
 
 
 def _geometric(begin: int, end: int, factor: int) -> tuple[int, ...]:

@@ -40,9 +40,10 @@ def nccl_table(rows: Iterable[Row], n_ranks: int, element_bytes: int = 4, root: 
         A simulation has no out-of-place and in-place variants: both columns hold the one result. `#wrong` is 0
         because schedules are proved.
     """
+    measured = _heads("time", "algbw", "busbw", "#wrong")
     lines = [
         f"#{'':>60}  out-of-place{'':23}in-place{'':10}",
-        f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}" + 2 * _heads("time", "algbw", "busbw", "#wrong"),
+        f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}" + 2 * measured,
         f"# {'(B)':>10}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}" + 2 * _heads("(us)", "(GB/s)", "(GB/s)", ""),
     ]
     busbw = []
@@ -85,27 +86,28 @@ def _fitted(value: float, width: int) -> str:
 def comparison_table(rows: Sequence[Row]) -> str:
     """Times side by side: a line a size, a column an algorithm, `*` at the fastest (each of equals).
 
-    The form is named by its first letter where an algorithm has several; the last column says how much faster the
+    The form is named by its first letters where an algorithm has several; the last column says how much faster the
     winner is than the second.
     """
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
     sizes = list(dict.fromkeys(row["size_bytes"] for row in rows))
+    short = abbreviations(row["form"] for row in rows)
     lines = [["size", *names, *(["fastest by"] if len(names) > 1 else [])]]
     for size in sizes:
         here = [cells.get((size, name)) for name in names]
         times = sorted(row["time_s"] for row in here if row is not None)
-        line = [format_size(size), *(_cell(row, times[0], len(names) > 1) for row in here)]
+        line = [format_size(size), *(_cell(row, times[0], len(names) > 1, short) for row in here)]
         if len(names) > 1:
             line.append(_margin(times))
         lines.append(line)
     return aligned(lines)
 
 
-def _cell(row: Row | None, best_s: float, marked: bool) -> str:
+def _cell(row: Row | None, best_s: float, marked: bool, short: Mapping[str, str]) -> str:
     if row is None:
         return "-  "
-    form = f" {row['form'][0].upper()}" if row["form"] else ""
+    form = f" {short[row['form']]}" if row["form"] else ""
     return f"{format_time(row['time_s'] * 1e12)}{form} {'*' if marked and row['time_s'] == best_s else ' '}"
 
 
@@ -130,9 +132,19 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> str:
 
 def legend(rows: Sequence[Row]) -> list[str]:
     """What the letters of `comparison_table` stand for."""
-    forms = dict.fromkeys(row["form"] for row in rows if row["form"])
-    letters = [f"* fastest at this size; {', '.join(f'{form[0].upper()} = {form} form' for form in forms)}".rstrip("; ")]
-    return letters if len({row["algorithm"] for row in rows}) > 1 or forms else []
+    short = abbreviations(row["form"] for row in rows)
+    several = len({row["algorithm"] for row in rows}) > 1
+    words = ["* fastest at this size"] * several + [f"{letters} = {form} form" for form, letters in short.items()]
+    return ["; ".join(words)] if words else []
+
+
+def abbreviations(forms: Iterable[str]) -> dict[str, str]:
+    """The first letters of each form, as many as tell them all apart."""
+    names = [form for form in dict.fromkeys(forms) if form]
+    letters = 1
+    while len({name[:letters] for name in names}) < len(names):
+        letters += 1
+    return {name: name[:letters].capitalize() for name in names}
 
 
 def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:

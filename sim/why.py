@@ -7,7 +7,7 @@ sum to the makespan exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,6 +111,30 @@ def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
     return _Walk(program, outcome, outcome.log, labels).walk()
 
 
+class Wait(NamedTuple):
+    """A question to `walk_back`: why did this task start (or, if `delivered`, end) so late, back to `since_ps`?"""
+
+    task: int
+    since_ps: int
+    delivered: bool = False
+
+
+def walk_back(program: Program, outcome: Outcome, labels: Labels, waits: Sequence[Wait]) -> list[tuple[Piece, ...]]:
+    """What tasks waited for: for each, pieces without gaps from `since_ps` to its start or end.
+
+    Parameters
+    ----------
+    program, outcome, labels
+        As in `explain`.
+    waits : sequence of Wait
+        Tasks that started as soon as they were released, without queueing.
+    """
+    if outcome.log is None:
+        raise WeftError("the critical path needs a run with log=True")
+    walk = _Walk(program, outcome, outcome.log, labels)
+    return [walk.back_from(wait) for wait in waits]
+
+
 class _Walk:
     def __init__(self, program: Program, outcome: Outcome, log: Log, labels: Labels) -> None:
         self.program, self.outcome, self.log, self.labels = program, outcome, log, labels
@@ -118,7 +142,9 @@ class _Walk:
         self.chunks = program.chunks()
         self.pieces: list[Piece] = []
         self.service: dict[str, int] = {}
-        self.whole_parents = _parents_of(program)
+        self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
+        self.server, self.latency_ps = program.route_server, program.route_latency_ps
+        self.givers: dict[int, I64] = {}
 
     def walk(self) -> Why:
         if self.program.n_tasks and self.outcome.makespan_ps:
@@ -127,6 +153,17 @@ class _Walk:
             while where is not None:
                 where = self._delivery(*where)
         return Why(self.outcome.makespan_ps, tuple(reversed(self.pieces)), self.service)
+
+    def back_from(self, wait: Wait) -> tuple[Piece, ...]:
+        """Pieces of the path to the start or end of a task, the part before `since_ps` cut off."""
+        self.pieces = []
+        start = int(self.outcome.start_ps[wait.task])
+        last = wait.task, int(self.chunks[wait.task]) - 1
+        where = last if wait.delivered else self._release(wait.task, 0, start)
+        while where is not None and not (self.pieces and self.pieces[-1].start_ps <= wait.since_ps):
+            where = self._delivery(*where)
+        clipped = [piece._replace(start_ps=max(piece.start_ps, wait.since_ps)) for piece in self.pieces]
+        return tuple(piece for piece in reversed(clipped) if piece.end_ps > piece.start_ps)
 
     # Each step returns the delivery to go on from, or None at the beginning of time.
 
@@ -163,8 +200,8 @@ class _Walk:
 
     def _hop_before(self, task: int, chunk: int, hop: int, ready: int) -> None:
         """Account the time from the start of a service to the arrival at the next server."""
-        start, end = self._service(task, chunk, hop)
-        latency = int(self.program.route_latency_ps[self._at(task, hop)])
+        start, _ = self._service(task, chunk, hop)
+        latency = int(self.latency_ps[self._at(task, hop)])
         left = ready - latency
         self._latency(task, hop, left)
         if left > start:
@@ -177,9 +214,7 @@ class _Walk:
         for parent in self.whole_parents(task):
             if self.outcome.finish_ps[parent] == time:
                 return parent, int(self.chunks[parent]) - 1
-        program = self.program
-        for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
-            parent, lag = int(program.parent[edge]), int(program.parent_lag[edge])
+        for parent, lag in self.stream_parents(task):
             needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
             if needed > 0 and self._delivered(parent, needed - 1) == time:
                 return parent, needed - 1
@@ -189,12 +224,22 @@ class _Walk:
         """A delivery at this time that returned units to the task's pool."""
         program = self.program
         if program.task_pool.size and program.task_pool[task] >= 0:
-            rows = np.flatnonzero(program.give_pool == program.task_pool[task])
-            for giver in np.searchsorted(program.give_ptr, rows, side="right") - 1:
+            givers = self._givers(int(program.task_pool[task]))
+            at_once = givers[self.outcome.finish_ps[givers] == time]
+            if at_once.size:
+                return int(at_once[0]), int(self.chunks[at_once[0]]) - 1
+            for giver in givers.tolist():
                 for chunk in range(int(self.chunks[giver])):
-                    if self._delivered(int(giver), chunk) == time:
-                        return int(giver), chunk
+                    if self._delivered(giver, chunk) == time:
+                        return giver, chunk
         raise AssertionError(f"nothing released task {task} at {time} ps")  # a fault of the engine, not of the input
+
+    def _givers(self, pool: int) -> I64:
+        """Tasks that return units to a pool, in their order."""
+        if pool not in self.givers:
+            rows = np.flatnonzero(self.program.give_pool == pool)
+            self.givers[pool] = np.searchsorted(self.program.give_ptr, rows, side="right").astype(np.int64) - 1
+        return self.givers[pool]
 
     def _arrival(self, task: int, chunk: int, hop: int) -> int | None:
         """When a chunk reached a server; None at the first, where the chunk before it or a release decides."""
@@ -202,7 +247,7 @@ class _Walk:
             start, _ = self._service(task, chunk, 0)
             return start if self._released_at(task, chunk, start) else None
         start, end = self._service(task, chunk, hop - 1)
-        latency = int(self.program.route_latency_ps[self._at(task, hop - 1)])
+        latency = int(self.latency_ps[self._at(task, hop - 1)])
         if not self.program.cut_through:
             return end + latency
         return max(start + latency, end + latency - self._duration(task, chunk, hop))
@@ -218,14 +263,12 @@ class _Walk:
         if hops == 0:
             return self._delivered_at_once(task, chunk)
         start, end = self._service(task, chunk, hops - 1)
-        return (start if self.program.deliver_head else end) + int(self.program.route_latency_ps[self._at(task, hops - 1)])
+        return (start if self.program.deliver_head else end) + int(self.latency_ps[self._at(task, hops - 1)])
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
         """Delivery of a chunk of a task without servers: the last thing that it waited for."""
-        program = self.program
         times = [int(self.outcome.finish_ps[parent]) for parent in self.whole_parents(task)]
-        for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
-            parent, lag = int(program.parent[edge]), int(program.parent_lag[edge])
+        for parent, lag in self.stream_parents(task):
             needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
             if needed > 0:
                 times.append(self._delivered(parent, needed - 1))
@@ -241,7 +284,7 @@ class _Walk:
         program = self.program
         cut = program.task_cut[task]
         size = program.cut_size[cut, 0 if chunk < program.cut_first[cut] else 1]
-        return int(program.service_ps[size, program.server_rate[program.route_server[self._at(task, hop)]]])
+        return int(program.service_ps[size, program.server_rate[self.server[self._at(task, hop)]]])
 
     def _at(self, task: int, hop: int) -> int:
         return int(self.program.route_ptr[self.program.task_route[task]]) + hop
@@ -253,17 +296,17 @@ class _Walk:
         return task, chunk, hop
 
     def _add(self, start: int, end: int, what: str, task: int, chunk: int, hop: int) -> None:
-        server = int(self.program.route_server[self._at(task, hop)])
+        server = int(self.server[self._at(task, hop)])
         label = self.labels.server(server)
         self.service[label] = self.service.get(label, 0) + end - start
         self.pieces.append(Piece(start, end, f"{what}, {label}", task, server))
 
     def _latency(self, task: int, hop: int, start: int) -> None:
         at = self._at(task, hop)
-        total = int(self.program.route_latency_ps[at])
+        total = int(self.latency_ps[at])
         named = self.labels.latency(at)
         rest = total - sum(ps for _, ps in named)
-        server = int(self.program.route_server[at])
+        server = int(self.server[at])
         time = start + total
         for name, ps in [*reversed(named), ("propagation", rest)]:
             if ps:
@@ -273,12 +316,24 @@ class _Walk:
 
 def _parents_of(program: Program) -> Callable[[int], list[int]]:
     """Whole parents of a task."""
-    parent = np.repeat(np.arange(program.n_tasks), np.diff(program.whole_ptr))
-    order = np.argsort(program.whole_child, kind="stable")
-    ptr: I64 = np.concatenate(([0], np.cumsum(np.bincount(program.whole_child, minlength=program.n_tasks))))
+    parent, child = program.whole_edges()
+    order = np.argsort(child, kind="stable")
+    ptr: I64 = np.concatenate(([0], np.cumsum(np.bincount(child, minlength=program.n_tasks))))
     ordered = parent[order]
 
     def parents(task: int) -> list[int]:
         return [int(p) for p in ordered[ptr[task] : ptr[task + 1]]]
+
+    return parents
+
+
+def _streams_of(program: Program) -> Callable[[int], list[tuple[int, int]]]:
+    """Stream parents of a task, with their lags."""
+    parent, child, lag = program.stream_edges()
+    ptr = np.searchsorted(child, np.arange(program.n_tasks + 1))
+
+    def parents(task: int) -> list[tuple[int, int]]:
+        at = slice(ptr[task], ptr[task + 1])
+        return list(zip(parent[at].tolist(), lag[at].tolist(), strict=True))
 
     return parents

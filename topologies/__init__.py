@@ -1,6 +1,7 @@
 """What the network is: nodes, links, routes and their times."""
 
 from topologies.boxes import dgx1, dgx_a100, dgx_h100, mi250
+from topologies.circulant import circulant
 from topologies.custom import from_links
 from topologies.cuts import bisection_Bps, egress_Bps, ingress_Bps, max_flow_Bps
 from topologies.dragonfly import dragonfly
@@ -15,27 +16,36 @@ from topologies.leaf_spine import leaf_spine
 from topologies.load import link_loads, load_time_s
 from topologies.mesh import mesh
 from topologies.multidim import multidim
+from topologies.optical import Circuits, CircuitSwitch, PatchPanel, hybrid, optical, rotor_matchings
 from topologies.random_regular import random_regular
+from topologies.reduction_units import with_reduction_units
 from topologies.registry import TOPOLOGIES, Family, from_spec
 from topologies.ring import ring
 from topologies.routing import TIES, Paths, Router, ShortestPathRouter
 from topologies.switch import switch
-from topologies.topology import NPU, OCS, SWITCH, Topology
+from topologies.topology import NPU, OCS, REDUCER, SWITCH, Topology
 from topologies.torus import torus
+from topologies.totient_rings import select_permutations, totient_perms
+from topologies.twisted_torus import twisted_torus
 
 __all__ = [
     "NPU",
     "OCS",
+    "REDUCER",
     "SWITCH",
     "TIES",
     "TOPOLOGIES",
+    "CircuitSwitch",
+    "Circuits",
     "Family",
+    "PatchPanel",
     "Paths",
     "Router",
     "ShortestPathRouter",
     "Topology",
     "WeftError",
     "bisection_Bps",
+    "circulant",
     "dgx1",
     "dgx_a100",
     "dgx_h100",
@@ -47,6 +57,7 @@ __all__ = [
     "from_spec",
     "fully_connected",
     "hamming_mesh",
+    "hybrid",
     "hypercube",
     "hyperx",
     "ingress_Bps",
@@ -57,11 +68,17 @@ __all__ = [
     "mesh",
     "mi250",
     "multidim",
+    "optical",
     "random_regular",
     "read_topology",
     "ring",
+    "rotor_matchings",
+    "select_permutations",
     "switch",
     "to_networkx",
     "torus",
+    "totient_perms",
+    "twisted_torus",
+    "with_reduction_units",
     "write_topology",
 ]

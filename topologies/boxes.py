@@ -10,7 +10,7 @@ GPU g of box b has the rank 8 b + g (16 b + g). Tier 0 is the inside of the boxe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -87,7 +87,8 @@ def dgx1(
     The one-way links between boxes are those of NDv2 as TE-CCL models it. Parameters and errors as for `dgx_a100`.
     """
     (count,) = check_extents(boxes, "dgx1")
-    inside = [(a, b, int(links)) for a, row in enumerate(_DGX1) for b, links in enumerate(row) if a < b and links != "0"]
+    pairs = [(a, b, int(links)) for a, row in enumerate(_DGX1) for b, links in enumerate(row)]
+    inside = [(a, b, links) for a, b, links in pairs if a < b and links]
     links = _direct_links(inside, count, 8)
     if count > 1:
         links += [(f"gpu{8 * box + 1}", f"gpu{8 * ((box + 1) % count)}", 1, 1) for box in range(count)]
@@ -110,7 +111,7 @@ def mi250(
         inside.append((int(one), int(other), int(links)))
     cables = _direct_links(inside, count, 16)
     if count > 1:
-        cables += _both(("gpu%d" % npu, "ib0", 1, 1) for npu in range(16 * count))
+        cables += _both((f"gpu{npu}", "ib0", 1, 1) for npu in range(16 * count))
     return _build(f"mi250:{count}", (16, count), cables, ["ib0"] * (count > 1), bandwidth, latency, hop_latency)
 
 
@@ -151,7 +152,7 @@ def _build(
     times = [parse_time(time, "latency") for time in per_dimension(latency, 2, "latency")]
     hop_ps = parse_time(hop_latency, "hop latency")
     direct = not any(node.startswith("nvswitch") for node in switches)
-    charged: list[Callable[[str], bool]] = [lambda node: direct, lambda node: not node.startswith("nic")]
+    charged = [direct if node.startswith("gpu") else not node.startswith("nic") for node in names]
     tier = np.array([link[2] for link in links], np.int16)
     return Topology(
         name=name,
@@ -160,7 +161,7 @@ def _build(
         dst=np.array([number[link[1]] for link in links], np.int32),
         bandwidth_Bps=np.array(rates, np.float64)[tier] * np.array([link[3] for link in links], np.float64),
         latency_ps=np.array(times, np.int64)[tier],
-        hop_latency_ps=np.array([hop_ps * charged[node >= n_npus](names[node]) for node in range(len(names))], np.int64),
+        hop_latency_ps=np.where(charged, hop_ps, 0).astype(np.int64),
         dimension=tier, shape=shape, coords=_coordinates(names, shape[0]), router=ShortestPathRouter(),
         node_names=tuple(names),
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from topologies.errors import WeftError
 from topologies.extents import check_extents, check_memory
-from topologies.routing import Ints, Paths, ShortestPathRouter, ranges
+from topologies.routing import Ints, Paths, ShortestPathRouter, join_paths, ranges
 from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
 from topologies.units import Quantity, parse_time
 
@@ -27,6 +27,7 @@ def circulant(
     jumps: Sequence[int],
     *,
     duplex: bool = True,
+    connected: bool = True,
     bandwidth: Quantity = DEFAULT_BANDWIDTH,
     latency: Quantity = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
@@ -44,6 +45,8 @@ def circulant(
         From 1 to n - 1; none for one NPU alone.
     duplex : bool
         Whether each jump makes links both ways, or onward only.
+    connected : bool
+        Whether to refuse jumps that leave parts without a way to each other.
     bandwidth, latency : quantity
         Of one direction of every circuit.
     hop_latency : quantity
@@ -57,7 +60,7 @@ def circulant(
     (n,) = check_extents(n, "circulant")
     jumps = tuple(int(jump) for jump in jumps)
     name = f"{'' if duplex else 'simplex-'}circulant:" + "x".join(map(str, (n, *jumps)))
-    coins = _coins(name, n, jumps, duplex)
+    coins = _coins(name, n, jumps, duplex, connected)
     check_memory(name, n, n * len(coins))
     rate, latency_ps = parse_link(bandwidth, latency)
     node = np.arange(n, dtype=np.int32)
@@ -77,14 +80,14 @@ def circulant(
     )
 
 
-def _coins(name: str, n: int, jumps: Sequence[int], duplex: bool) -> dict[int, int]:
+def _coins(name: str, n: int, jumps: Sequence[int], duplex: bool, connected: bool) -> dict[int, int]:
     """Every directed jump with the number of its circuits, ascending."""
     for jump in jumps:
         if not 1 <= jump < n:
             raise WeftError(f"{name}: the jump {jump} is out of range: from 1 to {n - 1}")
-    if reduce(gcd, jumps, n) != 1:
+    if connected and reduce(gcd, jumps, n) != 1:
         shared = reduce(gcd, jumps, n)
-        raise WeftError(f"{name} is disconnected: all jumps and {n} have the divisor {shared} in common; add another jump")
+        raise WeftError(f"{name} is disconnected: the jumps and {n} have the divisor {shared} in common; add a jump")
     # The half-turn is its own way back: one cable serves a pair.
     backwards = [n - jump for jump in jumps if duplex and 2 * jump != n]
     return dict(sorted(Counter([*jumps, *backwards]).items()))
@@ -110,14 +113,16 @@ class Change(NamedTuple):
     last: Ints
 
 
-def coin_change_mod(n: int, coins: Sequence[int]) -> Change:
-    """Change every distance on Z_n with the fewest coins, the smaller coin first among equals.
+def coin_change_mod(n: int, coins: Sequence[int], *, ascending: bool = True) -> Change:
+    """Change every distance on Z_n with the fewest coins.
 
     Parameters
     ----------
     n : int
     coins : sequence of int
         Directed jumps.
+    ascending : bool
+        Whether smaller coins are tried first, or larger ones.
     """
     count, last = np.full(n, -1, np.int64), np.zeros(n, np.int64)
     count[0] = 0
@@ -125,7 +130,7 @@ def coin_change_mod(n: int, coins: Sequence[int]) -> Change:
     while front:
         reached = []
         for at in front:
-            for coin in sorted(set(coins)):
+            for coin in sorted(set(coins), reverse=not ascending):
                 further = (at + coin) % n
                 if count[further] < 0:
                     count[further], last[further] = count[at] + 1, coin
@@ -138,7 +143,8 @@ def coin_change_mod(n: int, coins: Sequence[int]) -> Change:
 class CoinRouter:
     """Routes of a circulant by `coin_change_mod`, the same from every source.
 
-    Tie rules other than `first` choose among all shortest routes, as in any network.
+    Ties: `first` tries smaller jumps first; the other of two routes tries larger ones first; `ecmp` chooses among all
+    shortest routes, as in any network.
 
     Attributes
     ----------
@@ -152,11 +158,28 @@ class CoinRouter:
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs."""
-        if tie != "first":
+        if tie == "ecmp":
             return ShortestPathRouter().paths(topology, src, dst, tie, seed)
-        change = coin_change_mod(self.n, self.coins)
+        first = self._walk(topology, src, dst, coin_change_mod(self.n, self.coins))
+        if tie == "first":
+            return first
+        other = self._walk(topology, src, dst, coin_change_mod(self.n, self.coins, ascending=False))
+        both = join_paths([first, other]) if src.size else first
+        if tie == "alternating":
+            kept = np.arange(src.size) + src.size * (src % 2)
+        else:
+            hop_pair = np.repeat(np.arange(src.size), np.diff(first.ptr))
+            differs = np.bincount(hop_pair, first.links != other.links, minlength=src.size) > 0
+            kept = np.flatnonzero(np.stack([np.ones_like(differs), differs], axis=1))
+            kept = kept // 2 + src.size * (kept % 2)
+        return _take(both, kept, src.size)
+
+    def _walk(self, topology: Topology, src: Ints, dst: Ints, change: Change) -> Paths:
         distance = (dst - src) % self.n
         hops = change.coins[distance]
+        if np.any(hops < 0):
+            at = int(np.flatnonzero(hops < 0)[0])
+            raise WeftError(f"topology {topology.name}: no route from npu{src[at]} to npu{dst[at]}")
         ptr = np.concatenate(([0], np.cumsum(hops))).astype(np.int64)
         tail, head = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
         left, route = distance.copy(), np.flatnonzero(hops)
@@ -167,6 +190,13 @@ class CoinRouter:
             tail[at] = (src[route] + left[route]) % self.n
             route = route[left[route] > 0]
         return Paths(ptr, topology.link_ids(tail, head), np.arange(src.size))
+
+
+def _take(paths: Paths, rows: Ints, n_pairs: int) -> Paths:
+    """Some routes; their pairs counted modulo `n_pairs`."""
+    hops = np.diff(paths.ptr)[rows]
+    links = paths.links[ranges(paths.ptr[rows], hops)]
+    return Paths(np.concatenate(([0], np.cumsum(hops))), links, rows % max(n_pairs, 1))
 
 
 def route_nodes(topology: Topology, src: int, dst: int) -> list[int]:

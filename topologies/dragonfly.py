@@ -60,20 +60,22 @@ def dragonfly(
             f"{name}: {routers} routers a group cannot share its {groups - 1} cables to the other groups evenly; "
             f"take a number of groups that is a multiple of {routers}, plus 1"
         )
-    check_memory(name, groups * routers * ((hosts or 0) + 1), groups * (routers**2 + groups + 2 * routers * (hosts or 0)))
-    inside, outside = _local(groups, routers), _global(groups, routers)
-    pairs, n_npus = [inside, outside], groups * routers
+    at_router = hosts or 0
+    n_routers = groups * routers
+    check_memory(name, n_routers * (at_router + 1), n_routers * (routers + 2 * at_router) + groups**2)
+    pairs, n_npus = [_local(groups, routers), _global(groups, routers)], n_routers
     if hosts is not None:
-        n_npus = groups * routers * hosts
-        pairs = [pair + n_npus for pair in pairs]
+        n_npus = n_routers * hosts
         npu = np.arange(n_npus)
-        pairs.append(np.stack([np.concatenate([npu, n_npus + npu // hosts]), np.concatenate([n_npus + npu // hosts, npu])]))
+        router = n_npus + npu // hosts
+        pairs = [pair + n_npus for pair in pairs]
+        pairs.append(np.stack([np.concatenate([npu, router]), np.concatenate([router, npu])]))
     tiers = len(pairs)
     rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, tiers, "bandwidth")]
     times = [parse_time(time, "latency") for time in per_dimension(latency, tiers, "latency")]
     counts = [pair.shape[1] for pair in pairs]
     src, dst = np.concatenate(pairs, axis=1).astype(np.int32)
-    n_switches = 0 if hosts is None else groups * routers
+    n_switches = 0 if hosts is None else n_routers
     kind = np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_switches])
     routes = (kind == SWITCH) | (hosts is None)
     return Topology(

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from topologies._maxflow import augment
-
 LARGEST = 2**61
 """Sum of capacities that 64 bits hold with room to spare; beyond it Python's integers count, some 100 times slower."""
 
@@ -26,6 +24,8 @@ class FlowNetwork:
     """
 
     def __init__(self, n_nodes: int, exact: bool = False) -> None:
+        from topologies._maxflow import augment  # the compiler is loaded by those who need a flow
+
         self._augment = augment.py_func if exact else augment
         self._type: Any = object if exact else np.int64
         self._first = np.full(n_nodes, -1, np.int64)

@@ -106,8 +106,16 @@ def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> 
 
 
 def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
-    """What NPU 0 can send in each dimension altogether, in bytes/s: the inverse of `link_bandwidths`."""
+    """What NPU 0 can send in each dimension altogether, in bytes/s: the inverse of `link_bandwidths`.
+
+    Raises
+    ------
+    WeftError
+        A link of NPU 0 belongs to no dimension.
+    """
     own = topology.src == 0
+    if np.any(topology.dimension[own] < 0):
+        raise WeftError(f"{topology.name} has links of no dimension: only products of dimensions have a bandwidth in each")
     rates = np.bincount(topology.dimension[own], topology.bandwidth_Bps[own], minlength=len(topology.shape))
     return tuple(rates.tolist())
 

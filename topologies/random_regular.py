@@ -47,7 +47,7 @@ def random_regular(
     if not isinstance(seed, int) or seed < 0:
         raise WeftError(f"{name}: the seed is {seed!r}: give a whole number from 0")
     if degree >= n or n * degree % 2:
-        raise WeftError(f"{name}: {n} NPUs cannot have {degree} cables each: the degree is below n, and n x degree even")
+        raise WeftError(f"{name}: {n} NPUs cannot have {degree} cables each: take fewer than {n}, and n x degree even")
     check_memory(name, n, n * degree)
     graph = nx.random_regular_graph(degree, n, seed=seed)
     if not nx.is_connected(graph):

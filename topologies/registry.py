@@ -16,6 +16,7 @@ from topologies.boxes import (
     dgx_h100,
     mi250,
 )
+from topologies.circulant import circulant
 from topologies.dragonfly import dragonfly
 from topologies.errors import WeftError
 from topologies.exchange import SUFFIXES, read_topology
@@ -38,6 +39,7 @@ from topologies.topology import (
     Topology,
 )
 from topologies.torus import torus
+from topologies.twisted_torus import twisted_torus
 from topologies.units import Quantities, Quantity
 
 _HAMMING_MESH = re.compile(r"^hx([0-9]+(?:x[0-9]+)*)mesh$")
@@ -99,11 +101,32 @@ def _random_regular(argument: str, bandwidth: Quantities, latency: Quantities, h
     numbers = parse_extents(argument, what)
     if len(numbers) not in (2, 3):
         raise WeftError(f"{what} has {len(numbers)} numbers: write NPUs x degree, or with x seed")
-    for value, name in ((bandwidth, "bandwidth"), (latency, "latency")):
-        if not isinstance(value, (str, int, float)):
-            raise WeftError(f"{what} has one kind of cable: give one {name}, not {value!r}")
+    _one_kind(what, bandwidth=bandwidth, latency=latency)
     assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
     return random_regular(*numbers, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _circulant(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    what = f"circulant:{argument}"
+    n, *jumps = parse_extents(argument, what)
+    _one_kind(what, bandwidth=bandwidth, latency=latency)
+    assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
+    return circulant(n, jumps, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _twisted_torus(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+    what = f"twisted-torus:{argument}"
+    shape = parse_extents(argument, what)
+    _one_kind(what, bandwidth=bandwidth, latency=latency)
+    assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
+    return twisted_torus(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+
+
+def _one_kind(what: str, **quantities: Quantities) -> None:
+    """Refuse a list of quantities where all cables are alike."""
+    for name, value in quantities.items():
+        if not isinstance(value, (str, int, float)):
+            raise WeftError(f"{what} has one kind of cable: give one {name}, not {value!r}")
 
 
 def _multidim(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
@@ -196,6 +219,14 @@ _FAMILIES = (
     Family(
         "random-regular", _random_regular, "cables drawn at random, as many at every NPU", "random-regular:16x4",
         ("random-regular:2x1", "random-regular:5x2", "random-regular:8x3x2"),
+    ),
+    Family(
+        "circulant", _circulant, "duplex circuits to the NPUs certain jumps further on: rings of TopoOpt",
+        "circulant:16x1x5", ("circulant:1", "circulant:2x1", "circulant:5x1x2", "circulant:6x2x3", "circulant:12x1x5"),
+    ),
+    Family(
+        "twisted-torus", _twisted_torus, "a torus whose short wrap-around links shift the long dimensions",
+        "twisted-torus:4x4x8", ("twisted-torus:2x2x4", "twisted-torus:2x4x4"),
     ),
     Family(
         "dgx-a100", _counted("dgx-a100", dgx_a100), "boxes of 8 GPUs around an NVSwitch, two InfiniBand switches",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from topologies.topology import Topology
 
@@ -55,6 +57,17 @@ def reflection(topology: Topology, dim: int, centre: int) -> Permutation | None:
     """The map c -> centre - c of one dimension, wrapping around."""
     extent = topology.shape[dim]
     return move_nodes(topology, {dim: (centre - np.arange(extent)) % extent})
+
+
+def link_orbits(topology: Topology) -> npt.NDArray[np.int64]:
+    """Orbit of each link under the translations that are automorphisms, (n_links,), numbered from 0."""
+    n = topology.n_links
+    moves = [translation(topology, dim) for dim, extent in enumerate(topology.shape) if extent > 1]
+    images = [image for image in (link_permutation(topology, move) for move in moves) if image is not None]
+    if not images:
+        return np.arange(n)
+    edges = (np.ones(n * len(images), np.int8), (np.tile(np.arange(n), len(images)), np.concatenate(images)))
+    return np.asarray(connected_components(coo_array(edges, shape=(n, n)), directed=False)[1], np.int64)
 
 
 def link_permutation(topology: Topology, nodes: Permutation | None) -> Permutation | None:

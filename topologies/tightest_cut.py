@@ -62,11 +62,11 @@ def remembered(function: Callable[..., T]) -> Callable[..., T]:
     """Keep what a function of a topology (and hashable further arguments) returns while the topology lives."""
 
     @wraps(function)
-    def recall(topology: Topology, *arguments: Any) -> T:
+    def recall(topology: Topology, *arguments: Any, **named: Any) -> T:
         known = _KNOWN.setdefault(topology, {})
-        key = (function.__name__, *arguments)
+        key = (function.__module__, function.__qualname__, *arguments, *sorted(named.items()))
         if key not in known:
-            known[key] = function(topology, *arguments)
+            known[key] = function(topology, *arguments, **named)
         result: T = known[key]
         return result
 

@@ -14,10 +14,10 @@ from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 if TYPE_CHECKING:
     from topologies.routing import Paths, Router
 
-NPU, SWITCH, OCS = 0, 1, 2
-"""Kinds of node: an endpoint with a rank; a packet switch; an optical circuit switch."""
+NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
+"""Kinds of node: an endpoint with a rank; a packet switch; an optical circuit switch; a reduction unit."""
 
-KIND_NAMES = ("npu", "switch", "ocs")
+KIND_NAMES = ("npu", "switch", "ocs", "reducer")
 
 DEFAULT_BANDWIDTH: Quantity = "400Gb/s"
 DEFAULT_LATENCY: Quantity = "100ns"
@@ -38,7 +38,7 @@ class Topology:
     name : str
         The spec that builds it, such as "torus:8x8".
     kind : (n_nodes,) int8
-        NPU, SWITCH or OCS.
+        NPU, SWITCH, OCS or REDUCER.
     src, dst : (n_links,) int32
         End points of each link.
     bandwidth_Bps : (n_links,) float64

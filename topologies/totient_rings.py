@@ -42,8 +42,8 @@ def totient_perms(n: int, k: int | None = None) -> list[int]:
 
 
 def select_permutations(
-    n: int, degree: int, candidates: Sequence[int], *, rule: str = "paper", duplex: bool = False, carry: str = "projected",
-    dedupe: bool = False,
+    n: int, degree: int, candidates: Sequence[int], *, rule: str = "paper", duplex: bool = False,
+    carry: str = "projected", dedupe: bool = False,
 ) -> list[int]:
     """Jumps for rings, in geometric progression (TopoOpt, SelectPermutations).
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies.errors import WeftError
 from topologies.extents import check_extents, check_memory, format_extents
@@ -80,8 +81,8 @@ def _shifts(name: str, extents: tuple[int, ...]) -> dict[int, dict[int, int]]:
 
 
 def _neighbour(
-    coords: np.ndarray, extents: tuple[int, ...], dim: int, shift: dict[int, int]  # type: ignore[type-arg]
-) -> np.ndarray:  # type: ignore[type-arg]
+    coords: npt.NDArray[np.int64], extents: tuple[int, ...], dim: int, shift: dict[int, int]
+) -> npt.NDArray[np.int64]:
     """The node one further on in a dimension, (n,)."""
     moved = coords.copy()
     moved[:, dim] += 1

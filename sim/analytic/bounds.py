@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from sim import _kernel as kernel
+from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.lower import Lowered
-from sim.program import I64, Program
+from sim.program import I64, Program, unique_rows
 from topologies import egress_Bps, ingress_Bps
 from topologies.units import PS_PER_S
 
@@ -24,11 +26,15 @@ class Bounds(NamedTuple):
         The longest chain of dependencies, as if no transfer ever met another.
     wire_ps : int
         What any algorithm must move into and out of the NPUs; 0 where heads count as delivery.
+    cut_ps : int
+        What any algorithm must move across the tightest cut; 0 where heads count as delivery, where the cut would
+        take long to find (`sim.analytic.cut_bound`), and for process groups.
     """
 
     load_ps: int
     path_ps: int
     wire_ps: int
+    cut_ps: int = 0
 
     @property
     def best_ps(self) -> int:
@@ -42,7 +48,7 @@ def bounds(lowered: Lowered) -> Bounds:
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
     program = lowered.program
-    return Bounds(load_bound_ps(program), path_bound_ps(program), _wire_bound_ps(lowered))
+    return Bounds(load_bound_ps(program), path_bound_ps(program), _wire_bound_ps(lowered), _cut_bound_ps(lowered))
 
 
 def load_bound_ps(program: Program) -> int:
@@ -68,9 +74,9 @@ def path_bound_ps(program: Program) -> int:
     if n_tasks == 0:
         return 0
     first, whole, last = _alone(program)
-    waits = program.task_waits.copy()
-    streams = np.repeat(np.arange(n_tasks), np.diff(program.parent_ptr))[program.parent_lag == 0]
-    waits += np.bincount(streams, minlength=n_tasks).astype(np.int32)
+    waits = program.task_waits
+    _, child, lag = program.stream_edges()
+    waits += np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
     release, finish = np.zeros(n_tasks, np.int64), np.zeros(n_tasks, np.int64)
     return int(kernel.longest_path(program, first, whole, last, waits, np.zeros(n_tasks, np.int32), release, finish))
 
@@ -89,7 +95,8 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     share = size * (n - 1) / n
     root = schedule.pattern.root
     others = np.arange(p) != root
-    all_groups = 2 * (p - p // n) * size
+    reduced_on_the_way = (schedule.pattern.n_sources or p) > p  # switches are among the sources
+    all_groups = 0 if reduced_on_the_way else 2 * (p - p // n) * size
     seconds = {
         "all-reduce": max(size / into.min(), size / out_of.min(), all_groups / min(into.sum(), out_of.sum())),
         "reduce-scatter": max(share / into.min(), share / out_of.min()),
@@ -101,27 +108,41 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     return int(np.floor(seconds * PS_PER_S * (1 - 1e-12)))
 
 
+def _cut_bound_ps(lowered: Lowered) -> int:
+    """What must cross the tightest cut of the collective."""
+    schedule = lowered.schedule
+    pattern, topology = schedule.pattern, schedule.topology
+    nothing = lowered.program.deliver_head or schedule.size_bytes == 0 or pattern.group_size < pattern.p
+    if nothing or not is_cheap(topology):
+        return 0
+    reducing = (pattern.n_sources or pattern.p) > pattern.p
+    found = cut_bound(topology, schedule.kind.name, pattern.root, reducing_switches=reducing)
+    return math.floor(found.s_per_byte * schedule.size_bytes * PS_PER_S)
+
+
 def _alone(program: Program) -> tuple[I64, I64, I64]:
     """Least time to the first delivery, to the last, and between the last two, for each (cut, route) alone."""
-    pairs, row = np.unique(np.stack([program.task_cut, program.task_route], axis=1), axis=0, return_inverse=True)
-    times = np.array([_alone_on(program, int(cut), int(route)) for cut, route in pairs], np.int64).reshape(-1, 3)
-    first, whole, last = times[row.ravel()].T
+    n_routes = program.route_ptr.size - 1
+    pairs, row = unique_rows(program.task_cut.astype(np.int64) * n_routes + program.task_route)
+    times = np.array([_alone_on(program, *divmod(int(pair), n_routes)) for pair in pairs], np.int64).reshape(-1, 3)
+    first, whole, last = times[row].T
     return first.copy(), whole.copy(), last.copy()
 
 
 def _alone_on(program: Program, cut: int, route: int) -> tuple[int, int, int]:
-    hops = range(int(program.route_ptr[route]), int(program.route_ptr[route + 1]))
-    if not hops:
+    hops = program.route_hop[program.route_ptr[route] : program.route_ptr[route + 1]]
+    if hops.size == 0:
         return 0, 0, 0
+    servers = program.hop_server[hops]
     chunks, leading = int(program.cut_chunks[cut]), int(program.cut_first[cut])
     lead_size, rest_size = program.cut_size[cut]
     if leading == chunks:
         rest_size = lead_size
     if leading == 0:
         lead_size = rest_size
-    lead = [int(program.service_ps[lead_size, program.server_rate[program.route_server[at]]]) for at in hops]
-    rest = [int(program.service_ps[rest_size, program.server_rate[program.route_server[at]]]) for at in hops]
-    latency = [int(program.route_latency_ps[at]) for at in hops]
+    lead = [int(program.service_ps[lead_size, program.server_rate[server]]) for server in servers]
+    rest = [int(program.service_ps[rest_size, program.server_rate[server]]) for server in servers]
+    latency = [int(program.hop_latency_ps[hop]) for hop in hops]
     total = [leading * a + (chunks - leading) * b for a, b in zip(lead, rest, strict=True)]
     before, after = (lead, rest) if not program.cut_through else ([0] * len(lead), [0] * len(rest))
     whole = first = last = 0

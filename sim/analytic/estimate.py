@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.lower import Lowered
-from sim.program import I64
+from sim.program import I64, unique_rows
 
 
 class Estimate(NamedTuple):
@@ -48,7 +48,7 @@ def _step_loads_ps(lowered: Lowered, step: I64) -> np.ndarray[tuple[int], np.dty
     at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
     server = program.route_server[at].astype(np.int64)
     rate = lowered.schedule.topology.bandwidth_Bps[shape.server_link[server]]
-    key, row = np.unique(step[task] * program.n_servers + server, return_inverse=True)
+    key, row = unique_rows(step[task] * program.n_servers + server)
     load = np.bincount(row, weights=lowered.task_bytes[task] * 1e12 / rate, minlength=key.size)
     fullest = np.zeros(int(step.max()) + 1)
     np.maximum.at(fullest, key // program.n_servers, load)

@@ -7,13 +7,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from types import ModuleType
 
 from sim.cli.flags import EXIT_BAD_INPUT, Parser
 from topologies import WeftError
 
-COMMANDS = ("compare", "validate", "topology", "schedule", "paper")
+COMMANDS = ("compare", "validate", "bound", "train", "optimize", "topology", "schedule", "bench_codec", "paper")
 """Modules of this package, in the order of the help. A new command is one file and one word here."""
 
 EXIT_INTERRUPTED = 130
@@ -45,8 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="weft", description="Simulates collective communication on network fabrics, chunk by chunk.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        if find_spec(f"sim.cli.{name}") is None:
-            continue
         module = importlib.import_module(f"sim.cli.{name}")
         sub = commands.add_parser(
             module.NAME,

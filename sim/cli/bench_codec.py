@@ -6,10 +6,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topologies import WeftError
 from topologies.units import parse_size
-from workloads.compression.rates import Measured, measure
+
+if TYPE_CHECKING:
+    from workloads.compression.rates import Measured
 
 NAME = "bench-codec"
 HELP = "measure the lossless homomorphic codec on this machine: encode, scan and peel"
@@ -30,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print one row a layout and density."""
+    from workloads.compression.rates import measure
+
     n_elements = max(1, parse_size(arguments.size, "size") // 4)
     rows = []
     for layout in arguments.layouts.split(","):

@@ -68,8 +68,17 @@ def refusals(spec: Spec) -> dict[str, str]:
     if spec.collective.algorithms and refused:
         raise WeftError(next(iter(refused.values())))
     if len(refused) == len(spec.algorithms):
-        raise WeftError("no algorithm can run; " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
+        said = (f"{', '.join(names)}: {why}" for why, names in reasons(refused))
+        raise WeftError("no algorithm can run; " + "; ".join(said))
     return refused
+
+
+def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Each reason once, and the algorithms that it holds for."""
+    together: dict[str, list[str]] = {}
+    for name, why in refused.items():
+        together.setdefault(why, []).append(name)
+    return list(together.items())
 
 
 def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -99,7 +108,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str]) -> list[
         own = [row for row in rows if row["algorithm"] == name]
         lines += ["#", f"# {name}{_forms(own)}", nccl_table(own, topology.n_npus, int(str(element)), root)]
     lines += ["#", "# time by size and algorithm", comparison_table(rows), *(f"# {line}" for line in legend(rows))]
-    lines += [f"# {name} cannot run: {why}" for name, why in refused.items()]
+    lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
     return lines + [f"# note: {note}" for note in _notes(rows)]
 
 

@@ -81,7 +81,11 @@ def write_text(path: str, text: str) -> None:
     if path == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_whole(path, write)
 
 
 def to_json(spec: Spec, rows: Sequence[Mapping[str, Any]], **more: Any) -> str:

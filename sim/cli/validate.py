@@ -70,21 +70,23 @@ def _validations(spec: Spec, names: Sequence[str], arguments: argparse.Namespace
 
 def report(spec: Spec, validations: Sequence[Validation], refused: Mapping[str, str]) -> list[str]:
     """Table and account, line by line."""
-    from sim.cli.compare import assumptions
+    from sim.cli.compare import assumptions, reasons
     from sim.tables import aligned
 
     topology = validations[0].result.schedule.topology
     rows = [one.row() for one in validations]
-    lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs", *assumptions(spec, rows), "#"]
+    lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs"]
+    lines += [*assumptions(spec, rows), "#"]
     head = ["size", "algorithm", "closed form", "lower bound", "estimate", "simulated", "residual"]
     lines.append(aligned([head, *(_line(one) for one in validations)], left=0))
     lines += ["#", "# residual = simulated - estimate:"]
     lines += [f"#   {_name(one)}: {one.verdict()}" for one in validations]
     lines += ["#", "# the simulated time, by what the critical path was spent on:"]
     lines += [f"#   {_name(one)}: {_spent(one)}" for one in validations]
-    lines += [f"# {name} cannot run: {why}" for name, why in refused.items()]
-    return lines + [
-        "# closed form: alpha log2(p) Lambda + (n/D) beta Psi Xi of the Swing paper (tori, all-reduce); alpha is one hop",
+    lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
+    return [
+        *lines,
+        "# closed form: alpha log2(p) Lambda + (n/D) beta Psi Xi of the Swing paper (tori, all-reduce); alpha: one hop",
         "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link",
     ]
 
@@ -126,6 +128,6 @@ def _draw(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]], last
     if arguments.heatmap:
         from sim.plots.heatmap import draw_heatmap
 
-        title = f"{_name(last)}: {format_time(last.result.time_ps)}"
+        title = f"{_name(last)}\non {last.result.schedule.topology.name}: {format_time(last.result.time_ps)}"
         busy = last.result.link_utilisation
         write_whole(arguments.heatmap, lambda path: draw_heatmap(last.result.schedule.topology, busy, path, title))

@@ -3,7 +3,7 @@
 from sim.optimize.blackbox import minimise_black_box
 from sim.optimize.cuts import Optimum, optimize
 from sim.optimize.objective import Evaluation, Objective, Part, Simulated
-from sim.optimize.retime import Retimed, links_per_npu, retimed
+from sim.optimize.retime import Retimed, links_per_npu, retimed, with_bandwidths, with_base_rates
 from sim.optimize.stations import station_collective
 
 __all__ = [
@@ -18,4 +18,6 @@ __all__ = [
     "optimize",
     "retimed",
     "station_collective",
+    "with_bandwidths",
+    "with_base_rates",
 ]

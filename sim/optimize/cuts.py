@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 
 from sim.analytic.constraints import Constraint, Feasible
 from sim.analytic.convex import least_time
@@ -25,10 +26,15 @@ from topologies import WeftError
 
 GOALS = ("time", "time-cost")
 TOLERANCE = 1e-4
-MAX_EVALUATIONS = 60
-FIRST_BOX, LARGEST_BOX, LEAST_BOX = 1.0, 4.0, 1e-4
+MAX_EVALUATIONS = 100
+FIRST_BOX, SMALL_BOX, LARGEST_BOX, LEAST_BOX = 0.1, 0.05, 4.0, 1e-4
 """Half-width of the box in the logarithm of the bandwidths."""
 SAME_END = 0.01
+ON_THE_WAY = (0.85, 0.7, 0.6, 0.5, 0.35)
+"""Points between the optimum of the floor (1) and the middle (0), in the logarithm."""
+DESCENTS = 3
+POLISH, SIMPLEX, KICKS, KICK = 15, 0.06, 3, 0.15
+"""Simplex steps for each free dimension, their first size, and the spread of new starts, in the logarithm."""
 
 
 class Optimum(NamedTuple):
@@ -41,8 +47,10 @@ class Optimum(NamedTuple):
         The points it began from, simulated.
     value, bound : float
         ns, or ns x $; nothing feasible is below the bound, None where no floor is known.
+    time_bound_ns : float
+        No feasible time is below; nan where no floor is known.
     evaluations, runs, replays : int
-        Choices of bandwidths looked at; programs simulated by the engine; programs replayed from a tape.
+        Different choices of bandwidths looked at; programs simulated by the engine; programs replayed from a tape.
     history : tuple of float
         Best value after each evaluation.
     ended : str
@@ -53,6 +61,7 @@ class Optimum(NamedTuple):
     starts: tuple[Evaluation, ...]
     value: float
     bound: float | None
+    time_bound_ns: float
     evaluations: int
     runs: int
     replays: int
@@ -109,6 +118,18 @@ class _Row(NamedTuple):
         return float(self.offset_ns + (self.slope / bandwidth).sum())
 
 
+def _paths(found: Evaluation) -> list[_Row]:
+    """The critical paths of a point, as rows of the model."""
+    return [
+        _Row(index, part.time_ns - float(part.service_ns.sum()), part.service_ns * found.bandwidth_GBps)
+        for index, part in enumerate(found.parts)
+    ]
+
+
+def _above(row: _Row, one: Evaluation) -> bool:
+    return row.at(one.bandwidth_GBps) > one.parts[row.part].time_ns * (1 + 1e-6)
+
+
 class _Search:
     def __init__(
         self, objective: Objective, feasible: Feasible, cost: Cost | None, tolerance: float, max_evaluations: int
@@ -118,31 +139,37 @@ class _Search:
         self.objective, self.feasible, self.cost = objective, feasible, cost
         self.tolerance, self.max_evaluations = tolerance, max_evaluations
         self.before = objective.runs, objective.replays
-        self.floor = objective.floor
+        self.floors = objective.floors
         self.rows: list[_Row] = []
         self.seen: list[Evaluation] = []
         self.history: list[float] = []
+        self.bound: float | None = None
+        self.time_bound_ns = float("nan")
 
     def run(self, starts: Sequence[F64]) -> Optimum:
-        bound, points = self._starts(starts)
+        self.bound, points = self._starts(starts)
         begun: list[Evaluation] = []
         for point in points:
             if not any(_near(point, one.bandwidth_GBps, 1e-6) for one in begun):
                 begun.append(self._look(point))
         ended, reached = "", list[F64]()
-        for start in sorted(begun, key=self._value):
+        for start in sorted(begun, key=self._value)[:DESCENTS]:
             ended = self._descend(start, reached)
+            if not self._order_changes():
+                break
+        ended = self._look_around(reached) or ended
         best = min(self.seen, key=self._value)
         runs, replays = self.objective.runs - self.before[0], self.objective.replays - self.before[1]
         return Optimum(
-            best, tuple(begun), self._value(best), bound, len(self.seen), runs, replays, tuple(self.history), ended
+            best, tuple(begun), self._value(best), self.bound, self.time_bound_ns, len(self.seen), runs, replays,
+            tuple(self.history), ended,
         )
 
     def _starts(self, given: Sequence[F64]) -> tuple[float | None, list[F64]]:
         """The certified bound of the floor, and points to begin from.
 
         The floor is right with many chunks; with one, bandwidths go with the square root of the bytes. The points are
-        those asked for, the optimum of the floor, the middle of the feasible set and a point half-way between.
+        those asked for, the optimum of the floor, the middle of the feasible set and some on the way between them.
         """
         for point in given:
             if self.feasible.violation(point) > 1e-6:
@@ -151,17 +178,19 @@ class _Search:
         bound, lowest = self._floor_optimum()
         if lowest is None:
             return bound, [*given, middle]
-        half = _toward(self.feasible, np.sqrt(lowest * middle))
-        return bound, [*given, lowest, half, middle]
+        between = [_toward(self.feasible, lowest**share * middle ** (1 - share)) for share in ON_THE_WAY]
+        return bound, [*given, lowest, *between, middle]
 
     def _floor_optimum(self) -> tuple[float | None, F64 | None]:
         """The certified bound of the floor, and where the floor is least."""
-        if self.floor is None:
+        if not self.floors:
             return None, None
+        floor = self._model([])
+        least = least_time(floor, self.feasible)
+        self.time_bound_ns = least.certificate.bound_ns
         if self.cost is None:
-            least = least_time(self.floor, self.feasible)
             return least.certificate.bound_ns, _positive(least.bandwidth_GBps)
-        product = least_time_cost(self.floor, self.feasible, self.cost)
+        product = least_time_cost(floor, self.feasible, self.cost)
         return product.bound, _positive(product.bandwidth_GBps)
 
     def _value(self, one: Evaluation) -> float:
@@ -170,21 +199,15 @@ class _Search:
     def _look(self, point: F64) -> Evaluation:
         """Simulate a point."""
         found = self.objective.evaluate(point)
+        if any(np.array_equal(found.bandwidth_GBps, one.bandwidth_GBps) for one in self.seen):
+            return found
         self.seen.append(found)
         self.history.append(min([self._value(found), *self.history[-1:]]))
         return found
 
-    def _keep_paths(self, found: Evaluation) -> None:
-        """The critical paths of a point, as rows of the model."""
-        for index, part in enumerate(found.parts):
-            constant = part.time_ns - float(part.service_ns.sum())
-            self.rows.append(_Row(index, constant, part.service_ns * found.bandwidth_GBps))
-
-    def _descend(self, best: Evaluation, reached: list[F64]) -> str:
+    def _descend(self, best: Evaluation, reached: list[F64], box: float = FIRST_BOX) -> str:
         """Go down from a point; `reached` are the ends of earlier descents, where this one stops, and gets its own."""
-        box = FIRST_BOX
-        self.rows = []
-        self._keep_paths(best)
+        self.rows = _paths(best)
         while len(self.seen) < self.max_evaluations:
             if any(_near(best.bandwidth_GBps, end, SAME_END) for end in reached):
                 return "every descent ends at the same point"
@@ -199,9 +222,10 @@ class _Search:
                 box = min(2 * box, LARGEST_BOX)
                 continue
             found = self._look(point)
-            self._keep_paths(found)
             won = self._value(best) - self._value(found)
-            if won < 0.1 * gain and self._contradicts(found, best, won):
+            changed = any(_above(row, best) for row in _paths(found)) or any(_above(row, found) for row in self.rows)
+            self.rows += _paths(found)
+            if won < 0.1 * gain and changed:
                 box = 0.5 * min(box, float(np.abs(np.log(point / best.bandwidth_GBps)).max()))
             elif won > 0.5 * gain and not free:
                 box = min(2 * box, LARGEST_BOX)
@@ -212,10 +236,48 @@ class _Search:
                 return "the order of service changes in every direction"
         return f"{self.max_evaluations} evaluations are used up"
 
-    def _contradicts(self, found: Evaluation, best: Evaluation, won: float) -> bool:
-        """Whether the order of service changed between two points: a path of one is longer than the time at the other."""
-        newest = self.rows[-len(found.parts) :]
-        return won > 0 or any(row.at(best.bandwidth_GBps) > best.parts[row.part].time_ns * (1 + 1e-6) for row in newest)
+    def _look_around(self, reached: list[F64]) -> str:
+        """Simplex steps at the best point; where they or the paths show other orders of service, new descents too."""
+        rng = np.random.default_rng(0)
+        polished: Evaluation | None = None
+        while len(self.seen) < self.max_evaluations:
+            best = min(self.seen, key=self._value)
+            if self._closed(best):
+                return "nothing better can exist"
+            if self.objective.n_dims == 1:
+                return "there is nothing to share out"
+            if best is not polished:
+                self._polish(best)
+            better = polished = min(self.seen, key=self._value)
+            if self._value(better) > self._value(best) * (1 - self.tolerance) and not self._order_changes():
+                return ""
+            for _ in range(KICKS):
+                kick = np.exp(rng.normal(0.0, KICK, self.objective.n_dims))
+                if len(self.seen) < self.max_evaluations:
+                    start = self._look(_toward(self.feasible, better.bandwidth_GBps * kick))
+                    self._descend(start, reached, SMALL_BOX)
+        return f"{self.max_evaluations} evaluations are used up"
+
+    def _closed(self, best: Evaluation) -> bool:
+        return self.bound is not None and self._value(best) <= self.bound * (1 + self.tolerance)
+
+    def _polish(self, best: Evaluation) -> None:
+        """A few simplex steps around the best point: across changes of the order of service no model holds."""
+        n_dims = self.objective.n_dims
+        steps = min(POLISH * (n_dims - 1), self.max_evaluations - len(self.seen))
+
+        def value(logs: F64) -> float:
+            return self._value(self._look(_toward(self.feasible, np.exp(np.append(logs, last)))))
+
+        *logs, last = np.log(best.bandwidth_GBps)
+        simplex = np.vstack([logs, logs + SIMPLEX * (np.eye(n_dims - 1) - 0.5)])
+        minimize(value, np.array(logs), method="Nelder-Mead",
+                 options={"maxfev": steps, "initial_simplex": simplex, "xatol": 1e-5, "fatol": 0.0})
+
+    def _order_changes(self) -> bool:
+        """Whether a critical path of one point is longer than the simulated time of another: no convex model holds."""
+        rows = [row for one in self.seen for row in _paths(one)]
+        return any(_above(row, one) for row in rows for one in self.seen)
 
     def _lower_contradicted(self, best: Evaluation) -> None:
         """Lower rows that lie above the time at the best point onto it: they were paths of another order there."""
@@ -226,7 +288,7 @@ class _Search:
         self.rows = kept
 
     def _model_optimum(self, best: Evaluation, box: float) -> tuple[F64, float]:
-        model = self._model(best)
+        model = self._model(self.rows)
         narrowed = Feasible((*self.feasible.constraints, *_box(best.bandwidth_GBps, box)), self.objective.n_dims)
         if self.cost is None:
             least = least_time(model, narrowed)
@@ -234,23 +296,35 @@ class _Search:
         product = least_time_cost(model, narrowed, self.cost, tolerance=0.1 * self.tolerance)
         return _positive(product.bandwidth_GBps), product.bound
 
-    def _model(self, best: Evaluation) -> Epigraph:
-        """All rows, and those of the floor, which hold everywhere."""
-        n_dims = self.objective.n_dims
-        target = [row.part for row in self.rows]
-        offset = [row.offset_ns for row in self.rows]
-        slope = [row.slope for row in self.rows]
-        if self.floor is not None:
-            target += self.floor.target.tolist()
-            offset += self.floor.offset_ns.tolist()
-            slope += list(self.floor.slope_bytes)
+    def _model(self, paths: Sequence[_Row]) -> Epigraph:
+        """The parts above their floors, which hold everywhere, and above the paths."""
+        n_dims, n_parts = self.objective.n_dims, len(self.objective.weights)
+        first = np.cumsum([0, *(floor.weight.size for floor in self.floors)])
+        n_vars = int(first[-1]) + n_parts
+        target, offset, slope, inner = [], [], [], []
+        for part, floor in enumerate(self.floors):
+            own = slice(first[part], first[part + 1])
+            target += (floor.target + first[part]).tolist()
+            offset += floor.offset_ns.tolist()
+            slope += list(floor.slope_bytes)
+            wide = np.zeros((floor.target.size + 1, n_vars))
+            wide[:-1, own], wide[-1, own] = floor.inner, floor.weight
+            inner += list(wide)
+            target.append(int(first[-1]) + part)
+            offset.append(floor.constant_ns)
+            slope.append(np.zeros(n_dims))
+        for row in paths:
+            target.append(int(first[-1]) + row.part)
+            offset.append(row.offset_ns)
+            slope.append(row.slope)
+            inner.append(np.zeros(n_vars))
         return Epigraph(
-            constant_ns=best.constant_ns,
-            weight=np.array([part.weight for part in best.parts]),
+            constant_ns=self.objective.constant_ns,
+            weight=np.concatenate([np.zeros(int(first[-1])), self.objective.weights]),
             target=np.array(target, np.int64),
-            offset_ns=np.array(offset),
-            slope_bytes=np.array(slope).reshape(-1, n_dims),
-            inner=np.zeros((len(target), len(best.parts))),
+            offset_ns=np.array(offset, np.float64),
+            slope_bytes=np.array(slope, np.float64).reshape(-1, n_dims),
+            inner=np.array(inner, np.float64).reshape(-1, n_vars),
         )
 
 

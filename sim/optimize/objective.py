@@ -9,12 +9,13 @@ import numpy as np
 
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
-from sim.engine import check_memory, run
+from sim.engine import check_memory, only_fifo, run
+from sim.gradient import gradient
 from sim.optimize.retime import Retimed
+from sim.program import Program
+from sim.replay import Tape
 from sim.why import Labels, explain
 from topologies import WeftError
-
-FIXED = "fixed"
 
 
 class Part(NamedTuple):
@@ -57,48 +58,63 @@ class Objective(Protocol):
     Attributes
     ----------
     n_dims : int
+    constant_ns : float
+    weights : tuple of float
+        Of the parts of every evaluation.
     runs, replays : int
         Programs simulated by the engine, and evaluated from a recorded tape.
-    floor : Epigraph or None
-        A time that it never undercuts, of the same parts in the same order, if one is known.
+    floors : tuple of Epigraph
+        Times that its parts never undercut, one each; empty where none is known.
     """
 
     @property
     def n_dims(self) -> int: ...
     @property
+    def constant_ns(self) -> float: ...
+    @property
+    def weights(self) -> tuple[float, ...]: ...
+    @property
     def runs(self) -> int: ...
     @property
     def replays(self) -> int: ...
     @property
-    def floor(self) -> Epigraph | None: ...
+    def floors(self) -> tuple[Epigraph, ...]: ...
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation: ...
 
 
 class Simulated:
     """A weighted sum of the simulated times of several programs, and a constant.
 
+    Where all servers are fifo and there are no pools, a tape of the last run is replayed as long as the order of
+    service stays; a replay that finds another order is no evaluation, and the engine runs.
+
     Parameters
     ----------
     parts : sequence of (weight, Retimed)
     constant_ns : float
         Compute that nothing overlaps.
+    floors : sequence of Epigraph, optional
+        Times that the parts never undercut; the load bounds of the programs unless given.
     """
 
-    def __init__(self, parts: Sequence[tuple[float, Retimed]], constant_ns: float = 0.0) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[float, Retimed]], constant_ns: float = 0.0, floors: Sequence[Epigraph] = ()
+    ) -> None:
         if not parts:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
         self.parts, self.constant_ns = tuple(parts), constant_ns
+        self.floors = tuple(floors) or tuple(part.floor() for _, part in self.parts)
         self.runs = self.replays = 0
         self._known: dict[bytes, Evaluation] = {}
+        self._tapes: dict[int, Tape] = {}
 
     @property
     def n_dims(self) -> int:
         return self.parts[0][1].n_dims
 
     @property
-    def floor(self) -> Epigraph:
-        """Load bounds of all parts."""
-        return join_floors(self.constant_ns, [(weight, part.floor()) for weight, part in self.parts])
+    def weights(self) -> tuple[float, ...]:
+        return tuple(weight for weight, _ in self.parts)
 
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation:
         """Simulate every part; the same bandwidths are simulated once."""
@@ -107,29 +123,43 @@ class Simulated:
             raise WeftError(f"bandwidths {bandwidth.tolist()} GB/s must be above zero and finite")
         key = bandwidth.tobytes()
         if key not in self._known:
-            parts = tuple(self._part(weight, part, bandwidth) for weight, part in self.parts)
+            parts = tuple(self._part(index, bandwidth) for index in range(len(self.parts)))
             self._known[key] = Evaluation(bandwidth, self.constant_ns, parts)
         return self._known[key]
 
-    def _part(self, weight: float, part: Retimed, bandwidth: F64) -> Part:
-        program = part.at(bandwidth)
+    def time_ns(self, bandwidth_GBps: F64) -> float:
+        """The time alone: engine runs without a log, for a black-box search."""
+        bandwidth = np.asarray(bandwidth_GBps, np.float64)
+        self.runs += len(self.parts)
+        times = (weight * run(part.at(bandwidth)).makespan_ps / 1e3 for weight, part in self.parts)
+        return self.constant_ns + sum(times)
+
+    def _part(self, index: int, bandwidth: F64) -> Part:
+        weight, retimed = self.parts[index]
+        program = retimed.at(bandwidth)
+        found = self._replay(index, program) if only_fifo(program) else None
+        if found is None:
+            found = self._run(index, program)
+        makespan_ps, service_ps = found
+        return Part(weight, makespan_ps / 1e3, service_ps / 1e3)
+
+    def _replay(self, index: int, program: Program) -> tuple[int, F64] | None:
+        """Makespan and services of the critical path from the tape, if the order of service is the recorded one."""
+        tape = self._tapes.get(index)
+        if tape is None or not tape.replay(program).in_order:
+            return None
+        self.replays += 1
+        found = gradient(tape, program)
+        return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
+
+    def _run(self, index: int, program: Program) -> tuple[int, F64]:
+        """The same from the engine; keeps a tape where one can be recorded."""
         check_memory(program, log=True)
         outcome = run(program, log=True)
         self.runs += 1
-        names = [FIXED if dim < 0 else str(dim) for dim in part.server_dim]
+        if only_fifo(program):
+            self._tapes[index] = tape = Tape.record(program, outcome)
+            return outcome.makespan_ps, gradient(tape, program).service_ps[: self.n_dims].astype(np.float64)
+        names = [str(dim) for dim in self.parts[index][1].server_dim]
         why = explain(program, outcome, Labels(names.__getitem__, lambda hop: []))
-        service = np.array([why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)], np.float64)
-        return Part(weight, outcome.makespan_ps / 1e3, service / 1e3)
-
-
-def join_floors(constant_ns: float, floors: Sequence[tuple[float, Epigraph]]) -> Epigraph:
-    """The weighted sum of floors of one variable each."""
-    count = len(floors)
-    return Epigraph(
-        constant_ns=constant_ns,
-        weight=np.array([weight for weight, _ in floors]),
-        target=np.concatenate([np.full(floor.target.size, at) for at, (_, floor) in enumerate(floors)]),
-        offset_ns=np.concatenate([floor.offset_ns for _, floor in floors]),
-        slope_bytes=np.concatenate([floor.slope_bytes for _, floor in floors]),
-        inner=np.zeros((sum(floor.target.size for _, floor in floors), count)),
-    )
+        return outcome.makespan_ps, np.array([why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)], np.float64)

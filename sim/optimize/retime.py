@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,10 +11,16 @@ import numpy.typing as npt
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower import Lowered
+from sim.lower_job import LoweredJob
 from sim.program import I32, I64, Program, service_time_ps
 from topologies import NPU, Topology, WeftError
+from topologies.units import PS_PER_S
 
 GB = 10**9
+PS_PER_BASE_BYTE = 2
+"""A byte in dimension 0 at its base rate; more than the least service of 1 ps, so that nothing reads as nothing."""
+
+FIXED_RATE = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class Retimed:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""
         rates = [Fraction(float(rate)) * GB for rate in bandwidth_GBps / self.servers_per_npu]
         table = [[service_time_ps(int(size), rate) for rate in rates] for size in self.size_bytes]
-        fixed = np.flatnonzero(self.server_dim < 0)
+        fixed = np.flatnonzero(self.server_dim == FIXED_RATE)
         old, column = np.unique(self.program.server_rate[fixed], return_inverse=True)
         service = np.hstack([np.array(table, np.int64).reshape(-1, self.n_dims), self.program.service_ps[:, old]])
         server_rate = self.server_dim.astype(np.int32)
@@ -78,7 +83,7 @@ class Retimed:
         own = program.service_ps[size, program.server_rate[server][:, None]]
         busy = np.zeros(program.n_servers)
         np.add.at(busy, server, lead * own[:, 0] + (count - lead) * own[:, 1])
-        return load * self.servers_per_npu, float(busy[self.server_dim < 0].max(initial=0.0)) / 1e3
+        return load * self.servers_per_npu, float(busy[self.server_dim == FIXED_RATE].max(initial=0.0)) / 1e3
 
     def floor(self) -> Epigraph:
         """The load bound as a function of the bandwidths."""
@@ -87,39 +92,60 @@ class Retimed:
         return flat_epigraph(0.0, np.ones(1), [*rows, (0, fixed_ns, np.zeros(self.n_dims))], self.n_dims)
 
 
-def retimed(lowered: Lowered) -> Retimed:
-    """The lowered program of a schedule, at any bandwidth of the dimensions of its topology.
+def retimed(lowered: Lowered | LoweredJob) -> Retimed:
+    """The lowered program of a schedule or a job, at any bandwidth of the dimensions of its topology.
 
-    Lower it on a network whose dimensions differ in bandwidth (`with_dimension_rates`), so that no symmetry that
-    exchanges dimensions is taken.
+    Parameters
+    ----------
+    lowered : Lowered or LoweredJob
+        On a network of `with_base_rates`, at which service times read as sizes and no symmetry exchanges dimensions.
 
     Raises
     ------
     WeftError
-        A link without a dimension, or a symmetry that exchanges dimensions.
+        A link without a dimension, or another network.
     """
-    topology, shape = lowered.schedule.topology, lowered.shape
-    orbit_dims = topology.dimension[shape.quotient.orbits.link]
-    if np.any(orbit_dims != topology.dimension):
-        raise WeftError(f"{lowered.symmetry} exchanges dimensions: lower the schedule with a bandwidth for each")
+    topology, links, orbits = _links_of(lowered)
     if np.any(topology.dimension < 0):
         raise WeftError(f"topology {topology.name} has links without a dimension, whose bandwidth nobody can choose")
-    return Retimed(
-        program=lowered.program,
-        server_dim=topology.dimension[shape.server_link].astype(np.int64),
-        servers_per_npu=links_per_npu(topology),
-        size_bytes=chunk_sizes(lowered),
-    )
+    if np.any(topology.bandwidth_Bps != _base_rates(topology)):
+        raise WeftError(f"topology {topology.name} must have its base rates (with_base_rates) to be timed at others")
+    if np.any(topology.dimension[orbits] != topology.dimension):
+        raise WeftError(f"{lowered.symmetry} exchanges dimensions, whose bandwidths differ")
+    dims = np.where(links >= 0, topology.dimension[np.maximum(links, 0)].astype(np.int64), FIXED_RATE)
+    return Retimed(lowered.program, dims, links_per_npu(topology), _chunk_sizes(lowered.program, dims))
 
 
-def chunk_sizes(lowered: Lowered) -> I64:
-    """Bytes of each row of the service table, (Z,)."""
-    program, cutting = lowered.program, lowered.model.cutting
-    sizes = np.zeros(program.service_ps.shape[0], np.int64)
-    for row, work in enumerate(program.cut_work):
-        _, _, first, rest = cutting.cut(int(work))
-        sizes[program.cut_size[row, 0]], sizes[program.cut_size[row, 1]] = first, rest
-    return sizes
+def _links_of(lowered: Lowered | LoweredJob) -> tuple[Topology, I32, I32]:
+    """Topology, link of each server (-1 for a compute stream), and representative of each link."""
+    if isinstance(lowered, LoweredJob):
+        return lowered.job.topology, lowered.server_link, lowered.orbits.link
+    return lowered.schedule.topology, lowered.shape.server_link, lowered.shape.quotient.orbits.link
+
+
+def _chunk_sizes(program: Program, dims: I64) -> I64:
+    """Bytes of each row of the service table, (Z,), from the times at a base rate."""
+    served = np.flatnonzero(dims >= 0)
+    if not served.size:
+        return np.zeros(program.service_ps.shape[0], np.int64)
+    one = int(served[0])
+    return program.service_ps[:, program.server_rate[one]] // (PS_PER_BASE_BYTE << int(dims[one]))
+
+
+def _base_rates(topology: Topology) -> F64:
+    rates: F64 = PS_PER_S / (PS_PER_BASE_BYTE * 2.0 ** topology.dimension)
+    return rates
+
+
+def with_base_rates(topology: Topology) -> Topology:
+    """The network at rates of 2, 4, 8, ... ps a byte in dimensions 0, 1, 2, ...: sizes can be read off exactly."""
+    return topology.with_links(bandwidth_Bps=_base_rates(topology))
+
+
+def with_bandwidths(topology: Topology, bandwidth_GBps: npt.ArrayLike) -> Topology:
+    """The network with an NPU's bandwidth into each dimension, (D,) GB/s, spread evenly over its links there."""
+    rate = np.asarray(bandwidth_GBps, np.float64) / links_per_npu(topology) * GB
+    return topology.with_links(bandwidth_Bps=rate[topology.dimension])
 
 
 def links_per_npu(topology: Topology) -> F64:
@@ -132,20 +158,3 @@ def links_per_npu(topology: Topology) -> F64:
     leaves_npu = topology.kind[topology.src] == NPU
     counts = np.bincount(topology.dimension[leaves_npu], minlength=n_dims).astype(np.float64)
     return np.where(counts > 0, counts / topology.n_npus, 1.0)
-
-
-def with_dimension_rates(topology: Topology, bandwidth_GBps: npt.ArrayLike | None = None) -> Topology:
-    """The network with an NPU's bandwidth into each dimension; different ones for each dimension unless given."""
-    share = links_per_npu(topology)
-    rate = np.arange(1.0, share.size + 1) * share if bandwidth_GBps is None else np.asarray(bandwidth_GBps, np.float64)
-    return topology.with_links(bandwidth_Bps=(rate / share * GB)[topology.dimension])
-
-
-def server_dims(names: Sequence[int], program: Program) -> I64:
-    """Dimensions of the servers of a hand-built program, checked for their number."""
-    if len(names) != program.n_servers:
-        raise WeftError(f"{len(names)} dimensions are named for {program.n_servers} servers")
-    return np.asarray(names, np.int64)
-
-
-__all__ = ["I32", "Retimed", "chunk_sizes", "links_per_npu", "retimed", "server_dims", "with_dimension_rates"]

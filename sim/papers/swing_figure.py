@@ -88,7 +88,8 @@ def _draw_gain(axes: Axes, topology: str, comparisons: list[Comparison]) -> None
 
 def gain(comparisons: list[Comparison], size_bytes: int) -> float:
     """Per cent by which simulated Swing beats the best other algorithm; negative where another one is faster."""
-    times = {c.algorithm: c.simulated_us for c in comparisons if c.size_bytes == size_bytes and c.algorithm in BASELINES}
+    here = [c for c in comparisons if c.size_bytes == size_bytes and c.algorithm in BASELINES]
+    times = {c.algorithm: c.simulated_us for c in here}
     swing = times.pop("Swing")
     best = min(times.values())
     return 100 * (best / swing - 1 if swing <= best else -(swing / best - 1))

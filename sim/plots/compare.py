@@ -35,11 +35,10 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None) -
     small = [size for size in sizes_of(curves) if size <= SMALL_BYTES]
     with figure(WIDE, height_in=3.1) as drawn:
         if len(curves) > 1:
-            left, right = drawn.add_gridspec(1, 2, width_ratios=(1.75, 1))
-            upper, lower = right.subgridspec(2, 1)
-            draw_goodput(drawn.add_subplot(left), curves)
-            draw_runtime(drawn.add_subplot(upper), curves, small or sizes_of(curves))
-            draw_gain(drawn.add_subplot(lower), curves)
+            places = drawn.add_gridspec(2, 2, width_ratios=(1.75, 1))
+            draw_goodput(drawn.add_subplot(places[:, 0]), curves)
+            draw_runtime(drawn.add_subplot(places[0, 1]), curves, small or sizes_of(curves))
+            draw_gain(drawn.add_subplot(places[1, 1]), curves)
         else:
             left_axes, right_axes = drawn.subplots(1, 2, width_ratios=(1.4, 1))
             draw_goodput(left_axes, curves)

@@ -67,8 +67,8 @@ def draw_parts(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _share(row: Row, name: str) -> float:
-    parts = row["why"]["parts_ps"].items()
-    return float(100 * sum(ps for part, ps in parts if part.partition(",")[0] == name) / max(row["why"]["makespan_ps"], 1))
+    spent_ps = sum(ps for part, ps in row["why"]["parts_ps"].items() if part.partition(",")[0] == name)
+    return float(100 * spent_ps / max(row["why"]["makespan_ps"], 1))
 
 
 def _label(row: Row, rows: Sequence[Row]) -> str:

@@ -12,6 +12,9 @@ from collectives.registry import ALGORITHMS, build
 from collectives.schedule import Schedule
 from topologies import Topology
 
+FEW_CHUNKS = {"pipeline_chunks": 3}
+"""Enough to be pipelined, and few enough to prove on every shape."""
+
 
 class Case(NamedTuple):
     """An algorithm, a collective that it does, and a form, if it has forms."""
@@ -24,7 +27,8 @@ class Case(NamedTuple):
         return "-".join(filter(None, self))
 
     def build(self, topology: Topology, size: str = "1MiB") -> Schedule:
-        return build(self.algorithm, self.collective, topology, size, self.form)
+        few = FEW_CHUNKS if FEW_CHUNKS.keys() <= ALGORITHMS[self.algorithm].options.keys() else {}
+        return build(self.algorithm, self.collective, topology, size, self.form, **few)
 
 
 CASES = [
@@ -61,6 +65,18 @@ def supported(case: Case, shape: tuple[int, ...]) -> bool:
 def _cycles(extents: list[int]) -> bool:
     rows, columns = extents
     return columns > 2 and rows % columns == 0 and math.gcd(rows, columns - 1) == 1
+
+
+READS_LINKS = ("pipelined", "bfb", "nccl-rings", "tacos")
+"""Algorithms that look at links and not at the shape: what they refuse, they say themselves."""
+
+IRREGULAR = (*READS_LINKS, "double-binary-tree")
+"""Algorithms whose ranks differ, at least on some networks: no group is declared, and slots mean nothing."""
+
+
+def runs_on(case: Case, fabric: Topology) -> bool:
+    """Whether an algorithm can do a shape on this fabric; most see nothing of a fabric but its shape."""
+    return supported(case, fabric.shape) and case.algorithm not in READS_LINKS
 
 
 LIMITS = {

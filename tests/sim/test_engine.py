@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.cases import ring_all_reduce, torus_all_to_all
 from sim import _kernel as kernel
-from sim.engine import Run, Stopped, check_memory, run
+from sim import engine
+from sim.engine import Progress, Run, Stopped, check_memory, memory_bytes, run
 from sim.outcome import Deadlock, Outcome
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.reference import run_reference
@@ -25,9 +30,9 @@ def assert_same(one: Outcome, other: Outcome) -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
-def outcome_or_deadlock(program: Program, engine: str) -> Outcome | str:
+def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
     try:
-        return run(program, log=True) if engine == "chunk" else run_reference(program, log=True)
+        return run(program, log=True) if which == "chunk" else run_reference(program, log=True)
     except Deadlock as stuck:
         return str(stuck)
 
@@ -90,9 +95,9 @@ def test_tokens_grow_when_chunks_in_flight_exceed_them() -> None:
     """A long wire holds more chunks than the engine set aside: it makes room and goes on."""
     program = two_hop_burst(40)
     one = Run(program)
-    few = one.state.token_task.size
+    few = one.tokens
     one.advance()
-    assert one.state.token_task.size > few
+    assert one.tokens > few
     assert_same(one.outcome(), run_reference(program))
 
 
@@ -100,6 +105,51 @@ def test_event_limit_says_how_far_it_came() -> None:
     """A run that reaches its limit reports simulated time and services done."""
     with pytest.raises(Stopped, match=r"limit of 5 services, at .* of 800 services"):
         run(two_hop_burst(40), max_events=5)
+
+
+def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every slice says how far the run is; what is left shrinks to nothing at one rate."""
+    monkeypatch.setattr(engine, "SLICE_EVENTS", 100)
+    told: list[Progress] = []
+    outcome = run(two_hop_burst(40), progress=told.append)
+    assert [step.events for step in told] == sorted({step.events for step in told})
+    assert all(step.total_events == outcome.events == 800 for step in told)
+    assert all(step.seconds_left == pytest.approx((800 - step.events) / step.events_per_s) for step in told)
+    assert len(told) >= 5
+
+
+def test_ctrl_c_stops_between_slices_and_says_how_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal is heard at the end of a slice of services, and the message says what was reached."""
+    monkeypatch.setattr(engine, "SLICE_EVENTS", 100)
+    with pytest.raises(Stopped, match=r"interrupted at .* of simulated time, 1\d\d of 800 services done"):
+        run(two_hop_burst(40), progress=lambda step: signal.raise_signal(signal.SIGINT))
+
+
+CASES = {"ring": ring_all_reduce(16, 4), "all-to-all": torus_all_to_all(4, 4)}
+
+
+@pytest.mark.parametrize("program", CASES.values(), ids=CASES)
+def test_memory_is_estimated_before_the_start(program: Program) -> None:
+    """The estimate covers the arrays of the whole run, but for what does not grow with the program."""
+    one = Run(program)
+    one.advance()
+    arrays = program.nbytes() + sum(array.nbytes for array in one.state) - one.state.event.nbytes
+    wheel = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    assert arrays - wheel <= memory_bytes(program) * 1.1
+    logged = Run(program, log=True)
+    rows = logged.state.log_start_ps.nbytes + logged.state.log_before.nbytes
+    assert memory_bytes(program, log=True) - memory_bytes(program) == rows == 16 * program.chunk_hops()
+
+
+@pytest.mark.parametrize(("build", "least"), [(ring_all_reduce, 128), (torus_all_to_all, 16)])
+def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int) -> None:
+    """Below 96 bytes a transfer, dependencies, routes and state included, and 32 for each chunk in flight."""
+    program = build(least, 2)
+    one = Run(program)
+    one.advance()
+    state = sum(array.nbytes for array in one.state) - one.state.event.nbytes - 32 * one.tokens
+    wheel = one.state.slot.nbytes + one.state.occupied.nbytes
+    assert program.nbytes() + state - wheel < 96 * program.n_tasks
 
 
 def test_too_large_for_memory_is_refused_before_it_starts() -> None:

@@ -506,6 +506,7 @@ class Reading:
             for chunk in range(self.chunks[task])
             for hop in range(self.hops[task])
         ]
+        self.whole, self.streams = program.whole_edges(), program.stream_edges()
         self.delivered_ps = cache(self._delivered_ps)
         self.released_ps = cache(self._released_ps)
 
@@ -535,11 +536,10 @@ class Reading:
     def _released_ps(self, task: int, chunk: int) -> int:
         """Latest of what the chunk waits for; a lower bound where a pool delays tasks without a route."""
         p, latest = self.program, 0
-        for edge in np.flatnonzero(p.whole_child == task).tolist():
-            parent = int(np.searchsorted(p.whole_ptr, edge, side="right")) - 1
+        for parent in self.whole[0][self.whole[1] == task].tolist():
             latest = max(latest, self.delivered_ps(parent, int(self.chunks[parent]) - 1))
-        for edge in range(p.parent_ptr[task], p.parent_ptr[task + 1]):
-            parent, lag = int(p.parent[edge]), int(p.parent_lag[edge])
+        parents, children, lags = self.streams
+        for parent, lag in zip(parents[children == task].tolist(), lags[children == task].tolist(), strict=True):
             count = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
             if count > 0:
                 latest = max(latest, self.delivered_ps(parent, count - 1))
@@ -561,7 +561,7 @@ class Reading:
         p, task = self.program, service.task
         rank = {
             FIFO: 0,
-            PRIORITY: int(p.task_priority[task]),
+            PRIORITY: int(p.priorities()[task]),
             SMALLEST_FIRST: int(p.cut_work[p.task_cut[task]]),
             LOWEST_CHUNK_FIRST: service.chunk,
         }[int(p.server_discipline[service.server])]

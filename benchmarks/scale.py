@@ -1,0 +1,130 @@
+"""All-reduce from 64 to 1,048,576 NPUs, each in a process of its own: `python -m benchmarks.scale SPEC ALGORITHM`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+
+SIZE_BYTES = 2**30
+SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
+LARGEST = (
+    ("torus:64x64x256", "swing"),
+    ("torus:64x64x256", "bucket"),
+    ("RI(256)_FC(8)_SW(512)", "bucket"),
+    ("RI(256)_FC(8)_SW(512)", "swing"),
+)
+"""A million NPUs in other shapes."""
+
+ALGORITHMS = ("swing", "bucket", "ring")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One run, everything from the topology on included.
+
+    Attributes
+    ----------
+    topology, algorithm : str
+    n_npus : int
+    services : int
+        Of the representatives.
+    time_ps : int
+    cpu_s, wall_s : float
+    peak_bytes : int
+    symmetry : str
+    """
+
+    topology: str
+    algorithm: str
+    n_npus: int
+    services: int
+    time_ps: int
+    cpu_s: float
+    wall_s: float
+    peak_bytes: int
+    symmetry: str
+
+
+def services_due(side: int, algorithm: str) -> int:
+    """Services of one representative on a square torus, one chunk a transfer, counted by hand.
+
+    Ring: 4 directed cycles of 2(p-1) steps. Bucket: 4 ports, both dimensions, 2(n-1) steps. Swing: 4 ports, both
+    dimensions, twice over distances 1, 1, 3, 5, 11, ...
+    """
+    if algorithm == "ring":
+        return 4 * 2 * (side * side - 1)
+    if algorithm == "bucket":
+        return 4 * 2 * 2 * (side - 1)
+    steps = range(1, side.bit_length())
+    return 4 * 2 * 2 * sum(abs(1 - int((-2) ** step)) // 3 for step in steps)
+
+
+def run_here(topology: str, algorithm: str) -> Scale:
+    """Build, lower, check and simulate, in this process."""
+    cpu, wall = process_time(), perf_counter()
+    from collectives import build
+    from sim import simulate
+    from topologies import from_spec
+
+    fabric = from_spec(topology)
+    form = "bandwidth" if algorithm == "swing" else None
+    result = simulate(build(algorithm, "all-reduce", fabric, SIZE_BYTES, form=form), chunks=1)
+    return Scale(
+        topology, algorithm, fabric.n_npus, result.events, result.time_ps, process_time() - cpu, perf_counter() - wall,
+        peak_bytes(), result.symmetry,
+    )
+
+
+def peak_bytes() -> int:
+    """Most memory that this process held; Linux counts that of a parent into `ru_maxrss`, but not here."""
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else []:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def run_apart(topology: str, algorithm: str) -> Scale:
+    """The same in a fresh process, so that the peak of its memory is its own."""
+    command = [sys.executable, "-m", "benchmarks.scale", topology, algorithm]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return Scale(**json.loads(done.stdout))
+
+
+def curves(largest_side: int, told: Callable[[Scale], None]) -> list[Scale]:
+    """Every algorithm on square tori up to a side; asserts the event counts."""
+    found = []
+    for algorithm in ALGORITHMS:
+        for side in SIDES:
+            if side > largest_side or (algorithm == "ring" and not _has_rings(side)):
+                continue
+            one = run_apart(f"torus:{side}x{side}", algorithm)
+            assert one.services == services_due(side, algorithm), one
+            told(one)
+            found.append(one)
+    return found
+
+
+def _has_rings(side: int) -> bool:
+    return side > 2  # n and n - 1 have no common divisor
+
+
+class PeakMemory:
+    """For asv."""
+
+    params = ((64, 256, 1024), ALGORITHMS)
+    param_names = ("side", "algorithm")
+    timeout = 600
+
+    def track_peak_bytes(self, side: int, algorithm: str) -> int:
+        return run_apart(f"torus:{side}x{side}", algorithm).peak_bytes
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(run_here(*sys.argv[1:3]))))

@@ -1,0 +1,189 @@
+"""How fast the engines are on the fixed cases, in chunk-hops (chunks crossing servers) a second of CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from time import process_time
+from typing import NamedTuple
+
+from benchmarks import heapq_loop
+from benchmarks.cases import MIB, Case, ring_all_reduce, torus_all_to_all
+from sim.account import account, plain_labels
+from sim.engine import Run, run
+from sim.program import PRIORITY, Program
+from sim.reference import run_reference
+from sim.replay import Tape
+
+CASES = (
+    Case("ring 256, 64 MiB, 16 chunks", partial(ring_all_reduce, 256, 16), 2 * 255 * 256 * 16),
+    Case("all-to-all 16x16, 1 MiB a pair, 16 chunks", partial(torus_all_to_all, 16, 16), 256 * 256 * 8 * 16),
+    Case(
+        "the same, every link its own bandwidth", partial(torus_all_to_all, 16, 16, distinct=True), 256 * 256 * 8 * 16
+    ),
+    Case(
+        "the same, priorities", partial(torus_all_to_all, 16, 16, discipline=PRIORITY), 256 * 256 * 8 * 16
+    ),
+)
+"""The event counts are 2 (n-1) n chunks, and pairs x mean distance x chunks."""
+
+SMALL_CASES = (
+    Case("ring 64, 64 MiB, 16 chunks", partial(ring_all_reduce, 64, 16), 2 * 63 * 64 * 16),
+    Case("all-to-all 8x8, 1 MiB a pair, 4 chunks", partial(torus_all_to_all, 8, 4), 64 * 64 * 4 * 4),
+    Case(
+        "the same, every link its own bandwidth",
+        partial(torus_all_to_all, 8, 4, pair_bytes=MIB, distinct=True), 64 * 64 * 4 * 4,
+    ),
+)
+"""Small enough for SimPy."""
+
+
+class Speed(NamedTuple):
+    """One case of the chunk engine.
+
+    Attributes
+    ----------
+    case : str
+    services : int
+    rate, replay_rate : float
+        Chunk-hops a second of CPU of the engine and of the tape; the latter 0 where there is no tape.
+    bytes_a_transfer : float
+        Program, dependencies included, and state, without chunks in flight.
+    bytes_a_chunk : float
+        Of each chunk that the engine set aside room for.
+    chunks_in_flight : int
+    """
+
+    case: str
+    services: int
+    rate: float
+    replay_rate: float
+    bytes_a_transfer: float
+    bytes_a_chunk: float
+    chunks_in_flight: int
+
+
+class Ratio(NamedTuple):
+    """One small case in one process.
+
+    Attributes
+    ----------
+    case : str
+    services : int
+    engine, reference, loop : float
+        Chunk-hops a second of CPU; the loop 0 where it does not apply.
+    """
+
+    case: str
+    services: int
+    engine: float
+    reference: float
+    loop: float
+
+
+def rate(services: int, times: int, once: Callable[[], Callable[[], object]]) -> float:
+    """Median rate; `once` prepares and returns what is to be timed."""
+    seconds = []
+    for _ in range(times):
+        work = once()
+        began = process_time()
+        work()
+        seconds.append(process_time() - began)
+    return services / median(seconds)
+
+
+def engine_rate(program: Program, services: int, times: int = 5) -> float:
+    """Of the chunk engine; asserts the event count and the end."""
+
+    def once() -> Callable[[], object]:
+        one = Run(program)
+
+        def work() -> None:
+            assert one.advance()
+            assert one.events == services, f"{one.events} services where {services} were due"
+
+        return work
+
+    return rate(services, times, once)
+
+
+def measure(case: Case, times: int = 5) -> Speed:
+    """Engine, tape and memory of one case."""
+    program = case.build()
+    assert program.chunk_hops() == case.services
+    found = engine_rate(program, case.services, times)
+    one = Run(program)
+    one.advance()
+    tokens = one.tokens
+    state = sum(array.nbytes for array in one.state) - one.state.event.nbytes  # a view of event_ps
+    in_flight = 32 * tokens
+    replayed = 0.0
+    if program.task_priority.size == 0:
+        tape = Tape.record(program)
+        assert tape.replay(program) == (one.outcome().makespan_ps, True)
+        replayed = rate(case.services, times, lambda: lambda: tape.replay(program))
+    return Speed(
+        case.name, case.services, found, replayed, (program.nbytes() + state - in_flight) / program.n_tasks,
+        one.state.event_ps.nbytes / tokens, tokens,
+    )
+
+
+def compare(case: Case) -> Ratio:
+    """Engine, SimPy reference and heapq loop on the same small case, one after the other in this process."""
+    program = case.build()
+    assert program.chunk_hops() == case.services
+    makespan = run(program).makespan_ps
+    fast = engine_rate(program, case.services)
+
+    def reference() -> None:
+        found = run_reference(program)
+        assert (found.makespan_ps, found.events) == (makespan, case.services)
+
+    slow = rate(case.services, 1, lambda: reference)
+    loop = 0.0
+    if case.name.startswith("ring"):
+        assert heapq_loop.run(program) == (makespan, case.services)
+        loop = rate(case.services, 3, lambda: partial(heapq_loop.run, program))
+    return Ratio(case.name, case.services, fast, slow, loop)
+
+
+def account_cost(case: Case, times: int = 5) -> tuple[float, float, float]:
+    """Rates without an account, with one, and with a log."""
+    program = case.build()
+    labels = plain_labels(program)._replace(classes=("links",))
+    labels = labels._replace(server_class=labels.server_class * 0)
+    without = engine_rate(program, case.services, times)
+    carried = rate(case.services, times, lambda: partial(account, program, labels))
+    logged = rate(case.services, times, lambda: partial(run, program, log=True))
+    return without, carried, logged
+
+
+class TimeEngine:
+    """For asv: seconds of each case, and bytes a transfer."""
+
+    params = tuple(case.name for case in CASES)
+    param_names = ("case",)
+    timeout = 300
+
+    def setup(self, name: str) -> None:
+        self.case = next(case for case in CASES if case.name == name)
+        self.program = self.case.build()
+        run(self.program)  # compiled, or loaded
+
+    def time_run(self, name: str) -> None:
+        assert run(self.program).events == self.case.services
+
+    def track_bytes_a_transfer(self, name: str) -> float:
+        return measure(self.case, 1).bytes_a_transfer
+
+
+class TimeReplay:
+    """For asv: seconds of a sweep over the tape."""
+
+    def setup(self) -> None:
+        self.program = CASES[0].build()
+        self.tape = Tape.record(self.program)
+
+    def time_sweep(self) -> None:
+        assert self.tape.replay(self.program).in_order

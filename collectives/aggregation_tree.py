@@ -1,0 +1,271 @@
+"""Aggregation trees: over which links partial sums go up to a root, and results come down."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import shortest_path
+
+from topologies import NPU, SWITCH, Topology, WeftError
+
+
+@dataclass(frozen=True)
+class AggregationTree:
+    """A tree of nodes; results go down its edges, and partial sums up.
+
+    Attributes
+    ----------
+    root : int
+    parent : tuple of (node, parent), from the root outwards
+        Every node but the root, after its parent.
+    """
+
+    root: int
+    parent: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def parent_of(self) -> dict[int, int]:
+        """Parent of each node but the root."""
+        return dict(self.parent)
+
+    @cached_property
+    def children(self) -> dict[int, list[int]]:
+        """Children of each node that has any."""
+        found: dict[int, list[int]] = {}
+        for node, parent in self.parent:
+            found.setdefault(parent, []).append(node)
+        return found
+
+    @cached_property
+    def depth_of(self) -> dict[int, int]:
+        """Levels below the root."""
+        found = {self.root: 0}
+        for node, parent in self.parent:
+            found[node] = found[parent] + 1
+        return found
+
+    @property
+    def depth(self) -> int:
+        """Levels of the deepest node."""
+        return max(self.depth_of.values())
+
+    @property
+    def fan_in(self) -> int:
+        """Most children of one node."""
+        return max(map(len, self.children.values()), default=0)
+
+    def nodes(self) -> list[int]:
+        """All nodes, parents before their children."""
+        return [self.root, *(node for node, _ in self.parent)]
+
+
+def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> AggregationTree:
+    """A tree of the user's own.
+
+    Parameters
+    ----------
+    topology : Topology
+    root : int
+    parents : mapping from node to parent
+        Of every node but the root.
+
+    Raises
+    ------
+    WeftError
+        Nodes that do not hang on the root, or an edge without a link in both directions.
+    """
+    children: dict[int, list[int]] = {}
+    for node, parent in parents.items():
+        children.setdefault(parent, []).append(node)
+    order: list[tuple[int, int]] = []
+    ahead = deque([root])
+    while ahead:
+        node = ahead.popleft()
+        for child in children.get(node, ()):
+            order.append((child, node))
+            ahead.append(child)
+    if len(order) < len(parents) or root in parents:
+        raise WeftError(f"topology {topology.name}: the tree does not hang together on node {root}")
+    for child, parent in order:
+        for ends in ((child, parent), (parent, child)):
+            if not all(0 <= end < topology.n_nodes for end in ends) or _link(topology, *ends) < 0:
+                raise WeftError(f"topology {topology.name}: the tree needs a link from node {ends[0]} to {ends[1]}")
+    return AggregationTree(root, tuple(order))
+
+
+def minimum_depth_tree(
+    topology: Topology,
+    *,
+    members: Iterable[int] | None = None,
+    root: int | None = None,
+    routers: bool = False,
+    dimension: int | None = None,
+    unused: Iterable[tuple[int, int]] = (),
+) -> AggregationTree:
+    """A tree of shortest paths from the best root to all members; of equal roots the first.
+
+    Edges are cables where cables suffice. In a network of one-way links an edge is a link downwards, and partial sums
+    go up by the route from child to parent.
+
+    Parameters
+    ----------
+    topology : Topology
+    members : iterable of int, optional
+        NPUs to be reached; all unless given.
+    root : int, optional
+        A switch, an NPU whose router reduces, or an NPU that is the only destination.
+    routers : bool
+        Whether the routers of NPUs may reduce and branch.
+    dimension : int, optional
+        Keep to links of this dimension.
+    unused : iterable of (node, node)
+        Edges that may not be taken.
+
+    Raises
+    ------
+    WeftError
+        No node that can reduce reaches all members.
+    """
+    wanted = list(range(topology.n_npus)) if members is None else sorted(set(members))
+    inner = np.asarray(topology.kind == SWITCH)
+    if routers:
+        inner = inner | (topology.kind == NPU)
+    found = None
+    for both_ways in (True, False):
+        neighbours = _neighbours(topology, dimension, set(unused), both_ways)
+        start = root
+        if start is None:
+            start = wanted[0] if len(wanted) == 1 else _best_root(neighbours, wanted, inner)
+        found = None if start is None else _search(neighbours, start, wanted, inner)
+        if found is not None:
+            break
+    if found is None:
+        what = "switches or routers" if routers else "switches"
+        raise WeftError(
+            f"topology {topology.name}: no tree of {what} that reduce joins all {len(wanted)} NPUs"
+            + ("" if routers else "; routers of NPUs reduce only if told (routers=True), optical switches never")
+        )
+    return found
+
+
+def edge_disjoint_trees(topology: Topology, count: int, *, routers: bool = False) -> tuple[AggregationTree, ...]:
+    """Trees that share no link, but for the only cable of an NPU; built one after the other, each of least depth.
+
+    Raises
+    ------
+    WeftError
+        Fewer are found this way.
+    """
+    if count < 1:
+        raise WeftError(f"{count} aggregation trees: at least 1")
+    cables = np.bincount(topology.src, minlength=topology.n_nodes)
+    used: set[tuple[int, int]] = set()
+    trees: list[AggregationTree] = []
+    for _ in range(count):
+        try:
+            tree = minimum_depth_tree(topology, routers=routers, unused=used)
+        except WeftError as none:
+            if not trees:
+                raise
+            raise WeftError(f"topology {topology.name}: {len(trees)} edge-disjoint trees found, not {count}") from none
+        trees.append(tree)
+        for node, parent in tree.parent:
+            if not (cables[node] == 1 and topology.kind[node] == NPU):
+                used |= {(node, parent), (parent, node)}
+    return tuple(trees)
+
+
+def torus_trees(topology: Topology) -> tuple[AggregationTree, AggregationTree]:
+    """Two edge-disjoint spanning trees of a torus of two dimensions, which together use all cables but two.
+
+    The first takes the rows, the second the columns; wrap-around cables make up for what each leaves to the other.
+
+    Raises
+    ------
+    WeftError
+        Another network, or an extent below 3.
+    """
+    shape = topology.shape
+    if len(shape) != 2 or min(shape) < 3 or not topology.name.startswith("torus"):
+        raise WeftError(f"topology {topology.name}: the two trees are those of a torus of two extents of at least 3")
+    a, b = shape
+    rows = [((x, y), (x + 1, y)) for y in range(1, b) for x in range(a - 1)]
+    rows += [((0, y), (0, y + 1)) for y in range(b - 1)] + [((x, b - 1), (x, 0)) for x in range(1, a)]
+    columns = [((x, y), (x, y + 1)) for x in range(1, a) for y in range(b - 1)]
+    columns += [((x, 0), (x + 1, 0)) for x in range(1, a - 1)] + [((a - 1, y), (0, y)) for y in range(b)]
+    return _rooted(topology, rows), _rooted(topology, columns)
+
+
+def _rooted(topology: Topology, edges: list[tuple[tuple[int, int], tuple[int, int]]]) -> AggregationTree:
+    """The tree of some edges between coordinates, at the root of least depth."""
+    width = topology.shape[0]
+    neighbours: dict[int, list[int]] = {}
+    for (x, y), (u, v) in edges:
+        one, other = x + width * y, u + width * v
+        neighbours.setdefault(one, []).append(other)
+        neighbours.setdefault(other, []).append(one)
+    everywhere = np.ones(topology.n_nodes, np.bool_)
+    trees = [_search(neighbours, root, range(topology.n_npus), everywhere) for root in range(topology.n_npus)]
+    return min((tree for tree in trees if tree is not None), key=lambda tree: tree.depth)
+
+
+def _neighbours(
+    topology: Topology, dimension: int | None, unused: set[tuple[int, int]], both_ways: bool
+) -> dict[int, list[int]]:
+    """Nodes to which each node has a link, in both directions if asked for."""
+    pairs = [
+        (int(src), int(dst)) for src, dst, dim in zip(topology.src, topology.dst, topology.dimension, strict=True)
+        if dimension is None or dim == dimension
+    ]
+    there = set(pairs) - unused
+    found: dict[int, list[int]] = {}
+    for src, dst in dict.fromkeys(pairs):
+        if (src, dst) in there and (not both_ways or (dst, src) in there):
+            found.setdefault(src, []).append(dst)
+    return found
+
+
+def _best_root(neighbours: dict[int, list[int]], wanted: Sequence[int], inner: np.ndarray) -> int | None:
+    """The first node that may branch, of those from which the farthest wanted node is nearest."""
+    n, candidates = inner.size, np.flatnonzero(inner)
+    ends = [(node, other) for node, others in neighbours.items() if inner[node] for other in others]
+    if not ends or not candidates.size:
+        return None
+    src, dst = np.array(ends).T
+    graph = coo_array((np.ones(src.size), (src, dst)), shape=(n, n)).tocsr()
+    farthest = shortest_path(graph, unweighted=True, indices=candidates)[:, list(wanted)].max(axis=1)
+    best = int(np.argmin(farthest))
+    return int(candidates[best]) if np.isfinite(farthest[best]) else None
+
+
+def _search(
+    neighbours: dict[int, list[int]], root: int, wanted: Iterable[int], inner: np.ndarray
+) -> AggregationTree | None:
+    """Breadth-first from the root through nodes that may branch, without branches that reach no wanted node."""
+    parent = {root: root}
+    ahead = deque([root])
+    while ahead:
+        node = ahead.popleft()
+        if node != root and not inner[node]:
+            continue
+        for other in neighbours.get(node, ()):
+            if other not in parent:
+                parent[other] = node
+                ahead.append(other)
+    kept: set[int] = {root}
+    for node in wanted:
+        if node not in parent:
+            return None
+        while node not in kept:
+            kept.add(node)
+            node = parent[node]
+    return AggregationTree(root, tuple((node, up) for node, up in parent.items() if node in kept and node != root))
+
+
+def _link(topology: Topology, src: int, dst: int) -> int:
+    return int(topology.link_ids(np.array([src]), np.array([dst]))[0])

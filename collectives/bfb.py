@@ -1,0 +1,212 @@
+"""Breadth-first broadcast (BFB): every shard takes shortest ways, and each step evens out the links into every node.
+
+At step t a node receives the shards of all roots at distance t, each split among the neighbours that have it, so that
+the fullest of its links has as little as possible (L. Zhao et al., "Efficient direct-connect topologies for collective
+communications", NSDI 2025, arXiv 2202.03356). Optimal with as many steps as the diameter on rings, tori, hypercubes
+and complete graphs; elsewhere the shortest ways may cost bandwidth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from collectives.forest import Edge, Forest, Tree, reversed_forest
+from collectives.forest_pattern import forest_pattern
+from collectives.pattern import Pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.transitive_trees import (
+    RootTrees,
+    choices_of,
+    choose_links,
+    distances_to_zero,
+    has_free_translations,
+    transitive_pattern,
+)
+from topologies import NPU, Topology, WeftError
+from topologies.cuts import whole_capacities
+from topologies.flow import FlowNetwork
+from topologies.routing import ShortestPathRouter
+from topologies.symmetry import link_orbits
+from topologies.tightest_cut import remembered
+from topologies.units import Quantity
+
+NAME = "bfb"
+MOST_BLOCKS = 96
+"""Parts of a shard up to which the fractions of the optimum are kept exactly."""
+
+MOST_NPUS = 128
+"""NPUs that are not alike, up to which the steps of each are worked out."""
+
+
+def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """BFB all-gather.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches.
+    size : quantity
+        Bytes of the array.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        Switches, NPUs that cannot be reached, or fractions that need more than 96 parts of a shard.
+    """
+    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
+
+
+def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The all-gather backwards: every link has its opposite. Parameters as for `all_gather`."""
+    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
+
+
+def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """Reduce-scatter, then all-gather; parameters as for `all_gather`."""
+    return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
+
+
+def step_loads(topology: Topology) -> list[Fraction]:
+    """Load of the fullest link in each step, in shards times the least bandwidth over its own bandwidth."""
+    _, rates = whole_capacities(topology.bandwidth_Bps)
+    return [max(loads) * min(rates) for loads in zip(*_all_loads(topology), strict=True)]
+
+
+@remembered
+def _pattern(topology: Topology, kind: str) -> Pattern:
+    if np.any(topology.kind != NPU):
+        raise WeftError(f"{NAME} on {topology.name}: it takes direct networks only, and this one has switches")
+    if topology.n_npus == 1:
+        alone = Forest(topology, (Tree(0, 1, ()),))
+        return forest_pattern(topology, kind, NAME, up=alone, down=alone)
+    k = _parts(topology)
+    if has_free_translations(topology):
+        return transitive_pattern(topology, _translated_trees(topology, k), kind, NAME, whole=True)
+    down = _forest(topology, k)
+    up = None if kind == "all-gather" else reversed_forest(down)
+    return forest_pattern(topology, kind, NAME, up=up, down=None if kind == "reduce-scatter" else down, whole=True)
+
+
+def _parts(topology: Topology) -> int:
+    """Parts of a shard with which all loads are whole."""
+    _, rates = whole_capacities(topology.bandwidth_Bps)
+    steps = [load for loads in _all_loads(topology) for load in loads]
+    parts = math.lcm(*((load * rate).denominator for load in set(steps) for rate in set(rates)))
+    if parts > MOST_BLOCKS:
+        raise WeftError(
+            f"{NAME} on {topology.name}: even loads need {parts} parts of a shard (more than {MOST_BLOCKS})"
+        )
+    return parts
+
+
+@remembered
+def _all_loads(topology: Topology) -> list[list[Fraction]]:
+    """For each node (rank 0 alone where all are alike) the time of each step, in shards over units of bandwidth."""
+    _, rates = whole_capacities(topology.bandwidth_Bps)
+    if has_free_translations(topology):
+        distance = distances_to_zero(topology)
+        orbit = link_orbits(topology)
+        rate_of = {int(one): rates[link] for link, one in enumerate(orbit.tolist())}
+        return [[_least_time(choices_of(topology, distance, np.flatnonzero(distance == t)), rate_of)
+                 for t in range(1, int(distance.max()) + 1)]]
+    distances = _distances(topology)
+    last = int(distances.max())
+    return [
+        [_least_time(_entries(topology, distances, node, t), dict(enumerate(rates))) for t in range(1, last + 1)]
+        for node in range(topology.n_npus)
+    ]
+
+
+def _distances(topology: Topology) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Links from each NPU (row) to each (column)."""
+    n = topology.n_npus
+    if n > MOST_NPUS:
+        raise WeftError(f"{NAME} on {topology.name}: {n} NPUs that are not alike (more than {MOST_NPUS})")
+    src, dst = (part.ravel() for part in np.indices((n, n)))
+    return np.diff(ShortestPathRouter().paths(topology, src, dst, "first", 0).ptr).reshape(n, n)
+
+
+def _entries(
+    topology: Topology, distances: np.ndarray[tuple[int, int], np.dtype[np.int64]], node: int, step: int
+) -> list[dict[int, int]]:
+    """For each root at a distance the links by which its shard may enter a node."""
+    entering = np.flatnonzero(topology.dst == node).tolist()
+    roots = np.flatnonzero(distances[:, node] == step).tolist()
+    return [
+        {link: link for link in entering if distances[root, topology.src[link]] == step - 1} for root in roots
+    ]
+
+
+def _least_time(choices: Sequence[Mapping[int, int]], rates: Mapping[int, int]) -> Fraction:
+    """Least time in which every shard can be split among its links, by Newton's method on cuts.
+
+    The answer is the largest ratio of shards to the bandwidth of all links that they may use.
+    """
+    links = sorted({link for mine in choices for link in mine})
+    if not choices:
+        return Fraction(0)
+    place = {link: len(choices) + at for at, link in enumerate(links)}
+    network = FlowNetwork(len(choices) + len(links) + 2)
+    source, sink = network.n_nodes - 2, network.n_nodes - 1
+    supply = [network.add(source, at) for at in range(len(choices))]
+    inner = [network.add(at, place[link]) for at, mine in enumerate(choices) for link in mine]
+    drain = [network.add(place[link], sink) for link in links]
+    time = Fraction(len(choices), sum(rates[link] for link in links))
+    while True:
+        network.capacity[supply] = time.denominator
+        network.capacity[inner] = time.denominator
+        network.capacity[drain] = [time.numerator * rates[link] for link in links]
+        due = time.denominator * len(choices)
+        if network.flow(source, sink, due) >= due:
+            return time
+        side = network.source_side()
+        tight = [mine for at, mine in enumerate(choices) if side[at]]
+        time = Fraction(len(tight), sum(rates[link] for link in {link for mine in tight for link in mine}))
+
+
+def _translated_trees(topology: Topology, k: int) -> RootTrees:
+    """The k trees of rank 0 whose loads are those of `_all_loads`."""
+    _, rates = whole_capacities(topology.bandwidth_Bps)
+    distance = distances_to_zero(topology)
+    orbit = link_orbits(topology)
+    rate_of = {int(one): rates[link] for link, one in enumerate(orbit.tolist())}
+    parent = np.full((k, topology.n_nodes), -1, np.int64)
+    for step, time in enumerate(_all_loads(topology)[0], 1):
+        nodes = np.flatnonzero(distance == step)
+        links = choose_links(choices_of(topology, distance, nodes), _rooms(rate_of, time, k), k)
+        assert links is not None
+        parent[:, nodes] = topology.src[np.array(links)].T
+    return RootTrees(parent, np.argsort(distance, kind="stable"), distance)
+
+
+def _forest(topology: Topology, k: int) -> Forest:
+    """A tree for each part of each shard."""
+    _, rates = whole_capacities(topology.bandwidth_Bps)
+    distances = _distances(topology)
+    n = topology.n_npus
+    enters = np.full((n, k, n), -1, np.int64)  # root, part, node: the link
+    for node, times in enumerate(_all_loads(topology)):
+        for step, time in enumerate(times, 1):
+            roots = np.flatnonzero(distances[:, node] == step)
+            if roots.size:
+                entries = _entries(topology, distances, node, step)
+                links = choose_links(entries, _rooms(dict(enumerate(rates)), time, k), k)
+                assert links is not None
+                enters[roots, :, node] = np.array(links)
+    trees = []
+    for root in range(n):
+        order = np.argsort(distances[root], kind="stable")[1:].tolist()
+        for part in range(k):
+            into = enters[root, part].tolist()
+            trees.append(Tree(root, 1, tuple(Edge(int(topology.src[into[x]]), x, (into[x],)) for x in order)))
+    return Forest(topology, tuple(trees))
+
+
+def _rooms(rates: Mapping[int, int], time: Fraction, k: int) -> dict[int, int]:
+    """Parts that each link can take in a time."""
+    return {link: math.floor(time * k * rate) for link, rate in rates.items()}

@@ -1,0 +1,72 @@
+"""Double binary tree: two binary trees over the ranks, each with half of the array, inner nodes of one leaves of the
+other (P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+2009; the tree of NCCL since version 2.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from collectives.forest import Edge, Forest, Tree
+from collectives.forest_pattern import forest_pattern
+from collectives.pattern import Pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from topologies import Topology
+from topologies.tightest_cut import remembered
+from topologies.units import Quantity
+
+NAME = "double-binary-tree"
+
+
+def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """Reduce up both trees and broadcast down again, chunk by chunk.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any; only the number of its NPUs matters.
+    size : quantity
+        Bytes of the array.
+    element_bytes : int
+    """
+    return schedule(_pattern(topology), size, element_bytes)
+
+
+@remembered
+def _pattern(topology: Topology) -> Pattern:
+    trees = double_tree(topology.n_npus)
+    up, down = Forest(topology, trees, inward=True), Forest(topology, trees)
+    return forest_pattern(topology, "all-reduce", NAME, up=up, down=down)
+
+
+def double_tree(p: int) -> tuple[Tree, ...]:
+    """Both trees over p ranks; one alone for one rank.
+
+    In the first, odd ranks are leaves, and rank 0 is above the root of a binary tree over the others in order. The
+    second is its mirror image for an even number of ranks and its shift by one for an odd number, so that leaves
+    and inner nodes change places.
+    """
+    if p == 1:
+        return (Tree(0, 1, ()),)
+    mirrored = p % 2 == 0
+    return _tree(p, lambda rank: rank), _tree(p, lambda rank: p - 1 - rank if mirrored else (rank + 1) % p)
+
+
+def _tree(p: int, name: Callable[[int], int]) -> Tree:
+    children: dict[int, list[int]] = {}
+    for rank in range(1, p):
+        children.setdefault(_parent(rank, p), []).append(rank)
+    edges, waiting = [], [0]
+    while waiting:
+        rank = waiting.pop(0)
+        for child in children.get(rank, ()):
+            edges.append(Edge(name(rank), name(child)))
+            waiting.append(child)
+    return Tree(name(0), 1, tuple(edges))
+
+
+def _parent(rank: int, p: int) -> int:
+    """Parent of a rank above 0: by its lowest one-bit b, in the middle of the next larger span if that is there."""
+    bit = rank & -rank
+    above = (rank ^ bit) | 2 * bit
+    return above if above < p else rank ^ bit

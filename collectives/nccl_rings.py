@@ -1,0 +1,198 @@
+"""NCCL rings: as NCCL and RCCL build them, along the fast links of every box and from box to box by rails.
+
+Where direct links join all NPUs, edge-disjoint Hamiltonian cycles are searched over them, a bundle of links counting
+as several, and each is used in both directions; around switches one cycle in rank order fills every port. With
+several boxes, ring r enters and leaves boxes by the NICs of two neighbouring positions r and r + 1 in turn, and every
+NIC serves as many rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from collectives.pattern import Pattern
+from collectives.ring import cycles_pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from topologies import Topology, WeftError
+from topologies.tightest_cut import remembered
+from topologies.units import Quantity
+
+NAME = "nccl-rings"
+SEARCH_STEPS = 50_000
+"""Steps of the search for one cycle or path, beyond which it is given up."""
+
+Room = dict[tuple[int, int], float]
+
+
+def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """All-reduce on several rings at once, each with an equal part.
+
+    Parameters
+    ----------
+    topology : Topology
+        Direct links with a cycle through all NPUs, or switches; boxes of equal size if there are several.
+    size : quantity
+        Bytes of the array.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        No such cycle is found.
+    """
+    return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
+
+
+def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The first half of `all_reduce`; parameters as there."""
+    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
+
+
+def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The second half of `all_reduce`; parameters as there."""
+    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
+
+
+@remembered
+def _pattern(topology: Topology, kind: str) -> Pattern:
+    return cycles_pattern(topology, kind, NAME, [np.array(ring, np.int64) for ring in rings(topology)])
+
+
+@remembered
+def rings(topology: Topology) -> list[list[int]]:
+    """Ranks in the order of each directed ring."""
+    n = topology.n_npus
+    if n <= 2:
+        return [list(range(n))]
+    boxes = _boxes(topology)
+    if not _directly_joined(topology) and len(boxes) > 1 and len({len(box) for box in boxes}) == 1 < len(boxes[0]) - 1:
+        return _across(topology, boxes)
+    if not np.any((topology.src < n) & (topology.dst < n)):
+        return [list(range(n))]
+    room = _direct_room(topology, range(n))
+    found: list[list[int]] = []
+    while (cycle := _walk(room, list(range(n)), 0, 0)) is not None:
+        found.append(cycle)
+        _use(room, [*cycle, 0], both=True)
+    if not found:
+        raise WeftError(f"{NAME} on {topology.name}: no cycle through all NPUs was found along its links")
+    return [ring for cycle in found for ring in (cycle, cycle[::-1])]
+
+
+def _directly_joined(topology: Topology) -> bool:
+    """Whether direct links lead from every NPU to every other."""
+    n = topology.n_npus
+    direct = (topology.src < n) & (topology.dst < n)
+    edges = (np.ones(np.count_nonzero(direct), np.int8), (topology.src[direct], topology.dst[direct]))
+    return bool(connected_components(coo_array(edges, shape=(n, n)), connection="strong")[0] == 1)
+
+
+def _boxes(topology: Topology) -> list[list[int]]:
+    """NPUs joined by links of tier 0."""
+    fast = topology.dimension == 0
+    edges = (np.ones(np.count_nonzero(fast), np.int8), (topology.src[fast], topology.dst[fast]))
+    n = topology.n_nodes
+    label = connected_components(coo_array(edges, shape=(n, n)), directed=False)[1][: topology.n_npus]
+    return [np.flatnonzero(label == one).tolist() for one in dict.fromkeys(label.tolist())]
+
+
+def _across(topology: Topology, boxes: list[list[int]]) -> list[list[int]]:
+    """One ring for each position in a box."""
+    size, count = len(boxes[0]), len(boxes)
+    rooms = [
+        dict.fromkeys(((a, b) for a in box for b in box if a != b), float("inf")) if _share_switch(topology, box)
+        else _direct_room(topology, box)
+        for box in boxes
+    ]
+    found = []
+    for rail in range(size):
+        ports = [(rail + at % 2) % size for at in range(count)]
+        if count % 2:
+            ports[-1] = (rail + 2) % size
+        ring: list[int] = []
+        for at, (box, room) in enumerate(zip(boxes, rooms, strict=True)):
+            start, end = box[ports[at]], box[ports[(at + 1) % count]]
+            path = _walk(room, box, start, end)
+            if path is None:
+                raise WeftError(
+                    f"{NAME} on {topology.name}: no path through a box from {topology.node_name(start)} to "
+                    f"{topology.node_name(end)} was found"
+                )
+            _use(room, path, both=False)
+            ring += path
+        found.append(ring)
+    return found
+
+
+def _share_switch(topology: Topology, npus: list[int]) -> bool:
+    """Whether all of these NPUs have links of tier 0 to one switch."""
+    for switch in range(topology.n_npus, topology.n_nodes):
+        into = set(topology.src[(topology.dst == switch) & (topology.dimension == 0)].tolist())
+        if into.issuperset(npus):
+            return True
+    return False
+
+
+def _direct_room(topology: Topology, npus: range | list[int]) -> Room:
+    """Links between these NPUs, in units of the slowest among them."""
+    inside = np.isin(topology.src, list(npus)) & np.isin(topology.dst, list(npus))
+    rates: npt.NDArray[np.float64] = topology.bandwidth_Bps[inside]
+    if not rates.size:
+        return {}
+    ends = zip(topology.src[inside].tolist(), topology.dst[inside].tolist(), strict=True)
+    return dict(zip(ends, (rates // rates.min()).tolist(), strict=True))
+
+
+def _use(room: Room, path: list[int], *, both: bool) -> None:
+    """Take one unit of every link of a path, in both directions or one."""
+    for a, b in pairwise(path):
+        for pair in ((a, b), (b, a)) if both else ((a, b),):
+            if pair in room:
+                room[pair] -= 1
+
+
+def _walk(room: Room, nodes: list[int], start: int, end: int) -> list[int] | None:
+    """A path from start to end through all nodes, or a cycle if they are the same; the emptiest links first.
+
+    A cycle takes only links with room; a path of a ring may share links where it must.
+    """
+    cycle = start == end
+    neighbours: dict[int, list[int]] = {node: [] for node in nodes}
+    for (a, b), left in room.items():
+        if left > 0 or not cycle:
+            neighbours[a].append(b)
+    path, seen, steps = [start], {start}, 0
+
+    def onward(node: int) -> Iterator[int]:
+        """Neighbours not seen yet: by the room of the link, then those with the fewest ways on."""
+        unseen = [step for step in neighbours[node] if step not in seen]
+        ways = {step: sum(other not in seen for other in neighbours[step]) for step in unseen}
+        return iter(sorted(unseen, key=lambda step: (-room[node, step], ways[step])))
+
+    choices = [onward(start)]
+    while choices:
+        steps += 1
+        if steps > SEARCH_STEPS:
+            return None
+        step = next(choices[-1], None)
+        if step is None:
+            choices.pop()
+            seen.discard(path.pop())
+            continue
+        if step == end and len(path) < len(nodes) - 1:
+            continue
+        path.append(step)
+        seen.add(step)
+        if len(path) == len(nodes):
+            if not cycle or end in neighbours[step]:
+                return path
+            seen.discard(path.pop())
+            continue
+        choices.append(onward(step))
+    return None

@@ -1,0 +1,57 @@
+"""Pairwise exchange: an all-to-all in p - 1 steps, in step s from every rank to the one s further on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+
+from collectives.collective import collective
+from collectives.families import shrink
+from collectives.grid import Ranks
+from collectives.pattern import Pattern
+from collectives.rounds import Round, rounds_pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.symmetry import translations
+from topologies import Topology
+from topologies.units import Quantity
+
+NAME = "pairwise"
+
+
+def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """All-to-all, one displacement after the other: every rank has one message under way at a time.
+
+    Parameters
+    ----------
+    topology : Topology
+    size : quantity
+        Bytes that each rank has to give away.
+    element_bytes : int
+
+    References
+    ----------
+    .. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+    """
+    return schedule(_pattern(topology), size, element_bytes)
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology) -> Pattern:
+    p = topology.n_npus
+    rounds = [
+        Round(s - 1, 0, partial(_shifted, p, s), partial(_shifted, p, -s), 1, partial(_block, p, s), False)
+        for s in range(1, p)
+    ]
+    return rounds_pattern(
+        topology, collective("all-to-all"), NAME, "", rounds, n_blocks=p * p,
+        groups=translations(topology) if len(topology.shape) == 1 else (),
+        smaller=lambda: _pattern(shrink(topology)), key=(),
+    )
+
+
+def _shifted(p: int, by: int, ranks: Ranks) -> Ranks:
+    return (ranks + by) % p
+
+
+def _block(p: int, by: int, rank: int) -> Sequence[int]:
+    return [rank * p + (rank + by) % p]

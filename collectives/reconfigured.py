@@ -1,0 +1,134 @@
+"""A collective whose circuits may be switched between its steps: the fabrics it may use, and what to do when.
+
+Applies to any schedule in steps: recursive doubling, Swing, ring, pairwise all-to-all. The base fabric is that of the
+schedule; its links give the rate and latency of every other circuit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
+from collectives.schedule import Schedule
+from collectives.step_costs import (
+    Ints,
+    Step,
+    matched_fabric,
+    step_cost_ps,
+    step_costs_ps,
+    steps_of,
+    stride_rings,
+)
+from topologies import Topology, WeftError
+from topologies.units import Quantity, parse_time
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """What a schedule may run on, and what that costs.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    steps : tuple of Step
+    fabrics : tuple of Topology
+        The base first, then the distinct matched ones, then stride rings.
+    own : tuple of int
+        The matched fabric of each step.
+    rings : tuple of int
+        Stride rings among the fabrics, the base not counted.
+    costs_ps : (steps, fabrics) int64
+    start_up_ps : int
+        Counted in every step.
+    """
+
+    schedule: Schedule
+    steps: tuple[Step, ...]
+    fabrics: tuple[Topology, ...]
+    own: tuple[int, ...]
+    rings: tuple[int, ...]
+    costs_ps: Ints
+    start_up_ps: int
+
+    def static(self) -> Plan:
+        """All steps on the base fabric."""
+        return cost_of([0] * len(self.steps), self.costs_ps, 0)
+
+    def every_step(self, delay: Quantity) -> Plan:
+        """Each step on its own circuits; neighbouring steps of the same pairs share them."""
+        return cost_of(self.own, self.costs_ps, _delay_ps(delay))
+
+    def two_state(self, delay: Quantity) -> Plan:
+        """The best of base and own circuits, step by step."""
+        return best_plan(only(self.costs_ps, [{0, own} for own in self.own]), _delay_ps(delay))
+
+    def segments(self, delay: Quantity) -> Plan:
+        """The best of base and stride rings."""
+        return best_plan(only(self.costs_ps, [{0, *self.rings}] * len(self.steps)), _delay_ps(delay))
+
+    def best(self, delay: Quantity) -> Plan:
+        """The best of all fabrics."""
+        return best_plan(self.costs_ps, _delay_ps(delay))
+
+    def overlapped_ps(self, delay: Quantity, planes: int = 2) -> int:
+        """Time when steps take turns on planes that each have a part of the rate and switch meanwhile."""
+        costs = []
+        for step, own in zip(self.steps, self.own, strict=True):
+            plane = self.fabrics[own].with_links(bandwidth_Bps=self.fabrics[own].bandwidth_Bps / planes)
+            costs.append(step_cost_ps(plane, step, self.start_up_ps))
+        return alternating_planes_ps(costs, _delay_ps(delay), planes)
+
+
+def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> Menu:
+    """The fabrics that a schedule may be switched to, and the cost of each step on each.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        On a fabric of uniform links between NPUs, the circuits that are up in the beginning.
+    interfaces : int
+        Optical interfaces of each server.
+    start_up : quantity
+        Counted in every step.
+
+    Raises
+    ------
+    WeftError
+        A fabric with switches or unequal links, or a step in which a rank has more peers than interfaces.
+    """
+    base, steps = schedule.topology, tuple(steps_of(schedule))
+    rate, latency_s = _uniform(base)
+    hop_s = float(base.hop_latency_ps[0]) / 1e12
+    n = base.n_npus
+    matched: dict[tuple[tuple[int, int], ...], Step] = {}
+    for step in steps:
+        matched.setdefault(step.pairs, step)
+    place = {pairs: 1 + at for at, pairs in enumerate(matched)}
+    circuits = [
+        matched_fabric(n, step, interfaces, bandwidth=rate, latency=latency_s, hop_latency=hop_s)
+        for step in matched.values()
+    ]
+    rings = stride_rings(n, bandwidth=rate, latency=latency_s, hop_latency=hop_s) if interfaces > 1 else []
+    fabrics = (base, *circuits, *rings)
+    start_up_ps = parse_time(start_up, "start-up of a step")
+    costs = step_costs_ps(fabrics, steps, start_up_ps)
+    first_ring = 1 + len(circuits)
+    return Menu(
+        schedule, steps, fabrics, tuple(place[step.pairs] for step in steps),
+        tuple(range(first_ring, first_ring + len(rings))), costs, start_up_ps,
+    )
+
+
+def _uniform(base: Topology) -> tuple[float, float]:
+    if base.n_nodes > base.n_npus:
+        raise WeftError(f"circuits are switched between servers; {base.name} has {base.n_nodes - base.n_npus} switches")
+    rates, latencies = np.unique(base.bandwidth_Bps), np.unique(base.latency_ps)
+    if rates.size != 1 or latencies.size != 1:
+        raise WeftError(f"the circuits of {base.name} differ in rate or latency; switching needs them alike")
+    return float(rates[0]), float(latencies[0]) / 1e12
+
+
+def _delay_ps(delay: Quantity) -> int:
+    return parse_time(delay, "reconfiguration delay")

@@ -1,0 +1,102 @@
+"""Totient rings: parts of an array go around several rings of all ranks at once, each ring with a jump of its own.
+
+Relabelling the places on a ring changes neither the volume of an all-reduce nor its result: TopoOpt runs one on all
+of its ring permutations at once (NSDI 2023, multi-ring all-reduce).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.collective import collective
+from collectives.pattern import Pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.symmetry import translations
+from collectives.transfers import Transfers, TransferTable
+from topologies import Topology, WeftError, torus
+from topologies.circulant import CoinRouter
+from topologies.units import Quantity
+
+NAME = "totient-rings"
+
+
+def all_reduce(
+    topology: Topology, size: Quantity, *, jumps: str | Sequence[int] = (), element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """All-reduce over several rings; each has p - 1 steps of reduce-scatter and p - 1 of all-gather.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any; on a circulant every step of a ring is one link.
+    size : quantity
+        Bytes of the array.
+    jumps : sequence of int, or text "1,5,11,15"
+        One ring each: from every rank to the one so much further on. On a circulant those of its own links that visit
+        every rank; otherwise one ring in rank order, both ways.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        A jump that does not visit every rank.
+    """
+    return schedule(_pattern(topology, parse_jumps(jumps)), size, element_bytes)
+
+
+def parse_jumps(jumps: str | Sequence[int]) -> tuple[int, ...]:
+    """Jumps from text such as "1,5"."""
+    if not isinstance(jumps, str):
+        return tuple(jumps)
+    try:
+        return tuple(int(part) for part in jumps.split(",") if part)
+    except ValueError:
+        raise WeftError(f"jumps {jumps!r}: write whole numbers joined by commas, such as 1,5") from None
+
+
+def ring_jumps(topology: Topology) -> tuple[int, ...]:
+    """The jumps used where none are given."""
+    p = topology.n_npus
+    if isinstance(topology.router, CoinRouter):
+        own = tuple(coin for coin in topology.router.coins if gcd(coin, p) == 1)
+        if own:
+            return own
+    return tuple(dict.fromkeys((1, p - 1)))
+
+
+@lru_cache(maxsize=64)
+def _pattern(topology: Topology, jumps: tuple[int, ...]) -> Pattern:
+    p = topology.n_npus
+    jumps = (jumps or ring_jumps(topology)) if p > 1 else ()
+    for jump in jumps:
+        if gcd(jump, p) != 1:
+            raise WeftError(f"{NAME}: the jump {jump} does not visit all {p} ranks; {p} and it share a divisor")
+    rings = len(jumps)
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        table = TransferTable(ranks)
+        step = np.arange(2 * (p - 1))[:, None]
+        for port, jump in enumerate(jumps):
+            slot = step * rings + port
+            before = np.where(step > 0, slot - rings, -1)
+            table.add(
+                slot, (table.ranks + jump) % p, step=step, port=port, reduces=step < p - 1,
+                after=[((table.ranks - jump) % p, before), (table.ranks, before)],
+            )
+        return table.build()
+
+    def blocks_of(source: int, slot: int) -> Sequence[int]:
+        step, port = divmod(slot, rings)
+        back = step % (p - 1) + (1 if step < p - 1 else 0)
+        return [port * p + (source - back * jumps[port]) % p]
+
+    return Pattern(
+        topology=topology, kind=collective("all-reduce"), algorithm=NAME, n_blocks=max(rings, 1) * p, emit=emit,
+        blocks_of=blocks_of, groups=translations(topology) if len(topology.shape) == 1 else (),
+        smaller=lambda: _pattern(torus((16,)), (1, 3, 13, 15)[: max(rings, 1)]), key=(jumps,),
+    )

@@ -1,0 +1,315 @@
+"""The replay's kernel: records the order of service of a run as a tape, sweeps over it, walks back along it.
+
+An op is one service, or a join of several waits. It begins when what it waits for is there (`out` of the op `pred`),
+the chunk before it has left the first server (`end` of the op `gate`), and its own server is free. Op 0 stands for the
+beginning of time. Sweeping the ops in the recorded order is a longest path: no heap, no search, one pass over memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sim._jit import entry, helper
+from sim.program import I32, I64
+
+JOIN = -1
+"""Server of an op that only joins waits."""
+
+
+class Ops(NamedTuple):
+    """Ops in the recorded order; n of them, op 0 included.
+
+    Attributes
+    ----------
+    server, pred, gate : (n,) int32
+        Server, or JOIN; the op whose `out` is waited for; the op whose `end` is. 0 is nothing.
+    kind : (n,) int32
+        Row of the tables of times, doubled; odd where the op must arrive later than the one before it at its server,
+        because their tie is the other way round.
+    """
+
+    server: I32
+    pred: I32
+    gate: I32
+    kind: I32
+
+
+class Waits(NamedTuple):
+    """What the recorder needs beside the program.
+
+    Attributes
+    ----------
+    order : (n_services,) int64
+        Rows of the log in the order of their starts.
+    row_task : (n_services,) int32
+    row_kind : (n_services,) int32
+    log_base : (T+1,) int64
+    hops : (T,) int32
+    whole_ptr, whole : (T+1,) int32, int32
+        Whole parents of each task.
+    empty_base : (T,) int32
+        Place of the first chunk of a task without servers; -1 for others.
+    """
+
+    order: I64
+    row_task: I32
+    row_kind: I32
+    log_base: I64
+    hops: I32
+    whole_ptr: I32
+    whole: I32
+    empty_base: I32
+
+
+class Scratch(NamedTuple):
+    """Where the recorder has got to.
+
+    Attributes
+    ----------
+    count : (2,) int64
+        Ops so far; height of the stack.
+    op_of, empty_op : int32
+        Op of each row of the log, and of each chunk of a task without servers; 0 where there is none yet.
+    stack_task, stack_chunk : int32
+        Chunks of tasks without servers that are waited for.
+    last_row : (S,) int64
+        Row of the last service of each server, -1 at first.
+    """
+
+    count: I64
+    op_of: I32
+    empty_op: I32
+    stack_task: I32
+    stack_chunk: I32
+    last_row: I64
+
+
+@helper
+def _needed(chunk, parent_chunks, chunks, lag):
+    """Chunks of a stream parent that chunk `chunk` waits for."""
+    if lag > 0:
+        return max(chunk - lag + 1, 0)
+    return -((-(chunk + 1) * parent_chunks) // chunks)
+
+
+@helper
+def _delivery(waits, scratch, task, chunk):
+    """Op of a delivery; 0 where it is not on the tape yet."""
+    hops = waits.hops[task]
+    if hops > 0:
+        return scratch.op_of[waits.log_base[task] + (chunk + 1) * hops - 1]
+    return scratch.empty_op[waits.empty_base[task] + chunk]
+
+
+@helper
+def _put(ops, scratch, server, pred, gate, kind):
+    """Add an op where the tape has room; returns its number either way."""
+    op = scratch.count[0]
+    scratch.count[0] = op + 1
+    if op < ops.server.size:
+        ops.server[op] = server
+        ops.pred[op] = pred
+        ops.gate[op] = gate
+        ops.kind[op] = kind
+    return op
+
+
+@helper
+def _wait_for(ops, waits, scratch, parent, chunk, pred, gate):
+    """One wait more: the ops to wait for, or -1 where the parent's delivery must be put first."""
+    op = _delivery(waits, scratch, parent, chunk)
+    if op == 0:
+        scratch.stack_task[scratch.count[1]] = parent
+        scratch.stack_chunk[scratch.count[1]] = chunk
+        scratch.count[1] += 1
+        return -1, gate
+    if pred > 0:
+        gate = _put(ops, scratch, JOIN, pred, gate, 0)
+    return op, gate
+
+
+@helper
+def _all_waits(program, ops, waits, scratch, task, chunk, gate):
+    """Pred and gate of a chunk at its release: only waits that the chunk before it did not have."""
+    pred = 0
+    if chunk == 0:
+        for edge in range(waits.whole_ptr[task], waits.whole_ptr[task + 1]):
+            parent = waits.whole[edge]
+            last = program.cut_chunks[program.task_cut[parent]] - 1
+            pred, gate = _wait_for(ops, waits, scratch, parent, last, pred, gate)
+            if pred < 0:
+                return pred, gate
+    if program.parent.size:
+        chunks = program.cut_chunks[program.task_cut[task]]
+        for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
+            parent = program.parent[edge]
+            theirs = program.cut_chunks[program.task_cut[parent]]
+            lag = program.parent_lag[edge] if program.parent_lag.size else 0
+            needed = _needed(chunk, theirs, chunks, lag)
+            if needed > 0 and (chunk == 0 or needed > _needed(chunk - 1, theirs, chunks, lag)):
+                pred, gate = _wait_for(ops, waits, scratch, parent, needed - 1, pred, gate)
+                if pred < 0:
+                    return pred, gate
+    return pred, gate
+
+
+@helper
+def _put_empty(program, ops, waits, scratch):
+    """Put the deliveries on the stack, and those that they wait for, on the tape."""
+    while scratch.count[1] > 0:
+        task = scratch.stack_task[scratch.count[1] - 1]
+        chunk = scratch.stack_chunk[scratch.count[1] - 1]
+        if _delivery(waits, scratch, task, chunk) > 0:
+            scratch.count[1] -= 1
+            continue
+        before = 0
+        if chunk > 0:
+            before = _delivery(waits, scratch, task, chunk - 1)
+            if before == 0:
+                scratch.stack_task[scratch.count[1]] = task
+                scratch.stack_chunk[scratch.count[1]] = chunk - 1
+                scratch.count[1] += 1
+                continue
+        start = scratch.count[0]
+        pred, gate = _all_waits(program, ops, waits, scratch, task, chunk, before)
+        if pred < 0:
+            scratch.count[0] = start
+            continue
+        scratch.empty_op[waits.empty_base[task] + chunk] = _put(ops, scratch, JOIN, pred, gate, 0)
+        scratch.count[1] -= 1
+
+
+@helper
+def _ties_before(program, waits, a, b):
+    """Whether the service of row a comes before that of row b when both arrive at once."""
+    task_a, task_b = waits.row_task[a], waits.row_task[b]
+    if program.task_class[task_a] != program.task_class[task_b]:
+        return program.task_class[task_a] < program.task_class[task_b]
+    chunk_a, hop_a = divmod(a - waits.log_base[task_a], waits.hops[task_a])
+    chunk_b, hop_b = divmod(b - waits.log_base[task_b], waits.hops[task_b])
+    if chunk_a != chunk_b:
+        return chunk_a < chunk_b
+    if hop_a != hop_b:
+        return hop_a < hop_b
+    return task_a < task_b
+
+
+@entry
+def record(program, ops, waits, scratch):
+    """Write the tape of a logged run; with `ops` too short, only count. Scratch is zero on entry, count[0] is 1."""
+    for at in range(waits.order.size):
+        row = waits.order[at]
+        task = waits.row_task[row]
+        hops = waits.hops[task]
+        chunk, hop = divmod(row - waits.log_base[task], hops)
+        pred, gate = 0, 0
+        if hop > 0:
+            pred = scratch.op_of[row - 1]
+        else:
+            if chunk > 0:
+                gate = scratch.op_of[row - hops]
+            pred = -1
+            before = gate
+            while pred < 0:
+                start = scratch.count[0]
+                pred, gate = _all_waits(program, ops, waits, scratch, task, chunk, before)
+                if pred < 0:
+                    scratch.count[0] = start
+                    _put_empty(program, ops, waits, scratch)
+        server = program.hop_server[program.route_hop[program.route_ptr[program.task_route[task]] + hop]]
+        last = scratch.last_row[server]
+        strict = 1 if last >= 0 and not _ties_before(program, waits, last, row) else 0
+        scratch.last_row[server] = row
+        scratch.op_of[row] = _put(ops, scratch, server, pred, gate, 2 * waits.row_kind[row] + strict)
+    for task in range(waits.hops.size):
+        if waits.hops[task] == 0:
+            scratch.stack_task[0] = task
+            scratch.stack_chunk[0] = program.cut_chunks[program.task_cut[task]] - 1
+            scratch.count[1] = 1
+            _put_empty(program, ops, waits, scratch)
+
+
+@entry
+def sweep(ops, service_ps, onward_ps, free_ps, arrived_ps, out, end):
+    """Longest path over the ops.
+
+    Parameters
+    ----------
+    ops : Ops
+    service_ps, onward_ps : (K,) int64
+        Of each kind, the service, and the time from its end to what follows.
+    free_ps, arrived_ps : (S,) int64
+        Zeros and minus ones on entry.
+    out, end : (n,) int64
+        Filled: when what follows may begin, and the end of the service.
+
+    Returns
+    -------
+    (int, int)
+        Last delivery; below zero where some order of service would have been another.
+    """
+    out[0] = 0
+    end[0] = 0
+    latest = 0
+    order = 0
+    for op in range(1, ops.server.size):
+        server = ops.server[op]
+        arrival = max(out[ops.pred[op]], end[ops.gate[op]])
+        if server == JOIN:
+            out[op] = arrival
+            end[op] = arrival
+            latest = max(latest, arrival)
+            continue
+        kind = ops.kind[op]
+        order |= arrival - arrived_ps[server] - (kind & 1)
+        arrived_ps[server] = arrival
+        done = max(arrival, free_ps[server]) + service_ps[kind >> 1]
+        free_ps[server] = done
+        end[op] = done
+        done += onward_ps[kind >> 1]
+        out[op] = done
+        latest = max(latest, done)
+    return latest, order
+
+
+@entry
+def walk(ops, out, end, service_ps, before, from_op, services, onwards):
+    """Count the kinds on the critical path: services, and onward times that are on it as well.
+
+    Parameters
+    ----------
+    ops, out, end, service_ps
+        As swept.
+    before : (n,) int32
+        The op before at the same server, 0 if none.
+    from_op : int
+        An op whose `out` is the makespan.
+    services, onwards : (K,) int64
+        Added to.
+
+    Returns
+    -------
+    int
+        What is left of the time at the beginning: 0.
+    """
+    op = from_op
+    onward = True
+    while op > 0:
+        if ops.server[op] == JOIN:
+            onward = out[ops.pred[op]] == out[op]
+            op = ops.pred[op] if onward else ops.gate[op]
+            continue
+        kind = ops.kind[op] >> 1
+        services[kind] += 1
+        if onward:
+            onwards[kind] += 1
+        start = end[op] - service_ps[kind]
+        if ops.pred[op] > 0 and out[ops.pred[op]] == start:
+            op, onward = ops.pred[op], True
+        elif ops.gate[op] > 0 and end[ops.gate[op]] == start:
+            op, onward = ops.gate[op], False
+        elif end[before[op]] == start:
+            op, onward = before[op], False
+        else:
+            return start
+    return 0

@@ -1,0 +1,142 @@
+"""The exact bound of a collective on a network, whatever the algorithm: seconds a byte, and the cut that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from topologies import Topology, WeftError
+from topologies.cuts import whole_capacities
+from topologies.partitions import partition_s_per_byte
+from topologies.routing import ShortestPathRouter
+from topologies.tightest_cut import (
+    Cut,
+    broadcast_cut,
+    gather_cut,
+    is_transitive,
+    reduce_cut,
+    remembered,
+    scatter_cut,
+    separating_cut,
+)
+
+EXACT_NODES = 256
+"""Nodes up to which every simulation is held against the exact cut: a fifth of a second, once a topology."""
+
+ALIKE_LINKS = 20_000
+"""Links up to which it is also taken where all NPUs are alike, and one flow suffices."""
+
+
+class CutBound(NamedTuple):
+    """A bound, exact.
+
+    Attributes
+    ----------
+    s_per_byte : Fraction
+        Least time for each byte of the size, as nccl-tests counts it; 0 for one NPU.
+    nodes : tuple of int
+        The bottleneck: the set of nodes that must send (or receive); several parts may be named together.
+    reason : str
+        What the bottleneck must do.
+    """
+
+    s_per_byte: Fraction
+    nodes: tuple[int, ...]
+    reason: str
+
+
+def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_switches: bool = False) -> CutBound:
+    """The exact cut bound of a collective.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : str
+    root : int
+        Of a broadcast or reduce.
+    reducing_switches : bool
+        Whether switches may reduce; this matters to an all-reduce alone. Multicast in switches changes none of the
+        bounds: a cut is crossed once by every shard.
+
+    Raises
+    ------
+    WeftError
+        NPUs that cannot be reached, an unknown collective, or a root that is no rank.
+    """
+    bounds: dict[str, Callable[[], CutBound]] = {
+        "all-gather": lambda: _shared(topology, gather_cut(topology)),
+        "reduce-scatter": lambda: _shared(topology, scatter_cut(topology)),
+        "broadcast": lambda: _whole(topology, broadcast_cut(topology, root)),
+        "reduce": lambda: _whole(topology, reduce_cut(topology, root)),
+        "all-reduce": lambda: _all_reduce(topology, reducing_switches),
+        "all-to-all": lambda: _all_to_all(topology),
+    }
+    if collective not in bounds:
+        raise WeftError(f"collective {collective!r} has no cut bound: choose one of {', '.join(bounds)}")
+    return bounds[collective]()
+
+
+def is_cheap(topology: Topology) -> bool:
+    """Whether the exact cut takes a moment only."""
+    return topology.n_nodes <= EXACT_NODES or (topology.n_links <= ALIKE_LINKS and is_transitive(topology))
+
+
+def _shared(topology: Topology, cut: Cut | None) -> CutBound:
+    """Of a cut that every inside shard must cross."""
+    if cut is None:
+        return CutBound(Fraction(0), (), "one NPU")
+    verb = "leave" if not cut.inward else "enter"
+    return CutBound(cut.s_per_byte / topology.n_npus, cut.nodes, f"{cut.shards} shards must {verb} this set")
+
+
+def _whole(topology: Topology, cut: Cut | None) -> CutBound:
+    if cut is None:
+        return CutBound(Fraction(0), (), "one NPU")
+    return CutBound(cut.s_per_byte, cut.nodes, f"the whole array must {'enter' if cut.inward else 'leave'} this set")
+
+
+def _all_reduce(topology: Topology, reducing_switches: bool) -> CutBound:
+    cut = _whole(topology, separating_cut(topology))
+    if reducing_switches:
+        return cut
+    s_per_byte, parts = partition_s_per_byte(topology)
+    if s_per_byte <= cut.s_per_byte:
+        return cut
+    count = np.unique(parts[parts >= 0]).size
+    reason = f"{count} parts must exchange {2 * (count - 1)} arrays"
+    return CutBound(s_per_byte, tuple(np.flatnonzero(parts >= 0).tolist()), reason)
+
+
+@remembered
+def _all_to_all(topology: Topology) -> CutBound:
+    """The larger of: what one NPU must send or receive, and the bytes times the links that they must cross."""
+    n = topology.n_npus
+    if n == 1:
+        return CutBound(Fraction(0), (), "one NPU")
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    found = []
+    for ends, verb in ((topology.dst, "receive"), (topology.src, "send")):
+        rates = [sum(capacity[link] for link in np.flatnonzero(ends == npu).tolist()) for npu in range(n)]
+        least = min(range(n), key=rates.__getitem__)
+        if not rates[least]:
+            raise WeftError(f"topology {topology.name}: {topology.node_name(least)} has no link to {verb} by")
+        reason = f"it must {verb} {n - 1} blocks"
+        found.append(CutBound(Fraction(n - 1, n) / (unit * rates[least]), (least,), reason))
+    hops = _distance_sum(topology)
+    everything = tuple(range(topology.n_nodes))
+    reason = f"blocks must cross {hops} links in all"
+    found.append(CutBound(Fraction(hops, n) / (unit * sum(capacity)), everything, reason))
+    return max(found)
+
+
+def _distance_sum(topology: Topology) -> int:
+    """Links of a shortest route, summed over all pairs of NPUs."""
+    n = topology.n_npus
+    sources = np.arange(n)
+    router = ShortestPathRouter()
+    targets = [0] if is_transitive(topology) else range(n)
+    total = sum(int(router.paths(topology, sources, np.full(n, target), "first", 0).ptr[-1]) for target in targets)
+    return total * n // len(targets)

@@ -1,0 +1,127 @@
+"""`weft bound`: the exact lower bound of a collective on a fabric, and the cut that says so."""
+
+from __future__ import annotations
+
+import argparse
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from collectives.collective import COLLECTIVES
+from sim.cli.flags import add_outputs, add_spec, spec_of
+from sim.cli.output import check_outputs, say, say_where, to_json, write_text
+
+if TYPE_CHECKING:
+    from topologies import Topology
+
+NAME = "bound"
+HELP = "print the least time of a collective on a fabric, exact, and the bottleneck cut"
+EXAMPLES = (
+    "weft bound --topology dgx-a100:2 --collective all-gather",
+    "weft bound --topology mesh:4x4 --link-bandwidth 1GB/s --collective all-reduce --program",
+    "weft bound --topology torus:8x8 --collective all-to-all --program --json -",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the command."""
+    add_spec(parser, "topology")
+    group = parser.add_argument_group("collective")
+    group.add_argument(
+        "--collective", dest="collective.name", metavar="NAME", help="all-gather, all-reduce, ... (all-reduce)"
+    )
+    group.add_argument("--root", dest="collective.root", type=int, metavar="RANK", help="of a broadcast or reduce (0)")
+    group.add_argument(
+        "--program", action="store_true",
+        help="solve the linear programs of an all-to-all and of an all-reduce with chosen roots as well",
+    )
+    group.add_argument("--reducing-switches", action="store_true", help="switches may multicast and reduce")
+    add_outputs(parser, "json", "csv")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Compute, print and write."""
+    from sim.tables import to_csv
+
+    check_outputs(arguments)
+    spec = spec_of(arguments)
+    topology, kind = spec.build_topology(), spec.kind.name
+    root = spec.collective.root or 0
+    rows = bound_rows(topology, kind, root, programs=arguments.program, reducing_switches=arguments.reducing_switches)
+    lines = [_line(topology, row) for row in rows]
+    say(arguments, f"# weft {NAME}: {kind} on {topology.name}, {topology.n_npus} NPUs", *lines)
+    if arguments.json:
+        write_text(arguments.json, to_json(spec, rows))
+    if arguments.csv:
+        write_text(arguments.csv, to_csv([row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows]))
+    say_where(arguments)
+
+
+def bound_rows(
+    topology: Topology, kind: str, root: int = 0, *, programs: bool = False, reducing_switches: bool = False
+) -> list[dict[str, Any]]:
+    """Rows of the bound: the cut first, then what is known to be reached.
+
+    `inverse_x` is the time in seconds, as a fraction, at shards of 1 GB, an N-th of the size: 1/x* of arXiv 2305.18461
+    with bandwidths in GB/s. A broadcast or reduce has no shards, and 1/x is the time of 1 GB. The size of an
+    all-to-all is that of one rank, as nccl-tests counts it.
+    """
+    from sim.analytic.cut_bound import cut_bound
+
+    bound = cut_bound(topology, kind, root, reducing_switches=reducing_switches)
+    names = [topology.node_name(node) for node in bound.nodes]
+    rows = [_row(topology, kind, "cut", bound.s_per_byte, names, bound.reason)]
+    if kind == "all-reduce" and not reducing_switches:
+        from collectives.rooted_forest import two_phase_rate_Bps
+
+        rate = two_phase_rate_Bps(topology)
+        phases = Fraction(0) if rate is None else 1 / rate
+        rows.append(_row(topology, kind, "two-phase", phases, [], "reduce-scatter and all-gather at their optimum"))
+    if programs and topology.n_npus > 1:
+        rows += _programs(topology, kind, reducing_switches)
+    return rows
+
+
+def _programs(topology: Topology, kind: str, reducing_switches: bool) -> list[dict[str, Any]]:
+    """Rates of linear programs, to nine digits."""
+    from topologies.flow_programs import all_to_all_rate_Bps, best_roots
+
+    if kind == "all-to-all":
+        rate = all_to_all_rate_Bps(topology) * topology.n_npus
+        reason = "maximum concurrent flow, one flow for each source"
+    elif kind == "all-reduce":
+        rate, reason = best_roots(topology, reducing_switches).rate_Bps, "chosen roots, either direction its bandwidth"
+    else:
+        return []
+    s_per_byte = 1 / Fraction(rate / 1e9).limit_denominator(10**6) / 10**9
+    return [_row(topology, kind, "linear program", s_per_byte, [], reason)]
+
+
+def _row(
+    topology: Topology, kind: str, by: str, s_per_byte: Fraction, names: list[str], reason: str
+) -> dict[str, Any]:
+    parts = 1 if COLLECTIVES[kind].rooted else topology.n_npus
+    return {
+        "topology": topology.name, "collective": kind, "by": by,
+        "inverse_x": str(s_per_byte * parts * 10**9),
+        "algbw_GBps": float(1 / s_per_byte / 10**9) if s_per_byte else None,
+        "s_per_GB": float(s_per_byte * 10**9), "bottleneck": names, "reason": reason,
+    }
+
+
+def _line(topology: Topology, row: dict[str, Any]) -> str:
+    rate = "no limit" if row["algbw_GBps"] is None else f"algbw {row['algbw_GBps']:.6g} GB/s"
+    cut = _set(topology, row["bottleneck"])
+    return f"{row['by']:>14}: 1/x = {row['inverse_x']} s/GB, {rate} ({row['reason']}{cut})"
+
+
+def _set(topology: Topology, names: list[str]) -> str:
+    """The bottleneck in few words: its nodes, or those that it lacks."""
+    if not names:
+        return ""
+    inside = set(names)
+    lacks = [name for name in map(topology.node_name, range(topology.n_nodes)) if name not in inside]
+    if not lacks:
+        return "; bottleneck the whole fabric"
+    few, prefix = (lacks, "all but ") if len(lacks) < len(names) else (names, "")
+    more = f" and {len(few) - 8} more" if len(few) > 8 else ""
+    return f"; bottleneck {prefix}{', '.join(few[:8])}{more}"

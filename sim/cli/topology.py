@@ -1,0 +1,158 @@
+"""`weft topology`: what a fabric is; without an argument, which families there are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from sim.cli.flags import add_outputs, add_spec, spec_of
+from sim.cli.output import check_outputs, say, say_where, write_text, write_whole
+from topologies.units import format_rate, format_time
+
+if TYPE_CHECKING:
+    from topologies import Topology
+
+NAME = "topology"
+HELP = "describe, draw or export a fabric; without one, list the families"
+EXAMPLES = (
+    "weft topology",
+    "weft topology --topology torus:8x8",
+    "weft topology --topology RI(4)_FC(8)_SW(32) --link-bandwidth 400Gb/s,200Gb/s,100Gb/s",
+    "weft topology --topology hx2mesh:4x4 --plot fabric.png --output fabric.graphml",
+)
+
+EXACT_DIAMETER_NPUS = 4096
+"""Up to here distances are counted from every NPU: 2.5 s at 4,096."""
+
+SAMPLED_NPUS = 16
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the command."""
+    add_spec(parser, "topology")
+    add_outputs(parser, "json", "plot", "output")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Describe one fabric, or list families."""
+    check_outputs(arguments)
+    spec = spec_of(arguments)
+    if spec.topology.spec is None and not any((arguments.json, arguments.plot, arguments.output)):
+        print("\n".join(families()))
+        return
+    topology = spec.build_topology()
+    facts = describe(topology)
+    say(arguments, *lines(facts))
+    if arguments.json:
+        write_text(arguments.json, json.dumps(facts, indent=1) + "\n")
+    if arguments.plot:
+        from sim.plots.fabric import draw_topology
+
+        write_whole(arguments.plot, lambda path: draw_topology(topology, path))
+    if arguments.output:
+        from topologies import write_topology
+
+        write_whole(arguments.output, lambda path: write_topology(topology, path))
+    say_where(arguments)
+
+
+def families() -> list[str]:
+    """A line for every family, and how to name a product or a file."""
+    from sim.tables import aligned
+    from topologies import TOPOLOGIES
+
+    rows = [["family", "example", "what it is"]]
+    rows += [[family.name, family.example, family.help] for family in TOPOLOGIES.values()]
+    return [aligned(rows, left=3), "# or a file: .graphml or node-link .json, as --output writes them"]
+
+
+def describe(topology: Topology) -> dict[str, Any]:
+    """Facts about a fabric, in SI units."""
+    from topologies import bisection_Bps, egress_Bps
+
+    egress = egress_Bps(topology)
+    diameter, exact = diameter_hops(topology)
+    return {
+        "topology": topology.name,
+        "npus": topology.n_npus,
+        "switches": topology.n_nodes - topology.n_npus,
+        "links": topology.n_links,
+        "shape": list(topology.shape),
+        "diameter_hops": diameter,
+        "diameter_exact": exact,
+        "bisection_Bps": bisection_Bps(topology) if topology.n_npus > 1 else None,
+        "npu_egress_Bps": [float(egress.min()), float(egress.max())],
+        "dimensions": [_dimension(topology, dimension) for dimension in sorted(set(topology.dimension.tolist()))],
+    }
+
+
+def _dimension(topology: Topology, dimension: int) -> dict[str, Any]:
+    import numpy as np
+
+    here = topology.dimension == dimension
+    out_of_npus = here & (topology.src < topology.n_npus)
+    rates, times = topology.bandwidth_Bps[here], topology.latency_ps[here]
+    hops = topology.hop_latency_ps[topology.dst[here]]
+    return {
+        "dimension": dimension,
+        "links": int(np.count_nonzero(here)),
+        "link_bandwidth_Bps": [float(rates.min()), float(rates.max())],
+        "link_latency_s": [float(times.min()) / 1e12, float(times.max()) / 1e12],
+        "hop_latency_s": [float(hops.min()) / 1e12, float(hops.max()) / 1e12],
+        "egress_per_npu_Bps": float(topology.bandwidth_Bps[out_of_npus].sum() / topology.n_npus),
+    }
+
+
+def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
+    """Links on the longest of the shortest ways between NPUs, and whether all NPUs were looked at.
+
+    None where some NPU cannot reach another.
+    """
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    n_nodes, n_npus = topology.n_nodes, topology.n_npus
+    graph = coo_array((np.ones(topology.n_links), (topology.src, topology.dst)), shape=(n_nodes, n_nodes)).tocsr()
+    exact = n_npus <= EXACT_DIAMETER_NPUS
+    sources = np.arange(n_npus) if exact else np.linspace(0, n_npus - 1, SAMPLED_NPUS).astype(np.int64)
+    longest = 0.0
+    for part in np.array_split(sources, max(1, sources.size // 64)):
+        longest = max(longest, float(dijkstra(graph, unweighted=True, indices=part)[:, :n_npus].max()))
+    return (int(longest) if np.isfinite(longest) else None), exact
+
+
+def lines(facts: dict[str, Any]) -> list[str]:
+    """The facts for people."""
+    from sim.tables import aligned
+
+    diameter = "none: some NPUs cannot reach others" if facts["diameter_hops"] is None else str(facts["diameter_hops"])
+    sampled = "" if facts["diameter_exact"] else f" or more (seen from {SAMPLED_NPUS} NPUs)"
+    bisection = "-" if facts["bisection_Bps"] is None else format_rate(facts["bisection_Bps"])
+    head = [
+        f"# {facts['topology']}",
+        f"NPUs       {facts['npus']}  (shape {'x'.join(map(str, facts['shape']))})",
+        f"switches   {facts['switches']}",
+        f"links      {facts['links']}  (one for each direction of a cable)",
+        f"diameter   {diameter}{sampled} links",
+        f"bisection  {bisection}  (one way, tightest half-way cut of a dimension)",
+        f"NPU egress {_range(facts['npu_egress_Bps'], format_rate)}",
+    ]
+    table = [["dimension", "links", "bandwidth of each", "latency", "hop latency", "egress of an NPU"]]
+    for one in facts["dimensions"]:
+        table.append([
+            "none" if one["dimension"] < 0 else str(one["dimension"]), str(one["links"]),
+            _range(one["link_bandwidth_Bps"], format_rate), _range(one["link_latency_s"], _seconds),
+            _range(one["hop_latency_s"], _seconds), format_rate(one["egress_per_npu_Bps"]),
+        ])
+    return [*head, aligned(table)] if facts["dimensions"] else head
+
+
+def _seconds(time_s: float) -> str:
+    return format_time(time_s * 1e12)
+
+
+def _range(pair: list[float], text: Any) -> str:
+    low, high = text(pair[0]), text(pair[1])
+    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,214 @@
+"""The simulated iteration: when each operation ran, and what of the communication computations had to wait for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.certificates import certify
+from sim.engine import check_memory, run
+from sim.lower_job import LoweredJob, lower_job
+from sim.model import Model
+from sim.outcome import Outcome
+from sim.program import check_choice
+from sim.reference import run_reference
+from sim.why import Labels, Piece, Wait, walk_back
+from topologies.units import PS_PER_S
+from workloads.job import COMPUTE_STREAM, Compute, Job
+
+IDLE_ELSEWHERE = "computation of others"
+"""Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
+
+NO_DIMENSION = ""
+
+
+class Span(NamedTuple):
+    """An operation on an NPU."""
+
+    operation: int
+    rank: int
+    start_ps: int
+    end_ps: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IterationResult:
+    """One run of a job.
+
+    Attributes
+    ----------
+    lowered : LoweredJob
+    outcome : Outcome
+    wall_s : float
+        Lowering included.
+    """
+
+    lowered: LoweredJob = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    wall_s: float
+
+    @property
+    def job(self) -> Job:
+        return self.lowered.job
+
+    @property
+    def time_ps(self) -> int:
+        return self.outcome.makespan_ps
+
+    @property
+    def time_s(self) -> float:
+        """From the first operation to the end of the last."""
+        return self.time_ps / PS_PER_S
+
+    @property
+    def ranks(self) -> list[int]:
+        """NPUs that were simulated, each for those like it."""
+        return sorted({rank for _, rank in self.lowered.end_task})
+
+    def spans(self) -> list[Span]:
+        """Every operation on every simulated NPU, by start."""
+        spans = []
+        for (operation, rank), end in self.lowered.end_task.items():
+            begin = self.lowered.begin_task[operation, rank]
+            start = self.outcome.start_ps if begin == end else self.outcome.finish_ps
+            spans.append(Span(operation, rank, int(start[begin]), int(self.outcome.finish_ps[end])))
+        return sorted(spans, key=lambda span: (span.start_ps, span.operation))
+
+    def compute_ps(self, rank: int) -> int:
+        """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
+        return _covered([(span.start_ps, span.end_ps) for span in self._stream(rank)])
+
+    def _stream(self, rank: int) -> list[Span]:
+        works = [operation.work for operation in self.job.operations]
+        return [
+            span for span in self.spans() if span.rank == rank
+            and isinstance(work := works[span.operation], Compute) and work.stream == COMPUTE_STREAM
+        ]
+
+    def communication_ps(self, rank: int) -> dict[str, int]:
+        """Time for which an NPU has an operation of each kind of communication under way."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for span in self.spans():
+            operation = self.job.operations[span.operation]
+            if span.rank == rank and not isinstance(operation.work, Compute):
+                found.setdefault(operation.kind, []).append((span.start_ps, span.end_ps))
+        return {kind: _covered(intervals) for kind, intervals in found.items()}
+
+    def busy_ps(self) -> dict[tuple[str, str], int]:
+        """Time that each kind of communication takes on the busiest link of each dimension."""
+        program, lowered = self.lowered.program, self.lowered
+        kinds = [operation.kind for operation in self.job.operations]
+        names = list(dict.fromkeys(kinds))
+        kind_of_task = np.array([names.index(kind) for kind in kinds])[lowered.task_operation]
+        task, at = _crossings(program.hops(), program.route_ptr[program.task_route])
+        server = program.route_server[at]
+        cut = program.task_cut[task]
+        lead, rest = (program.service_ps[program.cut_size[cut, k], program.server_rate[server]] for k in (0, 1))
+        leading = program.cut_first[cut].astype(np.int64)
+        service = leading * lead + (program.cut_chunks[cut] - leading) * rest
+        busy = np.zeros((len(names), program.n_servers), np.int64)
+        np.add.at(busy, (kind_of_task[task], server), service)
+        return {
+            (name, dimension): int(row[busiest].max())
+            for name, row in zip(names, busy, strict=True)
+            for dimension, busiest in self._dimensions().items()
+            if row[busiest].any()
+        }
+
+    def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
+        """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
+
+        Each gap between computations is filled with the critical path to the computation after it (or to the end),
+        so that compute and exposed times sum to the makespan.
+        """
+        gaps = self._gaps(rank)
+        paths = walk_back(self.lowered.program, self.outcome, _LABELS, gaps)
+        found: dict[tuple[str, str], int] = {}
+        for path in paths:
+            for piece in path:
+                key = self._name(piece)
+                found[key] = found.get(key, 0) + piece.end_ps - piece.start_ps
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _gaps(self, rank: int) -> list[Wait]:
+        """Gaps of the compute stream, each with the task that ends it."""
+        gaps, free = [], 0
+        for span in self._stream(rank):
+            if span.start_ps > free:
+                gaps.append(Wait(self.lowered.end_task[span.operation, rank], free))
+            free = max(free, span.end_ps)
+        if self.time_ps > free:
+            last = int(np.flatnonzero(self.outcome.finish_ps == self.time_ps)[-1])
+            gaps.append(Wait(last, free, delivered=True))
+        return gaps
+
+    def _name(self, piece: Piece) -> tuple[str, str]:
+        operation = self.job.operations[int(self.lowered.task_operation[piece.task])]
+        if isinstance(operation.work, Compute):
+            return IDLE_ELSEWHERE, NO_DIMENSION
+        return operation.kind, self._dimension(int(self.lowered.server_link[piece.server]))
+
+    def _dimension(self, link: int) -> str:
+        number = int(self.job.topology.dimension[link])
+        return f"dimension {number}" if number >= 0 else "links"
+
+    def _dimensions(self) -> dict[str, list[int]]:
+        """Servers of each dimension."""
+        found: dict[str, list[int]] = {}
+        for server, link in enumerate(self.lowered.server_link.tolist()):
+            if link >= 0:
+                found.setdefault(self._dimension(link), []).append(server)
+        return found
+
+
+_LABELS = Labels(lambda server: "", lambda hop: [])
+
+
+def simulate_job(
+    job: Job, model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto", check: bool = False
+) -> IterationResult:
+    """Run a job; keeps a log, which the exposed times need.
+
+    Parameters
+    ----------
+    job : Job
+    model : Model
+    engine : {"chunk", "reference"}
+    symmetry : {"auto", "off"}
+    check : bool
+        Check the certificates.
+
+    Raises
+    ------
+    WeftError
+        A job that does not fit memory or model, or a broken certificate.
+    """
+    check_choice(engine, ("chunk", "reference"), "engine of a job")
+    started = perf_counter()
+    lowered = lower_job(job, model, symmetry)
+    check_memory(lowered.program, log=True)
+    outcome = run(lowered.program, log=True) if engine == "chunk" else run_reference(lowered.program, log=True)
+    if check:
+        certify(lowered.program, outcome)
+    return IterationResult(lowered=lowered, outcome=outcome, wall_s=perf_counter() - started)
+
+
+def _covered(intervals: list[tuple[int, int]]) -> int:
+    """Length of a union of intervals."""
+    total = end = 0
+    for start, stop in sorted(intervals):
+        total += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return total
+
+
+def _crossings(
+    hops: np.ndarray[tuple[int], np.dtype[np.int64]], first: np.ndarray[tuple[int], np.dtype[np.int32]]
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Task and place in the routes of every crossing of a server."""
+    task = np.repeat(np.arange(hops.size), hops)
+    within = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops, hops)
+    return task, np.repeat(first.astype(np.int64), hops) + within

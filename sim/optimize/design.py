@@ -1,0 +1,132 @@
+"""Solving a design problem, analytically or against the simulation, into one row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sim.analytic.constraints import Feasible
+from sim.analytic.convex import least_time
+from sim.analytic.cost import Cost
+from sim.analytic.epigraph import Epigraph
+from sim.analytic.time_cost import least_time_cost
+from sim.analytic.traffic import F64
+from sim.optimize.cuts import MAX_EVALUATIONS, Optimum, optimize
+from sim.optimize.objective import Objective
+
+NS = 1e-9
+
+
+@dataclass(frozen=True)
+class Design:
+    """One answer.
+
+    Attributes
+    ----------
+    bandwidth_GBps : (D,) float64
+    time_ns, equal_time_ns : float
+        At the bandwidths, and with the same total shared out equally.
+    lower_bound_ns : float
+        Certified: no allowed bandwidths are faster (nan where no bound is known).
+    value, bound : float
+        Of what was minimised, ns or ns x $.
+    evaluations, runs, replays : int
+    ended : str
+    """
+
+    bandwidth_GBps: F64
+    time_ns: float
+    equal_time_ns: float
+    lower_bound_ns: float
+    value: float
+    bound: float
+    evaluations: int = 0
+    runs: int = 0
+    replays: int = 0
+    ended: str = ""
+
+    def row(self, cost: Cost | None) -> dict[str, Any]:
+        """Keys of a result."""
+        equal = equal_split(self.bandwidth_GBps)
+        row: dict[str, Any] = {
+            "bandwidth_GBps": self.bandwidth_GBps.tolist(),
+            "time_s": self.time_ns * NS,
+            "equal_time_s": self.equal_time_ns * NS,
+            "speedup": self.equal_time_ns / self.time_ns,
+            "lower_bound_s": _known(self.lower_bound_ns * NS),
+            "gap": _known(self.value / self.bound - 1.0),
+            "cost": None,
+            "equal_cost": None,
+            "perf_per_cost_gain": None,
+            "evaluations": self.evaluations,
+            "simulations": self.runs,
+            "replays": self.replays,
+            "ended": self.ended,
+        }
+        if cost is not None:
+            mine, other = cost.of(self.bandwidth_GBps), cost.of(equal)
+            gain = self.equal_time_ns * other / (self.time_ns * mine)
+            row |= {"cost": mine, "equal_cost": other, "perf_per_cost_gain": gain}
+        return row
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def equal_split(bandwidth_GBps: F64) -> F64:
+    """The same total in every dimension alike."""
+    return np.full(bandwidth_GBps.size, bandwidth_GBps.mean())
+
+
+def design_analytic(time: Epigraph, feasible: Feasible, cost: Cost | None = None) -> Design:
+    """The global optimum of an analytic time, or of time x cost where a cost is given."""
+    fastest = least_time(time, feasible)
+    bound_ns = fastest.certificate.bound_ns
+    if cost is None:
+        bandwidth, time_ns, value, bound = fastest.bandwidth_GBps, fastest.time_ns, fastest.time_ns, bound_ns
+    else:
+        best = least_time_cost(time, feasible, cost)
+        bandwidth, time_ns, value, bound = best.bandwidth_GBps, best.time_ns, best.product, best.bound
+    return Design(
+        bandwidth, time_ns, time.time_ns(equal_split(bandwidth)), bound_ns, value, bound, ended="certified optimum"
+    )
+
+
+def design_simulated(
+    objective: Objective,
+    feasible: Feasible,
+    cost: Cost | None = None,
+    *,
+    starts: Sequence[F64] = (),
+    max_evaluations: int = MAX_EVALUATIONS,
+) -> Design:
+    """The best bandwidths for a simulated time; the equal split is simulated too."""
+    runs, replays = objective.runs, objective.replays
+    found: Optimum = optimize(objective, feasible, cost=cost, starts=starts, max_evaluations=max_evaluations)
+    bandwidth = found.best.bandwidth_GBps
+    equal = objective.evaluate(equal_split(bandwidth))
+    return Design(
+        bandwidth,
+        found.best.time_ns,
+        equal.time_ns,
+        found.time_bound_ns,
+        found.value,
+        float("nan") if found.bound is None else found.bound,
+        found.evaluations,
+        objective.runs - runs,
+        objective.replays - replays,
+        found.ended,
+    )
+
+
+def sensitivity(evaluate: Callable[[F64], float], bandwidth_GBps: F64, step_GBps: float = 1.0) -> F64:
+    """Nanoseconds that one more GB/s in each dimension saves, (D,): differences, not derivatives.
+
+    At an optimum several paths tie, and one more GB/s in one dimension alone may buy nothing.
+    """
+    here = evaluate(bandwidth_GBps)
+    return np.array([here - evaluate(bandwidth_GBps + step_GBps * unit) for unit in np.eye(bandwidth_GBps.size)])

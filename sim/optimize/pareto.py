@@ -1,0 +1,53 @@
+"""Time over cost: the best design at each total bandwidth, and which of them nothing beats on both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from sim.analytic.constraints import Feasible, budget
+from sim.analytic.cost import Cost
+from sim.optimize.design import Design, equal_split
+
+
+class FrontPoint(NamedTuple):
+    """The best design at a total bandwidth, beside the equal split.
+
+    Attributes
+    ----------
+    total_GBps : float
+    design : Design
+    cost, equal_cost : float
+    dominated : bool
+        Whether another point is no dearer and faster.
+    """
+
+    total_GBps: float
+    design: Design
+    cost: float
+    equal_cost: float
+    dominated: bool
+
+
+def pareto_front(totals: Iterable[float], cost: Cost, solve: Callable[[Feasible], Design]) -> list[FrontPoint]:
+    """Solve for each total bandwidth.
+
+    Parameters
+    ----------
+    totals : iterable of float
+        GB/s of an NPU over all dimensions.
+    cost : Cost
+    solve : callable (Feasible) -> Design
+    """
+    n_dims = cost.price.size
+    found = []
+    for total in totals:
+        design = solve(Feasible([budget(float(total), n_dims, spent=True)], n_dims))
+        equal = cost.of(equal_split(design.bandwidth_GBps))
+        found.append(FrontPoint(float(total), design, cost.of(design.bandwidth_GBps), equal, False))
+    return [
+        point._replace(dominated=any(
+            other.cost <= point.cost and other.design.time_ns < point.design.time_ns for other in found
+        ))
+        for point in found
+    ]

@@ -1,0 +1,168 @@
+"""Alternating optimisation: search strategies on a fabric, find a fabric for the best one, and again (TopoOpt).
+
+The search is a Markov chain over placements: a move gives one operator a random legal placement, the chunk engine
+says what the iteration takes, and a slower one is kept with a probability that falls with the milliseconds it loses.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from sim.ring_iteration import PACKETS, Rings, Transport, simulate_iteration
+from topologies import WeftError
+from topologies.units import Quantity
+from workloads.topoopt import Demand, Fabric, Model, Placement, Strategy, data_parallel, find_topology, iteration_of
+from workloads.topoopt.strategy import legal_sizes
+
+SEARCH_ROUNDS = 8
+"""Rounds that an all-reduce is joined into while searching; the result is simulated with all of them."""
+
+FabricFor = Callable[[Demand], Fabric]
+"""A fabric for a demand; a fixed network gives the same for any."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The outcome of a search.
+
+    Attributes
+    ----------
+    strategy : Strategy
+    fabric : Fabric
+    time_ps, start_ps : int
+        Iteration time of the result and of the start, every round simulated.
+    evaluations, evaluations_to_best : int
+    seconds_per_evaluation : float
+        Of this machine.
+    history : tuple of (int, int)
+        Evaluation and time in ps (rounds joined) of each improvement.
+    """
+
+    strategy: Strategy
+    fabric: Fabric
+    time_ps: int
+    start_ps: int
+    evaluations: int
+    evaluations_to_best: int
+    seconds_per_evaluation: float
+    history: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how boldly to search.
+
+    Attributes
+    ----------
+    budget : int
+        Moves in all; 0 finds a fabric for the start and moves nothing.
+    outer : int
+        Times that strategy and fabric take turns.
+    temper_per_ms : float
+        A move that loses t ms is kept with probability exp(-temper t).
+    seed : int
+    transport : Transport
+    """
+
+    budget: int = 200
+    outer: int = 4
+    temper_per_ms: float = 1.0
+    seed: int = 1
+    transport: Transport = PACKETS
+
+    def __post_init__(self) -> None:
+        if self.budget < 0 or self.outer < 1 or not self.temper_per_ms > 0:
+            raise WeftError(
+                f"a search of {self.budget} moves in {self.outer} turns, temper {self.temper_per_ms}: moves from 0, "
+                "at least 1 turn, temper above 0"
+            )
+
+
+def optical_fabric(
+    n: int, degree: int, *, bandwidth: Quantity = "100Gb/s", latency: Quantity = "1us", duplex: bool = True,
+    rule: str = "paper", split: bool = True,
+) -> FabricFor:
+    """Fabrics of `find_topology` for any demand."""
+    return lambda demand: find_topology(
+        n, degree, demand, bandwidth=bandwidth, latency=latency, duplex=duplex, rule=rule, split=split
+    )
+
+
+def iteration_ps(model: Model, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS) -> int:
+    """Iteration time of a strategy on a fabric."""
+    rings = Rings(fabric.jumps, fabric.group_jumps)
+    return simulate_iteration(iteration_of(model, strategy), fabric.topology, rings, transport)[1].makespan_ps
+
+
+class _Chain:
+    """The Markov chain: current and best strategy on the present fabric."""
+
+    def __init__(self, model: Model, settings: Settings) -> None:
+        self.model, self.settings = model, settings
+        self.coarse = replace(settings.transport, most_rounds=SEARCH_ROUNDS, message_chunks=1)
+        self.random = random.Random(settings.seed)
+        self.known: dict[tuple[int, Strategy], int] = {}
+        self.evaluations = 0
+
+    def time_ps(self, strategy: Strategy, fabric: Fabric) -> int:
+        key = (id(fabric), strategy)
+        if key not in self.known:
+            self.known[key] = iteration_ps(self.model, strategy, fabric, self.coarse)
+            self.evaluations += 1
+        return self.known[key]
+
+    def move(self, strategy: Strategy) -> Strategy:
+        """Another placement for one operator, not the last; sometimes that of its neighbour."""
+        n, last = self.model.n, len(strategy) - 1
+        at = self.random.randrange(max(last, 1))
+        k = self.random.choice(legal_sizes(n))
+        placed = Placement(k, self.random.randrange(n // k))
+        if at and self.random.random() < 0.25:
+            placed = strategy[at - 1]
+        return (*strategy[:at], placed, *strategy[at + 1 :])
+
+
+def search(model: Model, fabric_for: FabricFor, settings: Settings = Settings()) -> Found:
+    """Search strategy and fabric together; never worse than the start, and the same for the same seed.
+
+    Parameters
+    ----------
+    model : Model
+    fabric_for : callable
+        `optical_fabric`, or one fixed network.
+    settings : Settings
+    """
+    started = perf_counter()
+    chain = _Chain(model, settings)
+    start = data_parallel(model)
+    fabric = first = fabric_for(Demand.of(iteration_of(model, start)))
+    keep = [fabric]  # fabrics are told apart by identity: none may be freed and its place taken by another
+    best, best_fabric, best_ps = start, fabric, chain.time_ps(start, fabric)
+    history, to_best = [(chain.evaluations, best_ps)], chain.evaluations
+    for turn in range(settings.outer):
+        current, current_ps = best, chain.time_ps(best, fabric)
+        moves = settings.budget * (turn + 1) // settings.outer - settings.budget * turn // settings.outer
+        for _ in range(moves):
+            proposed = chain.move(current)
+            time_ps = chain.time_ps(proposed, fabric)
+            lost_ms = (time_ps - current_ps) / 1e9
+            if lost_ms <= 0 or chain.random.random() < math.exp(-settings.temper_per_ms * lost_ms):
+                current, current_ps = proposed, time_ps
+            if time_ps < best_ps:
+                best, best_fabric, best_ps, to_best = proposed, fabric, time_ps, chain.evaluations
+                history.append((chain.evaluations, best_ps))
+        fabric = fabric_for(Demand.of(iteration_of(model, best)))
+        keep.append(fabric)
+        if (time_ps := chain.time_ps(best, fabric)) < best_ps:
+            best_fabric, best_ps, to_best = fabric, time_ps, chain.evaluations
+            history.append((chain.evaluations, best_ps))
+    seconds = (perf_counter() - started) / max(chain.evaluations, 1)
+    start_ps = iteration_ps(model, start, first, settings.transport)
+    time_ps = iteration_ps(model, best, best_fabric, settings.transport)
+    if time_ps > start_ps:  # joined rounds ranked them the other way
+        best, best_fabric, time_ps = start, first, start_ps
+    return Found(best, best_fabric, time_ps, start_ps, chain.evaluations, to_best, seconds, tuple(history))

@@ -1,0 +1,78 @@
+"""Figures of in-network aggregation and homomorphic compression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.plots.style import WIDE, figure, save, sizes_axis
+
+Row = dict[str, Any]
+
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#7F7F7F", "#E69F00")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def draw_cliff(path: Path, rows: Sequence[Row]) -> None:
+    """Share of arrays that decode in full and of items lost, by cells an item; `path` has no suffix."""
+    with figure(WIDE, 2.8) as drawn:
+        axes = drawn.subplots(1, 2, sharex=True)
+        for (key, label), one in zip((("full", "arrays decoded in full"), ("lost", "items lost")), axes, strict=True):
+            for at, layout in enumerate(dict.fromkeys(row["layout"] for row in rows)):
+                mine = [row for row in rows if row["layout"] == layout]
+                one.plot([row["cells"] for row in mine], [row[key] for row in mine], color=COLOURS[at],
+                         marker=MARKERS[at], markersize=3.5, linewidth=1.2, label=f"{layout} layout")
+            one.axvline(1.2218, color="black", linewidth=0.7, linestyle=":")
+            one.set_xlabel("sketch cells a non-zero of the union")
+            one.set_ylabel(label)
+            one.set_ylim(-0.03, 1.03)
+        axes[0].annotate("threshold 1.2218", (1.2218, 0.5), (1.45, 0.42), fontsize=7,
+                         arrowprops={"arrowstyle": "-", "linewidth": 0.5})
+        axes[1].legend(frameon=False, fontsize=7)
+        save(drawn, path.with_suffix(".png"))
+
+
+def draw_throughput(path: Path, rows: Sequence[Row]) -> None:
+    """Speed-up by density for several numbers of workers, and the published headline."""
+    with figure(WIDE, 2.9) as drawn:
+        axes = drawn.subplots(1, 2, sharey=True)
+        for support, one in zip(("independent", "identical"), axes, strict=True):
+            for at, workers in enumerate(sorted({row["workers"] for row in rows})):
+                for over, bits, dashes in (("in-network", 1, "-"), ("ring", 4, "--")):
+                    mine = [row for row in rows if (row["support"], row["workers"], row["over"], row["index_bits"])
+                            == (support, workers, over, bits)]
+                    one.plot([row["density"] for row in mine], [row["speed_up"] for row in mine], dashes,
+                             color=COLOURS[at], marker=MARKERS[at], markersize=3, linewidth=1.1,
+                             label=f"{workers} workers" if dashes == "-" else None)
+            one.axhline(6.33, color="black", linewidth=0.7, linestyle=":")
+            one.axhline(1.0, color="black", linewidth=0.7)
+            one.set_xscale("log")
+            one.set_yscale("log", base=2)
+            one.set_xlabel("share of non-zeros of one worker")
+            one.set_title(f"{support} supports", fontsize=9)
+        axes[0].set_ylabel("all-reduce speed-up")
+        axes[0].text(0.3, 6.6, "published: up to 6.33", fontsize=7, ha="right")
+        axes[0].set_ylim(0.4, 40)
+        axes[0].text(0.001, 0.45, "solid: 1-bit index, in network; dashed: 4-bit, ring", fontsize=7)
+        axes[1].legend(frameon=False, fontsize=7)
+        save(drawn, path.with_suffix(".png"))
+
+
+def draw_sizes(path: Path, rows: Sequence[Row]) -> None:
+    """Goodput by size on each fabric."""
+    fabrics = list(dict.fromkeys(row["topology"] for row in rows))
+    with figure(WIDE, 3.1) as drawn:
+        axes = drawn.subplots(1, len(fabrics), squeeze=False)[0]
+        for fabric, one in zip(fabrics, axes, strict=True):
+            here = [row for row in rows if row["topology"] == fabric]
+            for at, algorithm in enumerate(dict.fromkeys(row["algorithm"] for row in here)):
+                mine = [row for row in here if row["algorithm"] == algorithm]
+                one.plot([row["size_bytes"] for row in mine], [row["goodput_Gbps"] for row in mine], color=COLOURS[at],
+                         marker=MARKERS[at], markersize=3, linewidth=1.1, label=algorithm)
+            one.set_title(fabric, fontsize=9)
+            one.set_yscale("log")
+            one.set_ylabel("goodput (Gb/s)")
+            sizes_axis(one, [row["size_bytes"] for row in here])
+            one.legend(frameon=False, fontsize=6.5, loc="lower right")
+        save(drawn, path.with_suffix(".png"))

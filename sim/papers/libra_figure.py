@@ -1,0 +1,52 @@
+"""Figures in the style of the LIBRA paper: gains over equal bandwidths by budget, one panel a network and workload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sim.plots.style import CYCLE, WIDE, figure, save
+
+if TYPE_CHECKING:
+    from sim.papers.libra import Point
+
+SERIES = (
+    ("analytic", "analytic optimum, by formula", CYCLE[0]),
+    ("replayed", "the same split, simulated", CYCLE[1]),
+    ("simulated", "optimised for the simulation", CYCLE[2]),
+)
+FIGURES = {
+    "speedup": ("time", "speedup", "speed-up over equal bandwidths"),
+    "perf-per-cost": ("time-cost", "gain", "perf per cost over equal"),
+}
+
+
+def draw(out: Path, points: Sequence[Point]) -> None:
+    """Leave `libra-speedup.png` and `libra-perf-per-cost.png` in `out`."""
+    for name, (goal, quantity, label) in FIGURES.items():
+        chosen = [point for point in points if point.goal == goal]
+        networks = list(dict.fromkeys(point.network for point in chosen))
+        workloads = list(dict.fromkeys(point.workload for point in chosen))
+        with figure(WIDE, 0.9 + 1.4 * len(networks)) as drawn:
+            grid = drawn.subplots(len(networks), len(workloads), sharex=True, squeeze=False)
+            for row, network in enumerate(networks):
+                for column, workload in enumerate(workloads):
+                    mine = [p for p in chosen if p.network == network and p.workload == workload]
+                    _panel(grid[row, column], mine, quantity)
+                    if not row:
+                        grid[row, column].set_title(workload)
+                    if not column:
+                        grid[row, column].set_ylabel(network)
+                    if row == len(networks) - 1:
+                        grid[row, column].set_xlabel("GB/s per NPU")
+            handles, labels = grid[0, 0].get_legend_handles_labels()
+            drawn.legend(handles, labels, loc="outside upper center", ncols=len(labels), title=label)
+            save(drawn, out / f"libra-{name}.png")
+
+
+def _panel(axes: Any, points: Sequence[Point], quantity: str) -> None:
+    budgets = [point.budget_GBps for point in points]
+    for prefix, label, line in SERIES:
+        axes.plot(budgets, [getattr(point, f"{prefix}_{quantity}") for point in points], label=label, **line.style())
+    axes.axhline(1.0, color="#888888", linewidth=0.6)

@@ -1,0 +1,286 @@
+"""The studies of `weft paper topoopt`: each returns tidy rows, one a point."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from collectives import pairwise, recursive_doubling, swing
+from collectives.direct import all_to_all
+from collectives.reconfigured import menu
+from collectives.schedule import Schedule
+from sim.circuit_machine import CircuitMachine
+from sim.engine import run
+from sim.lower_epochs import check_circuits, lower_plan
+from sim.model import Model
+from sim.optimize.topoopt_search import Settings, iteration_ps, optical_fabric, search
+from sim.ring_iteration import Rings, Transport, lower_bound_ps, simulate_iteration
+from sim.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
+from sim.simulate import simulate
+from topologies import Topology, circulant, fat_tree, random_regular, switch, torus, twisted_torus
+from topologies.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
+from topologies.shortest_path_load import average_path, diameter, spread_loads
+from topologies.units import parse_time
+from workloads.topoopt import MEASURED, MODELS, Demand, Fabric, Iteration, data_parallel, iteration_of, model
+from workloads.topoopt.models import dlrm
+
+Row = dict[str, Any]
+
+MS = 1e9
+US = 1e6
+
+PACKET_LEVEL_MS = {
+    ("BERT-16", "TopoOpt", 2, 100): 63.179720175, ("BERT-16", "TopoOpt", 4, 100): 62.815131375,
+    ("BERT-16", "TopoOpt", 8, 100): 62.643560175, ("VGG16-16", "TopoOpt", 4, 100): 100.480326542,
+    ("VGG16-16", "TopoOpt", 8, 100): 100.480326542,
+    ("BERT-16", "fat-tree", 1, 25): 161.773, ("BERT-16", "fat-tree", 1, 100): 64.740,
+    ("BERT-16", "fat-tree", 1, 200): 63.523, ("VGG16-16", "fat-tree", 1, 25): 725.934,
+    ("VGG16-16", "fat-tree", 1, 100): 210.773, ("VGG16-16", "fat-tree", 1, 200): 132.352,
+    ("VGG16-16", "fat-tree", 1, 400): 100.490, ("VGG16-16", "fat-tree", 1, 800): 100.490,
+}
+"""Iteration times of a packet-level rerun of the released task graphs: fabric, interfaces, Gb/s of each."""
+
+MACHINE_MS = {"10us": 147.43, "50us": 150.44, "200us": 151.17, "1ms": 150.93, "10ms": 163.35}
+"""VGG16 on 16 servers with circuits that follow demand, one ring, packet level; single runs without a seed."""
+
+JOB_MIX = (("DLRM", 0.35), ("BERT", 0.30), ("CANDLE", 0.25), ("VGG16", 0.10))
+
+ROUTED = Transport(tie="ecmp")
+JOINED = Transport(tie="ecmp", most_rounds=8, message_chunks=2)
+
+
+def tree(n: int, rate_Gbps: float, *, above: float = 1.0) -> Topology:
+    """The fat-tree of n servers; `above` is the rate of the upper tiers over that of the hosts."""
+    ports = next(k for k in range(2, 64, 2) if k**3 // 4 >= n)
+    rates = [rate_Gbps / 8 * 1e9 * part for part in (1.0, above, above)]
+    return fat_tree(ports, bandwidth=rates, latency="1us", hop_latency=0)
+
+
+def one_ring(network: Topology) -> Fabric:
+    """A packet network as a fabric: all-reduces go around one ring in rank order."""
+    return Fabric(network, (1,), {}, 1, 0, ())
+
+
+def expander(n: int, degree: int, rate_Gbps: float, seed: int = 1) -> Fabric:
+    """A random regular network whose servers forward; the rings are those of rank order, both ways."""
+    network = random_regular(n, degree, seed, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0)
+    return Fabric(network, (1, n - 1), {}, degree, 0, ())
+
+
+def measured_iterations(quick: bool) -> list[Row]:
+    """VGG16 and BERT on 16 servers: ours, the lower bound, the packet-level value."""
+    rows = []
+    for name, build in MEASURED.items():
+        job = build()
+        for degree, jumps in ((2, (1,)), (4, (1, 3)), (8, (1, 3, 5, 9))):
+            fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
+            rows.append(_against(job, "TopoOpt", degree, 100, fabric, fabric.router.coins, Transport()))  # type: ignore[attr-defined]
+        for rate in (25, 100, 200, 400, 800):
+            rows.append(_against(job, "fat-tree", 1, rate, tree(16, rate), (1,), ROUTED))
+            ideal = switch(16, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0)
+            rows.append(_against(job, "ideal switch", 1, rate, ideal, (1,), ROUTED))
+    return rows
+
+
+def _against(
+    job: Iteration, name: str, degree: int, rate: int, fabric: Topology, jumps: tuple[int, ...], transport: Transport
+) -> Row:
+    outcome = simulate_iteration(job, fabric, Rings(jumps, {}), transport)[1]
+    time_ms = outcome.makespan_ps / MS
+    packet = PACKET_LEVEL_MS.get((job.name, name, degree, rate))
+    return {
+        "workload": job.name, "fabric": name, "interfaces": degree, "Gbps": rate, "time_ms": time_ms,
+        "lower_bound_ms": lower_bound_ps(job, degree * rate / 8 * 1e9) / MS, "packet_level_ms": packet,
+        "difference": None if packet is None else time_ms / packet - 1,
+    }
+
+
+SCHEDULES: dict[str, Callable[[Topology, str], Schedule]] = {
+    "recursive doubling": lambda ring, size: recursive_doubling.all_reduce(ring, size, form="bandwidth"),
+    "Swing": lambda ring, size: swing.all_reduce(ring, size, form="bandwidth"),
+    "pairwise all-to-all": lambda ring, size: pairwise.all_to_all(ring, size),
+}
+
+
+def switching_inside(quick: bool) -> list[Row]:
+    """Circuits switched between the steps of a collective: plan and simulation over the delay."""
+    n = 16 if quick else 64
+    ring = torus((n,), bandwidth="50GB/s", latency="100ns", hop_latency=0)
+    rows = []
+    for name, build in SCHEDULES.items():
+        for size in ("1MiB",) if quick else ("64KiB", "1MiB", "64MiB"):
+            choice = menu(build(ring, size), start_up="500ns")
+            for delay in ("1us", "10us", "100us", "1ms", "10ms"):
+                plans = {"static": choice.static(), "every step": choice.every_step(delay),
+                         "two states": choice.two_state(delay), "best": choice.best(delay)}
+                for policy, plan in plans.items():
+                    epochs = lower_plan(choice, plan, delay, Model(chunks=1, forwarding="store-and-forward"))
+                    outcome = run(epochs.program)
+                    check_circuits(epochs, outcome)
+                    rows.append({
+                        "collective": name, "size": size, "servers": n, "delay": delay,
+                        "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan.time_ps / US,
+                        "simulated_us": outcome.makespan_ps / US, "reconfigurations": plan.reconfigurations,
+                    })
+                rows.append({
+                    "collective": name, "size": size, "servers": n, "delay": delay, "delay_us": parse_time(delay) / US,
+                    "policy": "two planes, overlapped", "plan_us": choice.overlapped_ps(delay) / US,
+                    "simulated_us": None, "reconfigurations": len(choice.steps),
+                })
+    return rows
+
+
+def following_demand(quick: bool) -> list[Row]:
+    """Circuits that follow demand while a job trains, against static TopoOpt and a fat-tree of d times the rate."""
+    rows = []
+    for name, build in MEASURED.items():
+        job = build()
+        for degree in (4,) if quick else (4, 8):
+            jumps = (1, 3) if degree == 4 else (1, 3, 5, 9)
+            fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
+            coins = fabric.router.coins  # type: ignore[attr-defined]
+            static = simulate_iteration(job, fabric, Rings(coins, {}))[1].makespan_ps / MS
+            fat = simulate_iteration(job, tree(16, 100 * degree), Rings((1,), {}), ROUTED)[1].makespan_ps / MS
+            for delay in ("1ms", "10ms") if quick else ("10us", "50us", "200us", "1ms", "10ms"):
+                for rings, said in (((1,), "one ring"), (coins[: degree // 2] + coins[degree // 2 :], f"{degree} rings")):
+                    machine = CircuitMachine(job, degree, delay, rings).run()
+                    rows.append({
+                        "workload": name, "interfaces": degree, "delay": delay, "delay_us": parse_time(delay) / US,
+                        "rings": said, "time_ms": machine.time_ps / MS, "reconfigurations": machine.reconfigurations,
+                        "dark_ms": machine.dark_ps / MS, "static_topoopt_ms": static, "fat_tree_ms": fat,
+                        "packet_level_ms": MACHINE_MS.get(delay) if (name, degree, said) == (
+                            "VGG16-16", 4, "one ring") else None,
+                    })
+    return rows
+
+
+def all_to_all_share(quick: bool) -> list[Row]:
+    """DLRM with growing batches: the share of all-to-all traffic grows."""
+    n = 16 if quick else 128
+    rows = []
+    for batch in (64, 256, 1024) if quick else (64, 128, 256, 512, 1024, 2048):
+        job = dlrm(n, None if quick else 128, batch)
+        strategy = data_parallel(job)
+        iteration = iteration_of(job, strategy)
+        demand = Demand.of(iteration)
+        flows, rings = float(demand.flows.sum()), sum(demand.all_reduce.values())
+        for degree in (4, 8):
+            fabrics = {
+                "TopoOpt": optical_fabric(n, degree)(demand),
+                "TopoOpt, rings only": optical_fabric(n, degree, split=False)(demand),
+                "expander": expander(n, degree, 100),
+                "ideal switch": one_ring(switch(n, bandwidth=f"{100 * degree}Gb/s", latency="1us", hop_latency=0)),
+                "similar-cost fat-tree": one_ring(tree(n, _similar_rate(n, degree, 100))),
+            }
+            for name, fabric in fabrics.items():
+                lowered, outcome = simulate_iteration(
+                    iteration, fabric.topology, Rings(fabric.jumps, fabric.group_jumps), JOINED
+                )
+                tax = lowered.bandwidth_tax if name.startswith(("TopoOpt", "expander")) else 1.0
+                rows.append({
+                    "servers": n, "batch_per_gpu": batch, "interfaces": degree, "fabric": name,
+                    "all_to_all_share": flows / (flows + rings), "time_ms": outcome.makespan_ps / MS,
+                    "bandwidth_tax": tax, "ring_interfaces": fabric.ring_degree,
+                })
+    return rows
+
+
+def _similar_rate(n: int, degree: int, rate: int) -> float:
+    prices = EXAMPLE_PRICES
+    return similar_cost_rate(n, patch_panel_price(n, degree, prices[rate]), prices)[0]
+
+
+def dedicated(quick: bool) -> list[Row]:
+    """Six models over degree and rate, against an ideal switch, a fat-tree of similar cost, oversubscribed, expander."""
+    rows = []
+    for n in (16,) if quick else (16, 128):
+        for name in MODELS:
+            job = model(name, n)
+            for degree in (4,) if quick else (4, 8):
+                for rate in (25, 100) if quick else (10, 25, 40, 100, 200):
+                    rows += _dedicated_point(job, n, degree, rate)
+    return rows
+
+
+def _dedicated_point(job: Any, n: int, degree: int, rate: int) -> list[Row]:
+    strategy = data_parallel(job)
+    demand = Demand.of(iteration_of(job, strategy))
+    similar = _similar_rate(n, degree, rate)
+    fabrics = {
+        "TopoOpt": optical_fabric(n, degree, bandwidth=f"{rate}Gb/s")(demand),
+        "ideal switch": one_ring(switch(n, bandwidth=f"{rate * degree}Gb/s", latency="1us", hop_latency=0)),
+        "similar-cost fat-tree": one_ring(tree(n, similar)),
+        "2:1 fat-tree": one_ring(tree(n, rate * degree, above=0.5)),
+        "expander": expander(n, degree, rate),
+    }
+    times = {name: iteration_ps(job, strategy, fabric, JOINED) / MS for name, fabric in fabrics.items()}
+    return [
+        {"model": job.name, "servers": n, "interfaces": degree, "Gbps": rate, "fabric": name, "time_ms": time,
+         "over_topoopt": time / times["TopoOpt"], "fat_tree_Gbps": similar}
+        for name, time in times.items()
+    ]
+
+
+def shared_cluster(quick: bool) -> list[Row]:
+    """Jobs of 16 servers in a cluster of 432: isolated by optics, or in one fat-tree."""
+    n, size = (128, 16) if quick else (432, 16)
+    rows = []
+    for load in (4, 8) if quick else (5, 10, 15, 20, 27):
+        rng = random.Random(1)
+        names = rng.choices([name for name, _ in JOB_MIX], [share for _, share in JOB_MIX], k=load)
+        iterations = {name: iteration_of(model(name, size), data_parallel(model(name, size))) for name in names}
+        places = place_randomly([size] * load, n, rng)
+        jobs = [
+            ClusterJob(iterations[name], place, rng.randrange(10**11)) for name, place in zip(names, places, strict=True)
+        ]
+        fabrics = [optical_fabric(size, 4)(Demand.of(job.iteration)) for job in jobs]
+        times = {"TopoOpt d=4 100 Gb/s": isolated_ps(jobs, fabrics, transport=JOINED)}
+        for rate in (100, 200, 400):
+            times[f"fat-tree {rate} Gb/s"] = contended_ps(jobs, tree(n, rate), transport=JOINED)
+        for name, found in times.items():
+            rows.append({"jobs": load, "servers": n, "fabric": name, "mean_ms": float(np.mean(found)) / MS,
+                         "p99_ms": float(np.percentile(found, 99)) / MS})
+    return rows
+
+
+def twisted(quick: bool) -> list[Row]:
+    """Uniform all-to-all on 4x4x8 (2x2x4 when quick), regular and twisted: link loads, and simulated."""
+    shape = (2, 2, 4) if quick else (4, 4, 8)
+    rows = []
+    for name, fabric in (("regular", torus(shape)), ("twisted", twisted_torus(shape))):
+        demand = np.ones((fabric.n_npus, fabric.n_npus)) - np.eye(fabric.n_npus)
+        found = simulate(all_to_all(fabric, "16MiB"), chunks=4, tie="ecmp", symmetry="off")
+        rows.append({"torus": name, "shape": "x".join(map(str, shape)), "diameter": diameter(fabric),
+                     "average_path": average_path(fabric), "largest_load": float(spread_loads(fabric, demand).max()),
+                     "simulated_us": found.time_ps / US})
+    return rows
+
+
+def searches(quick: bool) -> list[Row]:
+    """Alternating optimisation: before, after, and what it took."""
+    rows = []
+    for n, name, budget in ((16, "DLRM", 100), (16, "NCF", 60)) if quick else (
+        (16, "DLRM", 400), (16, "NCF", 400), (16, "CANDLE", 400), (128, "DLRM", 200), (128, "NCF", 200)):
+        found = search(model(name, n), optical_fabric(n, 4), Settings(budget=budget, temper_per_ms=1.0))
+        rows.append({
+            "model": name, "servers": n, "budget": budget, "start_ms": found.start_ps / MS, "found_ms": found.time_ps / MS,
+            "evaluations": found.evaluations, "evaluations_to_best": found.evaluations_to_best,
+            "s_per_evaluation": found.seconds_per_evaluation,
+            "ring_interfaces": found.fabric.ring_degree, "matched_interfaces": found.fabric.matched_degree,
+        })
+    return rows
+
+
+STUDIES: dict[str, Callable[[bool], list[Row]]] = {
+    "iterations": measured_iterations,
+    "twisted": twisted,
+    "switching": switching_inside,
+    "following": following_demand,
+    "all_to_all": all_to_all_share,
+    "dedicated": dedicated,
+    "cluster": shared_cluster,
+    "search": searches,
+}

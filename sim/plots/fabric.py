@@ -1,0 +1,58 @@
+"""A fabric as a picture: nodes, switches, and links coloured by their dimension."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.colors import to_rgba
+from matplotlib.lines import Line2D
+
+from sim.plots.heatmap import MOST_NODES_DRAWN, draw_fabric, fabric_figure
+from sim.plots.layout import layout
+from sim.plots.style import CYCLE, save
+from topologies import NPU, Topology, WeftError
+from topologies.units import format_rate
+
+
+def draw_topology(topology: Topology, path: Path) -> None:
+    """Draw a fabric.
+
+    Parameters
+    ----------
+    topology : Topology
+    path : Path
+        .png, .pdf or .svg.
+
+    Raises
+    ------
+    WeftError
+        More nodes than can be told apart.
+    """
+    if topology.n_nodes > MOST_NODES_DRAWN:
+        raise WeftError(
+            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be told apart in a "
+            "picture; draw a smaller one of the family"
+        )
+    dimensions = np.unique(topology.dimension)
+    colors = np.array([to_rgba(CYCLE[dim % len(CYCLE)].color) for dim in topology.dimension.tolist()]).reshape(-1, 4)
+    placed = layout(topology)
+    with fabric_figure(placed) as (drawn, axes):
+        draw_fabric(axes, topology, placed, colors)
+        drawn.suptitle(topology.name, fontsize=9, weight="bold")
+        labels = [_label(topology, int(dim)) for dim in dimensions]
+        handles = [Line2D([], [], color=CYCLE[int(dim) % len(CYCLE)].color, linewidth=2) for dim in dimensions]
+        if handles:
+            room = 2 if drawn.get_figwidth() < 5 else 4
+            columns = max(1, min(len(labels), room * 24 // max(map(len, labels))))
+            drawn.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=6.5)
+        save(drawn, path)
+
+
+def _label(topology: Topology, dimension: int) -> str:
+    here = topology.dimension == dimension
+    rates = np.unique(topology.bandwidth_Bps[here])
+    rate = format_rate(rates[0]) if rates.size == 1 else f"{format_rate(rates[0])} to {format_rate(rates[-1])}"
+    ends = topology.kind[topology.src[here]] + topology.kind[topology.dst[here]]
+    what = "dimension" if np.all(ends == NPU) else "through switches: dimension"
+    return f"{what} {dimension}, {rate}" if dimension >= 0 else f"links, {rate}"

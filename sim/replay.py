@@ -1,0 +1,267 @@
+"""The tape: the order of service of one run, replayed with other bandwidths and latencies.
+
+While every server serves in the recorded order, all times are longest paths over the services, and one sweep gives
+them without a heap. The sweep looks whether each server's arrivals are still in order, ties included; if so, the
+replay is the run that the engine would have done, to the picosecond. If not, it says so, and the program must be
+recorded anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from sim import _tape as kernel
+from sim._tape import JOIN, Ops, Scratch, Waits
+from sim.engine import only_fifo, run
+from sim.outcome import Outcome, log_base
+from sim.program import I32, I64, Program, unique_rows
+from topologies import WeftError
+
+
+class Kinds(NamedTuple):
+    """Distinct services; K of them.
+
+    Attributes
+    ----------
+    size : (K,) int64
+        Row of the service table.
+    hop, following : (K,) int64
+        Class of the hop, and of the next one; -1 where the service is the last.
+    """
+
+    size: I64
+    hop: I64
+    following: I64
+
+
+class Replay(NamedTuple):
+    """What a sweep found.
+
+    Attributes
+    ----------
+    makespan_ps : int
+    in_order : bool
+        Whether every server still serves in the recorded order; if not, the times are those of no run.
+    """
+
+    makespan_ps: int
+    in_order: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """A recorded order of service.
+
+    Attributes
+    ----------
+    program : Program
+        As recorded.
+    ops : Ops
+    kinds : Kinds
+    hop_class : (H,) int64
+        Class of each kind of hop: hops of one class have the same rate and latency, in every replay.
+    first_op, last_op : (T,) int32
+        The op of a task's first service, and of its last delivery.
+
+    Examples
+    --------
+    >>> from sim.program import ProgramBuilder
+    >>> builder = ProgramBuilder()
+    >>> wire = builder.server(rate=1e9)
+    >>> _ = builder.task(1000, [(wire, 500)])
+    >>> program = builder.build()
+    >>> tape = Tape.record(program)
+    >>> tape.replay(program._replace(service_ps=2 * program.service_ps)).makespan_ps
+    2000500
+    """
+
+    program: Program
+    ops: Ops
+    kinds: Kinds
+    hop_class: I64
+    first_op: I32
+    last_op: I32
+    _out: I64
+    _end: I64
+
+    @classmethod
+    def record(cls, program: Program, outcome: Outcome | None = None) -> Tape:
+        """Record the order of service of a run.
+
+        Parameters
+        ----------
+        program : Program
+            Fifo servers, no pools. Give servers whose rates will differ in a replay different rate columns.
+        outcome : Outcome, optional
+            Of this program, with a log; run anew if not given.
+
+        Raises
+        ------
+        WeftError
+            The program has another discipline or pools: run the engine for each variant.
+        """
+        if not only_fifo(program):
+            raise WeftError("a tape needs fifo servers and no pools: run the engine for each variant of this program")
+        if outcome is None or outcome.log is None:
+            outcome = run(program, log=True)
+        assert outcome.log is not None
+        hops = program.hops().astype(np.int32)
+        row_task = np.repeat(np.arange(program.n_tasks, dtype=np.int32), program.chunks() * hops)
+        classes = _hop_classes(program)
+        kinds, row_kind = _kinds(program, row_task, hops, classes)
+        waits = _waits(program, np.argsort(outcome.log.start_ps, kind="stable"), row_task, row_kind, hops)
+        ops, scratch = _record(program, waits)
+        return cls(program, ops, kinds, classes, *_ends(program, waits, scratch), *_room(ops))
+
+    @property
+    def n_ops(self) -> int:
+        """Services and joins on the tape."""
+        return self.ops.server.size - 1
+
+    def nbytes(self) -> int:
+        """Bytes of the tape, the times of a sweep included."""
+        return sum(array.nbytes for array in (*self.ops, self._out, self._end))
+
+    def replay(self, program: Program) -> Replay:
+        """Sweep over the tape with the times of another program.
+
+        Parameters
+        ----------
+        program : Program
+            The recorded one but for `service_ps`, `server_rate` and `hop_latency_ps`.
+
+        Raises
+        ------
+        WeftError
+            Hops that were alike when the tape was recorded differ now, or the program is another one.
+        """
+        service, onward = self.times(program)
+        free, arrived = np.zeros(program.n_servers, np.int64), np.full(program.n_servers, -1, np.int64)
+        makespan, order = kernel.sweep(self.ops, service, onward, free, arrived, self._out, self._end)
+        return Replay(int(makespan), bool(order >= 0))
+
+    def start_ps(self, program: Program) -> I64:
+        """Start of every task in the last replay, which was of this program, (T,)."""
+        service, _ = self.times(program)
+        own = self.ops.server[self.first_op] != JOIN
+        start: I64 = self._end[self.first_op] - np.where(own, service[self.ops.kind[self.first_op] >> 1], 0)
+        return start
+
+    def finish_ps(self) -> I64:
+        """Finish of every task in the last replay, (T,)."""
+        finish: I64 = self._out[self.last_op]
+        return finish
+
+    def times(self, program: Program) -> tuple[I64, I64]:
+        """Service of each kind, and the time from its end to what follows, (K,) each."""
+        rate, latency = self._class_times(program)
+        kinds = self.kinds
+        if kinds.size.size == 0:
+            return np.zeros(1, np.int64), np.zeros(1, np.int64)
+        service = program.service_ps[kinds.size, rate[kinds.hop]]
+        onward = latency[kinds.hop].copy()
+        last = kinds.following < 0
+        if program.deliver_head:
+            onward[last] -= service[last]
+        if program.cut_through:
+            there = program.service_ps[kinds.size, rate[kinds.following]]
+            onward[~last] -= np.minimum(service, there)[~last]
+        return np.ascontiguousarray(service), onward
+
+    def _class_times(self, program: Program) -> tuple[I32, I64]:
+        """Rate column and latency of each class of hop."""
+        mine = self.program
+        if program.hop_server.size != mine.hop_server.size or program.service_ps.shape[0] != mine.service_ps.shape[0]:
+            raise WeftError("this is not the program that was recorded: only rates and latencies may differ")
+        if (program.cut_through, program.deliver_head) != (mine.cut_through, mine.deliver_head):
+            raise WeftError("the tape was recorded with another forwarding or delivery")
+        hop_rate = program.server_rate[program.hop_server]
+        n_classes = int(self.hop_class.max(initial=-1)) + 1
+        rate, latency = np.zeros(n_classes, np.int32), np.zeros(n_classes, np.int64)
+        rate[self.hop_class], latency[self.hop_class] = hop_rate, program.hop_latency_ps
+        same = np.all(program.service_ps[:, rate[self.hop_class]] == program.service_ps[:, hop_rate])
+        if not same or np.any(latency[self.hop_class] != program.hop_latency_ps):
+            raise WeftError("hops of one rate and latency differ now: record the tape with a rate column for each")
+        return rate, latency
+
+
+def _hop_classes(program: Program) -> I64:
+    """Hops of one rate column and latency are one class."""
+    latency = unique_rows(program.hop_latency_ps)[1]
+    rate = program.server_rate[program.hop_server].astype(np.int64)
+    return unique_rows(rate * (int(latency.max(initial=0)) + 1) + latency)[1]
+
+
+def _kinds(program: Program, row_task: I32, hops: I32, classes: I64) -> tuple[Kinds, I32]:
+    """Distinct (size, class, next class) of the services, and which of them each row of the log is."""
+    base = log_base(program)
+    within = np.arange(row_task.size) - base[row_task]
+    chunk, hop = np.divmod(within, hops[row_task])
+    cut = program.task_cut[row_task]
+    size = np.where(chunk < program.cut_first[cut], program.cut_size[cut, 0], program.cut_size[cut, 1]).astype(np.int64)
+    at = program.route_ptr[program.task_route[row_task]] + hop
+    own = classes[program.route_hop[at]]
+    following = np.where(
+        hop == hops[row_task] - 1, -1, classes[program.route_hop[np.minimum(at + 1, program.route_hop.size - 1)]]
+    )
+    span = int(classes.max(initial=0)) + 2
+    distinct, kind = unique_rows((size * span + own) * span + following + 1)
+    rest, after = np.divmod(distinct, span)
+    return Kinds(rest // span, rest % span, after - 1), kind.astype(np.int32)
+
+
+def _waits(program: Program, order: I64, row_task: I32, row_kind: I32, hops: I32) -> Waits:
+    parent, child = program.whole_edges()
+    by_child = np.argsort(child, kind="stable")
+    ptr = np.zeros(program.n_tasks + 1, np.int32)
+    np.cumsum(np.bincount(child, minlength=program.n_tasks), out=ptr[1:])
+    empty = np.where(hops == 0, program.chunks(), 0)
+    empty_base = np.where(hops == 0, np.cumsum(empty) - empty, -1).astype(np.int32)
+    return Waits(order, row_task, row_kind, log_base(program), hops, ptr, parent[by_child], empty_base)
+
+
+def _record(program: Program, waits: Waits) -> tuple[Ops, Scratch]:
+    """Count the ops first, then write them."""
+    ops = _empty_ops(0)
+    for _ in range(2):
+        scratch = _scratch(program, waits)
+        kernel.record(program, ops, waits, scratch)
+        ops = ops if ops.server.size else _empty_ops(int(scratch.count[0]))
+    return ops, scratch
+
+
+def _empty_ops(n: int) -> Ops:
+    ops = Ops(*(np.zeros(n, np.int32) for _ in Ops._fields))
+    ops.server[:1] = JOIN
+    return ops
+
+
+def _scratch(program: Program, waits: Waits) -> Scratch:
+    n_empty = int(program.chunks()[waits.hops == 0].sum())
+    return Scratch(
+        count=np.array([1, 0], np.int64),
+        op_of=np.zeros(waits.row_task.size, np.int32),
+        empty_op=np.zeros(n_empty, np.int32),
+        stack_task=np.zeros(n_empty + 1, np.int32),
+        stack_chunk=np.zeros(n_empty + 1, np.int32),
+        last_row=np.full(program.n_servers, -1, np.int64),
+    )
+
+
+def _ends(program: Program, waits: Waits, scratch: Scratch) -> tuple[I32, I32]:
+    """Op of the first service of each task, and of its last delivery."""
+    first, last = np.zeros(program.n_tasks, np.int32), np.zeros(program.n_tasks, np.int32)
+    served = np.flatnonzero(waits.hops > 0)
+    first[served] = scratch.op_of[waits.log_base[served]]
+    last[served] = scratch.op_of[waits.log_base[served + 1] - 1]
+    empty = np.flatnonzero(waits.hops == 0)
+    first[empty] = scratch.empty_op[waits.empty_base[empty]]
+    last[empty] = scratch.empty_op[waits.empty_base[empty] + program.chunks()[empty] - 1]
+    return first, last
+
+
+def _room(ops: Ops) -> tuple[I64, I64]:
+    return np.zeros(ops.server.size, np.int64), np.zeros(ops.server.size, np.int64)

@@ -1,0 +1,59 @@
+"""Pool streaming through one switch, event by event on a heap: no program, no engine, only packets."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+
+def makespan_ps(
+    wire_ps: int, latency_ps: int, switch_ps: int, slots: int, lost_up: np.ndarray, lost_down: np.ndarray,
+    timeout_ps: int,
+) -> int:
+    """When the last worker has the last result; all packets are of one size, `lost_*` are (packets, workers)."""
+    packets, workers = lost_up.shape
+    up_free, down_free = [0] * workers, [0] * workers
+    missing = [workers] * packets
+    done: dict[int, int] = {}
+    waiting: dict[tuple[int, int], bool] = {}
+    events: list[tuple[int, int, int, str]] = [(0, packet, worker, "send") for packet in range(min(slots, packets))
+                                              for worker in range(workers)]
+    heapq.heapify(events)
+    last = 0
+
+    def put(time: int, packet: int, worker: int, what: str) -> None:
+        heapq.heappush(events, (time, packet, worker, what))
+
+    while events:
+        now, packet, worker, what = heapq.heappop(events)
+        if what in ("send", "resend", "resend for the result"):
+            left = up_free[worker] = max(now, up_free[worker]) + wire_ps
+            if what == "send" and lost_up[packet, worker]:
+                put(left + timeout_ps, packet, worker, "resend")
+                continue
+            put(left + latency_ps + switch_ps, packet, worker, "add" if what != "resend for the result" else "answer")
+            if what != "resend for the result" and lost_down[packet, worker]:
+                put(left + timeout_ps, packet, worker, "resend for the result")
+        elif what == "add":
+            missing[packet] -= 1
+            if missing[packet] == 0:
+                done[packet] = now
+                for one in range(workers):
+                    put(now, packet, one, "lost result" if lost_down[packet, one] else "result")
+                    if waiting.pop((packet, one), False):
+                        put(now, packet, one, "result")
+        elif what == "answer":
+            if packet in done:
+                put(now, packet, worker, "result")
+            else:
+                waiting[packet, worker] = True
+        elif what in ("result", "lost result"):
+            left = down_free[worker] = max(now, down_free[worker]) + wire_ps
+            if what == "result":
+                put(left + latency_ps, packet, worker, "received")
+        else:
+            last = max(last, now)
+            if packet + slots < packets:
+                put(now, packet + slots, worker, "send")
+    return last

@@ -1,0 +1,72 @@
+"""In-network aggregation and homomorphic compression: the tables that the paper command prints, and their claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.papers import lhc, lhc_figure
+
+
+def rows_where(rows, **wanted):
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def test_published_slots_stragglers_and_nvls():
+    for row in lhc.slot_rows():
+        assert abs(row["difference"]) < 1e-3
+        if row["published_ms"]:
+            assert row["simulated_ms"] == pytest.approx(row["published_ms"], abs=6e-4)
+    for row in lhc.straggler_rows():
+        assert row["simulated"] == pytest.approx(row["published"], rel=1e-3)
+    for row in lhc.nvls_rows():
+        assert abs(row["difference"]) < 0.03
+
+
+def test_the_cliff_stands_between_1_20_and_1_23():
+    rows = lhc.cliff_rows(1_000_000, 1)
+    for layout in ("element", "rotated"):
+        assert rows_where(rows, layout=layout, cells=1.2)[0]["full"] == 0
+        assert rows_where(rows, layout=layout, cells=1.23)[0]["full"] == 1
+    assert rows_where(rows, layout="published", cells=1.5)[0]["full"] == 0
+
+
+def test_the_headline_needs_one_bit_or_a_very_sparse_union():
+    reached = {row["assumption"]: row for row in lhc.headline_rows()}
+    assert reached["rotated layout, OR on the way"]["demo_5%_reaches"] == "yes"
+    assert reached["rotated layout, 4-bit sums (NCCL)"]["demo_5%_reaches"] == "no"
+    assert all(row["independent_5%_x8"] < 6.33 for row in reached.values())
+    shares = {row["communication_share"]: row["6.33x_reaches_3.74x"] for row in lhc.iteration_rows()}
+    assert shares[0.87] == "no" and shares[0.9] == "yes"
+
+
+def test_simulated_gains_follow_the_closed_form():
+    """Within 2 % wherever bandwidth decides: the steps of a ring show in small messages, and only there."""
+    for row in lhc.throughput_rows():
+        assert row["speed_up"] <= row["closed_form"] * (1 + 1e-6)
+        if row["over"] == "in-network" or row["speed_up"] < 8:
+            assert row["speed_up"] == pytest.approx(row["closed_form"], rel=0.02)
+
+
+def test_dense_models_gain_nothing_without_sparsification():
+    rows = lhc.model_rows()
+    for row in rows_where(rows, model="bert-base"):
+        assert (row["speed_up"] > 1) == (row["support"] == "top 1 % identical")
+    assert min(row["speed_up"] for row in rows_where(rows, support="top 1 % identical")) > 20
+
+
+def test_tables_and_figures_are_left(tmp_path, capsys):
+    tiny = [{"topology": "switch:2", "algorithm": "ring", "size_bytes": 32, "goodput_Gbps": 1.0}]
+    lhc.write(tmp_path, "tiny", "A table", tiny)
+    assert (tmp_path / "tiny.csv").read_text().splitlines()[1] == "switch:2,ring,32,1.0"
+    assert "A table" in capsys.readouterr().out
+    lhc_figure.draw_sizes(tmp_path / "sizes", tiny * 2)
+    lhc_figure.draw_cliff(tmp_path / "cliff", [{"layout": "element", "cells": 1.2, "full": 0.0, "lost": 0.5}])
+    line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
+    lhc_figure.draw_throughput(tmp_path / "throughput", [line])
+    assert sorted(file.name for file in tmp_path.glob("*.png")) == ["cliff.png", "sizes.png", "throughput.png"]
+
+
+@pytest.mark.verify
+def test_the_whole_quick_run(tmp_path):
+    lhc.run(tmp_path, quick=True)
+    assert len(list(tmp_path.glob("*.csv"))) == 11

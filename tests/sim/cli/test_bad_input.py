@@ -1,0 +1,150 @@
+"""Every mistake: one clear line, exit code 2, and no file written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import EXIT_BAD_INPUT, main
+
+ROOT = Path(__file__).parents[3]
+
+CASES: dict[str, tuple[list[str], str]] = {
+    "unknown algorithm": (["--algorithm", "swingg"], "algorithm 'swingg' is unknown: choose one of swing"),
+    "unknown topology": (["--topology", "donut:8x8"], "topology 'donut:8x8' is unknown: choose one of torus:8x8"),
+    "unknown collective": (["--collective", "all-to-none"], "collective 'all-to-none' is unknown"),
+    "unknown preset": (["--preset", "swing"], "preset 'swing' is unknown: choose one of swing-paper"),
+    "unknown form": (["--algorithm", "swing", "--form", "best"], "form 'best' belongs to none of swing"),
+    "unknown forwarding": (["--forwarding", "wormhole"], "forwarding 'wormhole' is unknown"),
+    "unknown tie": (["--tie", "random"], "tie rule 'random' is unknown"),
+    "unknown discipline": (["--discipline", "lifo"], "discipline 'lifo' is unknown"),
+    "unknown delivery": (["--deliver", "middle"], "deliver 'middle' is unknown"),
+    "algorithm of another collective": (["--algorithm", "tree"], "tree does no all-reduce"),
+    "missing unit of a rate": (["--link-bandwidth", "400"], "'400' is not a rate: write a number with b/s or B/s"),
+    "missing unit of a time": (["--link-latency", "100"], "'100' is not a time"),
+    "missing unit of a chunk": (["--chunk", "8"], "chunk '8' is not a size"),
+    "zero bandwidth": (["--link-bandwidth", "0Gb/s"], "'0Gb/s' must be above zero"),
+    "negative bandwidth": (["--link-bandwidth=-4Gb/s"], "'-4Gb/s' must be above zero"),
+    "a bandwidth too many": (["--link-bandwidth", "1Gb/s,2Gb/s,3Gb/s"], "has 3 values; give one for all or 2"),
+    "negative latency": (["--hop-latency=-1ns"], "'-1ns' is negative"),
+    "not a power of two": (
+        ["--topology", "torus:6x6", "--collective", "reduce-scatter", "--algorithm", "recursive-doubling"],
+        "are not all powers of two",
+    ),
+    "odd extents": (["--topology", "torus:3x4", "--algorithm", "swing", "--form", "bandwidth"], "it takes even extents"),
+    "chunk of zero": (["--chunk", "0B"], "chunk size 0 B is out of range"),
+    "zero chunks": (["--chunks", "0"], "chunks=0 is out of range"),
+    "chunk and chunks": (["--chunk", "8KiB", "--chunks", "4"], "not both"),
+    "negative size": (["-b", "-8"], "-b '-8' is negative"),
+    "sweep backwards": (["-b", "8K", "-e", "4K"], "ends at 4 KiB, before it begins at 8 KiB"),
+    "root of an all-reduce": (["--root", "3"], "all-reduce has no root"),
+    "root that is not there": (["--collective", "broadcast", "--root", "99", "--algorithm", "tree"], "root 99"),
+    "empty list": (["--algorithms", ","], "--algorithms is empty"),
+    "no such spec": (["--spec", "none.toml"], "none.toml cannot be read"),
+    "zero extent": (["--topology", "torus:0x4"], "extents are whole numbers above zero"),
+    "too many nodes": (["--topology", "torus:100000x100000"], "would need about 3.492 TiB of memory"),
+}
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a command says as it refuses."""
+    assert main(words) == EXIT_BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+@pytest.mark.parametrize("command", ["compare", "validate"])
+@pytest.mark.parametrize(("words", "message"), CASES.values(), ids=CASES)
+def test_one_line_and_no_file(
+    command: str, words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    default = [] if "--topology" in words else ["--topology", "torus:8x8"]
+    files = ["--json", "a.json", "--csv", "a.csv", "--plot", "a.png"]
+    said = refused([command, *default, "-b", "1K", *words, *files, "--quiet"], capsys)
+    assert said.startswith(f"weft {command}: ")
+    assert message in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_workers_are_too_few(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--topology", "torus:4x4", "-b", "1K", "--quiet", "--workers", "0"]
+    assert "--workers 0 is out of range" in refused(words, capsys)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [("topology", "bandwidth"), ("collective", "algorithm"), ("model", "chunk_size"), ("sweep", "to")]
+)
+def test_an_unknown_key_of_a_file_is_named(
+    section: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(f"[{section}]\n{key} = 1\n")
+    said = refused(["compare", "--spec", str(file)], capsys)
+    assert f"[{section}] has the unknown key {key!r}: accepted are " in said
+
+
+def islands(path: Path) -> Path:
+    """A graph file of two pairs of NPUs that nothing joins."""
+    nodes = [{"id": f"n{rank}", "kind": "npu", "rank": rank} for rank in range(4)]
+    pairs = ((0, 1), (1, 0), (2, 3), (3, 2))
+    edges: list[dict[str, Any]] = [
+        {"source": f"n{a}", "target": f"n{b}", "bandwidth_Bps": 1e9, "latency_s": 1e-7} for a, b in pairs
+    ]
+    path.write_text(json.dumps({"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}))
+    return path
+
+
+@pytest.mark.parametrize("words", [[], ["--algorithm", "ring"]])
+def test_an_unreachable_pair_is_named(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = islands(tmp_path / "islands.json")
+    said = refused(["compare", "--topology", str(file), "-b", "1K", *words, "--json", str(tmp_path / "a.json")], capsys)
+    assert "no route joins n0 and n2" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["islands.json"]
+
+
+def test_a_run_too_large_for_memory_says_so_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.capacity.physical_memory", lambda: 2**34)
+    monkeypatch.setattr("sim.points.compute", None)  # nothing may be computed
+    words = ["--topology", "torus:64x64", "--algorithm", "ring", "--symmetry", "off", "-b", "8", "-e", "1M"]
+    said = refused(["compare", *words, "--json", str(tmp_path / "a.json")], capsys)
+    assert "ring on torus:64x64 is too large" in said
+    assert "GiB of memory; this machine has 16 GiB" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--json", "none/a.json"], "--json none/a.json: there is no folder none"),
+        (["--csv", "none/a.csv"], "--csv none/a.csv: there is no folder none"),
+        (["--plot", "a.bmp"], "--plot a.bmp has the suffix '.bmp': write .png or .pdf or .svg"),
+        (["--json", "."], "--json . is a folder"),
+    ],
+)
+def test_an_output_that_cannot_be_is_told_before_anything_runs(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sim.points.compute", None)
+    assert message in refused(["compare", "--topology", "torus:4x4", "-b", "1K", *words], capsys)
+
+
+def test_the_real_command_line_exits_with_2(tmp_path: Path) -> None:
+    words = ["compare", "--topology", "torus:8x8", "--link-bandwidth", "400", "--json", str(tmp_path / "a.json")]
+    run = subprocess.run([sys.executable, "-m", "sim", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == EXIT_BAD_INPUT
+    assert run.stdout == ""
+    assert run.stderr.count("\n") == 1
+    assert "Traceback" not in run.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,103 @@
+"""The door: help is quick and complete, mistakes take one line, interruptions leave nothing behind."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import COMMANDS, EXIT_BAD_INPUT, EXIT_INTERRUPTED, main
+from sim.engine import Stopped
+
+ROOT = Path(__file__).parents[3]
+SMALL = ["compare", "--topology", "torus:4x4", "--algorithms", "ring", "-b", "1K", "--quiet"]
+
+
+def test_help_loads_neither_compiler_nor_figures() -> None:
+    code = (
+        "import sys\nfrom sim.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit: pass\n"
+        "sys.exit(str([name for name in ('numba', 'simpy', 'matplotlib', 'rich', 'cvxpy') if name in sys.modules]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    module = importlib.import_module(f"sim.cli.{name}")
+    with pytest.raises(SystemExit) as left:
+        main([module.NAME, "--help"])
+    text = capsys.readouterr().out
+    assert left.value.code == 0
+    assert all(line in text for line in module.EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["compere"],
+        ["compare", "--speed", "3"],
+        ["compare", "--topo", "torus:4x4"],
+        ["compare", "--chunks", "many"],
+        ["compare", "--topology"],
+        ["schedule", "--rank", "x"],
+    ],
+)
+def test_a_wrong_flag_takes_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    said = capsys.readouterr()
+    assert left.value.code == EXIT_BAD_INPUT
+    assert said.out == ""
+    assert said.err.startswith("weft")
+    assert said.err.count("\n") == 1
+
+
+def test_flags_of_one_meaning_have_one_name() -> None:
+    """Every flag that two commands share has the same help."""
+    from sim.cli import _parser
+
+    said: dict[str, str] = {}
+    subparsers = next(action for action in _parser()._actions if action.dest == "==SUPPRESS==" or action.choices)
+    for sub in dict(subparsers.choices or {}).values():
+        for action in sub._actions:
+            for flag in action.option_strings:
+                if action.dest.partition(".")[1]:
+                    assert said.setdefault(flag, action.dest) == action.dest
+
+
+def interrupt(*arguments: Any, **named: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def stop(*arguments: Any, **named: Any) -> Any:
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        raise Stopped("interrupted at 1 us of simulated time") from None
+
+
+@pytest.mark.parametrize("how", [interrupt, stop])
+def test_an_interruption_leaves_nothing_behind(
+    how: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.points.compute", how)
+    assert main([*SMALL, "--json", str(tmp_path / "a.json")]) == EXIT_INTERRUPTED
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "interrupted" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = f"{sys.executable} -m sim topology | head -n 1"
+    run = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+    assert run.stdout.startswith("# family")

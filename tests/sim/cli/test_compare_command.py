@@ -1,0 +1,151 @@
+"""`weft compare`: does it print, write and repeat what was simulated?"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectives import algorithms_for, build
+from sim import simulate
+from sim.cli import main
+from sim.spec import Spec
+from topologies import from_spec
+
+KEYS = {
+    "topology", "collective", "algorithm", "size_bytes", "time_s", "algbw_GBps", "busbw_GBps", "events", "engine",
+    "symmetry", "forwarding", "chunk_bytes", "lower_bound_s", "estimate_s", "why", "wall_s",
+}
+"""Keys of a row that files of ours promise."""
+
+WORDS = ["compare", "--topology", "torus:4x4", "--collective", "all-reduce", "--algorithms", "swing,ring,bucket",
+         "-b", "1K", "-e", "1M", "-f", "32", "--quiet"]
+
+
+def compare(tmp_path: Path, *words: str) -> dict[str, Any]:
+    file = tmp_path / "out.json"
+    assert main([*words, "--json", str(file)]) == 0
+    data: dict[str, Any] = json.loads(file.read_text())
+    return data
+
+
+def timeless(data: dict[str, Any]) -> dict[str, Any]:
+    """Without the seconds that this machine took."""
+    return data | {"rows": [row | {"wall_s": 0} for row in data["rows"]]}
+
+
+def test_the_json_has_provenance_and_the_promised_keys(tmp_path: Path) -> None:
+    data = compare(tmp_path, *WORDS)
+    assert set(data) >= {"weft", "spec", "model", "rows"}
+    assert all(set(row) >= KEYS for row in data["rows"])
+    assert [(row["algorithm"], row["size_bytes"]) for row in data["rows"]] == [
+        (name, size) for name in ("swing", "ring", "bucket") for size in (1024, 32768, 2**20)
+    ]
+
+
+def test_times_are_those_of_the_library(tmp_path: Path) -> None:
+    for row in compare(tmp_path, *WORDS)["rows"]:
+        schedule = build(row["algorithm"], "all-reduce", from_spec("torus:4x4"), row["size_bytes"], row["form"] or None)
+        assert simulate(schedule).time_s == row["time_s"]
+
+
+def test_a_result_runs_again_from_its_own_file(tmp_path: Path) -> None:
+    first = compare(tmp_path, *WORDS, "--preset", "swing-paper", "--chunk", "4KiB")
+    (tmp_path / "first.json").write_text(json.dumps(first))
+    again = compare(tmp_path, "compare", "--spec", str(tmp_path / "first.json"), "--quiet")
+    assert timeless(again) == timeless(first)
+    assert Spec.from_dict(first["spec"]).build_model().chunk_bytes == 4096
+
+
+def test_workers_do_not_change_the_answer(tmp_path: Path) -> None:
+    alone = compare(tmp_path, *WORDS)
+    together = compare(tmp_path, *WORDS, "--workers", "2")
+    assert timeless(alone) == timeless(together)
+
+
+def test_the_tables_name_winner_forms_and_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(WORDS) == 0
+    text = capsys.readouterr().out
+    assert "# model: cut-through, 16 chunks a transfer, ties first; chunk engine, seed 0" in text
+    assert "of 16 ranks simulated by" in text
+    assert "# schedule: proved" in text
+    assert text.count("out-of-place") == 3
+    assert "* fastest at this size; L = latency form; B = bandwidth form" in text
+    assert "# swing: latency form at 1 KiB" in text
+
+
+def test_json_on_standard_output_is_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "--json", "-"]) == 0
+    said = capsys.readouterr()
+    assert len(json.loads(said.out)["rows"]) == 9
+    assert "out-of-place" in said.err
+
+
+def test_csv_has_the_same_rows(tmp_path: Path) -> None:
+    data = compare(tmp_path, *WORDS, "--csv", str(tmp_path / "out.csv"))
+    with (tmp_path / "out.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["time_s"]) for row in rows] == [row["time_s"] for row in data["rows"]]
+    assert set(rows[0]) == set(data["rows"][0])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
+def test_a_figure_is_drawn(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"out{suffix}"
+    assert main([*WORDS, "--plot", str(file)]) == 0
+    assert file.stat().st_size > 1000
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_all_algorithms_run_or_say_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+    """On 3x4 the ring has no Hamiltonian cycles; nobody named it, so it is told and left out."""
+    assert main(["compare", "--topology", "torus:3x4", "-b", "1K", "--quiet"]) == 0
+    text = capsys.readouterr().out
+    table = next(line for line in text.splitlines() if line.startswith("#") and "fastest by" in line)
+    for name in algorithms_for("all-reduce"):
+        assert name in table.split() or any(
+            name in line.partition("cannot run: ")[0] for line in text.splitlines() if "cannot run: " in line
+        )
+    assert "cannot run: ring on torus:3x4" in text or "ring" not in table.split()
+
+
+def test_why_accounts_every_picosecond(tmp_path: Path) -> None:
+    for row in compare(tmp_path, *WORDS, "--why")["rows"]:
+        assert sum(row["why"]["parts_ps"].values()) == row["why"]["makespan_ps"] == round(row["time_s"] * 1e12)
+
+
+def test_without_why_nothing_is_accounted(tmp_path: Path) -> None:
+    assert all(row["why"] == {} for row in compare(tmp_path, *WORDS)["rows"])
+
+
+@pytest.mark.parametrize("engine", ["chunk", "reference", "analytic"])
+def test_engines_are_named(tmp_path: Path, engine: str) -> None:
+    data = compare(tmp_path, *WORDS, "--engine", engine, "-e", "1K", "--check")
+    assert {row["engine"] for row in data["rows"]} == {engine}
+
+
+def test_two_engines_one_answer(tmp_path: Path) -> None:
+    times = [
+        [row["time_s"] for row in compare(tmp_path, *WORDS, "--engine", engine)["rows"]]
+        for engine in ("chunk", "reference")
+    ]
+    assert times[0] == times[1]
+
+
+@pytest.mark.parametrize("kind", ["reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce"])
+def test_every_collective_compares(tmp_path: Path, kind: str) -> None:
+    words = ["compare", "--topology", "torus:4x4", "--collective", kind, "-b", "4K", "--quiet"]
+    assert {row["collective"] for row in compare(tmp_path, *words)["rows"]} == {kind}
+
+
+def test_zero_load_of_the_swing_paper(tmp_path: Path) -> None:
+    """32 B on 8x8: 7.14, 8.74 and 25.66 us are plotted (NSDI 2024, figure 11); within 2 %."""
+    words = ["compare", "--topology", "torus:8x8", "--algorithms", "swing,recursive-doubling,bucket", "-b", "32",
+             "--preset", "swing-paper", "--quiet"]
+    times = {row["algorithm"]: row["time_s"] * 1e6 for row in compare(tmp_path, *words)["rows"]}
+    assert times["swing"] == pytest.approx(7.14, rel=0.02)
+    assert times["recursive-doubling"] == pytest.approx(8.74, rel=0.02)
+    assert times["bucket"] == pytest.approx(25.66, rel=0.02)

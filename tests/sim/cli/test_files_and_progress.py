@@ -1,0 +1,81 @@
+"""Files appear whole or not at all; progress goes to standard error and is silent on demand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sim.cli.output import write_text, write_whole
+from sim.cli.progress import progress
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+
+    def fail(temporary: Path) -> None:
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_whole(file, fail)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    before = os.umask(0o027)
+    try:
+        write_text(str(file), "new")
+    finally:
+        os.umask(before)
+    assert file.read_text() == "new"
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    write_text("-", "text")
+    assert capsys.readouterr().out == "text"
+
+
+def test_plain_progress_says_when_all_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("work", 2) as steps:
+        steps.begin("first")
+        steps.advance("first")
+        steps.within(0.5)
+        steps.advance("second")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "work: 2/2 done, second\n"
+
+
+def test_plain_progress_speaks_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", -1)
+    with progress("work", 3) as steps:
+        steps.within(0.5)
+        steps.advance("first")
+    assert capsys.readouterr().err == "work: 0/3 done, 50% of this one\nwork: 1/3 done, first\n"
+
+
+@pytest.mark.parametrize(("total", "quiet"), [(3, True), (0, False)])
+def test_quiet_progress_says_nothing(total: int, quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("work", total, quiet) as steps:
+        steps.begin("first")
+        steps.advance("first")
+        steps.within(0.5)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("work", 2) as steps:
+        steps.begin("first")
+        steps.within(0.5)
+        steps.advance("second")
+    assert "work" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""Training iterations as jobs: what waits for what, buckets, groups, pipelines."""
+
+from __future__ import annotations
+
+import pytest
+
+from topologies import WeftError, from_spec
+from workloads.pipeline import Pipeline, cut_into_stages, pipeline_job, stage_order
+from workloads.training import LOOPS, Training, gradient_buckets, layer_of, process_groups, training_job
+from workloads.workload import Call, Layer, Phase, Workload
+
+GROUPS = {"tp": (4, 2, 1), "dp": (1, 2, 2), "pp": (1, 1, 1)}
+
+
+def transformer(n: int = 3) -> Workload:
+    """Layers with tensor parallelism forward and backward, and data parallelism behind."""
+    tensor = (Call("all-reduce", 4096, "tp"),)
+    return Workload(
+        "small",
+        tuple(
+            Layer(f"{i}", Phase(10.0, tensor), Phase(10.0, tensor), Phase(10.0, (Call("all-reduce", 1000, "dp"),)), 2.0)
+            for i in range(n)
+        ),
+    )
+
+
+def names(job) -> list[str]:
+    return [operation.name for operation in job.operations]
+
+
+def waits(job, name: str) -> set[str]:
+    return {job.operations[other].name for other in job.operations[names(job).index(name)].after}
+
+
+def test_wait_free_backpropagation():
+    job = training_job(from_spec("RI(4)_FC(4)_SW(2)"), transformer(), GROUPS, Training(bucket_bytes=None))
+    assert names(job)[0] == "forward 0"
+    assert waits(job, "forward 1") == {"tp all-reduce 0"}
+    assert waits(job, "input gradient 1") == {"tp all-reduce 2", "weight gradient 2"}
+    assert waits(job, "weight gradient 1") == {"input gradient 1"}
+    assert waits(job, "dp all-reduce 1") == {"weight gradient 1"}
+
+
+def test_nothing_overlaps():
+    job = training_job(from_spec("RI(4)_FC(4)_SW(2)"), transformer(), GROUPS, Training(loop="no-overlap"))
+    for before, operation in enumerate(job.operations[1:]):
+        assert operation.after == (before,)
+
+
+def test_dear_gathers_before_the_forward_that_needs_it():
+    training = Training(loop="dear", bucket_bytes=1500, updates=True)
+    job = training_job(from_spec("RI(4)_FC(4)_SW(2)"), transformer(), GROUPS, training)
+    assert names(job)[0] == "input gradient 2"
+    scattered = {f"dp reduce-scatter {layer}" for layer in range(3)}
+    assert scattered < waits(job, "dp all-gather 0")
+    assert waits(job, "dp all-gather 1") - waits(job, "dp all-gather 0") == {"dp all-gather 0"}
+    assert waits(job, "update 1") == {"dp all-gather 1"}
+    assert waits(job, "forward 1") == {"tp all-reduce 0", "update 1"}
+
+
+def test_in_order_and_priorities():
+    training = Training(bucket_bytes=None, in_order=True, first_layers_first=True)
+    job = training_job(from_spec("RI(4)_FC(4)_SW(2)"), transformer(), GROUPS, training)
+    assert waits(job, "dp all-reduce 0") == {"weight gradient 0", "dp all-reduce 1"}
+    priorities = {operation.name: operation.priority for operation in job.operations}
+    assert priorities["dp all-reduce 0"] < priorities["dp all-reduce 2"]
+
+
+def test_buckets_keep_kinds_and_groups_apart():
+    def layer(name: str, *calls: Call) -> Layer:
+        return Layer(name, weight_grad=Phase(1.0, calls))
+
+    reduce, other = Call("all-reduce", 10, "dp"), Call("all-reduce", 10, "edp")
+    zero = Call("reduce-scatter", 10, "dp"), Call("all-gather", 5, "dp")
+    workload = Workload("w", (layer("0", reduce), layer("1", reduce), layer("2", other), layer("3", *zero)))
+    buckets = gradient_buckets(workload, 100)
+    assert [bucket.layers for bucket in buckets] == [(0, 1), (2,), (3,), (3,)]
+    assert buckets[0].call.size_bytes == 20
+    job = training_job(from_spec("FC(4)"), workload, {"dp": (2,), "edp": (2,)})
+    assert "dp reduce-scatter 3" in waits(job, "dp all-gather 3")
+
+
+def test_groups_that_share_a_dimension_tile_it():
+    groups = process_groups(transformer(), GROUPS, (4, 4, 2))
+    assert str(groups["tp"]) == "4,2,-1"
+    assert str(groups["dp"]) == "-1,2@2,2"
+    libra = Workload("w", (layer_of("0", 1.0, 1.0, 1.0, "weight_grad"),))
+    found = process_groups(libra, {"forward": (4, 1), "weight_grad": (2, 1)}, (8, 1))
+    assert str(found["weight_grad"]) == "2@4,-1"
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_empty_workload(loop):
+    assert training_job(from_spec("FC(2)"), Workload("empty", ()), {}, Training(loop=loop)).operations == []
+
+
+def test_stages_are_cut_where_the_time_is():
+    workload = Workload("w", tuple(layer_of(f"{i}", t, 0, 0, "dp") for i, t in enumerate((1, 1, 1, 3))))
+    assert cut_into_stages(workload, 2) == [range(0, 3), range(3, 4)]
+    assert cut_into_stages(workload, 4) == [range(i, i + 1) for i in range(4)]
+    with pytest.raises(WeftError, match="has 4 layers for 5 stages"):
+        cut_into_stages(workload, 5)
+
+
+def test_orders_of_a_stage():
+    forward = [batch for way, batch in stage_order("1f1b", 0, 3, 5) if way == "forward"]
+    assert forward == [0, 1, 2, 3, 4]
+    assert list(stage_order("1f1b", 2, 3, 2)) == [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
+    assert [way for way, _ in stage_order("gpipe", 1, 3, 2)] == ["forward"] * 2 + ["backward"] * 2
+
+
+def test_what_is_refused():
+    topology = from_spec("FC(4)")
+    with pytest.raises(WeftError, match="loop 'ddp' is unknown: choose one of no-overlap, wfbp, dear"):
+        Training(loop="ddp")
+    with pytest.raises(WeftError, match="buckets of 0 B are too small"):
+        Training(bucket_bytes=0)
+    with pytest.raises(WeftError, match="algorithm 'swnig' is unknown"):
+        Training(algorithm="swnig")
+    with pytest.raises(WeftError, match="group tp has 3 sizes"):
+        training_job(topology, transformer(), GROUPS)
+    with pytest.raises(WeftError, match="pipeline order 'x' is unknown"):
+        Pipeline(microbatches=1, activation_bytes=0, order="x")
+    with pytest.raises(WeftError, match="0 microbatches: at least 1"):
+        Pipeline(microbatches=0, activation_bytes=0)
+    pipeline = Pipeline(microbatches=1, activation_bytes=0)
+    with pytest.raises(WeftError, match="the pipeline's group 'pp' is not given"):
+        pipeline_job(topology, Workload("empty", ()), {}, pipeline)
+    with pytest.raises(WeftError, match="'dear' has no pipelined form"):
+        pipeline_job(topology, Workload("empty", ()), {"pp": (4,)}, pipeline, Training(loop="dear"))

@@ -1,0 +1,313 @@
+"""Circuits: which interfaces light joins, through which device, and how long that device takes to change them.
+
+A server has a number of optical interfaces. Duplex: an interface sends and receives on one cable, and a circuit
+joins an interface of each end, both ways. Simplex: the two fibres of an interface are patched each for itself, and a
+circuit leads from one server to another, one way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import rustworkx as rx
+
+from topologies.custom import rank_coordinates
+from topologies.errors import WeftError
+from topologies.routing import Ints, Paths, Router, ShortestPathRouter, join_paths
+from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Topology, parse_link
+from topologies.units import Quantity, parse_time
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Circuits:
+    """Circuits between servers; the same pair may have several.
+
+    Attributes
+    ----------
+    n : int
+        Servers.
+    interfaces : int
+        Of each server.
+    pairs : tuple of (int, int)
+        Ends of each circuit; (from, to) where it is simplex.
+    duplex : bool
+
+    Raises
+    ------
+    WeftError
+        A circuit that joins a server to itself or to one that is not there, or more circuits at a server than it has
+        interfaces.
+    """
+
+    n: int
+    interfaces: int
+    pairs: tuple[Pair, ...]
+    duplex: bool = True
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.interfaces < 1:
+            raise WeftError(f"circuits among {self.n} servers of {self.interfaces} interfaces: at least 1 of each")
+        for a, b in self.pairs:
+            if not (0 <= a < self.n and 0 <= b < self.n) or a == b:
+                raise WeftError(f"circuit {a}-{b}: its ends are two different servers of 0 to {self.n - 1}")
+        ways = (("circuits", self.pairs, (0, 1)),) if self.duplex else (
+            ("outgoing circuits", self.pairs, (0,)), ("incoming circuits", self.pairs, (1,)))
+        for what, pairs, ends in ways:
+            used = Counter(pair[end] for pair in pairs for end in ends)
+            for server, count in used.items():
+                if count > self.interfaces:
+                    raise WeftError(f"server {server} has {count} {what}, and {self.interfaces} interfaces for them")
+
+    def links(self) -> Counter[Pair]:
+        """Directed links with the number of circuits on each."""
+        back = [(b, a) for a, b in self.pairs] if self.duplex else []
+        return Counter([*self.pairs, *back])
+
+    def free(self, server: int) -> int:
+        """Interfaces of a server that no circuit uses; of a simplex one the fewer of its two sides."""
+        sends = sum(a == server for a, _ in self.pairs)
+        receives = sum(b == server for _, b in self.pairs)
+        return self.interfaces - (sends + receives if self.duplex else max(sends, receives))
+
+    def check_connected(self) -> None:
+        """Refuse circuits that leave some server out of reach of another."""
+        graph = rx.PyDiGraph()
+        graph.add_nodes_from(range(self.n))
+        graph.add_edges_from_no_data(list(self.links()))
+        parts = rx.strongly_connected_components(graph)
+        if len(parts) > 1:
+            alone = min(parts, key=lambda part: (len(part), part))
+            raise WeftError(
+                f"the circuits leave {len(parts)} parts disconnected: servers {_some(sorted(alone))} cannot reach "
+                "all others and be reached by them"
+            )
+
+    def planes(self) -> list[list[Pair]]:
+        """Circuits by the panel that carries them: one at most at each server (duplex), or one out and one in.
+
+        Interface i of every server leads to panel i. Simplex circuits always fit the panels; duplex ones may need one
+        more than a server has circuits (Vizing), which a panel for every interface then does not provide.
+        """
+        if not self.pairs:
+            return []
+        colour = self._colours()
+        return [[pair for pair, at in zip(self.pairs, colour, strict=True) if at == plane]
+                for plane in range(max(colour) + 1)]
+
+    def _colours(self) -> list[int]:
+        graph = rx.PyGraph(multigraph=True)
+        if self.duplex:
+            graph.add_nodes_from(range(self.n))
+            graph.add_edges_from([(a, b, None) for a, b in self.pairs])
+            found = rx.graph_bipartite_edge_color(graph) if rx.is_bipartite(graph) else _misra_gries(self)
+        else:
+            graph.add_nodes_from(range(2 * self.n))
+            graph.add_edges_from([(a, self.n + b, None) for a, b in self.pairs])
+            found = rx.graph_bipartite_edge_color(graph)
+        return [found[edge] for edge in range(len(self.pairs))]
+
+
+def _misra_gries(circuits: Circuits) -> dict[int, int]:
+    """Colours of a graph that may have parallel edges: further copies of an edge get colours of their own."""
+    copies: dict[Pair, int] = {}
+    layers: list[list[int]] = []
+    for edge, (a, b) in enumerate(circuits.pairs):
+        layer = copies[min(a, b), max(a, b)] = copies.get((min(a, b), max(a, b)), -1) + 1
+        if layer == len(layers):
+            layers.append([])
+        layers[layer].append(edge)
+    found: dict[int, int] = {}
+    first = 0
+    for layer_edges in layers:
+        graph = rx.PyGraph()
+        graph.add_nodes_from(range(circuits.n))
+        graph.add_edges_from([(*circuits.pairs[edge], None) for edge in layer_edges])
+        colours = rx.graph_misra_gries_edge_color(graph)
+        found |= {layer_edges[at]: first + colour for at, colour in colours.items()}
+        first += max(colours.values()) + 1
+    return found
+
+
+def _some(items: Sequence[int]) -> str:
+    return ", ".join(map(str, items[:4])) + (", ..." if len(items) > 4 else "")
+
+
+def optical(
+    circuits: Circuits,
+    *,
+    bandwidth: Quantity = DEFAULT_BANDWIDTH,
+    latency: Quantity = DEFAULT_LATENCY,
+    hop_latency: Quantity = 0,
+    router: Router | None = None,
+    name: str = "optical",
+) -> Topology:
+    """The network that circuits make. Servers forward; parallel circuits are one link of their joint bandwidth.
+
+    Parameters
+    ----------
+    circuits : Circuits
+    bandwidth, latency : quantity
+        Of one direction of a circuit.
+    hop_latency : quantity
+        Charged on each arrival at a server.
+    router : Router, optional
+        Fewest hops unless given.
+    name : str
+    """
+    return _network(circuits, bandwidth, latency, hop_latency, router or ShortestPathRouter(), name, None)
+
+
+def hybrid(
+    circuits: Circuits,
+    *,
+    switch_bandwidth: Quantity,
+    bandwidth: Quantity = DEFAULT_BANDWIDTH,
+    latency: Quantity = DEFAULT_LATENCY,
+    hop_latency: Quantity = 0,
+    name: str = "hybrid",
+) -> Topology:
+    """Circuits beside an electrical switch that joins all servers: a pair with a circuit uses it, others the switch.
+
+    Parameters
+    ----------
+    circuits : Circuits
+    switch_bandwidth : quantity
+        Of one direction of each server's cable to the switch.
+    bandwidth : quantity
+        Of one direction of a circuit.
+    latency : quantity
+        Of every cable.
+    hop_latency : quantity
+        Charged on each arrival at the switch.
+    name : str
+    """
+    return _network(circuits, bandwidth, latency, hop_latency, CircuitOrSwitchRouter(), name, switch_bandwidth)
+
+
+def _network(
+    circuits: Circuits, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity, router: Router, name: str,
+    switch_bandwidth: Quantity | None,
+) -> Topology:
+    rate, latency_ps = parse_link(bandwidth, latency)
+    n, links = circuits.n, circuits.links()
+    ends = [*links, *((a, b) for v in range(n) for a, b in ((v, n), (n, v)) if switch_bandwidth is not None)]
+    electrical = len(ends) - len(links)
+    switch_rate = rate if switch_bandwidth is None else parse_link(switch_bandwidth, latency)[0]
+    pairs = np.array(ends, np.int32).reshape(-1, 2)
+    n_nodes = n + (electrical > 0)
+    hop_ps = np.full(n_nodes, parse_time(hop_latency, "hop latency"), np.int64)
+    hop_ps[:n] *= electrical == 0  # beside a switch, servers are plain endpoints
+    return Topology(
+        name=name,
+        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n, n_nodes - n]),
+        src=pairs[:, 0],
+        dst=pairs[:, 1],
+        bandwidth_Bps=np.array([rate * count for count in links.values()] + [switch_rate] * electrical, np.float64),
+        latency_ps=np.full(len(ends), latency_ps, np.int64),
+        hop_latency_ps=hop_ps,
+        dimension=np.repeat(np.array([0, 1], np.int16), [len(links), electrical]),
+        shape=(n,),
+        coords=rank_coordinates(n, n_nodes),
+        router=router,
+    )
+
+
+@dataclass(frozen=True)
+class CircuitOrSwitchRouter:
+    """The circuit of a pair where there is one, otherwise through the switch, whose number is that of the NPUs."""
+
+    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+        """Routes of the pairs; there are no ties."""
+        direct = topology.link_ids(src, dst)
+        hub = np.full(src.size, topology.n_npus, np.int64)
+        npus = (src < topology.n_npus) & (dst < topology.n_npus)
+        routes = []
+        for at in range(src.size):
+            if src[at] == dst[at]:
+                links = np.zeros(0, np.int32)
+            elif direct[at] >= 0:
+                links = direct[at : at + 1]
+            elif npus[at]:
+                links = np.concatenate([topology.link_ids(src[at : at + 1], hub[:1]),
+                                        topology.link_ids(hub[:1], dst[at : at + 1])])
+            else:
+                raise WeftError(f"topology {topology.name}: no route from node {src[at]} to {dst[at]}")
+            routes.append(Paths(np.array([0, links.size], np.int64), links.astype(np.int32), np.zeros(1, np.int64)))
+        return join_paths(routes) if routes else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), hub)
+
+
+def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
+    """Configurations of a demand-oblivious rotor: together they join every pair of servers once.
+
+    Parameters
+    ----------
+    n : int
+        Servers; an even number where circuits are duplex.
+    duplex : bool
+        n - 1 matchings by the circle method, or n - 1 rotations.
+
+    References
+    ----------
+    .. [1] W. Mellette et al., "RotorNet: A Scalable, Low-complexity, Optical Datacenter Network", SIGCOMM 2017.
+    """
+    if n < 2 or (duplex and n % 2):
+        raise WeftError(f"a rotor over {n} servers: at least 2, and an even number where circuits are duplex")
+    if not duplex:
+        return [Circuits(n, 1, tuple((v, (v + by) % n) for v in range(n)), False) for by in range(1, n)]
+    turns = []
+    for turn in range(n - 1):
+        pairs = [(turn, n - 1)] + [((turn + k) % (n - 1), (turn - k) % (n - 1)) for k in range(1, n // 2)]
+        turns.append(Circuits(n, 1, tuple((min(pair), max(pair)) for pair in pairs)))
+    return turns
+
+
+@dataclass(frozen=True)
+class PatchPanel:
+    """A robotic patch panel: circuits are laid ahead on a second plane, and flipped in when the job starts.
+
+    Attributes
+    ----------
+    provision : quantity
+        Until the robot has laid all fibres.
+    flip : quantity
+        Of the 1x2 switches that change between the planes.
+    lookahead : bool
+        Whether there is a second plane, on which circuits are laid while an earlier job runs.
+    """
+
+    provision: Quantity = "300s"
+    flip: Quantity = "10ms"
+    lookahead: bool = True
+
+    def start_delay_ps(self) -> int:
+        """From the moment that the servers are free to the first byte."""
+        provision = parse_time(self.provision, "provisioning time of the patch panel")
+        return parse_time(self.flip, "flip time of the patch panel") + (0 if self.lookahead else provision)
+
+
+@dataclass(frozen=True)
+class CircuitSwitch:
+    """An optical circuit switch, with its delays kept apart.
+
+    Attributes
+    ----------
+    control, switching, link_up : quantity
+        Until the command is there; until the light takes its new way; until both transceivers agree.
+    per_port : bool
+        Whether only the ports that change go dark, or the whole fabric.
+    """
+
+    switching: Quantity
+    control: Quantity = 0
+    link_up: Quantity = 0
+    per_port: bool = False
+
+    def delay_ps(self) -> int:
+        """How long a port is dark."""
+        parts = ((self.control, "control"), (self.switching, "switching"), (self.link_up, "link-up"))
+        return sum(parse_time(value, f"{name} delay of the circuit switch") for value, name in parts)

@@ -1,0 +1,110 @@
+"""Parallelism, and how its groups lie in the dimensions of a network.
+
+Ranks count tensor parallelism fastest, then data, then pipeline stages, as LIBRA's automatic mapping does for the
+first two: tensor groups fill dimensions from the innermost, the last of them possibly in part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from topologies import WeftError
+from workloads.workload import Groups
+
+TENSOR, DATA, PIPELINE, EXPERT, EXPERT_DATA = "tp", "dp", "pp", "ep", "edp"
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """Sizes of the groups.
+
+    Attributes
+    ----------
+    tp, dp, pp : int
+        Tensor, data and pipeline parallelism; their product is the number of NPUs.
+    ep : int
+        Expert parallelism, a part of the data-parallel group.
+    zero : {0, 1, 2, 3}
+        ZeRO stage: 0 reduces gradients everywhere; 1 and 2 scatter them and gather the weights; 3 also gathers the
+        weights again for forward and backward.
+    """
+
+    tp: int = 1
+    dp: int = 1
+    pp: int = 1
+    ep: int = 1
+    zero: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("tp", "dp", "pp", "ep"):
+            if getattr(self, name) < 1:
+                raise WeftError(f"parallelism {name}={getattr(self, name)} must be at least 1")
+        if self.dp % self.ep:
+            raise WeftError(f"parallelism ep={self.ep} must divide dp={self.dp}: experts are spread over data ranks")
+        if self.zero not in (0, 1, 2, 3):
+            raise WeftError(f"ZeRO stage {self.zero} is unknown: choose one of 0, 1, 2, 3")
+
+    @property
+    def n_npus(self) -> int:
+        return self.tp * self.dp * self.pp
+
+    def groups(self, extents: Sequence[int]) -> Groups:
+        """NPUs that each group takes of each dimension.
+
+        Raises
+        ------
+        WeftError
+            The product is not the number of NPUs, or a group does not divide the dimensions that it meets.
+        """
+        if self.n_npus != math.prod(extents):
+            raise WeftError(
+                f"tp={self.tp} x dp={self.dp} x pp={self.pp} is {self.n_npus} NPUs; the network has {math.prod(extents)}"
+            )
+        left = list(extents)
+        found = {TENSOR: _fill(left, self.tp, TENSOR)}
+        if self.ep > 1:
+            found[EXPERT] = _fill(left, self.ep, EXPERT)
+            found[EXPERT_DATA] = _fill(left, self.dp // self.ep, EXPERT_DATA)
+            pairs = zip(found[EXPERT], found[EXPERT_DATA], strict=True)
+            found[DATA] = tuple(inner * outer for inner, outer in pairs)
+        else:
+            found[DATA] = _fill(left, self.dp, DATA)
+        found[PIPELINE] = _fill(left, self.pp, PIPELINE)
+        return found
+
+
+def _fill(left: list[int], size: int, name: str) -> tuple[int, ...]:
+    """Take `size` NPUs from the innermost dimensions that have room left."""
+    taken = [1] * len(left)
+    for dim, room in enumerate(left):
+        share = math.gcd(size, room)
+        if share < min(size, room):
+            raise WeftError(f"group {name}: {size} NPUs are left to place, and dimension {dim + 1} has room for {room}")
+        taken[dim], left[dim] = share, room // share
+        size //= share
+    return tuple(taken)
+
+
+def parse_parallelism(text: str, n_npus: int) -> Parallelism:
+    """Parallelism as one writes it: "tp=16,dp=256,zero=1"; a missing dp is what remains of the NPUs.
+
+    Raises
+    ------
+    WeftError
+        An unknown name or a value that is not a whole number.
+    """
+    names = [field.name for field in fields(Parallelism)]
+    values: dict[str, int] = {}
+    for part in filter(None, (word.strip() for word in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in names or not value.isdecimal():
+            raise WeftError(f"parallelism {part!r}: write name=number with one of {', '.join(names)}, joined by commas")
+        values[name] = int(value)
+    others = values.get("tp", 1) * values.get("pp", 1)
+    if "dp" not in values:
+        if not others or n_npus % others:
+            raise WeftError(f"parallelism {text!r}: {n_npus} NPUs are no multiple of tp x pp = {others}")
+        values["dp"] = n_npus // others
+    return Parallelism(**values)

@@ -1,0 +1,171 @@
+"""Pipeline parallelism: stages of layers on different NPUs, microbatches that pass through them, and their bubbles.
+
+With S stages and M microbatches both orders below leave (S-1)/(M+S-1) of the time idle where all stages take the
+same time and messages take none; they differ in how many activations a stage holds.
+
+References
+----------
+.. [1] Y. Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
+.. [2] D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from collectives.process_groups import ProcessGroup
+from topologies import Topology, WeftError
+from workloads.job import Job
+from workloads.parallelism import PIPELINE
+from workloads.training import Collectives, Layers, Training, process_groups
+from workloads.workload import Groups, Workload, check_groups
+
+PIPELINE_ORDERS = ("gpipe", "1f1b")
+SEND_FORWARD, SEND_BACKWARD = "activation send", "error send"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """How microbatches pass through the stages.
+
+    Attributes
+    ----------
+    group : str
+        Key of the groups whose NPUs are the stages, in the order of their positions (dimension 0 first).
+    microbatches : int
+        The workload's times and sizes are those of one of them.
+    activation_bytes : int
+        That each NPU sends to the next stage for each microbatch, and as much back.
+    order : {"gpipe", "1f1b"}
+        All forward passes first, or backward as soon as possible.
+    """
+
+    group: str = PIPELINE
+    microbatches: int
+    activation_bytes: int
+    order: str = "1f1b"
+
+    def __post_init__(self) -> None:
+        if self.microbatches < 1:
+            raise WeftError(f"a pipeline of {self.microbatches} microbatches: at least 1")
+        if self.activation_bytes < 0:
+            raise WeftError(f"activations of {self.activation_bytes} B: they must not be negative")
+        if self.order not in PIPELINE_ORDERS:
+            raise WeftError(f"pipeline order {self.order!r} is unknown: choose one of {', '.join(PIPELINE_ORDERS)}")
+
+
+def pipeline_job(
+    topology: Topology, workload: Workload, groups: Groups, pipeline: Pipeline, training: Training = Training()
+) -> Job:
+    """The operations of one iteration; the NPUs of one stage do alike.
+
+    Parameters
+    ----------
+    topology : Topology
+    workload : Workload
+        Of one microbatch; its layers are cut into stages of about the same compute time.
+    groups : mapping from name to extents
+    pipeline : Pipeline
+    training : Training
+        DeAR has no pipelined form.
+
+    Raises
+    ------
+    WeftError
+        No such group, fewer layers than stages, or groups that do not fit the network.
+    """
+    check_groups(workload, groups, topology.shape)
+    if pipeline.group not in groups:
+        raise WeftError(f"the pipeline's group {pipeline.group!r} is not given; groups are {', '.join(groups)}")
+    if training.loop == "dear":
+        raise WeftError("the loop 'dear' has no pipelined form: choose wfbp or no-overlap")
+    found = process_groups(workload, groups, topology.shape)
+    ranks = _stage_ranks(found[pipeline.group])
+    collectives, job = Collectives(topology, found, training), Job(topology)
+    stages = [
+        Layers(job, workload, collectives, training, layers, npus)
+        for layers, npus in zip(cut_into_stages(workload, len(ranks)), ranks, strict=True)
+    ]
+    _Microbatches(job, stages, pipeline).run()
+    return job
+
+
+def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
+    """Consecutive layers for each stage, cut where the compute time comes nearest to equal shares.
+
+    Raises
+    ------
+    WeftError
+        Fewer layers than stages.
+    """
+    n_layers = len(workload.layers)
+    if n_layers < n_stages:
+        raise WeftError(f"workload {workload.name} has {n_layers} layers for {n_stages} stages")
+    times = [sum(phase.compute_ns for phase in layer.phases) for layer in workload.layers]
+    before = np.concatenate(([0.0], np.cumsum(times)))
+    cuts = [0]
+    for stage in range(1, n_stages):
+        nearest = int(np.abs(before - before[-1] * stage / n_stages).argmin())
+        cuts.append(min(max(nearest, cuts[-1] + 1), n_layers - n_stages + stage))
+    return [range(first, last) for first, last in zip(cuts, [*cuts[1:], n_layers], strict=True)]
+
+
+def stage_order(order: str, stage: int, n_stages: int, microbatches: int) -> Iterator[tuple[str, int]]:
+    """("forward" or "backward", microbatch) in the order in which a stage works."""
+    ahead = microbatches if order == "gpipe" else min(n_stages - stage, microbatches)
+    yield from (("forward", batch) for batch in range(ahead))
+    for batch in range(microbatches):
+        yield "backward", batch
+        if batch + ahead < microbatches:
+            yield "forward", batch + ahead
+
+
+def _stage_ranks(group: ProcessGroup) -> list[list[int]]:
+    """The ranks of each stage; those in the same place of two stages talk to each other."""
+    first = [rank for rank in range(group.grid.p) if all(group.position(rank, dim) == 0 for dim in group.dims)]
+    offsets = group.members(0)
+    return [[rank + offset for rank in first] for offset in offsets]
+
+
+class _Microbatches:
+    """Adds the work of all stages in an order in which everything waited for is there already."""
+
+    def __init__(self, job: Job, stages: list[Layers], pipeline: Pipeline) -> None:
+        self.job, self.stages, self.pipeline = job, stages, pipeline
+        self.arrived: dict[tuple[str, int, int], list[int]] = {}
+        self.at: list[list[int]] = [[] for _ in stages]
+
+    def run(self) -> None:
+        n, batches = len(self.stages), self.pipeline.microbatches
+        left = [list(stage_order(self.pipeline.order, stage, n, batches)) for stage in range(n)]
+        while any(left):
+            for stage, mine in enumerate(left):
+                while mine and self._can_begin(*mine[0], stage):
+                    self._add(*mine.pop(0), stage)
+
+    def _can_begin(self, way: str, batch: int, stage: int) -> bool:
+        first = 0 if way == "forward" else len(self.stages) - 1
+        return stage == first or (way, batch, stage) in self.arrived
+
+    def _add(self, way: str, batch: int, stage: int) -> None:
+        layers, tag = self.stages[stage], f" of microbatch {batch}"
+        after = [*self.at[stage], *self.arrived.get((way, batch, stage), [])]
+        if way == "forward":
+            self.at[stage] = layers.forward(after, tag=tag)
+        else:
+            self.at[stage] = layers.backward(after, tag=tag, last=batch == self.pipeline.microbatches - 1)
+        self._send(way, batch, stage, 1 if way == "forward" else -1)
+
+    def _send(self, way: str, batch: int, stage: int, by: int) -> None:
+        if not 0 <= stage + by < len(self.stages):
+            return
+        src, dst = (list(self.stages[at].npus or ()) for at in (stage, stage + by))
+        kind = SEND_FORWARD if by > 0 else SEND_BACKWARD
+        sent = self.job.send(
+            f"{kind} {stage} of microbatch {batch}", self.pipeline.activation_bytes, src, dst, kind=kind,
+            after=self.at[stage],
+        )
+        self.arrived[way, batch, stage + by] = [sent]

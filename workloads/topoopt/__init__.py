@@ -1,0 +1,33 @@
+"""TopoOpt: which circuits a training job wants, from what it computes and moves.
+
+W. Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training Jobs",
+NSDI 2023.
+"""
+
+from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
+from workloads.topoopt.measured import MEASURED, bert16, vgg16
+from workloads.topoopt.models import MODELS, Model, Operator, model
+from workloads.topoopt.strategy import ALL, Placement, Strategy, data_parallel, iteration_of
+from workloads.topoopt.topology_finder import Demand, Fabric, find_topology
+
+__all__ = [
+    "ALL",
+    "MEASURED",
+    "MODELS",
+    "AllReduce",
+    "Demand",
+    "Fabric",
+    "Flows",
+    "Iteration",
+    "Model",
+    "Op",
+    "Operator",
+    "Placement",
+    "Strategy",
+    "bert16",
+    "data_parallel",
+    "find_topology",
+    "iteration_of",
+    "model",
+    "vgg16",
+]

@@ -1,0 +1,144 @@
+"""One training iteration as servers see it: operations, what flows between them, and all-reduces that gate nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies import WeftError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """Gradients that a group of servers adds up; begins on each server when its operation ends there.
+
+    Attributes
+    ----------
+    size_bytes : int
+    group : tuple of int or None
+        Servers in the order of the ring +1; None for all.
+    """
+
+    size_bytes: int
+    group: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """What an operation gives another: (n,) transfers.
+
+    Attributes
+    ----------
+    producer : int
+        The operation at the sources.
+    src, dst, size_bytes : (n,) int64
+    """
+
+    producer: int
+    src: Ints
+    dst: Ints
+    size_bytes: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """A computation on some servers.
+
+    It begins on a server when the operations before it have ended there, and what flows to it there has arrived.
+
+    Attributes
+    ----------
+    name : str
+    duration_ps : int
+    servers : tuple of int or None
+        None for all.
+    after : tuple of int
+        Earlier operations.
+    receives : tuple of Flows
+    all_reduces : tuple of AllReduce
+    after_all_reduces : tuple of int
+        Earlier operations whose all-reduces must have ended on the server: those of the iteration before.
+    """
+
+    name: str
+    duration_ps: int
+    servers: tuple[int, ...] | None = None
+    after: tuple[int, ...] = ()
+    receives: tuple[Flows, ...] = ()
+    all_reduces: tuple[AllReduce, ...] = ()
+    after_all_reduces: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """Operations of one iteration, in an order that respects what they wait for; no optimizer step.
+
+    Attributes
+    ----------
+    name : str
+    n : int
+        Servers.
+    ops : tuple of Op
+    """
+
+    name: str
+    n: int
+    ops: tuple[Op, ...]
+
+    def __post_init__(self) -> None:
+        for number, op in enumerate(self.ops):
+            for other in (*op.after, *op.after_all_reduces, *(flows.producer for flows in op.receives)):
+                if not 0 <= other < number:
+                    raise WeftError(f"{self.name}: operation {op.name} waits for {other}, which is not an earlier one")
+            for server in op.servers or ():
+                if not 0 <= server < self.n:
+                    raise WeftError(f"{self.name}: operation {op.name} is on server {server} of {self.n}")
+
+    def servers(self, op: Op) -> tuple[int, ...]:
+        """Where an operation runs."""
+        return tuple(range(self.n)) if op.servers is None else op.servers
+
+    def compute_ps(self) -> int:
+        """Computation of the busiest server."""
+        busy = np.zeros(self.n, np.int64)
+        for op in self.ops:
+            busy[list(self.servers(op))] += op.duration_ps
+        return int(busy.max(initial=0))
+
+    def all_reduce_bytes(self) -> dict[tuple[int, ...], int]:
+        """Bytes that each group adds up."""
+        total: Counter[tuple[int, ...]] = Counter()
+        for op in self.ops:
+            for one in op.all_reduces:
+                total[one.group or tuple(range(self.n))] += one.size_bytes
+        return dict(total)
+
+    def flow_bytes(self) -> npt.NDArray[np.float64]:
+        """Bytes between every two servers, all-reduces left out, (n, n)."""
+        demand = np.zeros((self.n, self.n))
+        for op in self.ops:
+            for flows in op.receives:
+                np.add.at(demand, (flows.src, flows.dst), flows.size_bytes)
+        np.fill_diagonal(demand, 0.0)
+        return demand
+
+    def is_uniform(self) -> bool:
+        """Whether every server does the same, and only all-reduces join them."""
+        return all(
+            op.servers is None and not op.receives and all(one.group is None for one in op.all_reduces)
+            for op in self.ops
+        )
+
+
+def chain(name: str, n: int, ops: list[Op]) -> Iteration:
+    """An iteration in which each operation waits for the one before it."""
+    linked = [
+        Op(op.name, op.duration_ps, op.servers, (at - 1,) if at else (), op.receives, op.all_reduces)
+        for at, op in enumerate(ops)
+    ]
+    return Iteration(name, n, tuple(linked))

@@ -1,0 +1,73 @@
+"""Iterations of VGG16 and BERT on 16 servers of 4 A100 each, as profiled for the released TopoOpt task graphs.
+
+Pure data parallelism: every all-reduce spans the 16 servers. Times in ms, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from workloads.topoopt.iteration import AllReduce, Iteration, Op, chain
+
+_PS_PER_MS = 10**9
+
+VGG16_FORWARD_MS = 29.5927
+
+VGG16_BACKWARD: tuple[tuple[int, float, tuple[int, ...]], ...] = (
+    (1, 0.003994, ()),
+    (1, 0.097998, (16384000, 4000)),
+    (1, 0.299520, (67108864, 16384)),
+    (1, 3.785220, (1015021568, 16384)),
+    (1, 0.031437, ()),
+    (1, 3.041590, ()),
+    (3, 3.299330, (9437184, 2048)),
+    (1, 3.041590, ()),
+    (2, 3.299330, (9437184, 2048)),
+    (1, 3.299330, (4718592, 2048)),
+    (1, 3.041590, ()),
+    (2, 3.215360, (2359296, 1024)),
+    (1, 3.215360, (1179648, 1024)),
+    (1, 3.041590, ()),
+    (1, 4.828160, (589824, 512)),
+    (1, 4.828160, (294912, 512)),
+    (1, 3.041590, ()),
+    (1, 6.179840, (147456, 256)),
+    (1, 6.179840, (6912, 256)),
+)
+"""Times over, backward time, all-reduces of each: last layer first."""
+
+BERT_FORWARD_MS = 21.0352
+
+BERT_BACKWARD_ORDER = "HDDAMDADMADMDAMDADMADMDAMDADMADMDAMDADMADMDAMDADMADMDAMDADMAM"
+
+BERT_BACKWARD: dict[str, tuple[float, tuple[int, ...]]] = {
+    "H": (0.048538, (3072, 4)),
+    "D": (0.595354, (2359296, 3072)),
+    "A": (0.055501, ()),
+    "M": (1.435030, (9437184,)),
+}
+"""Head, dense, add, multi-head attention."""
+
+
+def _ps(ms: float) -> int:
+    return round(ms * _PS_PER_MS)
+
+
+def _backward(name: str, ms: float, sizes: tuple[int, ...]) -> Op:
+    return Op(name, _ps(ms), all_reduces=tuple(map(AllReduce, sizes)))
+
+
+def vgg16() -> Iteration:
+    """VGG16, 16 servers: 1 157 409 952 B of all-reduce."""
+    ops = [Op("forward", _ps(VGG16_FORWARD_MS))]
+    for times, ms, sizes in VGG16_BACKWARD:
+        ops += [_backward(f"backward {len(ops) + i}", ms, sizes) for i in range(times)]
+    return chain("VGG16-16", 16, ops)
+
+
+def bert16() -> Iteration:
+    """BERT, 16 servers: 226 569 220 B of all-reduce."""
+    ops = [Op("forward", _ps(BERT_FORWARD_MS))]
+    ops += [_backward(f"backward {kind}{at}", *BERT_BACKWARD[kind]) for at, kind in enumerate(BERT_BACKWARD_ORDER)]
+    return chain("BERT-16", 16, ops)
+
+
+MEASURED = {"VGG16-16": vgg16, "BERT-16": bert16}

@@ -1,0 +1,109 @@
+"""Parallelisation strategies: on which servers each operator runs, and what traffic follows from it.
+
+An operator runs on k of the n servers, which are n/k apart; each takes an equal part of the batch and a copy of the
+parameters. On all servers that is data parallelism; on one, model parallelism, as for an embedding table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import lcm
+from typing import NamedTuple
+
+import numpy as np
+
+from topologies import WeftError
+from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
+from workloads.topoopt.models import Model
+
+
+class Placement(NamedTuple):
+    """Servers `first + i n/k` for i below k."""
+
+    k: int
+    first: int
+
+
+ALL = -1
+"""As k of a placement: every server."""
+
+Strategy = tuple[Placement, ...]
+"""One placement an operator."""
+
+
+def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
+    """Servers of a placement, in the order of the batch.
+
+    Raises
+    ------
+    WeftError
+        A number of servers that does not divide n, or a first one that is out of range.
+    """
+    k = n if placement.k == ALL else placement.k
+    if k < 1 or n % k or not 0 <= placement.first < n // k:
+        raise WeftError(f"placement on {placement.k} servers from {placement.first}: a divisor of {n}, from below n/k")
+    return tuple(placement.first + n // k * i for i in range(k))
+
+
+def data_parallel(model: Model) -> Strategy:
+    """Every operator on all servers, except embedding tables: one server each, in turn."""
+    tables = 0
+    placements = []
+    for operator in model.operators:
+        if operator.table:
+            placements.append(Placement(1, tables % model.n))
+            tables += 1
+        else:
+            placements.append(Placement(model.n, 0))
+    return tuple(placements)
+
+
+def legal_sizes(n: int) -> list[int]:
+    """Numbers of servers that the search tries: all, a half, a quarter, one."""
+    return sorted({n, *(n // part for part in (2, 4) if n % part == 0), 1}, reverse=True)
+
+
+def iteration_of(model: Model, strategy: Sequence[Placement]) -> Iteration:
+    """The iteration that a strategy makes of a model: forward, then backward with all-reduces."""
+    n, operators = model.n, model.operators
+    if len(strategy) != len(operators):
+        raise WeftError(f"{model.name} has {len(operators)} operators; the strategy places {len(strategy)}")
+    at = [servers_of(placement, n) for placement in strategy]
+    ops: list[Op] = []
+    for number, operator in enumerate(operators):
+        receives = tuple(
+            _between(at[source], at[number], operators[source].output_bytes, source) for source in operator.inputs
+        )
+        duration_ps = _time_ps(operator.forward_ms, len(at[number]))
+        ops.append(Op(f"forward {operator.name}", duration_ps, at[number], (), receives))
+    consumers: dict[int, list[int]] = {}
+    for number, operator in enumerate(operators):
+        for source in operator.inputs:
+            consumers.setdefault(source, []).append(number)
+    backward: dict[int, int] = {}
+    for number in reversed(range(len(operators))):
+        operator = operators[number]
+        receives = tuple(
+            _between(at[user], at[number], operator.output_bytes, backward[user]) for user in consumers.get(number, [])
+        )
+        gradients = (AllReduce(operator.parameter_bytes, None if len(at[number]) == n else at[number]),)
+        backward[number] = len(ops)
+        ops.append(Op(
+            f"backward {operator.name}", _time_ps(operator.backward_ms, len(at[number])), at[number],
+            () if receives else (number,), receives,
+            gradients if len(at[number]) > 1 and operator.parameter_bytes else (),
+        ))
+    return Iteration(f"{model.name}-{n}", n, tuple(ops))
+
+
+def _time_ps(server_ms: float, k: int) -> int:
+    return round(server_ms / k * 1e9)
+
+
+def _between(source: tuple[int, ...], target: tuple[int, ...], size_bytes: int, producer: int) -> Flows:
+    """Equal parts of the batch, each from the server that has it to the one that takes it."""
+    parts = lcm(len(source), len(target))
+    part = np.arange(parts)
+    src = np.array(source, np.int64)[part * len(source) // parts]
+    dst = np.array(target, np.int64)[part * len(target) // parts]
+    return Flows(producer, src, dst, np.full(parts, -(-size_bytes // parts), np.int64))

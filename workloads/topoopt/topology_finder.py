@@ -1,0 +1,189 @@
+"""TopologyFinder: rings for the all-reduces, matchings for what else servers send each other, and the routes.
+
+The degree is split by traffic. Defects of the released code are not repeated: the heaviest group gets the most rings,
+a pair counts its demand both ways, and no ring is chosen twice in opposite directions while others are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, gcd
+
+import numpy as np
+import numpy.typing as npt
+import rustworkx as rx
+
+from topologies import Circuits, Topology, WeftError, circulant, optical, select_permutations, totient_perms
+from topologies.units import Quantity
+from workloads.topoopt.iteration import Iteration
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """What a job moves in one iteration.
+
+    Attributes
+    ----------
+    all_reduce : mapping from group size to bytes
+        Sum over the groups of that size of what leaves their servers: 2 (k - 1) bytes for each byte added up.
+    flows : (n, n) float64
+        Everything else, from row to column.
+    """
+
+    all_reduce: Mapping[int, float]
+    flows: Floats
+
+    @classmethod
+    def of(cls, iteration: Iteration) -> Demand:
+        """The demand of an iteration."""
+        by_size: dict[int, float] = {}
+        for group, size in iteration.all_reduce_bytes().items():
+            if len(group) > 1:
+                by_size[len(group)] = by_size.get(len(group), 0.0) + 2.0 * (len(group) - 1) * size
+        return cls(by_size, iteration.flow_bytes())
+
+
+@dataclass(frozen=True, eq=False)
+class Fabric:
+    """A network for a job.
+
+    Attributes
+    ----------
+    topology : Topology
+    jumps : tuple of int
+        Directed rings of all servers.
+    group_jumps : dict of int to tuple of int
+        Directed rings of smaller groups, in places of the group.
+    ring_degree, matched_degree : int
+        Interfaces of each server for rings and for matchings.
+    matched : tuple of (int, int)
+        Pairs with a circuit of their own.
+    """
+
+    topology: Topology
+    jumps: tuple[int, ...]
+    group_jumps: dict[int, tuple[int, ...]]
+    ring_degree: int
+    matched_degree: int
+    matched: tuple[tuple[int, int], ...]
+
+
+def find_topology(
+    n: int, degree: int, demand: Demand, *, duplex: bool = True, rule: str = "paper", split: bool = True,
+    bandwidth: Quantity = "100Gb/s", latency: Quantity = "1us", hop_latency: Quantity = 0,
+) -> Fabric:
+    """Circuits for a job (TopoOpt, TopologyFinder).
+
+    Parameters
+    ----------
+    n : int
+        Servers.
+    degree : int
+        Optical interfaces of each; even where duplex.
+    demand : Demand
+    duplex : bool
+    rule : {"paper", "code"}
+        How jumps progress.
+    split : bool
+        Whether interfaces are split between rings and matchings, or all go to rings as in the released code.
+    bandwidth, latency, hop_latency : quantity
+        Of one direction of a circuit; the last is charged on each arrival at a server.
+
+    Raises
+    ------
+    WeftError
+        An odd degree of duplex interfaces, or fewer servers than two.
+    """
+    if n < 2:
+        raise WeftError(f"a topology for {n} servers: at least 2")
+    if degree < (2 if duplex else 1) or (duplex and degree % 2):
+        raise WeftError(
+            f"{degree} duplex interfaces: a ring takes two of each server, so that the degree must be even"
+            if duplex else f"{degree} interfaces: at least 1"
+        )
+    ring_degree = split_degree(degree, demand, duplex) if split else degree
+    jumps, group_jumps, built = _rings(n, ring_degree, demand, duplex, rule)
+    matched = matchings(demand.flows, degree - ring_degree)
+    if not matched:
+        topology = circulant(
+            n, built, duplex=duplex, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency
+        )
+        return Fabric(topology, jumps, group_jumps, ring_degree, degree - ring_degree, ())
+    pairs = [(v, (v + jump) % n) for jump in built for v in range(n) if not (duplex and 2 * jump == n and v >= jump)]
+    both_ways = [] if duplex else [(b, a) for a, b in matched]
+    circuits = Circuits(n, degree, (*pairs, *matched, *both_ways), duplex)
+    topology = optical(
+        circuits, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency, name=f"topoopt:{n}x{degree}"
+    )
+    return Fabric(topology, jumps, group_jumps, ring_degree, degree - ring_degree, tuple(matched))
+
+
+def split_degree(degree: int, demand: Demand, duplex: bool) -> int:
+    """Interfaces for rings: their share of the traffic, rounded up; at least one ring, and whole duplex rings."""
+    rings, flows = float(sum(demand.all_reduce.values())), float(demand.flows.sum())
+    share = rings / (rings + flows) if rings + flows else 1.0
+    least = 2 if duplex else 1
+    wanted = max(least, ceil(degree * share))
+    return min(degree, wanted + wanted % least)
+
+
+def _rings(
+    n: int, degree: int, demand: Demand, duplex: bool, rule: str
+) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]], list[int]]:
+    """Directed jumps of full rings and of groups, and the jumps to build (parallel ones repeated)."""
+    least = 2 if duplex else 1
+    total = float(sum(demand.all_reduce.values()))
+    left, chosen = degree, dict[int, list[int]]()
+    for k, traffic in sorted(demand.all_reduce.items(), key=lambda item: (-item[1], -item[0])):
+        if left < least or total == 0:
+            break
+        share = max(least, ceil(degree * traffic / total))
+        share = min(left, share + share % least)
+        chosen[k] = _some_rings(n, k, share, duplex, rule)
+        left -= share
+    if n not in chosen:  # all servers must reach each other
+        if left < least and chosen:
+            last = list(chosen)[-1]
+            chosen[last] = chosen[last][:-1]
+            left += least
+        chosen[n] = _some_rings(n, n, max(left, least), duplex, rule)
+    built = [jump for jumps in chosen.values() for jump in jumps]
+    groups = {k: _directed(k, [jump // (n // k) for jump in jumps], duplex) for k, jumps in chosen.items() if k < n}
+    return _directed(n, chosen[n], duplex), {k: jumps for k, jumps in groups.items() if jumps}, built
+
+
+def _some_rings(n: int, k: int, degree: int, duplex: bool, rule: str) -> list[int]:
+    """Jumps for `degree` interfaces; where candidates run out, parallel rings."""
+    jumps = select_permutations(n, degree, totient_perms(n, k), rule=rule, duplex=duplex, dedupe=duplex)
+    wanted = degree // 2 if duplex else degree
+    return (jumps * wanted)[:wanted]
+
+
+def _directed(k: int, jumps: list[int], duplex: bool) -> tuple[int, ...]:
+    """Each duplex ring runs both ways; two servers share one cable for both."""
+    back = [k - jump for jump in jumps if duplex and 2 * jump != k]
+    assert all(gcd(jump, k) == 1 for jump in jumps)
+    return (*jumps, *back)
+
+
+def matchings(flows: Floats, degree: int) -> list[tuple[int, int]]:
+    """Pairs to join, in `degree` matchings of the largest demand; a pair's demand halves with each circuit it gets."""
+    left = flows + flows.T
+    chosen: list[tuple[int, int]] = []
+    for _ in range(degree):
+        graph = rx.PyGraph()
+        graph.add_nodes_from(range(len(left)))
+        ends = np.argwhere(np.triu(left, 1) > 0)
+        if not len(ends):
+            break
+        # Whole numbers keep the matching exact; 2^40 leaves room for sums.
+        weight = np.maximum(1, (left / left.max() * 2**40)).astype(np.int64)
+        graph.add_edges_from([(a, b, int(weight[a, b])) for a, b in ends.tolist()])
+        pairs = rx.max_weight_matching(graph, max_cardinality=True, weight_fn=int)
+        for a, b in sorted((min(pair), max(pair)) for pair in pairs):
+            left[a, b] = left[b, a] = left[a, b] / 2
+            chosen.append((a, b))
+    return chosen

@@ -1,0 +1,335 @@
+"""One training iteration as a job: computations, collectives on their groups, and what overlaps.
+
+The loops differ in what waits for the reduction of gradients:
+
+- `no-overlap`: everything, one after the other, as LIBRA's loop counts;
+- `wfbp`, wait-free backpropagation: nothing but the end; gradients are reduced while backward goes on;
+- `dear`: the all-reduce is cut in two. Reduce-scatter overlaps with backward; all-gather overlaps with the forward
+  of the *next* iteration, layer by layer. The job is one period: backward first, then forward.
+
+References
+----------
+.. [1] L. Zhang, S. Shi, X. Chu, W. Wang, B. Li, C. Liu, "DeAR: Accelerating Distributed Deep Learning with
+   Fine-Grained All-Reduce Pipelining", ICDCS 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from collectives.hierarchical import DEFAULT_PIPELINE_CHUNKS
+from collectives.process_groups import ProcessGroup, process_group
+from collectives.registry import algorithm, build
+from collectives.schedule import Schedule
+from topologies import Topology, WeftError
+from workloads.job import Job
+from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, TENSOR
+from workloads.workload import Call, Groups, Layer, Phase, Workload, check_groups
+
+LOOPS = ("no-overlap", "wfbp", "dear")
+
+FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, UPDATE = "forward", "input gradient", "weight gradient", "update"
+COMPUTE_KINDS = (FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, UPDATE)
+
+PS_PER_NS = 1000
+MIB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How an iteration runs.
+
+    Attributes
+    ----------
+    loop : {"no-overlap", "wfbp", "dear"}
+    bucket_bytes : int or None
+        Gradients of consecutive layers are reduced together while their sum stays below this (a layer may exceed it
+        alone); None reduces each layer's by itself.
+    in_order : bool
+        Whether reductions of gradients run one at a time, as on one NCCL stream; otherwise each begins when its
+        gradients are there.
+    first_layers_first : bool
+        Whether links and dimensions that have a choice serve the collectives of earlier layers first.
+    updates : bool
+        Whether the update of the weights takes the time that the workload gives; LIBRA leaves it out.
+    algorithm : str
+        Of all collectives; one that does not do all-to-all leaves that to "hierarchical".
+    options : mapping
+        Options of the algorithm: `pipeline_chunks`, `active_chunks`, `algorithms`, ...
+    """
+
+    loop: str = "wfbp"
+    bucket_bytes: int | None = 25 * MIB
+    in_order: bool = False
+    first_layers_first: bool = False
+    updates: bool = False
+    algorithm: str = "hierarchical"
+    options: Mapping[str, object] = field(default_factory=lambda: {"pipeline_chunks": DEFAULT_PIPELINE_CHUNKS})
+
+    def __post_init__(self) -> None:
+        if self.loop not in LOOPS:
+            raise WeftError(f"loop {self.loop!r} is unknown: choose one of {', '.join(LOOPS)}")
+        if self.bucket_bytes is not None and self.bucket_bytes < 1:
+            raise WeftError(f"buckets of {self.bucket_bytes} B are too small: at least 1 B")
+        algorithm(self.algorithm)
+
+
+class Bucket(NamedTuple):
+    """Layers whose gradients are reduced together, in forward order, and the collective."""
+
+    layers: tuple[int, ...]
+    call: Call
+
+
+def training_job(
+    topology: Topology, workload: Workload, groups: Groups, training: Training = Training()
+) -> Job:
+    """The operations of one iteration; every NPU does alike.
+
+    Parameters
+    ----------
+    topology : Topology
+    workload : Workload
+    groups : mapping from name to extents
+        NPUs that a group takes of each dimension. Where it takes a part, groups of weight gradients take NPUs that
+        are far apart and the others neighbours, so that together they tile the dimension.
+    training : Training
+
+    Raises
+    ------
+    WeftError
+        Groups that do not fit the network, or an algorithm that cannot do a collective.
+    """
+    check_groups(workload, groups, topology.shape)
+    collectives = Collectives(topology, process_groups(workload, groups, topology.shape), training)
+    layers = Layers(Job(topology), workload, collectives, training, range(len(workload.layers)))
+    if training.loop == "dear":
+        backward = layers.backward([])
+        layers.forward([], layers.gather(backward))
+    else:
+        layers.backward(layers.forward([]))
+    return layers.job
+
+
+def gradient_buckets(workload: Workload, bucket_bytes: int | None, numbers: range | None = None) -> list[Bucket]:
+    """Reductions of gradients: all-reduces of consecutive layers in one group are fused, other calls stay alone.
+
+    A layer joins the bucket if the bucket is empty or their sum stays below `bucket_bytes` ([1], section IV).
+
+    Parameters
+    ----------
+    workload : Workload
+    bucket_bytes : int or None
+        None fuses nothing.
+    numbers : range, optional
+        Of these layers only.
+    """
+    buckets: list[Bucket] = []
+    for number in range(len(workload.layers)) if numbers is None else numbers:
+        for call in workload.layers[number].weight_grad.calls:
+            last = buckets[-1] if buckets else None
+            if last is not None and _fits(last.call, call, bucket_bytes):
+                total = Call(call.kind, last.call.size_bytes + call.size_bytes, call.group)
+                buckets[-1] = Bucket((*last.layers, number), total)
+            else:
+                buckets.append(Bucket((number,), call))
+    return buckets
+
+
+def _fits(one: Call, other: Call, bucket_bytes: int | None) -> bool:
+    return (
+        bucket_bytes is not None
+        and one.kind == other.kind == "all-reduce"
+        and one.group == other.group
+        and one.size_bytes + other.size_bytes < bucket_bytes
+    )
+
+
+BEFORE = {DATA: (TENSOR,), EXPERT: (TENSOR,), EXPERT_DATA: (TENSOR, EXPERT), PIPELINE: (TENSOR, DATA)}
+"""Groups that `workloads.parallelism` places further inside a dimension than each."""
+
+
+def process_groups(workload: Workload, groups: Groups, shape: tuple[int, ...]) -> dict[str, ProcessGroup]:
+    """The ranks of each group, where several share a dimension.
+
+    Groups of `workloads.parallelism` lie as it counts ranks. Of others, those that only reduce gradients take NPUs as
+    far apart as they can, and the rest neighbours.
+    """
+    inner = {call.group for layer in workload.layers for phase in layer.phases[:2] for call in phase.calls}
+    found = {}
+    for name, extents in groups.items():
+        if name in BEFORE:
+            within = [math.prod(groups[one][dim] for one in BEFORE[name] if one in groups) for dim in range(len(shape))]
+        else:
+            within = [1 if name in inner else whole // extent for whole, extent in zip(shape, extents, strict=True)]
+        spec = [f"{extent}@{stride if extent > 1 else 1}" for extent, stride in zip(extents, within, strict=True)]
+        found[name] = process_group(shape, spec)
+    return found
+
+
+class Collectives:
+    """Schedules of calls, one for each kind, size and group."""
+
+    def __init__(self, topology: Topology, groups: Mapping[str, ProcessGroup], training: Training) -> None:
+        self.topology, self.groups, self.training = topology, groups, training
+        self._known: dict[tuple[str, int, str], Schedule] = {}
+
+    def schedule(self, call: Call) -> Schedule:
+        """The schedule of a call."""
+        group = self.groups[call.group]
+        key = (call.kind, round(call.array_bytes(group.size)), call.group)
+        if key not in self._known:
+            self._known[key] = self._build(call.kind, key[1], group)
+        return self._known[key]
+
+    def _build(self, kind: str, size_bytes: int, group: ProcessGroup) -> Schedule:
+        name, options = self.training.algorithm, dict(self.training.options)
+        if kind not in algorithm(name).functions:
+            name = "hierarchical"
+        if not group.is_whole:
+            options["group"] = group
+        return build(name, kind, self.topology, size_bytes, None, **options)
+
+
+class Layers:
+    """Adds the operations of consecutive layers to a job, on all NPUs or on those of a pipeline stage.
+
+    Parameters
+    ----------
+    job : Job
+    workload : Workload
+    collectives : Collectives
+    training : Training
+    numbers : range
+        The layers.
+    npus : sequence of int, optional
+        All unless given.
+    """
+
+    def __init__(
+        self, job: Job, workload: Workload, collectives: Collectives, training: Training, numbers: range,
+        npus: Sequence[int] | None = None,
+    ) -> None:
+        self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
+        self.collectives, self.training = collectives, training
+        self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
+        self.reductions: list[int] = []  # one a bucket, in the order of their begin
+        self._ready: dict[int, int] = {}  # layer -> the computation of its weight gradient
+
+    def forward(self, after: Sequence[int], gathered: Mapping[int, int] | None = None, tag: str = "") -> list[int]:
+        """Layers first to last; returns what the next computation waits for.
+
+        Parameters
+        ----------
+        after : sequence of int
+        gathered : mapping from layer to operation, optional
+            What gathers the weights of a layer.
+        tag : str
+            End of the names: the microbatch.
+        """
+        at = list(after)
+        for number in self.numbers:
+            weights = [gathered[number]] if gathered and number in gathered else []
+            layer = self.layers[number]
+            computed = self._compute(FORWARD, number, layer.forward, [*at, *weights], tag)
+            at = self._calls(number, layer.forward.calls, computed, tag)
+        return at
+
+    def backward(self, after: Sequence[int], tag: str = "", last: bool = True) -> list[int]:
+        """Layers last to first; the gradient of the weights is computed while that of the input is reduced.
+
+        Parameters
+        ----------
+        after : sequence of int
+        tag : str
+        last : bool
+            Whether the gradients are complete, and are reduced as they come.
+        """
+        at = list(after)
+        for number in reversed(self.numbers):
+            layer = self.layers[number]
+            computed = self._compute(INPUT_GRADIENT, number, layer.input_grad, at, tag)
+            arrived = self._calls(number, layer.input_grad.calls, computed, tag)
+            before = arrived if self.training.loop == "no-overlap" else computed
+            weights = self._compute(WEIGHT_GRADIENT, number, layer.weight_grad, before, tag)
+            self._ready[number] = weights[0]
+            at = list(dict.fromkeys([*arrived, *weights]))
+            if last:
+                at = self._reduce(number, at)
+        return at
+
+    def _reduce(self, number: int, at: list[int]) -> list[int]:
+        """Begin the reductions whose first layer this is, and update the weights after them."""
+        exposed = self.training.loop == "no-overlap"
+        mine: list[int] = []  # calls of one layer follow each other: a gather waits for its scatter
+        for bucket in self.buckets:
+            if bucket.layers[0] != number:
+                continue
+            call = bucket.call
+            if self.training.loop == "dear" and call.kind == "all-reduce":
+                call = Call("reduce-scatter", call.size_bytes, call.group)
+            after = at if exposed else [*mine, *(self._ready[layer] for layer in bucket.layers)]
+            if self.training.in_order:
+                after = [*after, *self.reductions[-1:]]
+            self.reductions.append(self._collective(call, number, after))
+            mine = self.reductions[-1:]
+            at = [self.reductions[-1]] if exposed else at
+            if self.training.loop != "dear":
+                self._update(bucket, [self.reductions[-1]])
+        return at
+
+    def gather(self, after: Sequence[int]) -> dict[int, int]:
+        """The all-gathers of DeAR, one after the other in forward order, when all has been scattered.
+
+        Returns
+        -------
+        dict
+            What a layer waits for.
+        """
+        gathered: dict[int, int] = {}
+        last: list[int] = []
+        for bucket in self.buckets:
+            done = self.reductions
+            if bucket.call.kind == "all-reduce":
+                shard = bucket.call.size_bytes / self.collectives.groups[bucket.call.group].size
+                call = Call("all-gather", shard, bucket.call.group)
+                done = last = [self._collective(call, bucket.layers[0], [*self.reductions, *after, *last])]
+            gathered |= dict.fromkeys(bucket.layers, self._update(bucket, done)[-1])
+        return gathered
+
+    def _update(self, bucket: Bucket, after: Sequence[int]) -> list[int]:
+        """The update of the weights of a bucket; returns what to wait for."""
+        time_ps = round(sum(self.layers[number].update_ns for number in bucket.layers) * PS_PER_NS)
+        if not self.training.updates or not time_ps:
+            return list(after)
+        name = f"{UPDATE} {self.layers[bucket.layers[0]].name}"
+        return [self.job.compute(name, time_ps, kind=UPDATE, after=after, npus=self.npus)]
+
+    def _compute(self, kind: str, number: int, phase: Phase, after: Sequence[int], tag: str) -> list[int]:
+        name, time_ps = f"{kind} {self.layers[number].name}{tag}", round(phase.compute_ns * PS_PER_NS)
+        return [self.job.compute(name, time_ps, kind=kind, after=after, npus=self.npus)]
+
+    def _calls(self, number: int, calls: Sequence[Call], after: Sequence[int], tag: str) -> list[int]:
+        done = list(after)
+        for call in calls:
+            done = [self._collective(call, number, done, tag)]
+        return done
+
+    def _collective(self, call: Call, number: int, after: Sequence[int], tag: str = "") -> int:
+        kind = f"{call.group} {call.kind}"
+        return self.job.collective(
+            f"{kind} {self.layers[number].name}{tag}", self.collectives.schedule(call), kind=kind, after=after,
+            npus=self.npus, priority=number + 1 if self.training.first_layers_first else 0,
+        )
+
+
+def layer_of(
+    name: str, forward_s: float, backward_s: float, gradient_bytes: float, group: str = "weight_grad"
+) -> Layer:
+    """A layer of data-parallel training: backward is half gradient of the input, half of the weights."""
+    half = Phase(backward_s * 1e9 / 2)
+    calls = (Call("all-reduce", gradient_bytes, group),) if gradient_bytes else ()
+    return Layer(name, Phase(forward_s * 1e9), half, Phase(half.compute_ns, calls))
