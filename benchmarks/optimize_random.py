@@ -19,11 +19,12 @@ import numpy as np
 
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.libra import Placed
+from sim.analytic.traffic import F64
+from sim.model import Model
 from sim.optimize.blackbox import minimise_black_box
 from sim.optimize.cuts import optimize
 from sim.optimize.objective import Simulated
 from sim.optimize.programs import collective_objective, iteration_objective
-from sim.model import Model
 from topologies import from_spec
 from workloads.training import Training
 from workloads.workload import Call, Layer, Phase, Workload
@@ -127,7 +128,7 @@ def solve(case: Case, evaluations: int) -> Row:
     )
 
 
-def long_search(case: Case, evaluations: int, start: np.ndarray) -> float:  # type: ignore[type-arg]
+def long_search(case: Case, evaluations: int, start: F64) -> float:
     """The best of Nelder-Mead runs from many starts, ns."""
     rng = np.random.default_rng(0)
     left, best = evaluations, np.inf
@@ -150,10 +151,10 @@ def table(rows: list[Row], evaluations: int) -> str:
     lines = [
         "# The optimizer against a long black-box search",
         "",
-        f"{len(rows)} random cases; made by `python -m benchmarks.optimize_random`. *start* is the simulated time at the "
-        "analytic optimum, *ours* that of `sim.optimize.optimize`, *reference* the best of restarted Nelder-Mead runs of "
-        f"{evaluations} evaluations together on the same simulated objective. Evaluations are engine runs and replays, "
-        "counted together; a case of two collectives simulates each.",
+        f"{len(rows)} random cases; made by `python -m benchmarks.optimize_random`. *start* is the simulated time at "
+        "the analytic optimum, *ours* that of `sim.optimize.optimize`, *reference* the best of restarted Nelder-Mead "
+        f"runs of {evaluations} evaluations together on the same simulated objective. Evaluations are engine runs and "
+        "replays, counted together; a case of two collectives simulates each.",
         "",
         f"Ours over reference: worst {worst:.4f}, mean {np.mean([row.ratio for row in rows]):.4f}; within 0.5 % in "
         f"{sum(row.ratio <= 1.005 for row in rows)} of {len(rows)} cases; never worse than the start "
@@ -180,7 +181,8 @@ def main() -> None:
     rows = []
     for case in cases(arguments.cases):
         rows.append(solve(case, arguments.evaluations))
-        print(f"{rows[-1].ratio:.4f} {rows[-1].ours:4d} {rows[-1].fewer:6.1f}x {rows[-1].ended}: {case.name}", flush=True)
+        last = rows[-1]
+        print(f"{last.ratio:.4f} {last.ours:4d} {last.fewer:6.1f}x {last.ended}: {case.name}", flush=True)
     arguments.out.write_text(table(rows, arguments.evaluations), encoding="utf-8")
 
 

@@ -209,7 +209,7 @@ def _check(algo: Algo, name: str) -> None:
                     raise WeftError(f"{what}, step {at} is {step.kind!r} without a peer")
                 if step.depends and not _there(blocks, *step.depends):
                     other, which = step.depends
-                    raise WeftError(f"{what}, step {at} waits for step {which} of thread block {other}: it is not there")
+                    raise WeftError(f"{what}, step {at} waits for step {which} of thread block {other}: there is none")
 
 
 def _there(blocks: tuple[Block, ...], block: int, step: int) -> bool:

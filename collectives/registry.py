@@ -197,8 +197,10 @@ _ALGORITHMS = (
         "ranks send to one of them, switches adding up what finds a slot",
         "any network",
         {"all-reduce": parameter_server.all_reduce},
-        options={"server": "the rank that adds", "fallback": "fraction that switches do not aggregate", "parts": "parts",
-                 "seed": "which parts fall back"},
+        options={
+            "server": "the rank that adds", "fallback": "fraction that switches do not aggregate",
+            "parts": "parts that fall back as a whole", "seed": "which parts fall back",
+        },
     ),
     Algorithm(
         pipelined.NAME,

@@ -108,7 +108,8 @@ def _join(pairs: list[Pair], wish: npt.NDArray[np.float64], n: int, degree: int)
         if degree < 2:
             raise WeftError(f"{degree} interface a server cannot join {n} servers: at least 2, or no forwarding")
         parallel = Counter(pairs)
-        bridges = {pair for a, b in rx.bridges(graph) if parallel[pair := (min(a, b), max(a, b))] == 1}
+        bridges = {(min(edge), max(edge)) for edge in rx.bridges(graph)}
+        bridges = {pair for pair in bridges if parallel[pair] == 1}
 
         def least(part: set[int], bridges: set[Pair] = bridges) -> int:
             inside = [at for at, (a, _) in enumerate(pairs) if a in part]
@@ -286,8 +287,8 @@ class CircuitMachine:
             if stream.ready_ps - now > at:
                 tick = builder.task(stream.ready_ps - now - at, [(clock, 0)], after=[tick] if tick >= 0 else [])
                 at = stream.ready_ps - now
-            # A round takes at least its block at the full rate of a server, and one latency.
-            most = 2 + live // (latency + int(stream.block * 1e12 / (self._rate * self.degree)))
+            # A round takes at least its block at the full rate of a server, and two latencies.
+            most = 2 + live // (2 * latency + int(stream.block * 1e12 / (self._rate * self.degree)))
             for step in range(min(stream.done), stream.rounds):
                 for v in range(n):
                     key = (number, v, step)
@@ -302,8 +303,11 @@ class CircuitMachine:
                     waits = [tasks[one] for one in before if one in tasks]
                     if any(one not in tasks and stream.done[one[1]] <= one[2] for one in before if step):
                         continue  # what it waits for cannot end in this period
+                    # The acknowledgement comes back over as many links.
+                    path = [(links[link], latency) for link in route[:-1]]
+                    path.append((links[route[-1]], latency * (1 + len(route))))
                     tasks[key] = builder.task(
-                        size, [(links[link], latency) for link in route], Cutting(None, self.chunk_bytes),
+                        size, path, Cutting(None, self.chunk_bytes),
                         after=waits or ([tick] if tick >= 0 else []), tie_class=number,
                     )
                 if step > max(stream.done) + most:

@@ -102,7 +102,7 @@ class IterationResult:
         program, lowered = self.lowered.program, self.lowered
         kinds = [operation.kind for operation in self.job.operations]
         names = list(dict.fromkeys(kinds))
-        kind_of_task = np.array([names.index(kind) for kind in kinds])[lowered.task_operation]
+        kind_of_task = np.array([names.index(kind) for kind in kinds], np.int64)[lowered.task_operation]
         task, at = _crossings(program.hops(), program.route_ptr[program.task_route])
         server = program.route_server[at]
         cut = program.task_cut[task]

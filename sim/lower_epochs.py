@@ -73,6 +73,8 @@ class EpochBuilder:
         Cutting, forwarding, delivery and endpoint latency.
     per_port : bool
         Whether a change darkens only the circuits that change, or the whole fabric.
+    builder : ProgramBuilder, optional
+        Where planes that switch each for itself make one program.
 
     Examples
     --------
@@ -88,7 +90,7 @@ class EpochBuilder:
 
     model: Model = Model()
     per_port: bool = False
-    builder: ProgramBuilder = field(init=False)
+    builder: ProgramBuilder | None = None
     _fabric: Topology | None = None
     _latency: list[int] = field(default_factory=list)
     _up: dict[int, Circuit] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class EpochBuilder:
     _last: int = -1
 
     def __post_init__(self) -> None:
-        self.builder = ProgramBuilder(self.model.forwarding, self.model.deliver)
+        self.program = self.builder or ProgramBuilder(self.model.forwarding, self.model.deliver)
 
     def begin(self, fabric: Topology, delay: Quantity = 0, *, after: Iterable[int] = (), drain: bool = True) -> None:
         """Switch to another fabric; the first one is up in the beginning.
@@ -159,7 +161,7 @@ class EpochBuilder:
         path = [(one.server, self._latency[link]) for one, link in zip(crossed, route, strict=True)]
         if path:
             path[-1] = (path[-1][0], path[-1][1] + self.model.endpoint_latency_ps)
-        task = self.builder.task(
+        task = self.program.task(
             size_bytes, path, self.model.cutting,
             after=dict.fromkeys([*after, *(one.up for one in crossed if one.up >= 0)]), tie_class=tie_class,
             priority=priority,
@@ -170,17 +172,17 @@ class EpochBuilder:
 
     def build(self) -> EpochProgram:
         """The program, checked."""
-        return EpochProgram(self.builder.build(), tuple(self._all), tuple(self._switching))
+        return EpochProgram(self.program.build(), tuple(self._all), tuple(self._switching))
 
     def _circuit(self, fabric: Topology, link: int, up: int) -> Circuit:
-        one = Circuit(fabric.link_name(link), self.builder.server(Fraction(float(fabric.bandwidth_Bps[link]))), up)
+        one = Circuit(fabric.link_name(link), self.program.server(Fraction(float(fabric.bandwidth_Bps[link]))), up)
         self._all.append(one)
         return one
 
     def _switch(self, delay_ps: int, controller: int, after: Iterable[int]) -> int:
         """A task on the controller; a change that takes no time only waits."""
         path = [(controller, 0)] if delay_ps else []
-        task = self.builder.task(delay_ps, path, after=dict.fromkeys(after))
+        task = self.program.task(delay_ps, path, after=dict.fromkeys(after))
         self._switching.append(task)
         return task
 
@@ -189,7 +191,7 @@ class EpochBuilder:
 
     def _switch_all(self, fabric: Topology, delay_ps: int, after: list[int], drain: bool) -> None:
         if self._controller < 0:
-            self._controller = self.builder.server(PS_PER_S)
+            self._controller = self.program.server(PS_PER_S)
         waits = self._drained(self._up.values()) if drain else []
         task = self._switch(delay_ps, self._controller, [*waits, *after, *([self._last] if self._last >= 0 else [])])
         self._last = task
@@ -214,7 +216,7 @@ class EpochBuilder:
                 continue
             ports = (("out", int(new.src[link])), ("in", int(new.dst[link])))
             waits = [task for port in ports for task in self._vacated.get(port, [])]
-            task = self._switch(delay_ps, self.builder.server(PS_PER_S), [*waits, *after])
+            task = self._switch(delay_ps, self.program.server(PS_PER_S), [*waits, *after])
             up[link] = self._circuit(new, link, task)
             for port in ports:
                 taken.setdefault(port, []).append(task)
@@ -299,5 +301,40 @@ def lower_plan(
             task_of[source, int(t.slot[row])] = task
             tasks.append(task)
         if in_step:
-            barrier = epochs.builder.task(0, after=tasks)
+            barrier = epochs.program.task(0, after=tasks)
     return epochs.build()
+
+
+def lower_planes(menu: Menu, delay: Quantity, planes: int = 2, model: Model = Model()) -> EpochProgram:
+    """The program of a collective whose steps take turns on planes, each of which switches while the others transmit.
+
+    Parameters
+    ----------
+    menu : Menu
+    delay : quantity
+    planes : int
+        Each has an equal part of the rate of every circuit.
+    model : Model
+        Its endpoint latency is replaced by the start-up of a step.
+    """
+    if planes < 1:
+        raise WeftError(f"{planes} planes: at least 1")
+    model = replace(model, endpoint_latency_ps=menu.start_up_ps)
+    program = ProgramBuilder(model.forwarding, model.deliver)
+    turns = [EpochBuilder(model, builder=program) for _ in range(planes)]
+    slower = [fabric.with_links(bandwidth_Bps=fabric.bandwidth_Bps / planes) for fabric in menu.fabrics]
+    for plane in turns:
+        plane.begin(slower[0])
+    before: list[int] = []
+    for at, (step, own) in enumerate(zip(menu.steps, menu.own, strict=True)):
+        plane = turns[at % planes]
+        plane.begin(slower[own], delay)
+        routes = plane.routes(step.src, step.dst)
+        moves = zip(step.src, step.dst, step.size_bytes, routes, strict=True)
+        before = [program.task(0, after=before)] if before else []
+        before = [plane.send(src, dst, size, after=before, links=links) for src, dst, size, links in moves]
+    parts = [plane.build() for plane in turns]
+    return EpochProgram(
+        parts[0].program, tuple(one for part in parts for one in part.circuits),
+        tuple(task for part in parts for task in part.switching),
+    )

@@ -74,7 +74,7 @@ def simulate(
     check_choice(engine, ENGINES, "engine")
     check_choice(symmetry, SYMMETRY, "symmetry")
     started = perf_counter()
-    lowered = lower(schedule, make_model(model, chunk=chunk, chunks=chunks, **changes), symmetry)
+    lowered = lower(schedule, make_model(model, chunk=chunk, chunks=chunks, **changes), symmetry)  # type: ignore[arg-type]  # checked there
     outcome = _run(lowered, engine, check, progress, max_events)
     bound, estimate = bounds(lowered).best_ps, estimate_ps(lowered)
     if check and outcome is not None:

@@ -65,9 +65,13 @@ def fat_tree_price(n: int, prices: PortPrices, *, oversubscription: float = 1.0)
 
 
 def similar_cost_rate(n: int, budget: float, table: dict[int, PortPrices], *, parallel: int = 16) -> tuple[int, float]:
-    """The fat-tree that comes nearest to a budget: Gb/s a server and its price; several trees may run in parallel."""
+    """The fat-tree that comes nearest to a budget: Gb/s a server and its price.
+
+    One tree of any rate in the table, or several in parallel of the highest.
+    """
+    top = max(table)
     offers = [
         (rate * trees, trees * fat_tree_price(n, prices)) for rate, prices in table.items()
-        for trees in range(1, parallel + 1)
+        for trees in range(1, parallel + 1 if rate == top else 2)
     ]
     return min(offers, key=lambda offer: (abs(offer[1] - budget), -offer[0]))

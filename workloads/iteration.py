@@ -47,7 +47,7 @@ def training_workload(
     if not 0 < samples < float("inf"):
         raise WeftError(f"model {model.name}: {samples:g} samples; give a number above zero")
     if model.layers % parallelism.pp:
-        raise WeftError(f"model {model.name}: {model.layers} layers cannot be shared by pp={parallelism.pp} stages evenly")
+        raise WeftError(f"model {model.name}: {model.layers} layers cannot be shared evenly by pp={parallelism.pp}")
     operators = _first_stage(model, parallelism.pp)
     make = _Rows(parallelism, accelerator, samples, gather_checkpoints)
     layers = [make.layer(operator) for operator in operators]

@@ -73,7 +73,7 @@ def read_network(path: str | Path) -> NetworkFile:
             raise item.refuse(f"{extent} NPUs: each dimension needs more than 1")
     for key in keys:
         if not blocks or len(lists[key]) != len(blocks):
-            raise entries[key].refuse(f"has {len(lists[key])} entries; Topology has {len(blocks)}, and needs one or more")
+            raise entries[key].refuse(f"has {len(lists[key])} entries; Topology has {len(blocks)} and needs one")
     return NetworkFile(tuple(blocks), tuple(extents), tuple(item.text() for item in lists["CostDimension"]))
 
 

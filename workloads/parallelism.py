@@ -59,9 +59,8 @@ class Parallelism:
             The product is not the number of NPUs, or a group does not divide the dimensions that it meets.
         """
         if self.n_npus != math.prod(extents):
-            raise WeftError(
-                f"tp={self.tp} x dp={self.dp} x pp={self.pp} is {self.n_npus} NPUs; the network has {math.prod(extents)}"
-            )
+            product = f"tp={self.tp} x dp={self.dp} x pp={self.pp}"
+            raise WeftError(f"{product} is {self.n_npus} NPUs; the network has {math.prod(extents)}")
         left = list(extents)
         found = {TENSOR: _fill(left, self.tp, TENSOR)}
         if self.ep > 1:

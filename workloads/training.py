@@ -253,10 +253,11 @@ class Layers:
             layer = self.layers[number]
             computed = self._compute(INPUT_GRADIENT, number, layer.input_grad, at, tag)
             arrived = self._calls(number, layer.input_grad.calls, computed, tag)
-            before = arrived if self.training.loop == "no-overlap" else computed
-            weights = self._compute(WEIGHT_GRADIENT, number, layer.weight_grad, before, tag)
-            self._ready[number] = weights[0]
-            at = list(dict.fromkeys([*arrived, *weights]))
+            exposed = self.training.loop == "no-overlap"
+            at = self._compute(WEIGHT_GRADIENT, number, layer.weight_grad, arrived if exposed else computed, tag)
+            self._ready[number] = at[0]
+            if not exposed and arrived != computed:
+                at = [*arrived, *at]
             if last:
                 at = self._reduce(number, at)
         return at

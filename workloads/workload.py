@@ -103,11 +103,11 @@ class Workload:
         def faster(phase: Phase) -> Phase:
             return replace(phase, compute_ns=phase.compute_ns * compute)
 
-        layers = tuple(
-            Layer(one.name, faster(one.forward), faster(one.input_grad), faster(one.weight_grad), one.update_ns * compute)
-            for one in self.layers
-        )
-        return replace(self, layers=layers)
+        def faster_layer(one: Layer) -> Layer:
+            forward, input_grad, weight_grad = map(faster, one.phases)
+            return Layer(one.name, forward, input_grad, weight_grad, one.update_ns * compute)
+
+        return replace(self, layers=tuple(map(faster_layer, self.layers)))
 
 
 def check_groups(workload: Workload, groups: Groups, extents: tuple[int, ...]) -> None:

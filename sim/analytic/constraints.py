@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -111,7 +112,8 @@ class Feasible:
         self.constraints, self.n_dims = tuple(constraints), n_dims
         for one in self.constraints:
             if len(one.coefficients) != n_dims:
-                raise WeftError(f"constraint {one.text!r} is about {len(one.coefficients)} dimensions; there are {n_dims}")
+                count = len(one.coefficients)
+                raise WeftError(f"constraint {one.text!r} is about {count} dimensions; there are {n_dims}")
         self.matrix = np.array([one.coefficients for one in self.constraints], np.float64).reshape(-1, n_dims)
         self.bound = np.array([one.bound for one in self.constraints], np.float64)
         self.equal = np.array([one.equal for one in self.constraints], bool)
@@ -156,7 +158,7 @@ class Feasible:
         """These constraints and one more."""
         return Feasible((*self.constraints, extra), self.n_dims)
 
-    def _linprog(self, price: F64, rows: slice | list[int] = slice(None), extra_low: F64 | None = None):  # type: ignore[no-untyped-def]
+    def _linprog(self, price: F64, rows: slice | list[int] = slice(None), extra_low: F64 | None = None) -> Any:
         matrix, bound, equal = self.matrix[rows], self.bound[rows], self.equal[rows]
         width = price.size
         if width > self.n_dims:

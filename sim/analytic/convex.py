@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import clarabel
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csc_matrix, hstack, identity, vstack
 
 from sim.analytic.constraints import Feasible
@@ -21,7 +22,7 @@ from topologies import WeftError
 PASSES = 2
 """The second solve is scaled by the first: bandwidths of one optimum differ by a factor of thousands."""
 
-_ROOT_DEPTH = 2.0
+Bools = npt.NDArray[np.bool_]
 
 
 class Certificate(NamedTuple):
@@ -78,7 +79,7 @@ def least_time(time: Epigraph, feasible: Feasible, caps_GBps: F64 | None = None)
     WeftError
         Nothing limits a dimension that shortens the time, or the solver gives up.
     """
-    used = time.slope_bytes.any(axis=0)
+    used: Bools = np.asarray(time.slope_bytes.any(axis=0))
     caps = feasible.caps_GBps if caps_GBps is None else caps_GBps
     if np.any(used & np.isinf(caps)):
         dim = int(np.flatnonzero(used & np.isinf(caps))[0]) + 1
@@ -118,7 +119,7 @@ def least_terms(weight: F64, slope: F64, caps: F64) -> F64:
     return np.where((weight == 0) & (slope >= 0), 0.0, value)
 
 
-def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: np.ndarray) -> tuple[F64, F64, F64]:  # type: ignore[type-arg]
+def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple[F64, F64, F64]:
     """One solve in units of `scale`: bandwidths, weights of the rows, multipliers of the constraints."""
     n_dims, n_vars, n_rows = time.n_dims, time.weight.size, time.target.size
     unit_ns = max(float(time.variables(scale).max(initial=0.0)), 1e-300)
@@ -154,7 +155,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: np.ndarray) -> 
     return bandwidth, rows, multiplier * unit_ns / size
 
 
-def _hyperbolas(n_vars: int, n_dims: int, used: np.ndarray) -> tuple[csc_matrix, F64]:  # type: ignore[type-arg]
+def _hyperbolas(n_vars: int, n_dims: int, used: npt.NDArray[np.intp]) -> tuple[csc_matrix, F64]:
     """u b >= 1 for each used dimension as (u + b, u - b, 2) in the second-order cone."""
     rows, columns, values = [], [], []
     for place, dim in enumerate(used):
@@ -163,7 +164,7 @@ def _hyperbolas(n_vars: int, n_dims: int, used: np.ndarray) -> tuple[csc_matrix,
         columns += [u, b, u, b]
         values += [-1.0, -1.0, -1.0, 1.0]
     limit = np.zeros(3 * used.size)
-    limit[2::3] = _ROOT_DEPTH
+    limit[2::3] = 2.0
     return csc_matrix((values, (rows, columns)), shape=(3 * used.size, n_vars + 2 * n_dims)), limit
 
 

@@ -1,14 +1,18 @@
 """Least time x cost as a geometric program, where the budget may be left over in part (cvxpy and Clarabel).
 
-With t_j for the maxima and c for the cost the problem is to minimise (constant + sum weight_j t_j) (fixed + price . B)
-under posynomials: offset + sum w_d / B_d <= t_j. It is convex in the logarithms, hence solved globally. A constraint
-fits if one side has a single term. A budget that must be spent does not: `time_cost` takes any constraints, and its
-bound needs no trust in a solver; this is the second way, to compare with.
+With t_j for the maxima the problem is to minimise (constant + sum weight_j t_j) (fixed + price . B) under posynomials
+offset + sum w_d / B_d <= t_j. It is convex in the logarithms, hence solved globally. A constraint fits if one side has
+a single term. A budget that must be spent does not: `time_cost` takes any constraints, and its bound needs no trust in
+a solver; this is the second way, to compare with.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +22,8 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import check_well_posed
 from sim.analytic.traffic import F64
 from topologies import WeftError
+
+SOLVED = ("optimal", "optimal_inaccurate")
 
 
 def geometric_time_cost(time: Epigraph, feasible: Feasible, cost: Cost) -> F64:
@@ -29,35 +35,39 @@ def geometric_time_cost(time: Epigraph, feasible: Feasible, cost: Cost) -> F64:
         An ill-posed problem, a constraint that is no posynomial one, or a solver that gives up.
     """
     check_well_posed(feasible, cost)
+    import cvxpy as cp
+
+    scale = feasible.middle_GBps
+    unit_ns, unit_cost = time.time_ns(scale), cost.of(scale)
+    bandwidth = cp.Variable(time.n_dims, pos=True)
+    maxima = cp.Variable(time.weight.size, pos=True)
+    b, t = list(bandwidth), list(maxima)
+    slowness = [1 / one for one in b]
+    rows = []
+    for row in range(time.target.size):
+        terms = _terms([*(time.slope_bytes[row] / scale / unit_ns), *time.inner[row]], [*slowness, *t])
+        terms += _terms([time.offset_ns[row] / unit_ns], [1.0])
+        if terms:
+            rows.append(_sum(terms) <= t[int(time.target[row])])
+    rows += [_posynomial(one, b, scale) for one in feasible.constraints if not _holds_anyway(one)]
+    took = _sum(_terms([*time.weight, time.constant_ns / unit_ns], [*t, 1.0]))
+    spent = _sum(_terms([*(cost.price * scale / unit_cost), cost.fixed / unit_cost], [*b, 1.0]))
+    problem = cp.Problem(cp.Minimize(took * spent), rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cvxpy tells of its own rewriting of the problem
-        import cvxpy as cp
-
-        scale = feasible.middle_GBps
-        unit_ns = time.time_ns(scale)
-        b = cp.Variable(time.n_dims, pos=True)
-        t = cp.Variable(time.weight.size, pos=True)
-        rows = []
-        for row in range(time.target.size):
-            terms = _terms(time.slope_bytes[row] / scale / unit_ns, [1 / b[dim] for dim in range(time.n_dims)])
-            terms += _terms(time.inner[row], [t[one] for one in range(time.weight.size)])
-            terms += _terms(np.array([time.offset_ns[row] / unit_ns]), [1.0])
-            if terms:
-                rows.append(sum(terms[1:], terms[0]) <= t[int(time.target[row])])
-        rows += [_posynomial(one, b, scale) for one in feasible.constraints if not _holds_anyway(one)]
-        spent = _terms(np.append(cost.price * scale, cost.fixed), [*(b[dim] for dim in range(time.n_dims)), 1.0])
-        taken = _terms(np.append(time.weight, time.constant_ns / unit_ns), [*(t[one] for one in range(t.size)), 1.0])
-        product = sum(taken[1:], taken[0]) * sum(spent[1:], spent[0]) / float(cost.of(scale))
-        problem = cp.Problem(cp.Minimize(product), rows)
-        problem.solve(gp=True, solver=cp.CLARABEL)
-    if problem.status not in ("optimal", "optimal_inaccurate"):
+        problem.solve(gp=True, solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
+    if problem.status not in SOLVED:
         raise WeftError(f"the geometric program was not solved: {problem.status}")
-    return np.asarray(b.value, np.float64) * scale
+    return np.asarray(bandwidth.value, np.float64) * scale
 
 
-def _terms(coefficients, variables):  # type: ignore[no-untyped-def]
+def _terms(coefficients: Iterable[float], variables: Sequence[Any]) -> list[Any]:
     """Monomials with a coefficient above zero."""
     return [float(value) * variable for value, variable in zip(coefficients, variables, strict=True) if value > 0]
+
+
+def _sum(terms: list[Any]) -> Any:
+    return reduce(add, terms)
 
 
 def _holds_anyway(one: Constraint) -> bool:
@@ -65,13 +75,11 @@ def _holds_anyway(one: Constraint) -> bool:
     return not one.equal and one.bound >= 0 and all(value <= 0 for value in one.coefficients)
 
 
-def _posynomial(one: Constraint, b, scale: F64):  # type: ignore[no-untyped-def]
+def _posynomial(one: Constraint, b: list[Any], scale: F64) -> Any:
     """A constraint with a single term on the larger side."""
-    row, bound = np.asarray(one.coefficients) * scale, one.bound
-    dims = range(row.size)
-    left = _terms(np.append(row, -bound), [*(b[dim] for dim in dims), 1.0])
-    right = _terms(np.append(-row, bound), [*(b[dim] for dim in dims), 1.0])
-    if len(right) != 1 or (one.equal and len(left) != 1):
+    row = np.asarray(one.coefficients) * scale
+    left = _terms([*row, -one.bound], [*b, 1.0])
+    right = _terms([*-row, one.bound], [*b, 1.0])
+    if len(right) != 1 or not left or (one.equal and len(left) != 1):
         raise WeftError(f"constraint {one.text!r} has no single term on one side: it fits no geometric program")
-    small, large = sum(left[1:], left[0]), right[0]
-    return small == large if one.equal else small <= large
+    return _sum(left) == right[0] if one.equal else _sum(left) <= right[0]

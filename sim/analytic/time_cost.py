@@ -74,8 +74,8 @@ def check_well_posed(feasible: Feasible, cost: Cost) -> None:
     if cost.fixed == 0.0 and feasible.contains_zero:
         raise WeftError(
             "time x cost has no optimum: the cost has no fixed term and the constraints let all bandwidths shrink to "
-            "zero, where communication time x cost stays as it is and compute time x cost vanishes; spend the budget in "
-            "full (sum of B = budget), or give the cost of what does not depend on bandwidth"
+            "zero, where communication time x cost stays as it is and compute time x cost vanishes; spend the budget "
+            "in full (sum of B = budget), or give the cost of what does not depend on bandwidth"
         )
 
 
@@ -114,7 +114,8 @@ def _weakest(points: list[_Point], low: float) -> tuple[float, float]:
     """The least value that c T(c) may have anywhere, and a cost at which to look closer."""
     first, last = points[0], points[-1]
     cheap = low * max(first.line(low), last.line(low))
-    found = [(cheap, 0.5 * (low + first.limit))] + [(point.limit * point.line(point.limit), point.limit) for point in points]
+    found = [(cheap, 0.5 * (low + first.limit))]
+    found += [(point.limit * point.line(point.limit), point.limit) for point in points]
     for left, right in itertools.pairwise(points):
         cross = _crossing(left, right)
         found.append((cross * max(left.line(cross), right.line(cross)), cross))

@@ -21,7 +21,7 @@ EXAMPLES = (
     "weft optimize --network 4d_network.yml --workload GPT_3.txt --communicator GPT_3_4d.yml --cost 4d_cost_model.yml "
     "--budget 500GB/s --objective time-cost",
     "weft optimize --network torus:64x16 --collective all-reduce --algorithms swing,bucket -b 64M --budget 200GB/s",
-    'weft optimize --network 3d.yml --workload msft-1t --budget 1000GB/s --constraint "B1 >= B2" --constraint "B3 <= 50"',
+    'weft optimize --network 3d_network.yml --workload llama-3-70b --budget 900GB/s --constraint "B1 >= B2"',
 )
 
 OBJECTIVES = ("time", "time-cost")
@@ -44,11 +44,11 @@ def _add_problem(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--hop-latency", metavar="TIME", help="of every switch or router passed (300ns)")
     group.add_argument("--workload", action="append", metavar="NAME|FILE",
                        help="a model (gpt-3, resnet-50, ...) or a text workload file; repeat for several at once")
-    group.add_argument("--communicator", action="append", metavar="FILE", help="groups of a text workload, in their order")
+    group.add_argument("--communicator", action="append", metavar="FILE", help="groups of a text workload; one each")
     group.add_argument("--weight", action="append", type=float, metavar="W", help="worth of a workload's time (1)")
     group.add_argument("--parallelism", action="append", metavar="tp=N,...",
                        help="of a model: tp, dp, pp, ep, zero (LIBRA's tp, and dp for the rest)")
-    group.add_argument("--samples", type=float, metavar="N", help="of a tensor-parallel group in an iteration of a model")
+    group.add_argument("--samples", type=float, metavar="N", help="of a tensor-parallel group in an iteration")
     group.add_argument("--peak-flops", type=float, default=312e12, metavar="N", help="of an NPU, for models (312e12)")
     group.add_argument("--efficiency", type=float, default=0.75, metavar="SHARE", help="of the peak, for models (0.75)")
     group.add_argument("--compute-scale", type=float, default=1.0, metavar="X", help="multiplies compute times (1)")
@@ -80,11 +80,12 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
                        help="LIBRA's formulas, or the chunk simulation (analytic)")
     group.add_argument("--algorithms", "--algorithm", default=None, metavar="NAME[,NAME]",
                        help="of the collectives (hierarchical); of several the best is found")
-    group.add_argument("--chunks", default="16", metavar="N[,N]", help="pipeline chunks; of several the best is found (16)")
+    group.add_argument("--chunks", default="16", metavar="N[,N]", help="in the pipeline; of several the best (16)")
     group.add_argument("--lane", metavar="RATE", help="bandwidths are whole multiples of this")
     group.add_argument("--evaluations", type=int, default=100, metavar="N", help="at most, for each choice (100)")
     group.add_argument("--sensitivity", action="store_true", help="what one more GB/s in each dimension buys")
-    group.add_argument("--symmetry", default="auto", choices=("auto", "off"), help="representatives, or all ranks (auto)")
+    group.add_argument("--symmetry", default="auto", choices=("auto", "off"),
+                       help="simulate representatives, or all ranks (auto)")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -85,7 +85,8 @@ def _nelder_mead(seen: _Best, feasible: Feasible, start: F64, max_evaluations: i
 
     def shares(logits: F64) -> F64:
         weights = np.exp(np.append(logits, 0.0) - max(float(logits.max(initial=0.0)), 0.0))
-        return np.maximum(total * weights / weights.sum(), 1e-9 * total)
+        point: F64 = np.maximum(total * weights / weights.sum(), 1e-9 * total)
+        return point
 
     logits = np.log(start[:-1] / start[-1])
     if not logits.size:

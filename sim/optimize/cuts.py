@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from sim.analytic.constraints import Constraint, Feasible
+from sim.analytic.constraints import Feasible
 from sim.analytic.convex import least_time
 from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
+from sim.optimize.model import Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimize.objective import Evaluation, Objective
 from topologies import WeftError
 
@@ -107,29 +108,6 @@ def optimize(
     return search.run(starts)
 
 
-class _Row(NamedTuple):
-    """A critical path: below `part`'s time wherever the order of service is the same."""
-
-    part: int
-    offset_ns: float
-    slope: F64
-
-    def at(self, bandwidth: F64) -> float:
-        return float(self.offset_ns + (self.slope / bandwidth).sum())
-
-
-def _paths(found: Evaluation) -> list[_Row]:
-    """The critical paths of a point, as rows of the model."""
-    return [
-        _Row(index, part.time_ns - float(part.service_ns.sum()), part.service_ns * found.bandwidth_GBps)
-        for index, part in enumerate(found.parts)
-    ]
-
-
-def _above(row: _Row, one: Evaluation) -> bool:
-    return row.at(one.bandwidth_GBps) > one.parts[row.part].time_ns * (1 + 1e-6)
-
-
 class _Search:
     def __init__(
         self, objective: Objective, feasible: Feasible, cost: Cost | None, tolerance: float, max_evaluations: int
@@ -140,7 +118,7 @@ class _Search:
         self.tolerance, self.max_evaluations = tolerance, max_evaluations
         self.before = objective.runs, objective.replays
         self.floors = objective.floors
-        self.rows: list[_Row] = []
+        self.rows: list[Row] = []
         self.seen: list[Evaluation] = []
         self.history: list[float] = []
         self.bound: float | None = None
@@ -150,7 +128,7 @@ class _Search:
         self.bound, points = self._starts(starts)
         begun: list[Evaluation] = []
         for point in points:
-            if not any(_near(point, one.bandwidth_GBps, 1e-6) for one in begun):
+            if not any(near(point, one.bandwidth_GBps, 1e-6) for one in begun):
                 begun.append(self._look(point))
         ended, reached = "", list[F64]()
         for start in sorted(begun, key=self._value)[:DESCENTS]:
@@ -178,20 +156,24 @@ class _Search:
         bound, lowest = self._floor_optimum()
         if lowest is None:
             return bound, [*given, middle]
-        between = [_toward(self.feasible, lowest**share * middle ** (1 - share)) for share in ON_THE_WAY]
+        between = [toward(self.feasible, lowest**share * middle ** (1 - share)) for share in ON_THE_WAY]
         return bound, [*given, lowest, *between, middle]
 
     def _floor_optimum(self) -> tuple[float | None, F64 | None]:
         """The certified bound of the floor, and where the floor is least."""
         if not self.floors:
             return None, None
-        floor = self._model([])
+        floor = self._model(())
         least = least_time(floor, self.feasible)
         self.time_bound_ns = least.certificate.bound_ns
         if self.cost is None:
-            return least.certificate.bound_ns, _positive(least.bandwidth_GBps)
+            return least.certificate.bound_ns, positive(least.bandwidth_GBps)
         product = least_time_cost(floor, self.feasible, self.cost)
-        return product.bound, _positive(product.bandwidth_GBps)
+        return product.bound, positive(product.bandwidth_GBps)
+
+    def _model(self, paths: Sequence[Row]) -> Epigraph:
+        one = self.objective
+        return convex_model(one.constant_ns, one.weights, self.floors, paths, one.n_dims)
 
     def _value(self, one: Evaluation) -> float:
         return one.time_ns * (self.cost.of(one.bandwidth_GBps) if self.cost is not None else 1.0)
@@ -207,14 +189,14 @@ class _Search:
 
     def _descend(self, best: Evaluation, reached: list[F64], box: float = FIRST_BOX) -> str:
         """Go down from a point; `reached` are the ends of earlier descents, where this one stops, and gets its own."""
-        self.rows = _paths(best)
+        self.rows = paths_of(best)
         while len(self.seen) < self.max_evaluations:
-            if any(_near(best.bandwidth_GBps, end, SAME_END) for end in reached):
+            if any(near(best.bandwidth_GBps, end, SAME_END) for end in reached):
                 return "every descent ends at the same point"
-            self._lower_contradicted(best)
+            self.rows = [row.lowered_onto(best) for row in self.rows]
             point, promised = self._model_optimum(best, box)
             gain = self._value(best) - promised
-            free = _near(point, best.bandwidth_GBps, 0.99 * box)
+            free = near(point, best.bandwidth_GBps, 0.99 * box)
             if gain <= self.tolerance * self._value(best):
                 if free or box >= LARGEST_BOX:
                     reached.append(best.bandwidth_GBps)
@@ -223,8 +205,9 @@ class _Search:
                 continue
             found = self._look(point)
             won = self._value(best) - self._value(found)
-            changed = any(_above(row, best) for row in _paths(found)) or any(_above(row, found) for row in self.rows)
-            self.rows += _paths(found)
+            newest = paths_of(found)
+            changed = any(row.above(best) for row in newest) or any(row.above(found) for row in self.rows)
+            self.rows += newest
             if won < 0.1 * gain and changed:
                 box = 0.5 * min(box, float(np.abs(np.log(point / best.bandwidth_GBps)).max()))
             elif won > 0.5 * gain and not free:
@@ -254,7 +237,7 @@ class _Search:
             for _ in range(KICKS):
                 kick = np.exp(rng.normal(0.0, KICK, self.objective.n_dims))
                 if len(self.seen) < self.max_evaluations:
-                    start = self._look(_toward(self.feasible, better.bandwidth_GBps * kick))
+                    start = self._look(toward(self.feasible, better.bandwidth_GBps * kick))
                     self._descend(start, reached, SMALL_BOX)
         return f"{self.max_evaluations} evaluations are used up"
 
@@ -267,7 +250,7 @@ class _Search:
         steps = min(POLISH * (n_dims - 1), self.max_evaluations - len(self.seen))
 
         def value(logs: F64) -> float:
-            return self._value(self._look(_toward(self.feasible, np.exp(np.append(logs, last)))))
+            return self._value(self._look(toward(self.feasible, np.exp(np.append(logs, last)))))
 
         *logs, last = np.log(best.bandwidth_GBps)
         simplex = np.vstack([logs, logs + SIMPLEX * (np.eye(n_dims - 1) - 0.5)])
@@ -276,83 +259,14 @@ class _Search:
 
     def _order_changes(self) -> bool:
         """Whether a critical path of one point is longer than the simulated time of another: no convex model holds."""
-        rows = [row for one in self.seen for row in _paths(one)]
-        return any(_above(row, one) for row in rows for one in self.seen)
-
-    def _lower_contradicted(self, best: Evaluation) -> None:
-        """Lower rows that lie above the time at the best point onto it: they were paths of another order there."""
-        kept = []
-        for row in self.rows:
-            over = row.at(best.bandwidth_GBps) - best.parts[row.part].time_ns
-            kept.append(row if over <= 0 else row._replace(offset_ns=row.offset_ns - over))
-        self.rows = kept
+        rows = [row for one in self.seen for row in paths_of(one)]
+        return any(row.above(one) for row in rows for one in self.seen)
 
     def _model_optimum(self, best: Evaluation, box: float) -> tuple[F64, float]:
         model = self._model(self.rows)
-        narrowed = Feasible((*self.feasible.constraints, *_box(best.bandwidth_GBps, box)), self.objective.n_dims)
+        narrowed = Feasible((*self.feasible.constraints, *box_around(best.bandwidth_GBps, box)), self.objective.n_dims)
         if self.cost is None:
             least = least_time(model, narrowed)
-            return _positive(least.bandwidth_GBps), least.certificate.bound_ns
+            return positive(least.bandwidth_GBps), least.certificate.bound_ns
         product = least_time_cost(model, narrowed, self.cost, tolerance=0.1 * self.tolerance)
-        return _positive(product.bandwidth_GBps), product.bound
-
-    def _model(self, paths: Sequence[_Row]) -> Epigraph:
-        """The parts above their floors, which hold everywhere, and above the paths."""
-        n_dims, n_parts = self.objective.n_dims, len(self.objective.weights)
-        first = np.cumsum([0, *(floor.weight.size for floor in self.floors)])
-        n_vars = int(first[-1]) + n_parts
-        target, offset, slope, inner = [], [], [], []
-        for part, floor in enumerate(self.floors):
-            own = slice(first[part], first[part + 1])
-            target += (floor.target + first[part]).tolist()
-            offset += floor.offset_ns.tolist()
-            slope += list(floor.slope_bytes)
-            wide = np.zeros((floor.target.size + 1, n_vars))
-            wide[:-1, own], wide[-1, own] = floor.inner, floor.weight
-            inner += list(wide)
-            target.append(int(first[-1]) + part)
-            offset.append(floor.constant_ns)
-            slope.append(np.zeros(n_dims))
-        for row in paths:
-            target.append(int(first[-1]) + row.part)
-            offset.append(row.offset_ns)
-            slope.append(row.slope)
-            inner.append(np.zeros(n_vars))
-        return Epigraph(
-            constant_ns=self.objective.constant_ns,
-            weight=np.concatenate([np.zeros(int(first[-1])), self.objective.weights]),
-            target=np.array(target, np.int64),
-            offset_ns=np.array(offset, np.float64),
-            slope_bytes=np.array(slope, np.float64).reshape(-1, n_dims),
-            inner=np.array(inner, np.float64).reshape(-1, n_vars),
-        )
-
-
-def _near(one: F64, other: F64, width: float) -> bool:
-    """Whether no bandwidth differs by more than `width` in the logarithm."""
-    return bool(np.all(np.abs(np.log(one / other)) < width))
-
-
-def _toward(feasible: Feasible, wanted: F64) -> F64:
-    """The feasible point whose least ratio to the wanted bandwidths is largest."""
-    n_dims = wanted.size
-    scaled = [
-        Constraint(tuple(np.asarray(one.coefficients) * wanted), one.bound, one.equal, one.text)
-        for one in feasible.constraints
-    ]
-    return _positive(Feasible(scaled, n_dims).middle_GBps * wanted)
-
-
-def _box(centre: F64, width: float) -> list[Constraint]:
-    """|log (B_d / centre_d)| <= width for every dimension."""
-    rows = []
-    for dim, value in enumerate(centre):
-        unit = np.eye(centre.size)[dim]
-        rows.append(Constraint(tuple(unit), value * np.exp(width), False, f"B{dim + 1} in the box"))
-        rows.append(Constraint(tuple(-unit), -value * np.exp(-width), False, f"B{dim + 1} in the box"))
-    return rows
-
-
-def _positive(bandwidth: F64) -> F64:
-    """A point that an engine can run: a dimension without traffic still needs some bandwidth."""
-    return np.maximum(bandwidth, 1e-9 * bandwidth.max())
+        return positive(product.bandwidth_GBps), product.bound

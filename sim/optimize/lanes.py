@@ -45,16 +45,18 @@ def whole_lanes(
     points = [np.array(lanes, np.float64) * lane_GBps for lanes in product(*choices)]
     points = [point for point in points if relaxed.violation(point) <= 1e-9]
     if not points:
-        raise WeftError(f"no whole lanes of {lane_GBps:g} GB/s near {np.round(count, 2).tolist()} satisfy the constraints")
+        near = np.round(count, 2).tolist()
+        raise WeftError(f"no whole lanes of {lane_GBps:g} GB/s near {near} satisfy the constraints")
     points.sort(key=lambda point: float(np.abs(np.log(point / design.bandwidth_GBps)).sum()))
 
     def value(point: F64) -> float:
         return evaluate(point) * (cost.of(point) if cost is not None else 1.0)
 
+    looked = len(points[:MOST_LOOKED_AT]) + 1
     best = min(points[:MOST_LOOKED_AT], key=value)
     return replace(
-        design, bandwidth_GBps=best, time_ns=evaluate(best), equal_time_ns=evaluate(equal_split(best)), value=value(best),
-        evaluations=design.evaluations + len(points[:MOST_LOOKED_AT]) + 1 if design.evaluations else 0,
+        design, bandwidth_GBps=best, time_ns=evaluate(best), equal_time_ns=evaluate(equal_split(best)),
+        value=value(best), evaluations=design.evaluations + looked if design.evaluations else 0,
         ended=f"whole lanes of {lane_GBps:g} GB/s",
     )
 

@@ -162,4 +162,5 @@ class Simulated:
             return outcome.makespan_ps, gradient(tape, program).service_ps[: self.n_dims].astype(np.float64)
         names = [str(dim) for dim in self.parts[index][1].server_dim]
         why = explain(program, outcome, Labels(names.__getitem__, lambda hop: []))
-        return outcome.makespan_ps, np.array([why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)], np.float64)
+        service = [why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)]
+        return outcome.makespan_ps, np.array(service, np.float64)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
-from sim.analytic.cost import PRICES, Cost, network_cost, usual_tiers
+from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
 from topologies import Topology, WeftError, from_spec
 from topologies.multidim import DimensionOrderRouter
 from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
 from workloads.iteration import training_workload
-from workloads.libra_files import NetworkFile, Prices, read_communicator, read_network, read_prices
+from workloads.libra_files import NetworkFile, Prices, read_communicator, read_network
 from workloads.models import MODELS, model
 from workloads.parallelism import parse_parallelism
 from workloads.text_workload import read_text_workload
@@ -50,6 +50,14 @@ class Network:
     @property
     def n_dims(self) -> int:
         return int(self.topology.dimension.max(initial=-1)) + 1
+
+    @property
+    def has_usual_prices(self) -> bool:
+        """Whether the published tiers are meant for such a network: up to four dimensions, the last one switches."""
+        router = self.topology.router
+        if not isinstance(router, DimensionOrderRouter):
+            return False
+        return bool(self.tiers) or (router.blocks[-1].kind == "SW" and len(router.blocks) <= len(TIERS))
 
     def cost(self, prices: Mapping[str, Prices] = PRICES, *, counting: str = "2024", fixed: float = 0.0) -> Cost:
         """What it costs.

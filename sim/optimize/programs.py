@@ -38,7 +38,7 @@ def collective_objective(
     model : Model
     symmetry : {"auto", "off"}
     """
-    schedule = build(algorithm, collective, with_base_rates(topology), size, **options)
+    schedule = build(algorithm, collective, with_base_rates(topology), size, None, **options)
     return Simulated([(1.0, retimed(lower(schedule, model, symmetry)))])
 
 

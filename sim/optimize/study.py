@@ -15,9 +15,11 @@ from sim.analytic.cost import PRICES, Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
+from sim.analytic.traffic import F64
 from sim.model import Model
 from sim.optimize.design import Design, design_analytic, design_simulated, sensitivity
 from sim.optimize.lanes import whole_lanes
+from sim.optimize.model import positive
 from sim.optimize.objective import Simulated
 from sim.optimize.pareto import FrontPoint, pareto_front
 from sim.optimize.problem import Network, limits, place_workload, read_any_network
@@ -105,14 +107,12 @@ class Study:
         if self.evaluator == "analytic":
             time = self._analytic_time()
             found = design_analytic(time, self.feasible, self.goal_cost)
-            return [self._row(found, time.time_ns, None) | {"algorithm": None, "chunks": None}]
-        best = min((self._simulated(knobs) for knobs in self.knobs), key=lambda pair: pair[0].value)
-        design, knobs = best
+            return [self._row(found, time.time_ns, None)]
+        design, knobs = self._best_simulated()
         objective = self._objective(knobs)
         row = self._row(design, lambda point: objective.evaluate(point).time_ns, knobs)
         if self.placed and self.loop in ANALYTIC_LOOPS:
-            time = self._analytic_time()
-            start = self._analytic_start()
+            time, start = self._analytic_time(), self._analytic_start()
             row |= {
                 "analytic_bandwidth_GBps": start.tolist(),
                 "analytic_time_s": time.time_ns(start) * 1e-9,
@@ -123,15 +123,16 @@ class Study:
     def front(self, points: int = 9) -> list[FrontPoint]:
         """Time over cost for budgets from a quarter of the answer's total to twice it."""
         assert self.cost is not None
-        design, knobs = min((self._simulated(one) for one in self.knobs), key=lambda pair: pair[0].value) if (
-            self.evaluator == "simulated") else (design_analytic(self._analytic_time(), self.feasible, self.goal_cost), None)
-        totals = float(design.bandwidth_GBps.sum()) * np.geomspace(0.25, 2.0, points)
-        if knobs is None:
+        if self.evaluator == "analytic":
             time = self._analytic_time()
+            design = design_analytic(time, self.feasible, self.goal_cost)
+            totals = _around(design, points)
             return pareto_front(totals, self.cost, lambda feasible: design_analytic(time, feasible))
+        design, knobs = self._best_simulated()
         objective = self._objective(knobs)
         return pareto_front(
-            totals, self.cost, lambda feasible: design_simulated(objective, feasible, max_evaluations=self.evaluations)
+            _around(design, points), self.cost,
+            lambda feasible: design_simulated(objective, feasible, max_evaluations=self.evaluations),
         )
 
     # --- parts
@@ -142,10 +143,10 @@ class Study:
             return iteration_time(self.placed, self.loop, self.checkpointed)
         return self._objective(self.knobs[0]).floors[0]
 
-    def _analytic_start(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _analytic_start(self) -> F64:
         time = iteration_time(self.placed, "no-overlap", self.checkpointed)
         found = design_analytic(time, self.feasible, self.goal_cost).bandwidth_GBps
-        return np.maximum(found, 1e-9 * found.max())
+        return positive(found)
 
     def _objective(self, knobs: Knobs) -> Simulated:
         if knobs not in self._objectives:
@@ -159,12 +160,16 @@ class Study:
         topology = self.network.topology
         if not self.placed:
             return collective_objective(
-                topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry, **options
+                topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
+                **options,
             )
         training = Training(loop=self.loop, algorithm=knobs.algorithm, options=options)
         return iteration_objective(
             topology, self.placed, training, checkpointed=self.checkpointed, model=model, symmetry=self.symmetry
         )
+
+    def _best_simulated(self) -> tuple[Design, Knobs]:
+        return min((self._simulated(knobs) for knobs in self.knobs), key=lambda pair: pair[0].value)
 
     def _simulated(self, knobs: Knobs) -> tuple[Design, Knobs]:
         starts = [self._analytic_start()] if self.placed else []
@@ -191,6 +196,12 @@ class Study:
         return row
 
 
+def _around(design: Design, points: int) -> F64:
+    """Total bandwidths from a quarter of the design's to twice it."""
+    totals: F64 = float(design.bandwidth_GBps.sum()) * np.geomspace(0.25, 2.0, points)
+    return totals
+
+
 def make_study(flags: argparse.Namespace) -> Study:
     """The study that the flags of `weft optimize` describe.
 
@@ -203,14 +214,15 @@ def make_study(flags: argparse.Namespace) -> Study:
     placed = _place(flags, network)
     cost = _cost(flags, network)
     if flags.objective == "time-cost" and cost is None:
-        raise WeftError("--objective time-cost needs prices: give --cost FILE, or a network of rings RI, FC and switches")
+        raise WeftError("--objective time-cost needs prices: give --cost FILE, or a network of RI, FC and SW")
     feasible = limits(
         network.n_dims, total=flags.budget, rule=flags.budget_rule, constraints=flags.constraint, cost=cost,
         dollars=flags.budget_cost,
     )
     loops = ANALYTIC_LOOPS if flags.evaluator == "analytic" else SIMULATED_LOOPS
     if flags.loop not in loops:
-        raise WeftError(f"--loop {flags.loop!r} is unknown to the {flags.evaluator} evaluator: choose one of {', '.join(loops)}")
+        known = ", ".join(loops)
+        raise WeftError(f"--loop {flags.loop!r} is unknown to the {flags.evaluator} evaluator: choose one of {known}")
     if flags.checkpointed and flags.loop not in ANALYTIC_LOOPS:
         raise WeftError(f"--checkpointed does not go with --loop {flags.loop}")
     if flags.evaluations < 1:
@@ -220,8 +232,9 @@ def make_study(flags: argparse.Namespace) -> Study:
     knobs = [Knobs(name, chunks) for name, chunks in product(names, _whole_numbers(flags.chunks))]
     hidden = ("json", "csv", "plot", "quiet", "command_module")
     return Study(
-        network=network, placed=placed, collective=flags.collective or "", size_bytes=parse_sweep_size(flags.size or "32M"),
-        feasible=feasible, cost=cost, goal=flags.objective, evaluator=flags.evaluator, loop=flags.loop,
+        network=network, placed=placed, collective=flags.collective or "",
+        size_bytes=parse_sweep_size(flags.size or "32M"), feasible=feasible, cost=cost, goal=flags.objective,
+        evaluator=flags.evaluator, loop=flags.loop,
         checkpointed=flags.checkpointed, knobs=knobs, lane_GBps=lane, evaluations=flags.evaluations,
         wants_sensitivity=flags.sensitivity, symmetry=flags.symmetry,
         spec={name: value for name, value in vars(flags).items() if name not in hidden},
@@ -261,12 +274,10 @@ def _one_each(given: Sequence[Any] | None, names: Sequence[str], flag: str, what
 
 def _cost(flags: argparse.Namespace, network: Network) -> Cost | None:
     prices = PRICES if flags.cost is None else read_prices(flags.cost)
-    try:
-        return network.cost(prices, counting=flags.counting, fixed=flags.fixed_cost)
-    except WeftError:
-        if flags.cost is not None or flags.budget_cost is not None or flags.objective == "time-cost":
-            raise
-        return None  # prices were not asked for, and the published ones do not cover this network
+    asked = flags.cost is not None or flags.budget_cost is not None or flags.objective == "time-cost"
+    if not asked and not network.has_usual_prices:
+        return None
+    return network.cost(prices, counting=flags.counting, fixed=flags.fixed_cost)
 
 
 def _whole_numbers(text: str) -> list[int]:

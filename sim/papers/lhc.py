@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives import build, in_network, parameter_server, ring, swing
 from collectives.aggregation_tree import torus_trees
@@ -23,9 +24,12 @@ from sim.slot_sharing import RULES, Sharing, fallback_share, sharing_program
 from topologies import Topology, fat_tree, switch, torus
 from topologies.custom import rank_coordinates
 from topologies.units import PS_PER_S, format_size
-from workloads.compression import Codec, layout_for
+from workloads.compression import Codec, layout_for, lossless_sum
+from workloads.compression.fixed_point import from_fixed, shared_scale, to_fixed
 from workloads.compression.rates import INSTANT, Rates, measure
 from workloads.compression.sizing import Compression, union_density
+from workloads.compression.sparse import add_blocks, add_coordinates, non_zero_blocks, top_k
+from workloads.compression.thc import Thc
 from workloads.compression.timeline import compressed_all_reduce
 from workloads.gradients import GRADIENTS
 
@@ -59,6 +63,7 @@ def run(out: Path, quick: bool) -> None:
     write(out, "sharing", "Jobs that share 128 slots, 4 MiB each, windows of 64", sharing_rows())
     cliff = cliff_rows(1_000_000, 2 if quick else 10)
     write(out, "cliff", "Share of arrays that decode in full, and of items lost, by cells an item", cliff)
+    write(out, "baselines", "What one of eight workers sends, and what is lost", baseline_rows())
     throughput = throughput_rows()
     write(out, "throughput", "Aggregation speed-up by density and workers (100 Gb/s, codec for free)", throughput)
     write(out, "headline", "What reaches the published 6.33x", headline_rows())
@@ -193,6 +198,40 @@ def cliff_rows(n_elements: int, trials: int) -> list[Row]:
                 full += decoded.complete
             rows.append({"layout": layout, "cells": cells, "full": full / trials, "lost": float(np.mean(lost))})
     return rows
+
+
+def baseline_rows() -> list[Row]:
+    """What eight workers send and lose through each codec, on normal values at independent positions."""
+    n, workers, rows = 2**20, 8, []
+    for density in (0.001, 0.01, 0.1):
+        rng = np.random.default_rng(0)
+        arrays = [np.where(rng.random(n) < density, rng.normal(size=n), 0).astype(np.float32) for _ in range(workers)]
+        exact = np.sum(np.array(arrays, np.float64), axis=0)
+        n_items = int(np.count_nonzero(np.any(np.array(arrays) != 0, axis=0)))
+        for name, (sent, total) in _codecs(arrays, n_items).items():
+            error = float(np.square(total - exact).sum() / np.square(exact).sum())
+            rows.append({"density": density, "codec": name, "bits_per_element": 8 * sent / n, "nmse": error})
+    return rows
+
+
+def _codecs(arrays: list[npt.NDArray[np.float32]], n_items: int) -> dict[str, tuple[float, npt.NDArray[Any]]]:
+    """Bytes of one worker, and the sum, by codec; what does not add up on the way is counted at its mean size."""
+    n, layout = arrays[0].size, layout_for(arrays[0].size, n_items, 1.25)
+    scale = shared_scale(arrays)
+    whole = lossless_sum(Codec(layout, dtype="int32"), [to_fixed(x, scale) for x in arrays])
+    floating = lossless_sum(Codec(layout, dtype="float32"), arrays)
+    blocks = [non_zero_blocks(x) for x in arrays]
+    pairs = [top_k(x, max(1, n // 100)) for x in arrays]
+    thc = Thc(n)
+    half_width = thc.range_of(arrays)
+    indices = [thc.encode(x, half_width, worker) for worker, x in enumerate(arrays)]
+    return {
+        "lossless, fixed point": (whole.wire_bytes, from_fixed(whole.values, scale)),
+        "lossless, fp32": (floating.wire_bytes, floating.values),
+        "non-zero blocks of 256": (float(np.mean([one.n_bytes for one in blocks])), add_blocks(blocks, n)),
+        "top 1 %, all-gathered": (float(np.mean([one.n_bytes for one in pairs])), add_coordinates(pairs, n)),
+        "THC, 4 bits": (indices[0].n_bytes, thc.decode(thc.add(indices), len(arrays), half_width)),
+    }
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""TopoOpt (Wang et al., NSDI'23): its comparisons redone, each figure with the published headline and what we assume."""
+"""TopoOpt (Wang et al., NSDI'23): its comparisons redone, each with the published headline and what we assume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sim.papers.topoopt_studies import STUDIES, Row
 HELP = "TopoOpt (NSDI'23): topology and parallelisation together, circuits that switch, shared clusters"
 
 HEADLINES = {
-    "iterations": "packet-level rerun of the released task graphs; VGG16 at 200 Gb/s lies between its bound and that value",
+    "iterations": "packet-level rerun of the released task graphs; VGG16 at 200 Gb/s: between its bound and that",
     "twisted": "TPU v4 (ISCA'23); link loads say 1.745 times the all-to-all of the regular 4x4x8",
     "switching": "Harvest, SWOT, PCCL: planned switching beats static and every step; delay decides",
     "following": "TopoOpt figure 17: circuits that follow demand every 50 ms lose to static ones",
@@ -24,8 +24,8 @@ HEADLINES = {
 
 ASSUMPTIONS = (
     "Links have 1 us and no loss; a round ends when its acknowledgement is back; queues are first in, first out.",
-    "Packet networks carry one ring of each all-reduce at d times the rate of an interface, or at the rate that costs as "
-    "much by prices that are not verified; TopoOpt runs a ring on every interface.",
+    "Packet networks carry one ring of each all-reduce at d times the rate of an interface, or at the rate that costs "
+    "as much by prices that are not verified; TopoOpt runs a ring on every interface.",
     "Strategies are data parallel with one embedding table a server, in turn, except in the search study; the paper "
     "searched every point, with a simulator and profiles that are not public in full.",
     "Compute: released A100 profiles where there are any, a line through two of them for other dense layers.",
@@ -56,7 +56,7 @@ def findings(name: str, rows: list[Row]) -> list[str]:
         gains = [(row["over_topoopt"], row) for row in rows if row["fabric"] == "similar-cost fat-tree"]
         most, at = max(gains, key=lambda one: one[0])
         least, low = min(gains, key=lambda one: one[0])
-        return [f"similar-cost fat-tree over TopoOpt: at most {most:.2f} ({_point(at)}), at least {least:.2f} ({_point(low)})"]
+        return [f"similar-cost fat-tree over TopoOpt: {least:.2f} ({_point(low)}) to {most:.2f} ({_point(at)})"]
     if name == "cluster":
         most_jobs = max(row["jobs"] for row in rows)
         last = {row["fabric"]: row for row in rows if row["jobs"] == most_jobs}
@@ -69,8 +69,8 @@ def findings(name: str, rows: list[Row]) -> list[str]:
     if name == "twisted":
         regular, twisted = rows
         return [
-            f"gain by link load {regular['largest_load'] / twisted['largest_load']:.3f}, simulated with one hashed route "
-            f"a pair {regular['simulated_us'] / twisted['simulated_us']:.3f}"
+            f"gain by link load {regular['largest_load'] / twisted['largest_load']:.3f}, simulated with one hashed "
+            f"route a pair {regular['simulated_us'] / twisted['simulated_us']:.3f}"
         ]
     if name == "switching":
         gaps = [abs(row["simulated_us"] / row["plan_us"] - 1) for row in rows if row["simulated_us"] is not None]

@@ -51,13 +51,16 @@ def _lines(
     return paint
 
 
-def _bars(names: list[str], groups: dict[str, list[float | None]], label: str, *, log: bool = False) -> Callable[[Axes], None]:
+def _bars(
+    names: list[str], groups: dict[str, list[float | None]], label: str, *, log: bool = False
+) -> Callable[[Axes], None]:
     def paint(axis: Axes) -> None:
         width = 0.8 / max(len(groups), 1)
         for at, (group, values) in enumerate(groups.items()):
             places = [place + at * width for place, value in enumerate(values) if value is not None]
             axis.bar(places, [value for value in values if value is not None], width, label=group)
-        axis.set_xticks([place + 0.4 - width / 2 for place in range(len(names))], names, fontsize=7, rotation=30, ha="right")
+        centres = [place + 0.4 - width / 2 for place in range(len(names))]
+        axis.set_xticks(centres, names, fontsize=7, rotation=30, ha="right")
         if log:
             axis.set_yscale("log")
         axis.set_ylabel(label, fontsize=8)
@@ -84,16 +87,16 @@ def _iterations(rows: list[Row]) -> Panels:
 def _twisted(rows: list[Row]) -> Panels:
     names = [row["torus"] for row in rows]
     return [
-        (f"{rows[0]['shape']}: largest link load", _bars(names, {"messages": [r["largest_load"] for r in rows]}, "load")),
-        ("all-to-all of 16 MiB", _bars(names, {"simulated": [r["simulated_us"] for r in rows]}, "us")),
+        ("busiest link", _bars(names, {rows[0]["shape"]: [row["largest_load"] for row in rows]}, "routes")),
+        ("all-to-all of 16 MiB", _bars(names, {"simulated": [row["simulated_us"] for row in rows]}, "us")),
     ]
 
 
 def _switching(rows: list[Row]) -> Panels:
     return [
         (f"{collective}, {size}, {rows[0]['servers']} servers",
-         _lines([r for r in rows if (r["collective"], r["size"]) == (collective, size)], "delay_us", "plan_us", "policy",
-                ("reconfiguration delay, us", "time, us")))
+         _lines([row for row in rows if (row["collective"], row["size"]) == (collective, size)], "delay_us", "plan_us",
+                "policy", ("reconfiguration delay, us", "time, us")))
         for collective in _distinct(rows, "collective") for size in _distinct(rows, "size")
     ]
 
@@ -125,8 +128,8 @@ def _all_to_all(rows: list[Row]) -> Panels:
 def _dedicated(rows: list[Row]) -> Panels:
     return [
         (f"{model}, {n} servers, d={degree}",
-         _lines([r for r in rows if (r["model"], r["servers"], r["interfaces"]) == (model, n, degree)], "Gbps", "time_ms",
-                "fabric", ("Gb/s of an interface", "iteration, ms")))
+         _lines([r for r in rows if (r["model"], r["servers"], r["interfaces"]) == (model, n, degree)], "Gbps",
+                "time_ms", "fabric", ("Gb/s of an interface", "iteration, ms")))
         for n in _distinct(rows, "servers") for degree in _distinct(rows, "interfaces")
         for model in _distinct(rows, "model")
     ]

@@ -10,11 +10,12 @@ import numpy as np
 
 from collectives import pairwise, recursive_doubling, swing
 from collectives.direct import all_to_all
-from collectives.reconfigured import menu
+from collectives.reconfigured import Menu, menu
 from collectives.schedule import Schedule
+from collectives.totient_rings import ring_jumps
 from sim.circuit_machine import CircuitMachine
 from sim.engine import run
-from sim.lower_epochs import check_circuits, lower_plan
+from sim.lower_epochs import check_circuits, lower_plan, lower_planes
 from sim.model import Model
 from sim.optimize.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from sim.ring_iteration import Rings, Transport, lower_bound_ps, simulate_iteration
@@ -73,11 +74,11 @@ def expander(n: int, degree: int, rate_Gbps: float, seed: int = 1) -> Fabric:
 def measured_iterations(quick: bool) -> list[Row]:
     """VGG16 and BERT on 16 servers: ours, the lower bound, the packet-level value."""
     rows = []
-    for name, build in MEASURED.items():
+    for build in MEASURED.values():
         job = build()
         for degree, jumps in ((2, (1,)), (4, (1, 3)), (8, (1, 3, 5, 9))):
             fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
-            rows.append(_against(job, "TopoOpt", degree, 100, fabric, fabric.router.coins, Transport()))  # type: ignore[attr-defined]
+            rows.append(_against(job, "TopoOpt", degree, 100, fabric, ring_jumps(fabric), Transport()))
         for rate in (25, 100, 200, 400, 800):
             rows.append(_against(job, "fat-tree", 1, rate, tree(16, rate), (1,), ROUTED))
             ideal = switch(16, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0)
@@ -128,9 +129,16 @@ def switching_inside(quick: bool) -> list[Row]:
                 rows.append({
                     "collective": name, "size": size, "servers": n, "delay": delay, "delay_us": parse_time(delay) / US,
                     "policy": "two planes, overlapped", "plan_us": choice.overlapped_ps(delay) / US,
-                    "simulated_us": None, "reconfigurations": len(choice.steps),
+                    "simulated_us": _overlapped_us(choice, delay), "reconfigurations": len(choice.steps),
                 })
     return rows
+
+
+def _overlapped_us(choice: Menu, delay: str) -> float:
+    epochs = lower_planes(choice, delay, model=Model(chunks=1, forwarding="store-and-forward"))
+    outcome = run(epochs.program)
+    check_circuits(epochs, outcome)
+    return outcome.makespan_ps / US
 
 
 def following_demand(quick: bool) -> list[Row]:
@@ -141,11 +149,11 @@ def following_demand(quick: bool) -> list[Row]:
         for degree in (4,) if quick else (4, 8):
             jumps = (1, 3) if degree == 4 else (1, 3, 5, 9)
             fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
-            coins = fabric.router.coins  # type: ignore[attr-defined]
+            coins = ring_jumps(fabric)
             static = simulate_iteration(job, fabric, Rings(coins, {}))[1].makespan_ps / MS
             fat = simulate_iteration(job, tree(16, 100 * degree), Rings((1,), {}), ROUTED)[1].makespan_ps / MS
             for delay in ("1ms", "10ms") if quick else ("10us", "50us", "200us", "1ms", "10ms"):
-                for rings, said in (((1,), "one ring"), (coins[: degree // 2] + coins[degree // 2 :], f"{degree} rings")):
+                for rings, said in (((1,), "one ring"), (coins, f"{degree} rings")):
                     machine = CircuitMachine(job, degree, delay, rings).run()
                     rows.append({
                         "workload": name, "interfaces": degree, "delay": delay, "delay_us": parse_time(delay) / US,
@@ -194,7 +202,7 @@ def _similar_rate(n: int, degree: int, rate: int) -> float:
 
 
 def dedicated(quick: bool) -> list[Row]:
-    """Six models over degree and rate, against an ideal switch, a fat-tree of similar cost, oversubscribed, expander."""
+    """Six models over degree and rate, against an ideal switch, fat-trees and an expander."""
     rows = []
     for n in (16,) if quick else (16, 128):
         for name in MODELS:
@@ -234,11 +242,14 @@ def shared_cluster(quick: bool) -> list[Row]:
         iterations = {name: iteration_of(model(name, size), data_parallel(model(name, size))) for name in names}
         places = place_randomly([size] * load, n, rng)
         jobs = [
-            ClusterJob(iterations[name], place, rng.randrange(10**11)) for name, place in zip(names, places, strict=True)
+            ClusterJob(iterations[name], place, rng.randrange(10**11))
+            for name, place in zip(names, places, strict=True)
         ]
         fabrics = [optical_fabric(size, 4)(Demand.of(job.iteration)) for job in jobs]
         times = {"TopoOpt d=4 100 Gb/s": isolated_ps(jobs, fabrics, transport=JOINED)}
         for rate in (100, 200, 400):
+            alone = one_ring(switch(size, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0))
+            times[f"ideal switches {rate} Gb/s"] = isolated_ps(jobs, [alone] * load, transport=JOINED)
             times[f"fat-tree {rate} Gb/s"] = contended_ps(jobs, tree(n, rate), transport=JOINED)
         for name, found in times.items():
             rows.append({"jobs": load, "servers": n, "fabric": name, "mean_ms": float(np.mean(found)) / MS,
@@ -266,9 +277,9 @@ def searches(quick: bool) -> list[Row]:
         (16, "DLRM", 400), (16, "NCF", 400), (16, "CANDLE", 400), (128, "DLRM", 200), (128, "NCF", 200)):
         found = search(model(name, n), optical_fabric(n, 4), Settings(budget=budget, temper_per_ms=1.0))
         rows.append({
-            "model": name, "servers": n, "budget": budget, "start_ms": found.start_ps / MS, "found_ms": found.time_ps / MS,
-            "evaluations": found.evaluations, "evaluations_to_best": found.evaluations_to_best,
-            "s_per_evaluation": found.seconds_per_evaluation,
+            "model": name, "servers": n, "budget": budget, "start_ms": found.start_ps / MS,
+            "found_ms": found.time_ps / MS, "evaluations": found.evaluations,
+            "evaluations_to_best": found.evaluations_to_best, "s_per_evaluation": found.seconds_per_evaluation,
             "ring_interfaces": found.fabric.ring_degree, "matched_interfaces": found.fabric.matched_degree,
         })
     return rows

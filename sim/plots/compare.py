@@ -9,11 +9,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from sim.plots.style import WIDE, figure, line_of, save, size_label, sizes_axis
+from sim.plots.style import WIDE, figure, lines_of, save, size_label, sizes_axis
 
 Row = Mapping[str, Any]
 Curves = dict[str, list[tuple[int, float]]]
 """By algorithm: (size in bytes, time in seconds), ascending."""
+
+MOST_IN_AXES = 6
+"""Algorithms whose legend has room among the curves."""
 
 SMALL_BYTES = 32 * 1024
 """Up to here a goodput cannot be read from the figure, and the runtime is drawn instead."""
@@ -33,7 +36,8 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None) -
     """
     curves = curves_of(rows)
     small = [size for size in sizes_of(curves) if size <= SMALL_BYTES]
-    with figure(WIDE, height_in=3.1) as drawn:
+    crowded = len(curves) > MOST_IN_AXES
+    with figure(WIDE, height_in=3.1 + crowded * (0.2 + 0.14 * -(-len(curves) // 5))) as drawn:
         if len(curves) > 1:
             places = drawn.add_gridspec(2, 2, width_ratios=(1.75, 1))
             draw_goodput(drawn.add_subplot(places[:, 0]), curves)
@@ -44,6 +48,10 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None) -
             draw_goodput(left_axes, curves)
             draw_runtime(right_axes, curves, small or sizes_of(curves))
         first = rows[0]
+        if crowded:
+            drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=6)
+        else:
+            drawn.axes[0].legend(loc="upper left")
         drawn.suptitle(title or f"{first['collective']} on {first['topology']}", fontsize=9.5, weight="bold")
         drawn.text(1, 1, assumptions(first), fontsize=6, color="#777777", ha="right", va="top")
         save(drawn, path)
@@ -82,22 +90,23 @@ def gains(curves: Curves) -> list[tuple[int, float, str]]:
 
 def draw_goodput(axes: Axes, curves: Curves) -> None:
     """Goodput, 8 x size / time, in Gb/s."""
+    lines = lines_of(curves)
     for name, points in curves.items():
         sizes = [size for size, _ in points]
-        axes.plot(sizes, [8e-9 * size / time_s for size, time_s in points], label=name, **line_of(name).style())
+        axes.plot(sizes, [8e-9 * size / time_s for size, time_s in points], label=name, **lines[name].style())
     sizes_axis(axes, sizes_of(curves), most=13)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("goodput (Gb/s)")
     axes.set_xlabel("size of the array")
-    axes.legend(loc="upper left")
 
 
 def draw_runtime(axes: Axes, curves: Curves, sizes_bytes: Sequence[int]) -> None:
     """Runtime at some sizes, in microseconds, on a logarithmic axis where algorithms lie far apart."""
+    lines = lines_of(curves)
     shown = [time_s for points in curves.values() for size, time_s in points if size in sizes_bytes]
     for name, points in curves.items():
         some = [(size, 1e6 * time_s) for size, time_s in points if size in sizes_bytes]
-        axes.plot([size for size, _ in some], [time_us for _, time_us in some], **line_of(name).style())
+        axes.plot([size for size, _ in some], [time_us for _, time_us in some], **lines[name].style())
     sizes_axis(axes, sizes_bytes, most=6)
     if shown and max(shown) > 5 * min(shown):
         axes.set_yscale("log")
@@ -112,10 +121,10 @@ def draw_runtime(axes: Axes, curves: Curves, sizes_bytes: Sequence[int]) -> None
 
 def draw_gain(axes: Axes, curves: Curves) -> None:
     """By how much the fastest beats the second, each bar in the colour of the fastest."""
-    found = gains(curves)
+    found, lines = gains(curves), lines_of(curves)
     sizes = [size for size, _, _ in found]
     places = range(len(found))
-    axes.bar(places, [gain for _, gain, _ in found], color=[line_of(name).color for _, _, name in found], width=0.72)
+    axes.bar(places, [gain for _, gain, _ in found], color=[lines[name].color for _, _, name in found], width=0.72)
     every = max(1, -(-len(sizes) // 7))
     axes.set_xticks(list(places)[::every], [size_label(size) for size in sizes[::every]], rotation=35, ha="right",
                     rotation_mode="anchor")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib.style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-
-from collectives import ALGORITHMS
 
 _HERE = Path(__file__).parent
 
@@ -46,11 +45,27 @@ CYCLE = (
 """Colours that the colour-blind tell apart (Okabe and Ito, 2008), each with its own marker and dashes."""
 
 
-def line_of(algorithm: str) -> Line:
-    """The line of an algorithm: always the same one, so that figures can be laid side by side."""
-    names = list(ALGORITHMS)
-    place = names.index(algorithm) if algorithm in names else sum(map(ord, algorithm))
-    return CYCLE[place % len(CYCLE)]
+_OWN = ("swing", "recursive-doubling", "bucket", "ring", "pipelined", "direct", "mirrored-recursive-doubling",
+        "hierarchical")
+"""Algorithms that have a line of their own, that of their place in the cycle."""
+
+
+def lines_of(algorithms: Iterable[str]) -> dict[str, Line]:
+    """A line for every algorithm of a figure, all different.
+
+    The commonest keep theirs, so that figures can be laid side by side; the others take what they leave free.
+    """
+    names = list(dict.fromkeys(algorithms))
+    places = {name: _OWN.index(name) for name in names if name in _OWN}
+    free = (place for place in count() if place not in places.values())
+    return {name: _line(places[name] if name in places else next(free)) for name in names}
+
+
+def _line(place: int) -> Line:
+    """Beyond the cycle, colours come again with other markers and dashes."""
+    again, at = divmod(place, len(CYCLE))
+    marker, dashes = (CYCLE[(at + shift * again) % len(CYCLE)] for shift in (3, 2))
+    return Line(CYCLE[at].color, marker.marker, dashes.dashes)
 
 
 @contextmanager

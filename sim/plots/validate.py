@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from sim.plots.style import CYCLE, WIDE, figure, line_of, save, size_label, sizes_axis
+from sim.plots.style import CYCLE, WIDE, figure, lines_of, save, size_label, sizes_axis
 
 Row = Mapping[str, Any]
 
@@ -35,10 +35,10 @@ def draw_validation(rows: Sequence[Row], path: Path) -> None:
 
 def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     """Simulated time over the estimate (filled) and over the lower bound (hollow), by size."""
-    for name in dict.fromkeys(row["algorithm"] for row in rows):
+    for name, line in lines_of(row["algorithm"] for row in rows).items():
         own = [row for row in rows if row["algorithm"] == name and row["size_bytes"] > 0]
         sizes = [row["size_bytes"] for row in own]
-        style = line_of(name).style()
+        style = line.style()
         axes.plot(sizes, [row["time_s"] / row["estimate_s"] for row in own], label=f"{name} / estimate", **style)
         hollow = style | {"markerfacecolor": "white", "markeredgecolor": style["color"], "markeredgewidth": 0.9,
                           "linewidth": 0.7, "alpha": 0.85}

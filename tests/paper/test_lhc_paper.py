@@ -40,11 +40,16 @@ def test_the_headline_needs_one_bit_or_a_very_sparse_union():
 
 
 def test_simulated_gains_follow_the_closed_form():
-    """Within 2 % wherever bandwidth decides: the steps of a ring show in small messages, and only there."""
+    """Within 2 % in the network; over a ring too, with the latency of its steps, which two messages pay twice."""
+    n = 100_000_000
     for row in lhc.throughput_rows():
-        assert row["speed_up"] <= row["closed_form"] * (1 + 1e-6)
-        if row["over"] == "in-network" or row["speed_up"] < 8:
+        if row["over"] == "in-network":
             assert row["speed_up"] == pytest.approx(row["closed_form"], rel=0.02)
+            continue
+        steps = 2 * (row["workers"] - 1)
+        dense_s = steps / row["workers"] * 4 * n / 12.5e9
+        with_latency = (dense_s + steps * 4e-6) / (dense_s / row["closed_form"] + 2 * steps * 4e-6)
+        assert row["speed_up"] == pytest.approx(with_latency, rel=2e-3)
 
 
 def test_dense_models_gain_nothing_without_sparsification():
@@ -52,6 +57,16 @@ def test_dense_models_gain_nothing_without_sparsification():
     for row in rows_where(rows, model="bert-base"):
         assert (row["speed_up"] > 1) == (row["support"] == "top 1 % identical")
     assert min(row["speed_up"] for row in rows_where(rows, support="top 1 % identical")) > 20
+
+
+def test_fixed_point_loses_only_its_rounding():
+    for row in lhc.baseline_rows():
+        if row["codec"] == "lossless, fixed point":
+            assert row["nmse"] < 1e-15
+        if row["codec"] == "lossless, fp32":
+            assert row["nmse"] < 1e-11  # near the threshold a peel is deep; at 1.5 cells an item it is below 1e-13
+        if row["codec"] == "THC, 4 bits":
+            assert 1e-3 < row["nmse"] < 0.1
 
 
 def test_tables_and_figures_are_left(tmp_path, capsys):
@@ -62,11 +77,11 @@ def test_tables_and_figures_are_left(tmp_path, capsys):
     lhc_figure.draw_sizes(tmp_path / "sizes", tiny * 2)
     lhc_figure.draw_cliff(tmp_path / "cliff", [{"layout": "element", "cells": 1.2, "full": 0.0, "lost": 0.5}])
     line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
-    lhc_figure.draw_throughput(tmp_path / "throughput", [line])
+    lhc_figure.draw_throughput(tmp_path / "throughput", [line, line | {"support": "independent"}])
     assert sorted(file.name for file in tmp_path.glob("*.png")) == ["cliff.png", "sizes.png", "throughput.png"]
 
 
 @pytest.mark.verify
 def test_the_whole_quick_run(tmp_path):
     lhc.run(tmp_path, quick=True)
-    assert len(list(tmp_path.glob("*.csv"))) == 11
+    assert len(list(tmp_path.glob("*.csv"))) == 12

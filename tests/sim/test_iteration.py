@@ -45,7 +45,8 @@ def test_msft_1t_under_the_loop_of_libra(chunks):
     w_data = traffic(data, gradients, "all-reduce")
     roots = w_tensor**0.5, w_data**0.5
     ends = [500e9 * root / sum(roots) for root in roots]
-    inner = [traffic((extent,), reduce / before, "all-reduce") for extent, before in zip(tensor, (1, 4, 32), strict=True)]
+    shares = zip(tensor, (1, 4, 32), strict=True)
+    inner = [traffic((extent,), reduce / before, "all-reduce") for extent, before in shares]
     topology = network("RI(4)_FC(8)_RI(4)_SW(32)", [*(ends[0] * one / sum(inner) for one in inner), ends[1]])
     calls = Call("all-reduce", reduce, "forward"), Call("all-gather", gather, "forward")
     workload = Workload("msft-1t", (
@@ -66,10 +67,9 @@ def test_msft_1t_under_the_loop_of_libra(chunks):
 
 def small_case() -> tuple[Topology, Workload, Groups]:
     topology = from_spec("RI(4)_FC(4)_SW(2)")
-    tensor = (Call("all-reduce", 65_536, "tp"),)
+    tensor, data = (Call("all-reduce", 65_536, "tp"),), (Call("all-reduce", 9_600, "dp"),)
     layers = tuple(
-        Layer(f"{i}", Phase(2000.0, tensor), Phase(2000.0, tensor), Phase(2000.0, (Call("all-reduce", 9_600, "dp"),)), 50.0)
-        for i in range(4)
+        Layer(f"{i}", Phase(2000.0, tensor), Phase(2000.0, tensor), Phase(2000.0, data), 50.0) for i in range(4)
     )
     return topology, Workload("small", layers), {"tp": (4, 2, 1), "dp": (1, 2, 2)}
 

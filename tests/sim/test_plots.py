@@ -17,7 +17,7 @@ from sim.plots.compare import curves_of, draw_comparison, gains
 from sim.plots.fabric import draw_topology
 from sim.plots.heatmap import draw_heatmap
 from sim.plots.layout import CLEARANCE, layout
-from sim.plots.style import CYCLE, NARROW, WIDE, figure, line_of, size_label
+from sim.plots.style import CYCLE, NARROW, WIDE, figure, lines_of, size_label
 from sim.plots.validate import draw_validation
 from sim.validation import validate
 from topologies import NPU, TOPOLOGIES, WeftError, from_spec
@@ -119,8 +119,14 @@ def test_lines_are_told_apart_without_colour() -> None:
 
 
 def test_an_algorithm_keeps_its_line() -> None:
-    assert [line_of(name) for name in list(ALGORITHMS)[: len(CYCLE)]] == list(CYCLE)[: len(ALGORITHMS)]
-    assert line_of("one of the user's") == line_of("one of the user's")
+    alone = {name: lines_of([name])[name] for name in ("swing", "ring", "bucket")}
+    together = lines_of(ALGORITHMS)
+    assert all(together[name] == line for name, line in alone.items())
+
+
+def test_lines_of_one_figure_are_all_different() -> None:
+    names = [*ALGORITHMS, *map(str, range(len(CYCLE)))]
+    assert len(set(lines_of(names).values())) == len(names)
 
 
 @pytest.mark.parametrize(("size", "label"), [(32, "32 B"), (8192, "8 KiB"), (2**29, "512 MiB"), (3 * 2**29, "1.5 GiB")])

@@ -17,7 +17,7 @@ from sim.model import PRESETS, SWING_PAPER, Model
 from sim.spec import PRESET_LINKS, SECTIONS, Spec, SweepKeys, TopologyKeys, accepted_keys, sweep_sizes
 from topologies import WeftError, torus, write_topology
 
-FULL = {
+FULL: dict[str, dict[str, Any]] = {
     "topology": {"spec": "torus:4x4", "link_bandwidth": "200Gb/s", "link_latency": "50ns,60ns", "hop_latency": "0ns"},
     "collective": {"name": "all-reduce", "algorithms": ["swing", "ring"], "form": "latency", "element_bytes": 2},
     "model": {"preset": "swing-paper", "forwarding": "store-and-forward", "deliver": "tail", "chunks": 4,

@@ -23,7 +23,7 @@ def row(algorithm: str, size: int, time_s: float, form: str = "", **more: Any) -
             "algbw_GBps": rate, "busbw_GBps": 1.5 * rate, **more}
 
 
-def read_nccl(text: str) -> list[dict[str, float]]:
+def read_nccl(text: str) -> list[dict[str, Any]]:
     """As a reader of nccl-tests does: by the header line, the first measurement of each row."""
     lines = text.splitlines()
     head = next(line for line in lines if "size" in line and "algbw" in line)

@@ -96,7 +96,7 @@ def test_an_empty_workload(loop):
 
 def test_stages_are_cut_where_the_time_is():
     workload = Workload("w", tuple(layer_of(f"{i}", t, 0, 0, "dp") for i, t in enumerate((1, 1, 1, 3))))
-    assert cut_into_stages(workload, 2) == [range(0, 3), range(3, 4)]
+    assert cut_into_stages(workload, 2) == [range(3), range(3, 4)]
     assert cut_into_stages(workload, 4) == [range(i, i + 1) for i in range(4)]
     with pytest.raises(WeftError, match="has 4 layers for 5 stages"):
         cut_into_stages(workload, 5)

@@ -17,7 +17,9 @@ GPT_VOCABULARY = 50257
 
 MODELS: MappingProxyType[str, Callable[[], Model]] = MappingProxyType({
     "gpt-3": partial(gpt, "gpt-3", 96, 12288, 2048, GPT_VOCABULARY, "T. Brown et al., NeurIPS 2020, table 2.1"),
-    "turing-nlg": partial(gpt, "turing-nlg", 78, 4256, 1024, GPT_VOCABULARY, "C. Rosset, Microsoft, February 2020; GPT-2 vocabulary"),
+    "turing-nlg": partial(
+        gpt, "turing-nlg", 78, 4256, 1024, GPT_VOCABULARY, "C. Rosset, Microsoft, February 2020; GPT-2 vocabulary"
+    ),
     "msft-1t": partial(gpt, "msft-1t", 128, 25600, 2048, 51200, "S. Rajbhandari et al., SC'21; vocabulary padded"),
     "llama-2-7b": partial(
         llama, "llama-2-7b", "H. Touvron et al., arXiv 2307.09288", layers=32, hidden=4096, vocabulary=32000,

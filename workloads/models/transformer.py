@@ -49,7 +49,8 @@ class Shape:
 
 def decoder(name: str, shape: Shape, source: str) -> Model:
     """A decoder: embedding, layers, final norm and output projection."""
-    table = Operator("embedding", (shape.vocabulary + shape.positions) * shape.hidden, 0.0, 1, shape.hidden, sharded=True)
+    rows = shape.vocabulary + shape.positions
+    table = Operator("embedding", rows * shape.hidden, 0.0, 1, shape.hidden, sharded=True)
     norm = Operator("final norm", _norm(shape), 2 * shape.hidden, shape.hidden, shape.hidden)
     head = Operator(
         "output", 0 if shape.tied else shape.vocabulary * shape.hidden, 2 * shape.vocabulary * shape.hidden,
@@ -83,7 +84,7 @@ def layer(shape: Shape, number: int) -> tuple[Operator, ...]:
         return Operator(f"{name}{number}", parameters, flops, rows, columns, sharded=True, **more)  # type: ignore[arg-type]
 
     sends = shape.active if shape.experts > 1 else 0
-    router = (Operator(f"router{number}", h * shape.experts, 2 * h * shape.experts, h, shape.experts),) if shape.experts > 1 else ()
+    router = Operator(f"router{number}", h * shape.experts, 2 * h * shape.experts, h, shape.experts)
     return (
         matrix("Q", h, h, reduces_input=True),
         matrix("K", h, kv),
@@ -91,7 +92,7 @@ def layer(shape: Shape, number: int) -> tuple[Operator, ...]:
         Operator(f"QK{number}", 0, attention, h, 0, sharded=True),
         Operator(f"softmax{number}", 0, attention, 0, h, sharded=True),
         matrix("concat", h, h, reduces_output=True, keeps_checkpoint=True),
-        *router,
+        *([router] if shape.experts > 1 else []),
         matrix("W1_", h, f, first, reduces_input=True, experts=shape.experts, sends_tokens=sends),
         matrix("W2_", f, h, reduces_output=True, experts=shape.experts, sends_tokens=sends),
         Operator(f"layerNorm{number}", 2 * _norm(shape), 2 * h, h, h),

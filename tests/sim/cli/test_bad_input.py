@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sim.cli import EXIT_BAD_INPUT, main
+from sim.cli import main
+from sim.cli.flags import EXIT_BAD_INPUT
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,7 +37,9 @@ CASES: dict[str, tuple[list[str], str]] = {
         ["--topology", "torus:6x6", "--collective", "reduce-scatter", "--algorithm", "recursive-doubling"],
         "are not all powers of two",
     ),
-    "odd extents": (["--topology", "torus:3x4", "--algorithm", "swing", "--form", "bandwidth"], "it takes even extents"),
+    "odd extents": (
+        ["--topology", "torus:3x4", "--algorithm", "swing", "--form", "bandwidth"], "it takes even extents",
+    ),
     "chunk of zero": (["--chunk", "0B"], "chunk size 0 B is out of range"),
     "zero chunks": (["--chunks", "0"], "chunks=0 is out of range"),
     "chunk and chunks": (["--chunk", "8KiB", "--chunks", "4"], "not both"),
@@ -81,7 +84,8 @@ def test_no_workers_are_too_few(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "key"), [("topology", "bandwidth"), ("collective", "algorithm"), ("model", "chunk_size"), ("sweep", "to")]
+    ("section", "key"),
+    [("topology", "bandwidth"), ("collective", "algorithm"), ("model", "chunk_size"), ("sweep", "to")],
 )
 def test_an_unknown_key_of_a_file_is_named(
     section: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sim.cli import COMMANDS, EXIT_BAD_INPUT, EXIT_INTERRUPTED, main
+from sim.cli import COMMANDS, EXIT_INTERRUPTED, main
+from sim.cli.flags import EXIT_BAD_INPUT
 from sim.engine import Stopped
 
 ROOT = Path(__file__).parents[3]

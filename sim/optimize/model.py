@@ -1,0 +1,120 @@
+"""The convex model of a simulated time: critical paths as rows, above floors that hold everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.analytic.constraints import Constraint, Feasible
+from sim.analytic.epigraph import Epigraph
+from sim.analytic.traffic import F64
+from sim.optimize.objective import Evaluation
+
+ROUNDING = 1e-6
+"""Services are rounded up to whole picoseconds: a row this little above a time does not contradict it."""
+
+
+class Row(NamedTuple):
+    """A critical path: below `part`'s time wherever the order of service is the same."""
+
+    part: int
+    offset_ns: float
+    slope_bytes: F64
+
+    def at(self, bandwidth_GBps: F64) -> float:
+        """Its length in ns."""
+        return float(self.offset_ns + (self.slope_bytes / bandwidth_GBps).sum())
+
+    def above(self, one: Evaluation) -> bool:
+        """Whether it is longer than what was simulated: the order of service is another one there."""
+        return self.at(one.bandwidth_GBps) > one.parts[self.part].time_ns * (1 + ROUNDING)
+
+    def lowered_onto(self, one: Evaluation) -> Row:
+        """The row, moved down where it lies above what was simulated."""
+        over = self.at(one.bandwidth_GBps) - one.parts[self.part].time_ns
+        return self if over <= 0 else self._replace(offset_ns=self.offset_ns - over)
+
+
+def paths_of(found: Evaluation) -> list[Row]:
+    """The critical paths of a simulated point."""
+    return [
+        Row(index, part.time_ns - float(part.service_ns.sum()), part.service_ns * found.bandwidth_GBps)
+        for index, part in enumerate(found.parts)
+    ]
+
+
+def convex_model(
+    constant_ns: float, weights: Sequence[float], floors: Sequence[Epigraph], paths: Iterable[Row], n_dims: int
+) -> Epigraph:
+    """The weighted sum of parts that are above their floors and above their paths.
+
+    Parameters
+    ----------
+    constant_ns : float
+    weights : sequence of float
+        Of the parts.
+    floors : sequence of Epigraph
+        One a part, or none at all.
+    paths : iterable of Row
+    n_dims : int
+    """
+    first = np.cumsum([0, *(floor.weight.size for floor in floors)]).tolist()
+    n_vars = first[-1] + len(weights)
+    target: list[int] = []
+    offset: list[float] = []
+    slope: list[F64] = []
+    inner: list[F64] = []
+    for part, floor in enumerate(floors):
+        wide = np.zeros((floor.target.size + 1, n_vars))
+        own = slice(first[part], first[part + 1])
+        wide[:-1, own], wide[-1, own] = floor.inner, floor.weight
+        target += [*(floor.target + first[part]).tolist(), first[-1] + part]
+        offset += [*floor.offset_ns.tolist(), floor.constant_ns]
+        slope += [*floor.slope_bytes, np.zeros(n_dims)]
+        inner += list(wide)
+    for row in paths:
+        target.append(first[-1] + row.part)
+        offset.append(row.offset_ns)
+        slope.append(row.slope_bytes)
+        inner.append(np.zeros(n_vars))
+    return Epigraph(
+        constant_ns=constant_ns,
+        weight=np.concatenate([np.zeros(first[-1]), np.asarray(weights, np.float64)]),
+        target=np.array(target, np.int64),
+        offset_ns=np.array(offset, np.float64),
+        slope_bytes=np.array(slope, np.float64).reshape(-1, n_dims),
+        inner=np.array(inner, np.float64).reshape(-1, n_vars),
+    )
+
+
+def near(one: F64, other: F64, width: float) -> bool:
+    """Whether no bandwidth differs by more than `width` in the logarithm."""
+    return bool(np.all(np.abs(np.log(one / other)) < width))
+
+
+def toward(feasible: Feasible, wanted: F64) -> F64:
+    """The feasible point whose least ratio to the wanted bandwidths is largest."""
+    n_dims = wanted.size
+    scaled = [
+        Constraint(tuple(np.asarray(one.coefficients) * wanted), one.bound, one.equal, one.text)
+        for one in feasible.constraints
+    ]
+    return positive(Feasible(scaled, n_dims).middle_GBps * wanted)
+
+
+def box_around(centre: F64, width: float) -> list[Constraint]:
+    """|log (B_d / centre_d)| <= width for every dimension."""
+    rows = []
+    for dim, value in enumerate(centre):
+        unit = np.eye(centre.size)[dim]
+        rows.append(Constraint(tuple(unit), value * np.exp(width), False, f"B{dim + 1} in the box"))
+        rows.append(Constraint(tuple(-unit), -value * np.exp(-width), False, f"B{dim + 1} in the box"))
+    return rows
+
+
+def positive(bandwidth: F64) -> F64:
+    """A point that an engine can run: a dimension without traffic still needs some bandwidth."""
+    point: F64 = np.maximum(bandwidth, 1e-9 * bandwidth.max())
+    return point

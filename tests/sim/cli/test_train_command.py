@@ -1,0 +1,125 @@
+"""`weft train`: does it print, write and refuse what it should?"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+from sim.cli.train import parse_groups
+from topologies import WeftError
+
+LAYERS = """\
+one -1 1000 ALLREDUCE 65536 1000 ALLREDUCE 65536 1000 ALLREDUCE 32768 10
+two -1 2000 NONE 0 2000 NONE 0 2000 ALLREDUCE 16384 10
+"""
+
+NETWORK = ["train", "--topology", "RI(4)_SW(4)", "--quiet"]
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> list[str]:
+    file = tmp_path / "layers.txt"
+    file.write_text(LAYERS)
+    return [*NETWORK, "--workload", str(file), "--groups", "forward=4,-1;input_grad=4,-1;weight_grad=-1,4"]
+
+
+def train(tmp_path: Path, words: list[str]) -> list[dict[str, Any]]:
+    file = tmp_path / "out.json"
+    assert main([*words, "--json", str(file)]) == 0
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"]
+    return rows
+
+
+def test_compute_and_exposed_sum_to_the_iteration(tmp_path: Path, layers: list[str]) -> None:
+    for loop in ("no-overlap", "wfbp", "dear"):
+        (row,) = train(tmp_path, [*layers, "--loop", loop, "--check"])
+        assert row["compute_s"] + row["exposed_s"] == pytest.approx(row["time_s"], rel=1e-12)
+        assert sum(part["exposed_s"] for part in row["parts"]) == pytest.approx(row["exposed_s"], rel=1e-9)
+        assert "1 of 16 ranks" in row["symmetry"]
+
+
+def test_files_and_lines(tmp_path: Path, layers: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    table, picture = tmp_path / "parts.csv", tmp_path / "timeline.svg"
+    assert main([*layers, "--csv", str(table), "--plot", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert "iteration" in out and "weight_grad all-reduce" in out
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert {row["dimension"] for row in rows} == {"dimension 0", "dimension 1"}
+    assert picture.stat().st_size > 1000
+
+
+def test_bandwidth_of_an_npu_is_split_over_its_links(tmp_path: Path, layers: list[str]) -> None:
+    """A ring has two links out of an NPU, a switch one."""
+    whole = train(tmp_path, [*layers, "--npu-bandwidth", "80GB/s,20GB/s"])
+    links = train(tmp_path, [*layers, "--link-bandwidth", "40GB/s,20GB/s"])
+    assert whole[0]["time_s"] == links[0]["time_s"]
+
+
+def test_more_layers_and_slower_computations_take_longer(tmp_path: Path, layers: list[str]) -> None:
+    (once,) = train(tmp_path, layers)
+    (twice,) = train(tmp_path, [*layers, "--repeat", "2"])
+    (slower,) = train(tmp_path, [*layers, "--compute-scale", "2"])
+    assert twice["compute_s"] == pytest.approx(2 * once["compute_s"], rel=1e-9)
+    assert slower["compute_s"] == pytest.approx(2 * once["compute_s"], rel=1e-5)
+
+
+def test_a_model_with_a_pipeline(tmp_path: Path) -> None:
+    words = [
+        *NETWORK, "--workload", "bert-base", "--parallelism", "tp=4,pp=4", "--samples", "64", "--peak", "10",
+        "--efficiency", "0.5", "--microbatches", "2", "--activation", "1KiB", "--pipeline-chunks", "2",
+    ]
+    rows = train(tmp_path, words)
+    assert len(rows) == 4
+    assert {kind for row in rows for kind in row["communication_s"]} == {
+        "tp all-reduce", "activation send", "error send"
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no workload is given"),
+        (["--workload", "gone.txt", "--groups", "a=1,1"], "gone.txt: cannot be read"),
+        (["--workload", "gpt-3"], "gpt-3 needs --samples"),
+        (["--workload", "gpt-3", "--samples", "1", "--peak", "1", "--efficiency", "1", "--groups", "a=1"],
+         "--groups is for workload files"),
+        (["--workload", "gpt-3", "--samples", "1", "--peak", "1", "--efficiency", "1", "--parallelism", "pp=4"],
+         "pp=4 needs --microbatches"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*NETWORK, *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--loop", "ddp"], "loop 'ddp' is unknown"),
+        (["--repeat", "0"], "--repeat 0: at least 1"),
+        (["--active-chunks", "few"], "--active-chunks few: a number from 1, or off"),
+        (["--peak", "3"], "--peak is for models"),
+        (["--communicator", "x.yml"], "either --communicator FILE or --groups TEXT"),
+        (["--npu-bandwidth", "1GB/s,2GB/s,3GB/s"], "NPU bandwidth has 3 values"),
+        (["--engine", "analytic"], "engine of a job 'analytic' is unknown"),
+    ],
+)
+def test_bad_flags_are_one_line(
+    words: list[str], message: str, layers: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*layers, *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_groups_as_text() -> None:
+    assert parse_groups("a=4,-1; b=-1,2") == {"a": (4, 1), "b": (1, 2)}
+    for text in ("a", "a=", "a=x", "=1"):
+        with pytest.raises(WeftError, match="is no group, such as"):
+            parse_groups(text)

@@ -1,0 +1,82 @@
+"""The compiled maximum flow against scipy and networkx, in 64 bits and beyond."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import maximum_flow
+
+from tests import fabrics
+from topologies import from_spec
+from topologies.flow import FlowNetwork
+from topologies.flow_programs import all_to_all_rate_Bps, best_roots
+
+ARCS = st.lists(
+    st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 50)).filter(lambda arc: arc[0] != arc[1]), max_size=40
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ARCS, st.booleans())
+def test_flow_and_cut(arcs, exact):
+    network, graph = FlowNetwork(8, exact), nx.DiGraph()
+    graph.add_nodes_from(range(8))
+    matrix = np.zeros((8, 8), np.int32)
+    for tail, head, capacity in arcs:
+        network.add(tail, head, capacity * (10**20 if exact else 1))
+        matrix[tail, head] += capacity
+    for tail, head in np.argwhere(matrix).tolist():
+        graph.add_edge(tail, head, capacity=int(matrix[tail, head]))
+    unit = 10**20 if exact else 1
+    flow = network.flow(0, 7, 10**6 * unit)
+    assert flow == nx.maximum_flow_value(graph, 0, 7) * unit
+    assert flow == int(maximum_flow(coo_array(matrix).tocsr(), 0, 7).flow_value) * unit
+    side = network.source_side()
+    assert side[0] and not side[7] and int(matrix[side][:, ~side].sum()) * unit == flow
+
+
+@settings(max_examples=50, deadline=None)
+@given(ARCS, st.integers(1, 60))
+def test_a_limit_stops_the_flow(arcs, limit):
+    network = FlowNetwork(8)
+    for arc in arcs:
+        network.add(*arc)
+    whole = network.flow(0, 7, 10**6)
+    assert network.flow(0, 7, limit) == min(whole, limit)
+
+
+def test_arcs_and_nodes_can_be_added_and_capacities_changed():
+    network = FlowNetwork(2)
+    arc = network.add(0, 1, 3)
+    assert network.flow(0, 1, 100) == 3
+    node = network.add_node()
+    network.add(0, node, 4)
+    network.add(node, 1, 9)
+    network.capacity[arc] = 5
+    assert network.flow(0, 1, 100) == 9 and network.used([arc]).tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("fabric", "rate"),
+    [(from_spec("ring:8", "1GB/s"), 1), (fabrics.one_way_ring(8), 2 / 7), (from_spec("torus:4x4", "1GB/s"), 2),
+     (from_spec("mesh:4x4", "1GB/s"), 1), (from_spec("hypercube:4", "1GB/s"), 2), (from_spec("fc:8", "1GB/s"), 8),
+     (from_spec("switch:8", "1GB/s"), 8 / 7), (fabrics.hub(8), 8 / 7), (fabrics.boxes_of(3, 4, 10, 1), 1.5),
+     (from_spec("dgx-a100:2"), 50), (from_spec("mi250:1"), 75), (from_spec("random-regular:16x4x1", "1GB/s"), 1.7455),
+     (fabrics.written(fabrics.EULERIAN, 10), 3.714), (fabrics.written(fabrics.SWITCHED, 12), 24 / 11),
+     (fabrics.leaf_spine(2), 2 / 3), (fabrics.leaf_spine(4), 16 / 15), (from_spec("dgx1:2"), 3.125)],
+    ids=lambda one: getattr(one, "name", None),
+)  # fmt: skip
+def test_all_to_all_rates(fabric, rate):
+    assert all_to_all_rate_Bps(fabric) * fabric.n_npus / 1e9 == pytest.approx(rate, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "rate"),
+    [(from_spec("switch:8", "1GB/s"), 1), (fabrics.leaf_spine(2), 1), (fabrics.boxes_of(2, 4, 2, 1), 2.5),
+     (fabrics.boxes_of(3, 4, 10, 1), 4), (from_spec("dgx-a100:1"), 300), (from_spec("dgx-a100:2"), 200)],
+    ids=lambda one: getattr(one, "name", None),
+)
+def test_all_reduce_with_switches_that_reduce(fabric, rate):
+    assert best_roots(fabric, True).rate_Bps / 1e9 == pytest.approx(rate, rel=1e-6)

@@ -1,0 +1,103 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies import Circuits, CircuitSwitch, PatchPanel, WeftError, hybrid, optical, rotor_matchings
+from topologies.prices import (
+    EXAMPLE_PRICES,
+    PortPrices,
+    circuit_switch_price,
+    fat_tree_price,
+    patch_panel_price,
+    similar_cost_rate,
+)
+
+
+@st.composite
+def some_circuits(draw):
+    n, interfaces, duplex = draw(st.integers(2, 8)), draw(st.integers(1, 4)), draw(st.booleans())
+    out, into, pairs = [0] * n, [0] * n, []
+    for a, b in draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=20)):
+        if a != b and out[a] < interfaces and into[b] < interfaces and (
+            not duplex or (out[b] < interfaces and into[a] < interfaces)):
+            pairs.append((a, b))
+            for x, y in ((a, b), (b, a)) if duplex else ((a, b),):
+                out[x] += 1
+                into[y] += 1
+    return Circuits(n, interfaces, tuple(pairs), duplex)
+
+
+@given(some_circuits())
+@settings(max_examples=80, deadline=None)
+def test_panels_carry_every_circuit_once_and_no_server_twice(circuits):
+    planes = circuits.planes()
+    assert Counter(pair for plane in planes for pair in plane) == Counter(circuits.pairs)
+    for plane in planes:
+        ends = [end for pair in plane for end in pair] if circuits.duplex else None
+        sides = [ends] if ends is not None else [[a for a, _ in plane], [b for _, b in plane]]
+        assert all(len(set(side)) == len(side) for side in sides)
+    if not circuits.duplex:
+        assert len(planes) <= circuits.interfaces
+
+
+@given(some_circuits())
+@settings(max_examples=60, deadline=None)
+def test_no_server_has_more_links_than_interfaces(circuits):
+    fabric = optical(circuits, bandwidth="1GB/s")
+    assert fabric.bandwidth_Bps.sum() == 1e9 * len(circuits.pairs) * (2 if circuits.duplex else 1)
+    rates = np.bincount(fabric.src, fabric.bandwidth_Bps, minlength=circuits.n) / 1e9
+    assert np.all(rates <= circuits.interfaces)
+    assert all(circuits.free(v) >= 0 for v in range(circuits.n))
+
+
+@pytest.mark.parametrize("duplex", [False, True])
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_a_rotor_joins_every_pair_once(n, duplex):
+    links = Counter(pair for turn in rotor_matchings(n, duplex=duplex) for pair in turn.links())
+    assert links == {(a, b): 1 for a in range(n) for b in range(n) if a != b}
+
+
+def test_a_hybrid_uses_the_circuit_where_there_is_one():
+    fabric = hybrid(Circuits(4, 1, ((0, 1),)), bandwidth="50GB/s", switch_bandwidth="10GB/s", latency="1us")
+    paths = fabric.paths(np.array([0, 1, 0, 2, 3]), np.array([1, 0, 2, 3, 3]))
+    assert np.diff(paths.ptr).tolist() == [1, 1, 2, 2, 0]
+    assert fabric.bandwidth_Bps[paths.links].tolist() == [50e9, 50e9, 10e9, 10e9, 10e9, 10e9]
+
+
+def test_delays_are_kept_apart():
+    assert CircuitSwitch("10ms", control="30ms", link_up="5s").delay_ps() == 5_040 * 10**9
+    assert PatchPanel().start_delay_ps() == 10 * 10**9
+    assert PatchPanel("120s", "10ms", lookahead=False).start_delay_ps() == 120_010 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Circuits(4, 1, ((0, 1), (1, 2))), "server 1 has 2 circuits, and 1 interfaces"),
+        (lambda: Circuits(4, 1, ((0, 1), (0, 2)), duplex=False), "server 0 has 2 outgoing circuits"),
+        (lambda: Circuits(4, 1, ((0, 2), (1, 2)), duplex=False), "server 2 has 2 incoming circuits"),
+        (lambda: Circuits(4, 1, ((0, 4),)), "circuit 0-4: its ends are two different servers of 0 to 3"),
+        (lambda: Circuits(4, 1, ((2, 2),)), "circuit 2-2"),
+        (lambda: Circuits(4, 1, ((0, 1),)).check_connected(), "2 parts disconnected|3 parts disconnected"),
+        (lambda: CircuitSwitch("10").delay_ps(), "switching delay of the circuit switch '10' is not a time"),
+        (lambda: PatchPanel(provision="5").start_delay_ps(), "provisioning time of the patch panel '5' is not a time"),
+        (lambda: rotor_matchings(5, duplex=True), "a rotor over 5 servers"),
+        (lambda: PortPrices(-1, 0, 0), "price of a transceiver port is -1"),
+        (lambda: fat_tree_price(4, EXAMPLE_PRICES[100], oversubscription=0.5), "oversubscription 0.5: at least 1"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(WeftError, match=message):
+        call()
+
+
+def test_prices_by_the_formulas():
+    at = EXAMPLE_PRICES
+    assert patch_panel_price(128, 4, at[100]) == 513_024 and circuit_switch_price(128, 4, at[100]) == 664_064
+    assert fat_tree_price(128, at[100]) == 282_496 and fat_tree_price(128, at[200]) == 495_744
+    assert patch_panel_price(128, 8, at[200]) == 1_267_712
+    assert similar_cost_rate(128, 513_024, at) == (200, 495_744)
+    assert fat_tree_price(128, at[100], oversubscription=2) < fat_tree_price(128, at[100])
