@@ -112,6 +112,7 @@ def quotient(pattern: Pattern, tie: str, seed: int, symmetry: str = "auto") -> Q
             found = _largest(pattern, group, tie, seed, notes)
             if found is not None:
                 return found
+    check_capacity(pattern, pattern.p)
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
     return divide(pattern, Group("", ()), tie, seed)._replace(symmetry=f"all ranks simulated ({reason})")
 

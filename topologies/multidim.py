@@ -115,7 +115,7 @@ def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
     """
     own = topology.src == 0
     if np.any(topology.dimension[own] < 0):
-        raise WeftError(f"{topology.name} has links of no dimension: only products of dimensions have a bandwidth in each")
+        raise WeftError(f"{topology.name} has links of no dimension: a bandwidth in each needs a product of dimensions")
     rates = np.bincount(topology.dimension[own], topology.bandwidth_Bps[own], minlength=len(topology.shape))
     return tuple(rates.tolist())
 

@@ -96,7 +96,7 @@ def parse_sweep_size(value: Quantity, what: str = "size") -> int:
         if match is not None:
             power = " KMGT".index(match["prefix"].upper() or " ")
             size = Fraction(match["number"]) * 1024**power
-            if size.denominator == 1:
+            if size.denominator == 1 and size >= 0:
                 return int(size)
     return parse_size(value, what)
 
