@@ -105,7 +105,7 @@ def _network_case(rng: np.random.Generator, latency: str, total: int, chunks: in
     layers = [Layer(call.group, Phase(0.0, (call,) * times)) for call, times in zip(calls, repeats, strict=True)]
     placed = Placed(Workload("random", tuple(layers)), groups)
     topology = from_spec(network, latency=latency, hop_latency="0ns")
-    training = Training(loop="no-overlap", options={"pipeline_chunks": chunks})
+    training = Training(loop="no-overlap", bucket_bytes=None, options={"pipeline_chunks": chunks})
     objective = iteration_objective(topology, [placed], training)
     sizes = " + ".join(
         f"{times} x {call.group} {int(call.size_bytes) >> 20} MiB" for call, times in zip(calls, repeats, strict=True)

@@ -7,6 +7,7 @@ make it up, with their multiplicities.
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,6 +19,9 @@ Pair = tuple[int, int]
 Path = tuple[int, ...]
 Shares = deque[tuple[Path, int]]
 """Physical paths, as links in their order, with their multiplicities."""
+
+TRIES = 12
+"""Orders of partners, drawn by lot from a fixed seed, in which a switch is split before every pair is tested."""
 
 
 class Logical(NamedTuple):
@@ -95,31 +99,62 @@ class _Splitting:
         return sorted(degree, key=lambda node: (degree[node], node))
 
     def remove(self, switch: int, spread: bool) -> None:
-        """Pair links into the switch with links out of it until none is left, or none can be paired."""
+        """Pair links into the switch with links out of it until none is left, or none can be paired.
+
+        Spread evenly, pairs seldom harm a cut, in whatever order: that is tried first, and one flow to each NPU tells
+        whether they did. Otherwise every pair is tested on its own.
+        """
+        if spread and not self._passed_through(switch):
+            before = (dict(self.capacity), {pair: deque(found) for pair, found in self.paths.items()})
+            for seed in range(TRIES):
+                self._pair_off(switch, random.Random(seed), spread=True)
+                if self._unreached() is None:
+                    return
+                self._restore(*before)
+        self._pair_off(switch, None, spread=spread)
+
+    def _pair_off(self, switch: int, lots: random.Random | None, *, spread: bool) -> None:
+        """Split pairs as long as there are any: in an order by lot, or each tested."""
         progress = True
         while progress:
             progress = False
             for u in self._into(switch):
-                for t in self._out_of(switch):
+                out = self._out_of(switch)
+                if lots:
+                    lots.shuffle(out)
+                for t in out:
                     if t != u and self.capacity[u, switch] and self.capacity[switch, t]:
-                        progress |= self._split(u, switch, t, self._share(u, switch, t) if spread else self.infinite)
+                        most = self._share(u, switch, t) if spread else self.infinite
+                        progress |= self._split(u, switch, t, most, lots is None)
             if not progress:
                 for u in self._into(switch):
                     if self.capacity[switch, u] and self.capacity[u, switch]:
-                        progress |= self._split(u, switch, u, self.infinite)
+                        progress |= self._split(u, switch, u, self.infinite, lots is None)
         for u in self._into(switch):
             self._take(u, switch, self.capacity[u, switch])
         for t in self._out_of(switch):
             self._take(switch, t, self.capacity[switch, t])
 
-    def check(self) -> None:
-        """Every NPU must still be reached by all trees."""
+    def _restore(self, capacity: dict[Pair, int], paths: dict[Pair, Shares]) -> None:
+        for pair in list(self.capacity):
+            self._set(*pair, capacity.get(pair, 0))
+        self.paths = defaultdict(deque, {pair: deque(found) for pair, found in paths.items()})
+
+    def _unreached(self) -> int | None:
+        """An NPU that not all trees reach."""
         for npu in range(self.topology.n_npus):
             if self.network.flow(self.feed, npu, self.need) < self.need:
-                raise WeftError(
-                    f"topology {self.topology.name}: {self.need} trees do not reach {self.topology.node_name(npu)} "
-                    f"past the switches{self._unbalanced()}; allow more trees per root"
-                )
+                return npu
+        return None
+
+    def check(self) -> None:
+        """Every NPU must still be reached by all trees."""
+        npu = self._unreached()
+        if npu is not None:
+            raise WeftError(
+                f"topology {self.topology.name}: {self.need} trees do not reach {self.topology.node_name(npu)} "
+                f"past the switches{self._unbalanced()}; allow more trees per root"
+            )
 
     def _unbalanced(self) -> str:
         t = self.topology
@@ -139,9 +174,9 @@ class _Splitting:
         others = sum(cap for (a, b), cap in self.capacity.items() if a == w and b != u)
         return max(1, self.capacity[u, w] * self.capacity[w, t] // others)
 
-    def _split(self, u: int, w: int, t: int, most: int) -> bool:
+    def _split(self, u: int, w: int, t: int, most: int, tested: bool) -> bool:
         amount = min(most, self.capacity[u, w], self.capacity[w, t])
-        if not self._passed_through(w):
+        if tested and not self._passed_through(w):
             amount = self._allowed(u, w, t, amount)
         if amount <= 0:
             return False

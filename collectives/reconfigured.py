@@ -125,6 +125,8 @@ def _uniform(base: Topology) -> tuple[float, float]:
     if base.n_nodes > base.n_npus:
         raise WeftError(f"circuits are switched between servers; {base.name} has {base.n_nodes - base.n_npus} switches")
     rates, latencies = np.unique(base.bandwidth_Bps), np.unique(base.latency_ps)
+    if base.n_links == 0:
+        return 1.0, 0.0  # one server alone: there is nothing to switch
     if rates.size != 1 or latencies.size != 1:
         raise WeftError(f"the circuits of {base.name} differ in rate or latency; switching needs them alike")
     return float(rates[0]), float(latencies[0]) / 1e12

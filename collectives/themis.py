@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectives.hierarchical import make_options, pattern
+from collectives.hierarchical import blocks_of, make_options, pattern
 from collectives.process_groups import process_group
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
 from topologies import Topology
@@ -55,6 +55,7 @@ def all_gather(
 def _schedule(
     kind: str, topology: Topology, size: Quantity, element_bytes: int, options: dict[str, object]
 ) -> Schedule:
+    blocks_of(topology)  # refuses what has no dimensions
     chosen = make_options(NAME, {"service": "smallest-first"} | options)
     group = process_group(topology.shape, chosen.group)
     orders = chunk_orders(group.extents, npu_bandwidths(topology), chosen.pipeline_chunks)

@@ -181,8 +181,9 @@ class EpochBuilder:
 
     def _switch(self, delay_ps: int, controller: int, after: Iterable[int]) -> int:
         """A task on the controller; a change that takes no time only waits."""
-        path = [(controller, 0)] if delay_ps else []
-        task = self.program.task(delay_ps, path, after=dict.fromkeys(after))
+        # A latency of 1 ps: cut-through would raise none to that, and the delay is to be exact.
+        path = [(controller, 1)] if delay_ps else []
+        task = self.program.task(max(delay_ps - 1, 0), path, after=dict.fromkeys(after))
         self._switching.append(task)
         return task
 

@@ -23,6 +23,7 @@ from collectives.routes import paths_of
 from collectives.symmetry import Action, Group
 from collectives.transfers import Transfers, take
 from sim.program import unique_rows
+from sim.capacity import check_capacity
 from topologies import Topology
 from topologies.routing import Paths, ranges
 

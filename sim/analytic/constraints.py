@@ -70,7 +70,9 @@ def parse_constraint(text: str, n_dims: int) -> Constraint:
 
 def _sum(side: str, text: str, n_dims: int) -> tuple[F64, float]:
     row, constant = np.zeros(n_dims), 0.0
-    for sign, term in re.findall(r"([+-]?)\s*((?:[eE][+-]|[^+-])+)", side):
+    if not side.strip():
+        raise WeftError(f"constraint {text!r}: one side is empty")
+    for sign, term in re.findall(r"([+-]?)\s*((?:[eE][+-]|[^+-])+)", side.strip()):
         term, factor = term.strip(), -1.0 if sign == "-" else 1.0
         match = _TERM.match(term)
         if match is None:

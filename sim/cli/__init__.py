@@ -12,7 +12,8 @@ from types import ModuleType
 from sim.cli.flags import EXIT_BAD_INPUT, Parser
 from topologies import WeftError
 
-COMMANDS = ("compare", "validate", "bound", "train", "optimize", "topology", "schedule", "bench_codec", "paper")
+COMMANDS = ("compare", "validate", "bound", "train", "optimize", "topoopt", "reconfigure", "topology", "schedule",
+            "bench_codec", "paper")
 """Modules of this package, in the order of the help. A new command is one file and one word here."""
 
 EXIT_INTERRUPTED = 130

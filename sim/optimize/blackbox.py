@@ -12,6 +12,9 @@ from sim.analytic.constraints import Feasible
 from sim.analytic.traffic import F64
 from topologies import WeftError
 
+VIOLATION = 1e-6
+"""Relative, by which a constraint may be missed."""
+
 METHODS = ("nelder-mead", "cobyqa")
 
 
@@ -52,28 +55,29 @@ def minimise_black_box(
         An unknown method, or constraints that the method does not take.
     """
     start = feasible.middle_GBps if start is None else np.asarray(start, np.float64)
-    seen = _Best(function)
+    seen = _Best(function, feasible)
     if method == "nelder-mead":
         _nelder_mead(seen, feasible, start, max_evaluations, tolerance)
     elif method == "cobyqa":
         _cobyqa(seen, feasible, start, max_evaluations, tolerance)
     else:
         raise WeftError(f"method {method!r} is unknown: choose one of {', '.join(METHODS)}")
-    assert seen.point is not None
+    if seen.point is None:
+        raise WeftError(f"{method} found no bandwidths that satisfy the constraints in {seen.count} evaluations")
     return BlackBoxOptimum(seen.point, seen.value, seen.count)
 
 
 class _Best:
-    """Counts calls and keeps the best point."""
+    """Counts calls and keeps the best point that satisfies the constraints: COBYQA looks at others too."""
 
-    def __init__(self, function: Callable[[F64], float]) -> None:
-        self.function, self.count, self.value = function, 0, np.inf
+    def __init__(self, function: Callable[[F64], float], feasible: Feasible) -> None:
+        self.function, self.feasible, self.count, self.value = function, feasible, 0, np.inf
         self.point: F64 | None = None
 
     def __call__(self, point: F64) -> float:
         value = float(self.function(point))
         self.count += 1
-        if self.point is None or value < self.value:
+        if value < self.value and self.feasible.violation(point) <= VIOLATION:
             self.point, self.value = np.array(point), value
         return value
 

@@ -12,7 +12,7 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
 from sim.optimize.objective import Evaluation
 
-ROUNDING = 1e-6
+ROUNDING = 1e-5
 """Services are rounded up to whole picoseconds: a row this little above a time does not contradict it."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from collectives import Schedule, build
+from collectives import build
 from sim.analytic.libra import Placed
 from sim.lower import lower
 from sim.lower_job import lower_job
@@ -14,7 +14,8 @@ from sim.optimize.objective import Simulated
 from sim.optimize.retime import Retimed, retimed, with_base_rates
 from topologies import Topology
 from topologies.units import Quantity
-from workloads.training import Collectives, Training, process_groups, training_job
+from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
+from workloads.workload import Call
 
 
 def collective_objective(
@@ -85,13 +86,13 @@ def _collectives(
 ) -> list[tuple[float, Retimed]]:
     groups = process_groups(one.workload, one.groups, base.shape)
     schedules = Collectives(base, groups, training)
-    count: Counter[Schedule] = Counter()
+    count: Counter[Call] = Counter()
     for layer in one.workload.layers:
-        for phase, times in zip(layer.phases, (2 if checkpointed else 1, 1, 1), strict=True):
-            for call in phase.calls:
-                if one.traffic(call).any():
-                    count[schedules.schedule(call)] += times
+        for call in (*layer.forward.calls * (2 if checkpointed else 1), *layer.input_grad.calls):
+            count[call] += 1
+    for bucket in gradient_buckets(one.workload, training.bucket_bytes):
+        count[bucket.call] += 1
     return [
-        (one.weight * times, retimed(lower(schedule, model, symmetry)))
-        for schedule, times in count.items()
+        (one.weight * times, retimed(lower(schedules.schedule(call), model, symmetry)))
+        for call, times in count.items() if one.traffic(call).any()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -164,6 +164,8 @@ class Study:
                 **options,
             )
         training = Training(loop=self.loop, algorithm=knobs.algorithm, options=options)
+        if self.loop == "no-overlap":
+            training = replace(training, bucket_bytes=None)  # as LIBRA: each row reduces its own
         return iteration_objective(
             topology, self.placed, training, checkpointed=self.checkpointed, model=model, symmetry=self.symmetry
         )

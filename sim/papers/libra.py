@@ -165,7 +165,8 @@ def compute_points(
             placed = place(name, network, A100_SCALE)
             time = iteration_time(placed)
             objective = iteration_objective(
-                network.topology, placed, Training(loop="no-overlap", options={"pipeline_chunks": chunks})
+                network.topology, placed,
+                Training(loop="no-overlap", bucket_bytes=None, options={"pipeline_chunks": chunks}),
             )
             for total in budgets:
                 feasible = Feasible([budget(total, network.n_dims, spent=True)], network.n_dims)

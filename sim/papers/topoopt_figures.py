@@ -22,7 +22,7 @@ def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:
     for axis, (title, paint) in zip(axes, panels, strict=False):
         paint(axis)
         axis.set_title(title, fontsize=9)
-        axis.tick_params(labelsize=8)
+        axis.tick_params(which="both", labelsize=8)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     figure.suptitle(f"published: {headline}", fontsize=8 if across > 1 else 6.5)

@@ -70,6 +70,9 @@ def _cycles(extents: list[int]) -> bool:
 READS_LINKS = ("pipelined", "bfb", "nccl-rings", "tacos")
 """Algorithms that look at links and not at the shape: what they refuse, they say themselves."""
 
+NEEDS_PRODUCT = ("hierarchical", "themis")
+"""Algorithms that take products of dimensions alone."""
+
 IRREGULAR = (*READS_LINKS, "double-binary-tree")
 """Algorithms whose ranks differ, at least on some networks: no group is declared, and slots mean nothing."""
 

@@ -111,11 +111,9 @@ def test_planes(step_costs, delay):
     alone = alternating_planes_ps(step_costs, delay, 1)
     assert alone == sum(step_costs) + delay * len(step_costs)
     two = alternating_planes_ps(step_costs, delay)
-    if step_costs:
-        middle = sum(max(delay, one) for one in step_costs[:-2])
-        last_but_one = step_costs[-2] if len(step_costs) > 1 else 0
-        assert two == delay + middle + last_but_one + step_costs[-1]
-    assert two <= alone
+    assert (delay if step_costs else 0) + sum(step_costs) <= two <= alone
+    if delay <= min(step_costs, default=0):  # all but the first change is hidden
+        assert two == sum(step_costs) + (delay if step_costs else 0)
 
 
 def test_bad_input_is_named(base):
@@ -124,7 +122,7 @@ def test_bad_input_is_named(base):
         menu(schedule).two_state("10")
     with pytest.raises(WeftError, match="reconfiguration delay -1 ps is negative"):
         best_plan(np.zeros((1, 1), np.int64), -1)
-    with pytest.raises(WeftError, match="switches between servers|switched between servers; switch:4 has 1 switches"):
+    with pytest.raises(WeftError, match="switched between servers; switch:4 has 1 switches"):
         menu(pairwise.all_to_all(switch(4), "4KiB"))
     with pytest.raises(WeftError, match="server 0 has 2 outgoing circuits, and 1 interfaces"):
         menu(ring.all_reduce(base, "4KiB"), interfaces=1)

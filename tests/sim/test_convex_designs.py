@@ -28,14 +28,15 @@ def random_calls(seed: int, n_dims: int, n_calls: int) -> list[tuple[float, list
     return [(float(rng.integers(1, 9)), (10 ** rng.uniform(6, 9, n_dims)).tolist()) for _ in range(n_calls)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5))
 def test_least_time_is_that_of_slsqp(seed: int, n_dims: int, n_calls: int) -> None:
     """Never above a general solver's best of seven starts, and certified."""
     calls = random_calls(seed, n_dims, n_calls)
     found = least_time(sum_of_maxima(1e6, calls), Feasible([budget(500, n_dims, spent=False)], n_dims))
     assert found.time_ns <= oracle.least_sum_of_maxima(1e6, calls, 500.0) * (1 + 1e-7)
-    assert found.time_ns == pytest.approx(1e6 + sum(w * oracle.collective_ns(m, found.bandwidth_GBps) for w, m in calls))
+    alone = [w * oracle.collective_ns(m, found.bandwidth_GBps.tolist()) for w, m in calls]
+    assert found.time_ns == pytest.approx(1e6 + sum(alone))
     assert -1e-11 <= found.gap <= 1e-7
 
 
@@ -53,7 +54,7 @@ def test_any_multipliers_prove_a_bound(seed: int, n_dims: int, n_calls: int) -> 
         assert time.time_ns(point) >= proof.bound_ns * (1 - 1e-12) - 1e-3
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.booleans())
 def test_least_time_cost_is_a_bound(seed: int, n_dims: int, spent: bool) -> None:
     """No random feasible bandwidths have less time x cost than the certified bound."""
@@ -69,7 +70,7 @@ def test_least_time_cost_is_a_bound(seed: int, n_dims: int, spent: bool) -> None
         assert time.time_ns(point) * cost.of(point) >= found.bound * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_geometric_program_agrees(seed: int) -> None:
     """Two ways to the same optimum under a budget that need not be spent."""
     rng = np.random.default_rng(seed)
@@ -132,8 +133,9 @@ def test_parse_constraint(text: str, row: tuple[float, ...], bound: float, equal
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("B1", "joined by one of"), ("B1 <= B3", "no dimension B3"), ("B0 <= 1", "no dimension B0"), ("1 <= 2", "says nothing"),
-     ("B1 <= fast", "'fast' is neither"), ("B1 <= 3 <= B2", "joined by one of"), ("B1 - B1 <= 3", "says nothing")],
+    [("B1", "joined by one of"), ("B1 <= B3", "no dimension B3"), ("B0 <= 1", "no dimension B0"),
+     ("1 <= 2", "says nothing"), ("B1 <= fast", "'fast' is neither"), ("B1 <= 3 <= B2", "joined by one of"),
+     ("B1 - B1 <= 3", "says nothing"), ("<= 3", "one side is empty")],
 )
 def test_what_a_constraint_is_not(text: str, message: str) -> None:
     with pytest.raises(WeftError, match=message):

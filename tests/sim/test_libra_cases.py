@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +15,19 @@ from sim.analytic.cost import PRICES, Cost, network_cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.time_cost import least_time_cost
-from sim.analytic.traffic import dimension_traffic
+from sim.analytic.traffic import F64, dimension_traffic
 from sim.papers.libra import PUBLISHED, compare_splits, network_of, place
 from tests.oracles import libra as oracle
 from topologies import WeftError
 from workloads.libra_files import Prices
+from workloads.workload import Call, Phase, Workload
 
 NAMES = {"RI(16)_FC(8)_SW(32)": "3D-4K", "RI(4)_FC(8)_RI(4)_SW(32)": "4D-4K"}
 WORKLOADS = {"GPT_3": "GPT-3", "MSFT_1T": "MSFT-1T", "Turing_NLG": "T-NLG", "ResNet_50": "ResNet-50"}
 
 SHIPPED_PRICES = {
-    "3D-4K": {"InterPackage": Prices(4.00001), "InterNode": Prices(4.00002), "InterPod": Prices(7.80003, 18.00003, 31.60003)},
+    "3D-4K": {"InterPackage": Prices(4.00001), "InterNode": Prices(4.00002),
+              "InterPod": Prices(7.80003, 18.00003, 31.60003)},
     "4D-4K": {"InterChiplet": Prices(2.00001), "InterPackage": Prices(4.00002), "InterNode": Prices(4.00003),
               "InterPod": Prices(7.80004, 18.00004, 31.60004)},
 }
@@ -34,7 +37,7 @@ with (Path(__file__).parents[1] / "data" / "libra" / "cases.csv").open(encoding=
     CASES = list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
-def problem(case: dict[str, str]) -> tuple[Epigraph, Feasible, Cost, np.ndarray]:  # type: ignore[type-arg]
+def problem(case: dict[str, str]) -> tuple[Epigraph, Feasible, Cost, F64]:
     network = network_of(NAMES[case["network"]])
     time = iteration_time(place(WORKLOADS[case["workload"]], network, 1.0))
     feasible = Feasible([budget(float(case["budget_GBps_per_NPU"]), network.n_dims, spent=True)], network.n_dims)
@@ -147,12 +150,8 @@ def test_overlap_at_325(workload: str, expected_ms: float, split: tuple[float, .
     assert found.bandwidth_GBps == pytest.approx(split, abs=0.02)
 
 
-def spread(one: Placed):  # type: ignore[no-untyped-def]
+def spread(one: Placed) -> Workload:
     """The bundled gradients back on the rows of their matrices: h^2 for Q, K, V, concat and 4 h^2 for W1, W2."""
-    from dataclasses import replace
-
-    from workloads.workload import Call, Phase
-
     total = sum(call.size_bytes for layer in one.workload.layers for call in layer.weight_grad.calls)
     shares = {"Q": 1, "K": 1, "V": 1, "concat": 1, "W1_": 4, "W2_": 4}
     layers = []

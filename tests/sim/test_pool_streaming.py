@@ -24,7 +24,7 @@ LOSS = {
 """Published slow-down of one seed by (loss, timeout in ms, slots)."""
 
 UNLUCKY = (1e-4, 1, 64)
-"""The published seed has four losses in one slot, which one seed in twenty has: 28 % above the mean of ours."""
+"""The published seed has four losses in one slot, which about one seed in twenty has: 38 % above our mean."""
 
 
 def makespan(job, **options):

@@ -55,7 +55,7 @@ def test_prices(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_network_is_named(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(WeftError, match="network .*file.yml") as wrong:
+    with pytest.raises(WeftError, match=r"network .*file\.yml") as wrong:
         read_network(write(tmp_path, text))
     assert message in str(wrong.value)
     assert "\n" not in str(wrong.value)
@@ -72,7 +72,7 @@ def test_a_wrong_network_is_named(tmp_path: Path, text: str, message: str) -> No
     ],
 )
 def test_groups_that_do_not_fit_are_named(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(WeftError, match="communicator .*file.yml") as wrong:
+    with pytest.raises(WeftError, match=r"communicator .*file\.yml") as wrong:
         read_communicator(write(tmp_path, text), EXTENTS)
     assert message in str(wrong.value)
 
@@ -87,6 +87,6 @@ def test_groups_that_do_not_fit_are_named(tmp_path: Path, text: str, message: st
     ],
 )
 def test_a_wrong_price_is_named(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(WeftError, match="cost .*file.yml") as wrong:
+    with pytest.raises(WeftError, match=r"cost .*file\.yml") as wrong:
         read_prices(write(tmp_path, text))
     assert message in str(wrong.value)

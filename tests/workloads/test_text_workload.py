@@ -55,13 +55,13 @@ def test_a_layer_may_be_called_like_a_keyword(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
-    with pytest.raises(WeftError, match="work.txt") as wrong:
+    with pytest.raises(WeftError, match=r"work\.txt") as wrong:
         read_text_workload(write(tmp_path, *lines))
     assert message in str(wrong.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WeftError, match="nothing.txt: cannot be read"):
+    with pytest.raises(WeftError, match=r"nothing\.txt: cannot be read"):
         read_text_workload(tmp_path / "nothing.txt")
 
 

@@ -41,7 +41,7 @@ def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
     """
     k = n if placement.k == ALL else placement.k
     if k < 1 or n % k or not 0 <= placement.first < n // k:
-        raise WeftError(f"placement on {placement.k} servers from {placement.first}: a divisor of {n}, from below n/k")
+        raise WeftError(f"placement on {placement.k} servers from {placement.first}: k divides {n}, first is below n/k")
     return tuple(placement.first + n // k * i for i in range(k))
 
 

@@ -1,0 +1,133 @@
+"""`weft optimize`: rows, files, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+from sim.cli.flags import EXIT_BAD_INPUT
+
+NETWORK = "Topology: [Ring, FullyConnected, Switch]\nNpusCount: [4, 2, 4]\nCostDimension: [P, P, Q]\n"
+GROUPS = "Forward: [4, -1, -1]\nInputGrad: [4, -1, -1]\nWeightGrad: [-1, 2, 4]\n"
+COST = "P:\n  Link: 4.0\nQ:\n  Link: 7.8\n  Switch: 18.0\n  Nic: 31.6\n"
+WORK = (
+    "a -1 1000 ALLREDUCE 8000000 1000 ALLREDUCE 8000000 1000 ALLREDUCE 4000000 0\n"
+    "b -1 9 NONE 0 9 NONE 0 9 NONE 0 0\n"
+)
+
+KEYS = {"bandwidth_GBps", "time_s", "equal_time_s", "cost", "lower_bound_s", "simulations"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """The four input files of LIBRA."""
+    texts = {"network.yml": NETWORK, "groups.yml": GROUPS, "cost.yml": COST, "work.txt": WORK}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return {name.partition(".")[0]: str(tmp_path / name) for name in texts}
+
+
+def flags(files: dict[str, str], *more: str) -> list[str]:
+    return ["optimize", "--network", files["network"], "--workload", files["work"], "--communicator", files["groups"],
+            "--cost", files["cost"], "--budget", "100GB/s", *more]
+
+
+def row_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert set(row) >= KEYS
+    return dict(row)
+
+
+@pytest.mark.parametrize("objective", ["time", "time-cost"])
+def test_analytic(files: dict[str, str], capsys: pytest.CaptureFixture[str], objective: str) -> None:
+    """Certified: the gap is nothing, the budget is spent, and equal bandwidths are not better."""
+    assert main(flags(files, "--objective", objective, "--json", "-")) == 0
+    row = row_of(capsys)
+    assert sum(row["bandwidth_GBps"]) == pytest.approx(100)
+    assert abs(row["gap"]) < 1e-6
+    assert row["simulations"] == 0
+    assert row["speedup" if objective == "time" else "perf_per_cost_gain"] >= 1
+
+
+def test_simulated(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """No worse than the analytic split, above its bound, and the files that were asked for."""
+    table, plot = tmp_path / "row.csv", tmp_path / "front.png"
+    asked = ["--evaluator", "simulated", "--chunks", "2,4", "--evaluations", "12", "--sensitivity", "--json", "-"]
+    assert main(flags(files, *asked, "--csv", str(table), "--plot", str(plot))) == 0
+    row = row_of(capsys)
+    assert row["lower_bound_s"] <= row["time_s"] <= row["analytic_simulated_s"]
+    assert row["time_s"] <= row["equal_time_s"]
+    assert row["chunks"] in (2, 4)
+    assert len(row["saved_s_per_GBps"]) == 3
+    assert row["simulations"] >= 1
+    with table.open(encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 1
+    assert plot.stat().st_size > 1000
+
+
+def test_lanes_loops_and_constraints(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--evaluator", "simulated", "--loop", "wfbp", "--evaluations", "8", "--lane", "10GB/s",
+             "--constraint", "B3 >= 20", "--json", "-")
+    assert main(flags(files, *asked)) == 0
+    bandwidth = row_of(capsys)["bandwidth_GBps"]
+    assert all(value % 10 == 0 for value in bandwidth)
+    assert bandwidth[2] >= 20
+
+
+def test_a_collective_on_a_torus(capsys: pytest.CaptureFixture[str]) -> None:
+    """Any network and algorithm; the best of several is found, and there are no prices to show."""
+    asked = ["optimize", "--topology", "torus:8x2", "--collective", "all-reduce", "--algorithms", "swing,bucket",
+             "-b", "1M", "--budget",
+             "100GB/s", "--evaluator", "simulated", "--chunks", "2", "--evaluations", "10", "--json", "-"]
+    assert main(asked) == 0
+    row = row_of(capsys)
+    assert row["algorithm"] in ("swing", "bucket")
+    assert row["cost"] is None
+    assert row["speedup"] >= 1
+
+
+def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Several at once, each with a weight."""
+    asked = ["optimize", "--network", "RI(4)_FC(8)_RI(4)_SW(32)", "--workload", "gpt-3", "--workload", "resnet-50",
+             "--weight", "1", "--weight", "5", "--budget", "500GB/s", "--json", "-"]
+    assert main(asked) == 0
+    assert row_of(capsys)["workload"] == "gpt-3 + resnet-50"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--objective", "time-cost", "--budget-rule", "at-most"], "time x cost has no optimum"),
+        (["--constraint", "B1 >= 200"], "contradict each other"),
+        (["--constraint", "B9 = 1"], "no dimension B9"),
+        (["--budget-cost", "1"], "contradict each other"),
+        (["--loop", "dear"], "--loop 'dear' is unknown to the analytic evaluator"),
+        (["--loop", "overlap", "--evaluator", "simulated"], "unknown to the simulated evaluator"),
+        (["--chunks", "0"], "--chunks '0'"),
+        (["--evaluations", "0"], "at least 1"),
+        (["--collective", "all-reduce"], "give either --workload or --collective"),
+        (["--budget", "500"], "budget '500' is not a rate"),
+        (["--budget-rule", "some"], "budget rule 'some' is unknown"),
+        (["--counting", "1999"], "counting '1999' is unknown"),
+        (["--weight", "1", "--weight", "2"], "--weight is given 2 times for 1 workloads"),
+        (["--size", "1M"], "--size belongs to --collective"),
+    ],
+)
+def test_one_line_for_what_is_wrong(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    assert main(flags(files, *more)) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_groups_that_do_not_fit(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path(files["groups"]).write_text(GROUPS.replace("2, 4", "2, 8"), encoding="utf-8")
+    assert main(flags(files)) == EXIT_BAD_INPUT
+    assert "line 3: WeightGrad: 8 NPUs of dimension 3, which has 4" in capsys.readouterr().err
