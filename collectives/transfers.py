@@ -142,7 +142,9 @@ class TransferTable:
         dst = np.broadcast_to(dst, shape)
         there = dst >= 0
         columns = (src, dst, slot, step, port, blocks, reduces, slot if tie_class is None else tie_class)
-        typed = (np.asarray(column, kind) for column, kind in zip(columns, _KINDS, strict=True))
+        typed: list[npt.NDArray[Any]] = [
+            np.asarray(column, kind) for column, kind in zip(columns, _KINDS, strict=True)
+        ]
         self._rows.append([np.broadcast_to(column, shape)[there] for column in typed])
         rows = np.full(shape, -1, np.int64)
         rows[there] = np.arange(self._n_rows, self._n_rows + self._rows[-1][0].size)
@@ -181,11 +183,11 @@ class TransferTable:
 
     def _add_dependency(self, rows: npt.NDArray[np.int64], rank: IntLike, other: IntLike, lag: int) -> None:
         """Let rows wait, where they are there (not -1) and what they wait for is (its slot not -1)."""
-        other = np.broadcast_to(np.asarray(other, np.int32), rows.shape)
-        some = (rows >= 0) & (other >= 0)
+        slots = np.broadcast_to(np.asarray(other, np.int32), rows.shape)
+        some = (rows >= 0) & (slots >= 0)
         if np.any(some):
             source = np.broadcast_to(np.asarray(rank, np.int32), rows.shape)
-            self._dependencies.append((rows[some], source[some], other[some], lag))
+            self._dependencies.append((rows[some], source[some], slots[some], lag))
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
@@ -195,9 +197,10 @@ class TransferTable:
         slot = slot[order]
         ptr, at = self._owners(order)
         dep_src, dep_slot, dep_lag = (self._dependency(part)[at] for part in (1, 2, 3))
+        step, port, blocks, reduces, tie_class = (self._column(place)[order] for place in range(3, 8))
         return Transfers(
-            src[order], self._column(1)[order], slot, *(self._column(place)[order] for place in range(3, 8)),
-            dep_ptr=ptr, dep_src=dep_src, dep_slot=dep_slot, dep_lag=dep_lag, pool=self._pools(slot),
+            src[order], self._column(1)[order], slot, step, port, blocks, reduces, tie_class, ptr, dep_src, dep_slot,
+            dep_lag, pool=self._pools(slot),
         )
 
     def _column(self, place: int) -> npt.NDArray[Any]:

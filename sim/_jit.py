@@ -13,6 +13,7 @@ import numba
 from numba.core import types
 from numba.extending import intrinsic
 
+_config: Any = numba.config
 _HERE = Path(__file__).parent
 _SOURCES = ("_jit.py", "_kernel.py", "_tape.py", "program.py")
 """What the compiled code depends on: flags, code, and the constants compiled into it."""
@@ -45,18 +46,18 @@ def _compile(function: Function, **options: bool) -> Function:
     results repeat everywhere.
     """
     flags: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-    compiled: Function = numba.njit(**flags, **options)(function)
+    compiled: Function = numba.njit(**(flags | options))(function)
     return compiled
 
 
 def entry(function: Function) -> Function:
     """A kernel that Python calls."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _cache_folder()
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = _cache_folder()
     try:
         return _compile(function, cache=True)
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
 
 
 def helper(function: Function) -> Function:
@@ -89,7 +90,7 @@ def _trailing_zeros(word: int) -> int:
     return (int(word) & -int(word)).bit_length() - 1
 
 
-if numba.config.DISABLE_JIT:
+if _config.DISABLE_JIT:
     count_leading_zeros, count_trailing_zeros = _leading_zeros, _trailing_zeros
 else:
     count_leading_zeros, count_trailing_zeros = _bit_count("ctlz"), _bit_count("cttz")

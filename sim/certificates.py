@@ -33,7 +33,9 @@ def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None
     _capacity(program, outcome)
     _causality(program, outcome)
     if outcome.makespan_ps < lower_bound_ps:
-        raise CertificateError(f"bounds: the run took {outcome.makespan_ps} ps, below the lower bound {lower_bound_ps} ps")
+        raise CertificateError(
+            f"bounds: the run took {outcome.makespan_ps} ps, below the lower bound {lower_bound_ps} ps"
+        )
     if outcome.log is not None:
         _no_overlap(program, outcome.log)
 

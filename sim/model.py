@@ -63,8 +63,8 @@ class Model:
 
     def describe(self) -> str:
         """One line for people: "cut-through, 8 KiB chunks, head delivery"."""
-        cut = f"{self.chunks} chunks a transfer" if self.chunk_bytes is None else f"{format_size(self.chunk_bytes)} chunks"
-        words = [self.forwarding, cut]
+        count, size = f"{self.chunks} chunks a transfer", f"{format_size(self.chunk_bytes or 0)} chunks"
+        words = [self.forwarding, count if self.chunk_bytes is None else size]
         if self.deliver != "tail":
             words.append("head delivery")
         if self.endpoint_latency_ps:

@@ -414,18 +414,18 @@ def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]
 
 def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     """Distinct values, sorted, and which of them each value is; linear in time where their range is short."""
-    values = values.astype(np.int64)
-    if values.size == 0:
-        return values, np.zeros(0, np.int64)
-    low = int(values.min())
-    span = int(values.max()) - low + 1
-    if span > 4 * values.size + 1024:
-        distinct, row = np.unique(values, return_inverse=True)
+    exact: I64 = values.astype(np.int64)
+    if exact.size == 0:
+        return exact, np.zeros(0, np.int64)
+    low = int(exact.min())
+    span = int(exact.max()) - low + 1
+    if span > 4 * exact.size + 1024:
+        distinct, row = np.unique(exact, return_inverse=True)
         return distinct, row.ravel()
     there = np.zeros(span, np.bool_)
-    there[values - low] = True
+    there[exact - low] = True
     number = np.cumsum(there) - 1
-    return np.flatnonzero(there).astype(np.int64) + low, number[values - low]
+    return np.flatnonzero(there).astype(np.int64) + low, number[exact - low]
 
 
 def _hop_kinds(columns: Columns, latency: I64) -> dict[str, npt.NDArray[np.signedinteger]]:

@@ -22,8 +22,8 @@ from collectives.pattern import Pattern
 from collectives.routes import paths_of
 from collectives.symmetry import Action, Group
 from collectives.transfers import Transfers, take
-from sim.program import unique_rows
 from sim.capacity import check_capacity
+from sim.program import unique_rows
 from topologies import Topology
 from topologies.routing import Paths, ranges
 
@@ -71,7 +71,8 @@ class Orbits(NamedTuple):
 
     def rank_of(self, port: npt.NDArray[np.integer], src: npt.NDArray[np.integer]) -> I32:
         """Representative of each source, given the port of its transfer."""
-        return self.rank[np.minimum(port, len(self.rank) - 1), src]
+        found: I32 = self.rank[np.minimum(port, len(self.rank) - 1), src]
+        return found
 
 
 class Quotient(NamedTuple):
@@ -173,7 +174,8 @@ def _routes(t: Transfers, topology: Topology, tie: str, seed: int) -> Paths:
 
 
 def _part(action: Action, part: int) -> I32:
-    return action.ranks[min(part, len(action.ranks) - 1)]
+    ranks: I32 = action.ranks[min(part, len(action.ranks) - 1)]
+    return ranks
 
 
 def _orbits(permutations: list[I32], n: int) -> I32:
@@ -183,9 +185,10 @@ def _orbits(permutations: list[I32], n: int) -> I32:
     start = np.tile(np.arange(n, dtype=np.int32), len(permutations))
     edges = coo_array((np.ones(start.size, np.int8), (start, np.concatenate(permutations))), shape=(n, n))
     count, label = connected_components(edges, directed=False)
-    least = np.full(count, n, np.int32)
+    least: I32 = np.full(count, n, np.int32)
     np.minimum.at(least, label, np.arange(n, dtype=np.int32))
-    return least[label]
+    found: I32 = least[label]
+    return found
 
 
 def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:

@@ -135,7 +135,7 @@ class _Search:
             ended = self._descend(start, reached)
             if not self._order_changes():
                 break
-        ended = self._look_around(reached) or ended
+        ended = self._look_around(begun, reached) or ended
         best = min(self.seen, key=self._value)
         runs, replays = self.objective.runs - self.before[0], self.objective.replays - self.before[1]
         return Optimum(
@@ -219,10 +219,15 @@ class _Search:
                 return "the order of service changes in every direction"
         return f"{self.max_evaluations} evaluations are used up"
 
-    def _look_around(self, reached: list[F64]) -> str:
-        """Simplex steps at the best point; where they or the paths show other orders of service, new descents too."""
+    def _look_around(self, begun: Sequence[Evaluation], reached: list[F64]) -> str:
+        """Simplex steps at the best point; where they or the paths show other orders of service, more than that.
+
+        Then the best start gets simplex steps too (a descent from it may have stepped over a valley), and descents
+        begin at random points around the best.
+        """
         rng = np.random.default_rng(0)
         polished: Evaluation | None = None
+        first = True
         while len(self.seen) < self.max_evaluations:
             best = min(self.seen, key=self._value)
             if self._closed(best):
@@ -230,10 +235,14 @@ class _Search:
             if self.objective.n_dims == 1:
                 return "there is nothing to share out"
             if best is not polished:
-                self._polish(best)
+                self._polish(best, POLISH)
             better = polished = min(self.seen, key=self._value)
             if self._value(better) > self._value(best) * (1 - self.tolerance) and not self._order_changes():
                 return ""
+            for start in sorted(begun, key=self._value)[:1] if first else ():
+                self._polish(start, POLISH)
+            first = False
+            better = min(self.seen, key=self._value)
             for _ in range(KICKS):
                 kick = np.exp(rng.normal(0.0, KICK, self.objective.n_dims))
                 if len(self.seen) < self.max_evaluations:
@@ -244,10 +253,10 @@ class _Search:
     def _closed(self, best: Evaluation) -> bool:
         return self.bound is not None and self._value(best) <= self.bound * (1 + self.tolerance)
 
-    def _polish(self, best: Evaluation) -> None:
+    def _polish(self, best: Evaluation, effort: int) -> None:
         """A few simplex steps around the best point: across changes of the order of service no model holds."""
         n_dims = self.objective.n_dims
-        steps = min(POLISH * (n_dims - 1), self.max_evaluations - len(self.seen))
+        steps = min(effort * (n_dims - 1), self.max_evaluations - len(self.seen))
 
         def value(logs: F64) -> float:
             return self._value(self._look(toward(self.feasible, np.exp(np.append(logs, last)))))

@@ -60,7 +60,8 @@ MACHINE_MS = {"10us": 147.43, "50us": 150.44, "200us": 151.17, "1ms": 150.93, "1
 JOB_MIX = (("DLRM", 0.35), ("BERT", 0.30), ("CANDLE", 0.25), ("VGG16", 0.10))
 
 ROUTED = Transport(tie="ecmp")
-JOINED = Transport(tie="ecmp", most_rounds=8, message_chunks=2)
+JOINED = Transport(tie="ecmp", most_rounds=64, message_chunks=8)
+"""Within 0.2 % of all rounds on 128 servers (DLRM, NCF, BERT; rings, fat-tree, switch); 8 are off by up to 31 %."""
 
 
 def tree(n: int, rate_Gbps: float, *, above: float = 1.0) -> Topology:

@@ -38,7 +38,7 @@ def test_named_and_chosen_routes_stand_in_the_order_of_the_transfers():
 
 
 def test_rows_keep_their_routes():
-    t, way, sends = detour()
+    _, way, sends = detour()
     transfers, _ = sends.build()
     taken = take(transfers, np.array([2, 0]))
     assert np.diff(taken.via_ptr).tolist() == [0, 3] and taken.via_links.tolist() == way

@@ -48,7 +48,7 @@ def test_random_fabrics_with_as_many_chunks_as_it_takes(seed):
 
 
 def test_fifo_stays_above_the_bound_where_the_lowest_chunk_first_does_not():
-    """The plateau: with its own chunks ahead of those it must pass on, a box of MI250 stays off however they are cut."""
+    """The plateau: with its own chunks ahead of those it must pass on, an MI250 box stays off however they are cut."""
     t = from_spec("mi250:1")
     schedule = pipelined.reduce_scatter(t, LARGE)
     fifo, lowest = (

@@ -535,7 +535,7 @@ class Reading:
 
     def _released_ps(self, task: int, chunk: int) -> int:
         """Latest of what the chunk waits for; a lower bound where a pool delays tasks without a route."""
-        p, latest = self.program, 0
+        latest = 0
         for parent in self.whole[0][self.whole[1] == task].tolist():
             latest = max(latest, self.delivered_ps(parent, int(self.chunks[parent]) - 1))
         parents, children, lags = self.streams

@@ -14,7 +14,8 @@ from topologies.flow import FlowNetwork
 from topologies.flow_programs import all_to_all_rate_Bps, best_roots
 
 ARCS = st.lists(
-    st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 50)).filter(lambda arc: arc[0] != arc[1]), max_size=40
+    st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 50)).filter(lambda arc: arc[0] != arc[1]),
+    max_size=40,
 )
 
 

@@ -152,7 +152,11 @@ def test_functions_of_one_name_are_remembered_apart():
     ("links", "n", "message"),
     [
         ([(0, 1, 1e9, 0)], 2, "npu0 cannot be reached by any other NPU"),
-        ([(0, 1, 1e9, 0), (1, 0, 1e9, 0), (2, 3, 1e9, 0), (3, 2, 1e9, 0)], 4, "no route leads from npu., npu. to npu., npu."),
+        (
+            [(0, 1, 1e9, 0), (1, 0, 1e9, 0), (2, 3, 1e9, 0), (3, 2, 1e9, 0)],
+            4,
+            "no route leads from npu., npu. to npu., npu.",
+        ),
         ([(0, 1, 1e9, 0), (1, 0, 1e9, 0), (0, 2, 1e9, 0)], 3, "no route leads from npu2 to npu0, npu1"),
     ],
 )
