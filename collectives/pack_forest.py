@@ -21,6 +21,9 @@ LEVEL_NPUS = 64
 SPREAD_TREES = 16
 """Trees a root up to which switches are split into many thin links unless told otherwise; beyond, trees multiply."""
 
+SPREAD_NEIGHBOURS = 48
+"""Neighbours of a switch up to which the same holds: pairs of neighbours multiply as well."""
+
 
 @remembered
 def gather_forest(
@@ -36,7 +39,7 @@ def gather_forest(
     level : bool, optional
         Whether trees grow level by level; up to `LEVEL_NPUS` unless given.
     spread : bool, optional
-        As in `without_switches`; up to `SPREAD_TREES` unless given.
+        As in `without_switches`; up to `SPREAD_TREES` and `SPREAD_NEIGHBOURS` unless given.
 
     Raises
     ------
@@ -72,7 +75,9 @@ def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: 
     if topology.n_npus == 1:
         return Forest(topology, (Tree(0, shares.roots[0], ()),))
     level = topology.n_npus <= LEVEL_NPUS if level is None else level
-    spread = max(shares.roots.values()) <= SPREAD_TREES if spread is None else spread
+    if spread is None:
+        neighbours = np.bincount(topology.src, minlength=topology.n_nodes)[topology.n_npus :].max(initial=0)
+        spread = max(shares.roots.values()) <= SPREAD_TREES and neighbours <= SPREAD_NEIGHBOURS
     logical = without_switches(topology, shares.links, shares.roots, spread=spread)
     batches = pack_trees(topology.n_npus, logical.capacity, shares.roots, level=level)
     paths = {pair: deque(found) for pair, found in logical.paths.items()}

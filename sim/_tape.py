@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sim._jit import entry, helper
+from sim._jit import entry, helper, u64
 from sim.program import I32, I64
 
 JOIN = -1
@@ -95,10 +95,10 @@ def _needed(chunk, parent_chunks, chunks, lag):
 @helper
 def _delivery(waits, scratch, task, chunk):
     """Op of a delivery; 0 where it is not on the tape yet."""
-    hops = waits.hops[task]
+    hops = waits.hops[u64(task)]
     if hops > 0:
-        return scratch.op_of[waits.log_base[task] + (chunk + 1) * hops - 1]
-    return scratch.empty_op[waits.empty_base[task] + chunk]
+        return scratch.op_of[u64(waits.log_base[u64(task)] + (chunk + 1) * hops - 1)]
+    return scratch.empty_op[u64(waits.empty_base[u64(task)] + chunk)]
 
 
 @helper
@@ -107,10 +107,10 @@ def _put(ops, scratch, server, pred, gate, kind):
     op = scratch.count[0]
     scratch.count[0] = op + 1
     if op < ops.server.size:
-        ops.server[op] = server
-        ops.pred[op] = pred
-        ops.gate[op] = gate
-        ops.kind[op] = kind
+        ops.server[u64(op)] = server
+        ops.pred[u64(op)] = pred
+        ops.gate[u64(op)] = gate
+        ops.kind[u64(op)] = kind
     return op
 
 
@@ -119,8 +119,8 @@ def _wait_for(ops, waits, scratch, parent, chunk, pred, gate):
     """One wait more: the ops to wait for, or -1 where the parent's delivery must be put first."""
     op = _delivery(waits, scratch, parent, chunk)
     if op == 0:
-        scratch.stack_task[scratch.count[1]] = parent
-        scratch.stack_chunk[scratch.count[1]] = chunk
+        scratch.stack_task[u64(scratch.count[1])] = parent
+        scratch.stack_chunk[u64(scratch.count[1])] = chunk
         scratch.count[1] += 1
         return -1, gate
     if pred > 0:
@@ -133,18 +133,18 @@ def _all_waits(program, ops, waits, scratch, task, chunk, gate):
     """Pred and gate of a chunk at its release: only waits that the chunk before it did not have."""
     pred = 0
     if chunk == 0:
-        for edge in range(waits.whole_ptr[task], waits.whole_ptr[task + 1]):
-            parent = waits.whole[edge]
-            last = program.cut_chunks[program.task_cut[parent]] - 1
+        for edge in range(waits.whole_ptr[u64(task)], waits.whole_ptr[u64(task + 1)]):
+            parent = waits.whole[u64(edge)]
+            last = program.cut_chunks[u64(program.task_cut[u64(parent)])] - 1
             pred, gate = _wait_for(ops, waits, scratch, parent, last, pred, gate)
             if pred < 0:
                 return pred, gate
     if program.parent.size:
-        chunks = program.cut_chunks[program.task_cut[task]]
-        for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
-            parent = program.parent[edge]
-            theirs = program.cut_chunks[program.task_cut[parent]]
-            lag = program.parent_lag[edge] if program.parent_lag.size else 0
+        chunks = program.cut_chunks[u64(program.task_cut[u64(task)])]
+        for edge in range(program.parent_ptr[u64(task)], program.parent_ptr[u64(task + 1)]):
+            parent = program.parent[u64(edge)]
+            theirs = program.cut_chunks[u64(program.task_cut[u64(parent)])]
+            lag = program.parent_lag[u64(edge)] if program.parent_lag.size else 0
             needed = _needed(chunk, theirs, chunks, lag)
             if needed > 0 and (chunk == 0 or needed > _needed(chunk - 1, theirs, chunks, lag)):
                 pred, gate = _wait_for(ops, waits, scratch, parent, needed - 1, pred, gate)
@@ -157,8 +157,8 @@ def _all_waits(program, ops, waits, scratch, task, chunk, gate):
 def _put_empty(program, ops, waits, scratch):
     """Put the deliveries on the stack, and those that they wait for, on the tape."""
     while scratch.count[1] > 0:
-        task = scratch.stack_task[scratch.count[1] - 1]
-        chunk = scratch.stack_chunk[scratch.count[1] - 1]
+        task = scratch.stack_task[u64(scratch.count[1] - 1)]
+        chunk = scratch.stack_chunk[u64(scratch.count[1] - 1)]
         if _delivery(waits, scratch, task, chunk) > 0:
             scratch.count[1] -= 1
             continue
@@ -166,8 +166,8 @@ def _put_empty(program, ops, waits, scratch):
         if chunk > 0:
             before = _delivery(waits, scratch, task, chunk - 1)
             if before == 0:
-                scratch.stack_task[scratch.count[1]] = task
-                scratch.stack_chunk[scratch.count[1]] = chunk - 1
+                scratch.stack_task[u64(scratch.count[1])] = task
+                scratch.stack_chunk[u64(scratch.count[1])] = chunk - 1
                 scratch.count[1] += 1
                 continue
         start = scratch.count[0]
@@ -175,18 +175,18 @@ def _put_empty(program, ops, waits, scratch):
         if pred < 0:
             scratch.count[0] = start
             continue
-        scratch.empty_op[waits.empty_base[task] + chunk] = _put(ops, scratch, JOIN, pred, gate, 0)
+        scratch.empty_op[u64(waits.empty_base[u64(task)] + chunk)] = _put(ops, scratch, JOIN, pred, gate, 0)
         scratch.count[1] -= 1
 
 
 @helper
 def _ties_before(program, waits, a, b):
     """Whether the service of row a comes before that of row b when both arrive at once."""
-    task_a, task_b = waits.row_task[a], waits.row_task[b]
-    if program.task_class[task_a] != program.task_class[task_b]:
-        return program.task_class[task_a] < program.task_class[task_b]
-    chunk_a, hop_a = divmod(a - waits.log_base[task_a], waits.hops[task_a])
-    chunk_b, hop_b = divmod(b - waits.log_base[task_b], waits.hops[task_b])
+    task_a, task_b = waits.row_task[u64(a)], waits.row_task[u64(b)]
+    if program.task_class[u64(task_a)] != program.task_class[u64(task_b)]:
+        return program.task_class[u64(task_a)] < program.task_class[u64(task_b)]
+    chunk_a, hop_a = divmod(a - waits.log_base[u64(task_a)], waits.hops[u64(task_a)])
+    chunk_b, hop_b = divmod(b - waits.log_base[u64(task_b)], waits.hops[u64(task_b)])
     if chunk_a != chunk_b:
         return chunk_a < chunk_b
     if hop_a != hop_b:
@@ -198,16 +198,16 @@ def _ties_before(program, waits, a, b):
 def record(program, ops, waits, scratch):
     """Write the tape of a logged run; with `ops` too short, only count. Scratch is zero on entry, count[0] is 1."""
     for at in range(waits.order.size):
-        row = waits.order[at]
-        task = waits.row_task[row]
-        hops = waits.hops[task]
-        chunk, hop = divmod(row - waits.log_base[task], hops)
+        row = waits.order[u64(at)]
+        task = waits.row_task[u64(row)]
+        hops = waits.hops[u64(task)]
+        chunk, hop = divmod(row - waits.log_base[u64(task)], hops)
         pred, gate = 0, 0
         if hop > 0:
-            pred = scratch.op_of[row - 1]
+            pred = scratch.op_of[u64(row - 1)]
         else:
             if chunk > 0:
-                gate = scratch.op_of[row - hops]
+                gate = scratch.op_of[u64(row - hops)]
             pred = -1
             before = gate
             while pred < 0:
@@ -216,15 +216,16 @@ def record(program, ops, waits, scratch):
                 if pred < 0:
                     scratch.count[0] = start
                     _put_empty(program, ops, waits, scratch)
-        server = program.hop_server[program.route_hop[program.route_ptr[program.task_route[task]] + hop]]
-        last = scratch.last_row[server]
+        first = program.route_ptr[u64(program.task_route[u64(task)])]
+        server = program.hop_server[u64(program.route_hop[u64(first + hop)])]
+        last = scratch.last_row[u64(server)]
         strict = 1 if last >= 0 and not _ties_before(program, waits, last, row) else 0
-        scratch.last_row[server] = row
-        scratch.op_of[row] = _put(ops, scratch, server, pred, gate, 2 * waits.row_kind[row] + strict)
+        scratch.last_row[u64(server)] = row
+        scratch.op_of[u64(row)] = _put(ops, scratch, server, pred, gate, 2 * waits.row_kind[u64(row)] + strict)
     for task in range(waits.hops.size):
-        if waits.hops[task] == 0:
+        if waits.hops[u64(task)] == 0:
             scratch.stack_task[0] = task
-            scratch.stack_chunk[0] = program.cut_chunks[program.task_cut[task]] - 1
+            scratch.stack_chunk[0] = program.cut_chunks[u64(program.task_cut[u64(task)])] - 1
             scratch.count[1] = 1
             _put_empty(program, ops, waits, scratch)
 
@@ -253,21 +254,21 @@ def sweep(ops, service_ps, onward_ps, free_ps, arrived_ps, out, end):
     latest = 0
     order = 0
     for op in range(1, ops.server.size):
-        server = ops.server[op]
-        arrival = max(out[ops.pred[op]], end[ops.gate[op]])
+        server = ops.server[u64(op)]
+        arrival = max(out[u64(ops.pred[u64(op)])], end[u64(ops.gate[u64(op)])])
         if server == JOIN:
-            out[op] = arrival
-            end[op] = arrival
+            out[u64(op)] = arrival
+            end[u64(op)] = arrival
             latest = max(latest, arrival)
             continue
-        kind = ops.kind[op]
-        order |= arrival - arrived_ps[server] - (kind & 1)
-        arrived_ps[server] = arrival
-        done = max(arrival, free_ps[server]) + service_ps[kind >> 1]
-        free_ps[server] = done
-        end[op] = done
-        done += onward_ps[kind >> 1]
-        out[op] = done
+        kind = ops.kind[u64(op)]
+        order |= arrival - arrived_ps[u64(server)] - (kind & 1)
+        arrived_ps[u64(server)] = arrival
+        done = max(arrival, free_ps[u64(server)]) + service_ps[u64(kind >> 1)]
+        free_ps[u64(server)] = done
+        end[u64(op)] = done
+        done += onward_ps[u64(kind >> 1)]
+        out[u64(op)] = done
         latest = max(latest, done)
     return latest, order
 
@@ -295,21 +296,21 @@ def walk(ops, out, end, service_ps, before, from_op, services, onwards):
     op = from_op
     onward = True
     while op > 0:
-        if ops.server[op] == JOIN:
-            onward = out[ops.pred[op]] == out[op]
-            op = ops.pred[op] if onward else ops.gate[op]
+        if ops.server[u64(op)] == JOIN:
+            onward = out[u64(ops.pred[u64(op)])] == out[u64(op)]
+            op = ops.pred[u64(op)] if onward else ops.gate[u64(op)]
             continue
-        kind = ops.kind[op] >> 1
-        services[kind] += 1
+        kind = ops.kind[u64(op)] >> 1
+        services[u64(kind)] += 1
         if onward:
-            onwards[kind] += 1
-        start = end[op] - service_ps[kind]
-        if ops.pred[op] > 0 and out[ops.pred[op]] == start:
-            op, onward = ops.pred[op], True
-        elif ops.gate[op] > 0 and end[ops.gate[op]] == start:
-            op, onward = ops.gate[op], False
-        elif end[before[op]] == start:
-            op, onward = before[op], False
+            onwards[u64(kind)] += 1
+        start = end[u64(op)] - service_ps[u64(kind)]
+        if ops.pred[u64(op)] > 0 and out[u64(ops.pred[u64(op)])] == start:
+            op, onward = ops.pred[u64(op)], True
+        elif ops.gate[u64(op)] > 0 and end[u64(ops.gate[u64(op)])] == start:
+            op, onward = ops.gate[u64(op)], False
+        elif end[u64(before[u64(op)])] == start:
+            op, onward = before[u64(op)], False
         else:
             return start
     return 0

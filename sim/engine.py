@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim import _kernel as kernel
-from sim._kernel import FINISHED, NEEDS_TOKENS, NONE, STUCK, State
+from sim import _kernel, _state
+from sim._state import FINISHED, NEEDS_TOKENS, NONE, STUCK, State
 from sim.outcome import Log, Outcome, check_finished, log_base
 from sim.program import FIFO, I32, I64, Program, check_supported
 from topologies import WeftError
@@ -84,12 +84,12 @@ class Run:
     def __post_init__(self) -> None:
         check_supported(self.program)
         self.state = _initial_state(self.program, self.log, self.labels)
-        self._kernel = kernel.run_fifo if only_fifo(self.program) else kernel.run_general
+        self._kernel = _kernel.run_fifo if only_fifo(self.program) else _kernel.run_general
 
     @property
     def events(self) -> int:
         """Services begun so far."""
-        return int(self.state.register[kernel.EVENTS])
+        return int(self.state.register[_state.EVENTS])
 
     @property
     def tokens(self) -> int:
@@ -99,7 +99,7 @@ class Run:
     @property
     def now_ps(self) -> int:
         """Picosecond reached."""
-        return int(self.state.register[kernel.NOW])
+        return int(self.state.register[_state.NOW])
 
     def advance(self, max_events: int = FOREVER_PS, until_ps: int = FOREVER_PS) -> bool:
         """Go on until the end, or until a limit is reached between two picoseconds; returns whether it has ended.
@@ -134,7 +134,7 @@ class Run:
             start_ps=state.start_ps,
             finish_ps=state.finish_ps,
             busy_ps=state.busy_ps,
-            makespan_ps=int(state.register[kernel.MAKESPAN]),
+            makespan_ps=int(state.register[_state.MAKESPAN]),
             events=self.events,
             log=log,
         )
@@ -225,10 +225,10 @@ def _initial_state(program: Program, log: bool, labels: AccountLabels | None) ->
     _, child, lag = program.stream_edges()
     missing = np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
     missing += program.task_waits
-    register = np.zeros(kernel.REGISTERS, np.int64)
-    register[kernel.LEFT] = n_tasks
-    register[kernel.BATCH] = register[kernel.ARRIVING] = NONE
-    link, register[kernel.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
+    register = np.zeros(_state.REGISTERS, np.int64)
+    register[_state.LEFT] = n_tasks
+    register[_state.BATCH] = register[_state.ARRIVING] = NONE
+    link, register[_state.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
     base = log_base(program) if log else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if log else 0
     events = np.zeros(4 * (n_servers + n_tokens), np.int64)
@@ -252,8 +252,8 @@ def _initial_state(program: Program, log: bool, labels: AccountLabels | None) ->
         touched_ps=np.full(n_servers, -1, np.int64),
         event_ps=events,
         event=events.view(np.int32),
-        slot=np.full(kernel.LEVELS * kernel.SLOTS, NONE, np.int32),
-        occupied=np.zeros(kernel.LEVELS * kernel.WORDS, np.int64),
+        slot=np.full(_state.LEVELS * _state.SLOTS, NONE, np.int32),
+        occupied=np.zeros(_state.LEVELS * _state.WORDS, np.int64),
         pool_free=program.pool_capacity.copy(),
         pool_queue=np.full(program.pool_capacity.size, NONE, np.int32),
         log_base=base,
@@ -270,7 +270,7 @@ def _first_tokens(program: Program) -> int:
 
 def _stack_of(tasks: I64, n_tasks: int) -> tuple[I32, int]:
     """The stack of some tasks, the first on top, and its top."""
-    link = np.full(n_tasks, kernel.UNSTACKED, np.int32)
+    link = np.full(n_tasks, _state.UNSTACKED, np.int32)
     link[tasks] = np.append(tasks[1:], NONE)[: tasks.size]
     return link, int(tasks[0]) if tasks.size else NONE
 
@@ -279,8 +279,8 @@ def _link_free(events: I64, first: int, count: int, after: int) -> None:
     """Chain the last `count` tokens, the free ones; event `first` is token 0, and `after` follows the last."""
     field = events.view(np.int32).reshape(-1, 8)
     end = field.shape[0] - first
-    field[field.shape[0] - count :, kernel.NEXT] = np.arange(end - count + 1, end + 1)
-    field[-1, kernel.NEXT] = after
+    field[field.shape[0] - count :, _state.NEXT] = np.arange(end - count + 1, end + 1)
+    field[-1, _state.NEXT] = after
 
 
 def _with_more_tokens(state: State, n_servers: int) -> State:
@@ -288,8 +288,8 @@ def _with_more_tokens(state: State, n_servers: int) -> State:
     old = state.event_ps.size // 4 - n_servers
     more = max(old // 2, 16)
     events = np.concatenate([state.event_ps, np.zeros(4 * more, np.int64)])
-    _link_free(events, n_servers, more, int(state.register[kernel.FREE]))
-    state.register[kernel.FREE] = old
+    _link_free(events, n_servers, more, int(state.register[_state.FREE]))
+    state.register[_state.FREE] = old
     rows = more * int(state.account_columns[0])
     account = np.concatenate([state.account, np.zeros(rows, np.int64)]) if rows else state.account
     return state._replace(event_ps=events, event=events.view(np.int32), account=account)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim import _kernel as kernel
+from sim import _longest_path as kernel
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.lower import Lowered
 from sim.program import I64, Program, unique_rows

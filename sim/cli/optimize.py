@@ -82,7 +82,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
                        help="of the collectives (hierarchical); of several the best is found")
     group.add_argument("--chunks", default="16", metavar="N[,N]", help="in the pipeline; of several the best (16)")
     group.add_argument("--lane", metavar="RATE", help="bandwidths are whole multiples of this")
-    group.add_argument("--evaluations", type=int, default=100, metavar="N", help="at most, for each choice (100)")
+    group.add_argument("--evaluations", type=int, default=150, metavar="N", help="at most, for each choice (150)")
     group.add_argument("--sensitivity", action="store_true", help="what one more GB/s in each dimension buys")
     group.add_argument("--symmetry", default="auto", choices=("auto", "off"),
                        help="simulate representatives, or all ranks (auto)")

@@ -27,7 +27,7 @@ from topologies import WeftError
 
 GOALS = ("time", "time-cost")
 TOLERANCE = 1e-4
-MAX_EVALUATIONS = 100
+MAX_EVALUATIONS = 150
 FIRST_BOX, SMALL_BOX, LARGEST_BOX, LEAST_BOX = 0.1, 0.05, 4.0, 1e-4
 """Half-width of the box in the logarithm of the bandwidths."""
 SAME_END = 0.01

@@ -29,8 +29,8 @@ ASSUMPTIONS = (
     "Strategies are data parallel with one embedding table a server, in turn, except in the search study; the paper "
     "searched every point, with a simulator and profiles that are not public in full.",
     "Compute: released A100 profiles where there are any, a line through two of them for other dense layers.",
-    "In the sweeps the rounds of a ring are joined into 64 and flows take one hashed route; cluster jobs are drawn once "
-    "from the mix 35/30/25/10 % and run two iterations in the fat-tree.",
+    "In the sweeps the rounds of a ring are joined into 64 and flows take one hashed route; cluster jobs are drawn "
+    "once from the mix 35/30/25/10 % and run two iterations in the fat-tree.",
     "Circuits that follow demand see all remaining bytes at once; the packet-level baseline has one ring, ours both.",
 )
 

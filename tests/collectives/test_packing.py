@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from collectives.edge_splitting import without_switches
 from collectives.forest import to_graphviz
 from collectives.pack_forest import broadcast_forest, gather_forest, pack_forest, reduce_forest, scatter_forest
 from collectives.rooted_forest import all_reduce_forests, two_phase_rate_Bps
@@ -145,12 +146,20 @@ def test_graphviz_names_root_and_switches():
     assert '"gpu0" [shape=box]' in dot and '[label="nvswitch0"]' in dot and dot.count("->") == 7
 
 
-def test_an_unbalanced_switch_is_named():
+def lopsided():
+    """A switch that receives 3 GB/s and sends 2."""
     thin = [(3, 1), (3, 2), (1, 0), (2, 0), (1, 2), (2, 1)]
-    links = [(0, 3, 3e9, 0), *((src, dst, 1e9, 0) for src, dst in thin)]
-    t = from_links(links, 3, name="lopsided")
-    with pytest.raises(WeftError, match=r"lopsided.*switch0 receives"):
-        reaches_the_optimum(t)
+    return from_links([(0, 3, 3e9, 0), *((src, dst, 1e9, 0) for src, dst in thin)], 3, name="lopsided")
+
+
+def test_what_an_unbalanced_switch_receives_too_much_stays_unused():
+    assert not balanced(lopsided())
+    reaches_the_optimum(lopsided())
+
+
+def test_trees_that_do_not_fit_past_an_unbalanced_switch_name_it():
+    with pytest.raises(WeftError, match=r"lopsided: 6 trees do not reach npu1 .*switch0 receives 3e\+09 B/s and sends"):
+        without_switches(lopsided(), [2] * 7, dict.fromkeys(range(3), 2))
 
 
 def test_a_number_of_trees_below_one_is_refused():

@@ -69,12 +69,13 @@ def test_square_root_law() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "chunks", "alpha_ps", "gain"), [(LARGE, 4, 0, 1.466), (LARGE, 64, 0, 1.040), (MIDDLE, 64, 500_000, 1.406)]
+    ("size", "chunks", "alpha_ps", "gain", "evaluations"),
+    [(LARGE, 4, 0, 1.466, 150), (LARGE, 64, 0, 1.040, 25), (MIDDLE, 4, 500_000, 1.476, 120)],
 )
-def test_gain_at_finite_chunks(size: int, chunks: int, alpha_ps: int, gain: float) -> None:
-    """At least the gains found by other searches, to their printed digits."""
+def test_gain_at_finite_chunks(size: int, chunks: int, alpha_ps: int, gain: float, evaluations: int) -> None:
+    """At least the gains found by other searches, to their printed digits (1.477 for the last takes 200 evaluations)."""
     objective, split, _ = stations(size, chunks, alpha_ps)
-    found = optimize(objective, spent(500, 4))
+    found = optimize(objective, spent(500, 4), max_evaluations=evaluations)
     assert objective.evaluate(split).time_ns / found.value >= gain - 5e-4
     assert found.bound is not None and found.bound <= found.value
 

@@ -1,0 +1,115 @@
+"""MSCCL and ForestColl XML: read, proved, simulated, written and read again; what is wrong is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collectives.forestcoll_xml import all_gather_pattern, parse_forestcoll, read_forestcoll, to_forestcoll
+from collectives.msccl import msccl_pattern, parse_msccl, read_msccl
+from collectives.msccl_xml import to_msccl
+from collectives.pack_forest import gather_forest, scatter_forest
+from collectives.schedule import schedule
+from sim import simulate
+from topologies import WeftError, from_spec
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "msccl"
+FILES = sorted(SHARED.glob("*.xml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_public_files_are_proved_and_stay_above_the_bound(path):
+    algo = parse_msccl(path.read_text(), path.name)
+    t = from_spec(f"fc:{len(algo.gpus)}")
+    read = read_msccl(path, t, "1MiB")
+    assert read.proof == "proved by 3 runs of its steps"
+    result = simulate(read, check=True)
+    assert result.lower_bound_ps <= result.time_ps
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize(("spec", "k"), [("torus:4x4", None), ("dgx-a100:2", 1), ("mi250:1", 1), ("dgx1:1", None)])
+def test_forests_are_written_and_read_again(spec, k, kind):
+    t = from_spec(spec)
+    up = None if kind == "all-gather" else scatter_forest(t, k)
+    down = None if kind == "reduce-scatter" else gather_forest(t, k)
+    text = to_msccl(kind, up, down)
+    algo = parse_msccl(text)
+    assert algo.kind == kind and algo.in_place
+    assert algo.chunks == t.n_npus * (up or down).blocks_of_root(0)
+    result = simulate(schedule(msccl_pattern(algo, t), "256MiB"), chunks=64, discipline="lowest-chunk-first")
+    assert result.time_ps <= 1.04 * result.lower_bound_ps
+
+
+def test_too_many_trees_for_the_runtime_are_refused():
+    with pytest.raises(WeftError, match="take fewer trees a root"):
+        to_msccl("all-gather", down=gather_forest(from_spec("dgx-a100:2")))
+
+
+@pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "mi250:1"])
+def test_forestcoll_trees_come_back(spec, tmp_path):
+    t = from_spec(spec)
+    forest = gather_forest(t)
+    path = tmp_path / "trees.xml"
+    path.write_text(to_forestcoll(forest))
+    again = read_forestcoll(path, t)
+    assert again.trees == forest.trees
+    assert all_gather_pattern(again).proof == "proved"
+
+
+GOOD = (
+    '<algo name="pair" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1" proto="Simple" nchannels="1">'
+    '<gpu id="0" i_chunks="0" o_chunks="2" s_chunks="0"><tb id="0" send="1" recv="1" chan="0">'
+    '<step s="0" type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    '<step s="1" type="r" srcbuf="o" srcoff="1" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    '</tb></gpu><gpu id="1" i_chunks="0" o_chunks="2" s_chunks="0"><tb id="0" send="0" recv="0" chan="0">'
+    '<step s="0" type="s" srcbuf="o" srcoff="1" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    '<step s="1" type="r" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    "</tb></gpu></algo>"
+)
+
+
+def test_the_smallest_program():
+    pattern = msccl_pattern(parse_msccl(GOOD), from_spec("fc:2"))
+    assert pattern.transfers().src.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<algo", "<alga", "is not XML"), ('coll="allgather"', 'coll="gossip"', "coll='gossip'"),
+        ('ngpus="2"', 'ngpus="3"', "says ngpus=3"), ('chan="0"', 'chan="32"', "channel 32: at most 32"),
+        ('type="s"', 'type="x"', "type='x'"), ('cnt="1"', 'cnt="72"', "cnt=72"),
+        (' coll="allgather"', "", "lacks the attribute"),
+        ('s="1" type="r"', 's="2" type="r"', "numbered from 0 in their order"),
+        ('send="1"', 'send="0"', "send=0: another GPU"),
+        ('depid="-1" deps="-1"', 'depid="4" deps="0"', "waits for step 0 of thread block 4"),
+        ('type="r"', 'type="nop"', "sends 1 times to GPU 1 on channel 0, which receives 0 times|stops|lacks"),
+        ('srcoff="1" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu><gpu',
+         'srcoff="1" dstbuf="s" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu><gpu',
+         "GPU 0 ends with an output whose chunk 1 lacks the contribution of rank 1"),
+    ],
+)  # fmt: skip
+def test_bad_programs_are_named(old, new, message):
+    with pytest.raises(WeftError, match=message):
+        msccl_pattern(parse_msccl(GOOD.replace(old, new)), from_spec("fc:2"))
+
+
+def test_other_numbers_of_npus_are_refused():
+    with pytest.raises(WeftError, match="is for 2 GPUs, and fc:3 has 3 NPUs"):
+        msccl_pattern(parse_msccl(GOOD), from_spec("fc:3"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<Algo/>", "a ForestColl file is <Algo> with <tree>s"), ("<algo", "is not XML"),
+        ('<Algo><tree root="0"><send src="0" dst="2"/></tree></Algo>', "does not reach npu1"),
+        ('<Algo><tree root="9"/></Algo>', "no node '9' in ring:4"),
+        ('<Algo><tree root="0"><send src="0" dst="2" path="0,2"/></tree></Algo>', "needs a link npu0->npu2"),
+    ],
+)
+def test_bad_trees_are_named(text, message):
+    with pytest.raises(WeftError, match=message):
+        parse_forestcoll(text, from_spec("ring:4"))

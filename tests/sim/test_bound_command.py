@@ -1,0 +1,58 @@
+"""`weft bound`: exact fractions, names of the bottleneck, and what cannot be bounded."""
+
+import json
+
+import pytest
+
+from sim.cli import main
+
+
+def rows(capsys, *arguments):
+    assert main(["bound", *arguments, "--json", "-"]) == 0
+    return json.loads(capsys.readouterr().out)["rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inverse_x", "algbw"),
+    [
+        (("--topology", "dgx-a100:2", "--collective", "all-gather"), "3/65", 1040 / 3),
+        (("--topology", "torus:4x4", "--link-bandwidth", "1GB/s", "--collective", "reduce-scatter"), "15/4", 64 / 15),
+        (("--topology", "mesh:4x4", "--link-bandwidth", "1GB/s"), "10", 1.6),
+        (("--topology", "torus:4x4", "--collective", "broadcast", "--root", "5"), "1/200", 200),
+        (("--topology", "torus:8x8", "--link-bandwidth", "1GB/s", "--collective", "all-to-all"), "64", 1),
+        (("--topology", "dgx-a100:2", "--reducing-switches"), "2/25", 200),
+    ],
+)
+def test_rows(capsys, arguments, inverse_x, algbw):
+    row = rows(capsys, *arguments)[0]
+    assert row["inverse_x"] == inverse_x and row["algbw_GBps"] == pytest.approx(algbw)
+    assert row["bottleneck"]
+
+
+def test_programs_stand_beside_the_cut(capsys):
+    found = rows(capsys, "--topology", "random-regular:16x4", "--link-bandwidth", "1GB/s", "--collective", "all-to-all",
+                 "--program")
+    assert [row["by"] for row in found] == ["cut", "linear program"]
+    assert found[1]["algbw_GBps"] == pytest.approx(1.7454545)
+
+
+def test_the_bottleneck_is_named_in_few_words(capsys):
+    assert main(["bound", "--topology", "dgx-a100:2", "--collective", "all-gather"]) == 0
+    assert "1/x = 3/65 s/GB, algbw 346.667 GB/s (15 shards must leave this set; bottleneck all but gpu" in (
+        capsys.readouterr().out
+    )
+
+
+def test_one_npu_has_no_limit(capsys):
+    assert rows(capsys, "--topology", "ring:1", "--collective", "all-gather")[0]["algbw_GBps"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("--topology", "torus:4", "--collective", "gossip"), "gossip"),
+     (("--topology", "torus:4", "--collective", "broadcast", "--root", "7"), "root 7 is not one of the 4 ranks")],
+)
+def test_bad_input_is_one_line(capsys, arguments, message):
+    assert main(["bound", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
