@@ -3,8 +3,9 @@
 Every root has k trees, each with its share of the root's data, and together they fill the tightest cut of the network
 ("Bandwidth Optimal Pipeline Schedule for Collective Communication", arXiv 2305.18461; ForestColl, arXiv 2402.06787).
 The optimum is that of a fluid: a run comes near it with many chunks, low trees and links that serve the lowest chunk
-first (`discipline="lowest-chunk-first"`). With FIFO a node's own chunks, all there at the start, go ahead of those
-that it must pass on.
+first (`discipline="lowest-chunk-first"`). Where all chunks of a root stand in the queue from the start, FIFO stays up
+to 1.46 times above the bound; here a transfer has one chunk at most at its first link, which paces the roots, and FIFO
+needs up to twice as many chunks (1.049 against 1.026 at 64 chunks, MI250 reduce-scatter).
 """
 
 from __future__ import annotations

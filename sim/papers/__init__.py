@@ -3,5 +3,5 @@
 Each has HELP and `run(out, quick)`, which leaves tables and pictures in the folder `out`.
 """
 
-PAPERS = ("swing", "lhc", "dear", "libra", "topoopt")
+PAPERS = ("swing", "pipeline", "lhc", "dear", "libra", "topoopt")
 """Modules of this package. A new paper is one file and one word here."""

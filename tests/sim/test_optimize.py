@@ -73,7 +73,7 @@ def test_square_root_law() -> None:
     [(LARGE, 4, 0, 1.466, 150), (LARGE, 64, 0, 1.040, 25), (MIDDLE, 4, 500_000, 1.476, 120)],
 )
 def test_gain_at_finite_chunks(size: int, chunks: int, alpha_ps: int, gain: float, evaluations: int) -> None:
-    """At least the gains found by other searches, to their printed digits (1.477 for the last takes 200 evaluations)."""
+    """At least the gains found by other searches, to their printed digits (1.477 needs 200 evaluations)."""
     objective, split, _ = stations(size, chunks, alpha_ps)
     found = optimize(objective, spent(500, 4), max_evaluations=evaluations)
     assert objective.evaluate(split).time_ns / found.value >= gain - 5e-4
@@ -138,8 +138,8 @@ def test_a_torus_beats_the_equal_split_or_cannot(algorithm: str) -> None:
 
 def small_iteration() -> tuple[Placed, Topology]:
     calls = Call("all-reduce", 4e6, "tp"), Call("all-reduce", 9e6, "dp")
-    kinds = calls[:1], calls[:1], calls[1:]
-    layers = tuple(Layer(f"l{k}", *(Phase(2e4, kind) for kind in kinds)) for k in range(3))
+    tensor, data = Phase(2e4, calls[:1]), Phase(2e4, calls[1:])
+    layers = tuple(Layer(f"l{k}", tensor, tensor, data) for k in range(3))
     placed = Placed(Workload("w", layers), {"tp": (4, 1), "dp": (1, 8)})
     return placed, from_spec("RI(4)_SW(8)", latency="10ns", hop_latency="0ns")
 

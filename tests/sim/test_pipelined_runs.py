@@ -47,8 +47,8 @@ def test_random_fabrics_with_as_many_chunks_as_it_takes(seed):
         assert chunks <= 1024
 
 
-def test_fifo_stays_above_the_bound_where_the_lowest_chunk_first_does_not():
-    """The plateau: with its own chunks ahead of those it must pass on, an MI250 box stays off however they are cut."""
+def test_fifo_comes_near_the_bound_later_than_the_lowest_chunk_first():
+    """Under FIFO the chunks of one node go ahead of those that it must pass on, as far as injection offers them."""
     t = from_spec("mi250:1")
     schedule = pipelined.reduce_scatter(t, LARGE)
     fifo, lowest = (
