@@ -22,6 +22,7 @@ from sim._state import (
     FIRST_HOP,
     FREE,
     LEFT,
+    LOGGED,
     MAKESPAN,
     NEEDS_TOKENS,
     NEXT,
@@ -94,6 +95,18 @@ def _free_child(program, state, child, row):
 
 
 @helper
+def _log_pool(state, what, task, chunk, units):
+    """Note that a chunk took units of a pool, or gave some back."""
+    if state.pool_log.size:
+        row = 4 * state.register[LOGGED]
+        state.pool_log[u64(row)] = what
+        state.pool_log[u64(row + 1)] = task
+        state.pool_log[u64(row + 2)] = chunk
+        state.pool_log[u64(row + 3)] = units
+        state.register[LOGGED] += 1
+
+
+@helper
 def _deliver(program, state, task, row):
     """Deliver the next chunk of a task: free what waits for it, give units back. `row` is the chunk's account."""
     delivered = state.delivered[u64(task)] + 1
@@ -112,6 +125,7 @@ def _deliver(program, state, task, row):
             if program.give_per[u64(give)] == PER_CHUNK or delivered == chunks:
                 pool = program.give_pool[u64(give)]
                 state.pool_free[u64(pool)] += program.give_units[u64(give)]
+                _log_pool(state, ~pool, task, delivered - 1, program.give_units[u64(give)])
                 if state.account.size:
                     copy_account(state, row, 1 + program.server_rate.size + program.task_cut.size + pool)
     if delivered == chunks:
@@ -489,6 +503,7 @@ def _grant(program, state):
             if program.task_units[u64(task)] > state.pool_free[u64(pool)]:
                 break
             state.pool_free[u64(pool)] -= program.task_units[u64(task)]
+            _log_pool(state, pool, task, state.event[u64(8 * event + CHUNK)], program.task_units[u64(task)])
             state.pool_queue[u64(pool)] = _without_root(program, state, discipline, token)
             if state.account.size and state.event_ps[u64(4 * event)] < state.register[NOW]:
                 copy_account(state, 1 + n_servers + program.task_cut.size + pool, _token_row(program, token))

@@ -20,8 +20,9 @@ NONE = -1
 UNSTACKED = -2
 
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, first event of the
-# present, first token arriving at the present, first free token, top of the stack, number of touched servers.
-NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, REGISTERS = range(10)
+# present, first token arriving at the present, first free token, top of the stack, number of touched servers, rows
+# of the pools' log.
+NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, REGISTERS = range(11)
 
 # Half-words of an event, after its time in the first whole word.
 NEXT, TASK, CHUNK, AT, SIZE, CHILD = 2, 3, 4, 5, 6, 7
@@ -69,6 +70,8 @@ class State(NamedTuple):
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.outcome.Log.
+    pool_log : (rows * 4,) or (0,) int32
+        Pool (its complement when units are given back), task, chunk and units, in the order of time.
     account : (rows * K,) or (0,) int64
         The account of the critical path, where asked for: one row each for the end of the run, every server, task,
         pool and token, in this order; see `_carry`.
@@ -103,6 +106,7 @@ class State(NamedTuple):
     log_start_ps: I64
     log_before: I64
     last_row: I64
+    pool_log: I32
     account: I64
     account_class: I32
     account_latency_ps: I64

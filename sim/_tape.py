@@ -22,7 +22,8 @@ class Ops(NamedTuple):
     Attributes
     ----------
     server, pred, gate : (n,) int32
-        Server, or JOIN; the op whose `out` is waited for; the op whose `end` is. 0 is nothing.
+        Server, from S on three for each pool, or JOIN; the op whose `out` is waited for; the op whose `end` is. 0 is
+        nothing.
     kind : (n,) int32
         Row of the tables of times, doubled; odd where the op must arrive later than the one before it at its server,
         because their tie is the other way round.
@@ -49,6 +50,16 @@ class Waits(NamedTuple):
         Whole parents of each task.
     empty_base : (T,) int32
         Place of the first chunk of a task without servers; -1 for others.
+    chunk_base : (T+1,) or (0,) int64
+        Place of each task in `grant_of`; empty where there are no pools.
+    grant_of : int32
+        Place in `grants` of the chunk's grant, -1 where it asks for none.
+    grant_ptr, grants : (P+1,) int32, (n, 3) int32
+        Grants of each pool in their order: task, chunk, and how many gives must come before.
+    give_ptr, gives : (P+1,) int32, (n, 2) int32
+        Deliveries that give units back, in their order: task and chunk.
+    nothing : (1,) int64
+        Kind of an op without a service.
     """
 
     order: I64
@@ -59,6 +70,13 @@ class Waits(NamedTuple):
     whole_ptr: I32
     whole: I32
     empty_base: I32
+    chunk_base: I64
+    grant_of: I32
+    grant_ptr: I32
+    grants: I32
+    give_ptr: I32
+    gives: I32
+    nothing: I64
 
 
 class Scratch(NamedTuple):
@@ -74,6 +92,10 @@ class Scratch(NamedTuple):
         Chunks of tasks without servers that are waited for.
     last_row : (S,) int64
         Row of the last service of each server, -1 at first.
+    granted, given : (P,) int64
+        Grants and gives of each pool that are on the tape.
+    grant_op, give_op : int32
+        Their ops.
     """
 
     count: I64
@@ -82,6 +104,10 @@ class Scratch(NamedTuple):
     stack_task: I32
     stack_chunk: I32
     last_row: I64
+    granted: I64
+    given: I64
+    grant_op: I32
+    give_op: I32
 
 
 @helper
@@ -154,6 +180,86 @@ def _all_waits(program, ops, waits, scratch, task, chunk, gate):
 
 
 @helper
+def _before(program, task_a, chunk_a, hop_a, task_b, chunk_b, hop_b):
+    """Whether a comes before b when both arrive at once: (class, chunk, hop, task)."""
+    if program.task_class[u64(task_a)] != program.task_class[u64(task_b)]:
+        return program.task_class[u64(task_a)] < program.task_class[u64(task_b)]
+    if chunk_a != chunk_b:
+        return chunk_a < chunk_b
+    if hop_a != hop_b:
+        return hop_a < hop_b
+    return task_a < task_b
+
+
+@helper
+def _ties_before(program, waits, a, b):
+    """Whether the service of row a comes before that of row b when both arrive at once."""
+    task_a, task_b = waits.row_task[u64(a)], waits.row_task[u64(b)]
+    chunk_a, hop_a = divmod(a - waits.log_base[u64(task_a)], waits.hops[u64(task_a)])
+    chunk_b, hop_b = divmod(b - waits.log_base[u64(task_b)], waits.hops[u64(task_b)])
+    return _before(program, task_a, chunk_a, hop_a, task_b, chunk_b, hop_b)
+
+
+@helper
+def _grant_of(waits, task, chunk):
+    """Place of the grant that a chunk waits for, or -1."""
+    return waits.grant_of[u64(waits.chunk_base[u64(task)] + chunk)] if waits.chunk_base.size else -1
+
+
+@helper
+def _put_gives(ops, waits, scratch, server, pool, count):
+    """Put the first gives of a pool on the tape, one after the other; False where a delivery must be put first."""
+    while scratch.given[u64(pool)] < count:
+        at = waits.give_ptr[u64(pool)] + scratch.given[u64(pool)]
+        task, chunk = waits.gives[u64(at), 0], waits.gives[u64(at), 1]
+        op, _ = _wait_for(ops, waits, scratch, task, chunk, 0, 0)
+        if op < 0:
+            return False
+        scratch.give_op[u64(at)] = _put(ops, scratch, server, op, 0, 2 * waits.nothing[0])
+        scratch.given[u64(pool)] += 1
+    return True
+
+
+@helper
+def _put_grants(program, ops, waits, scratch, pool, upto):
+    """Put the grants of a pool up to a place on the tape, in their order; False where a delivery must be put first.
+
+    A pool is three servers that take no time: requests must arrive in the recorded order, gives too, and a grant
+    follows its request, the grant before it and the give that makes units enough.
+    """
+    requests = program.server_rate.size + 3 * pool
+    kind = 2 * waits.nothing[0]
+    while waits.grant_ptr[u64(pool)] + scratch.granted[u64(pool)] <= upto:
+        at = waits.grant_ptr[u64(pool)] + scratch.granted[u64(pool)]
+        task, chunk, gives = waits.grants[u64(at), 0], waits.grants[u64(at), 1], waits.grants[u64(at), 2]
+        if not _put_gives(ops, waits, scratch, requests + 2, pool, gives):
+            return False
+        gate = 0
+        if chunk > 0 and waits.hops[u64(task)] > 0:
+            gate = scratch.op_of[u64(waits.log_base[u64(task)] + (chunk - 1) * waits.hops[u64(task)])]
+        elif chunk > 0:
+            gate, _ = _wait_for(ops, waits, scratch, task, chunk - 1, 0, 0)
+            if gate < 0:
+                return False
+        start = scratch.count[0]
+        pred, gate = _all_waits(program, ops, waits, scratch, task, chunk, gate)
+        if pred < 0:
+            scratch.count[0] = start
+            return False
+        strict = 0
+        if scratch.granted[u64(pool)] > 0:
+            other, its_chunk = waits.grants[u64(at - 1), 0], waits.grants[u64(at - 1), 1]
+            strict = 0 if _before(program, other, its_chunk, 0, task, chunk, 0) else 1
+        request = _put(ops, scratch, requests, pred, gate, kind + strict)
+        enough = scratch.give_op[u64(waits.give_ptr[u64(pool)] + gives - 1)] if gives > 0 else 0
+        scratch.grant_op[u64(at)] = _put(ops, scratch, requests + 1, request, enough, kind)
+        if waits.hops[u64(task)] == 0:
+            scratch.empty_op[u64(waits.empty_base[u64(task)] + chunk)] = scratch.grant_op[u64(at)]
+        scratch.granted[u64(pool)] += 1
+    return True
+
+
+@helper
 def _put_empty(program, ops, waits, scratch):
     """Put the deliveries on the stack, and those that they wait for, on the tape."""
     while scratch.count[1] > 0:
@@ -170,6 +276,11 @@ def _put_empty(program, ops, waits, scratch):
                 scratch.stack_chunk[u64(scratch.count[1])] = chunk - 1
                 scratch.count[1] += 1
                 continue
+        asked = _grant_of(waits, task, chunk)
+        if asked >= 0:
+            if _put_grants(program, ops, waits, scratch, program.task_pool[u64(task)], asked):
+                scratch.count[1] -= 1
+            continue
         start = scratch.count[0]
         pred, gate = _all_waits(program, ops, waits, scratch, task, chunk, before)
         if pred < 0:
@@ -177,21 +288,6 @@ def _put_empty(program, ops, waits, scratch):
             continue
         scratch.empty_op[u64(waits.empty_base[u64(task)] + chunk)] = _put(ops, scratch, JOIN, pred, gate, 0)
         scratch.count[1] -= 1
-
-
-@helper
-def _ties_before(program, waits, a, b):
-    """Whether the service of row a comes before that of row b when both arrive at once."""
-    task_a, task_b = waits.row_task[u64(a)], waits.row_task[u64(b)]
-    if program.task_class[u64(task_a)] != program.task_class[u64(task_b)]:
-        return program.task_class[u64(task_a)] < program.task_class[u64(task_b)]
-    chunk_a, hop_a = divmod(a - waits.log_base[u64(task_a)], waits.hops[u64(task_a)])
-    chunk_b, hop_b = divmod(b - waits.log_base[u64(task_b)], waits.hops[u64(task_b)])
-    if chunk_a != chunk_b:
-        return chunk_a < chunk_b
-    if hop_a != hop_b:
-        return hop_a < hop_b
-    return task_a < task_b
 
 
 @entry
@@ -205,6 +301,11 @@ def record(program, ops, waits, scratch):
         pred, gate = 0, 0
         if hop > 0:
             pred = scratch.op_of[u64(row - 1)]
+        elif _grant_of(waits, task, chunk) >= 0:
+            asked = _grant_of(waits, task, chunk)
+            while not _put_grants(program, ops, waits, scratch, program.task_pool[u64(task)], asked):
+                _put_empty(program, ops, waits, scratch)
+            pred = scratch.grant_op[u64(asked)]
         else:
             if chunk > 0:
                 gate = scratch.op_of[u64(row - hops)]
@@ -228,6 +329,9 @@ def record(program, ops, waits, scratch):
             scratch.stack_chunk[0] = program.cut_chunks[u64(program.task_cut[u64(task)])] - 1
             scratch.count[1] = 1
             _put_empty(program, ops, waits, scratch)
+    for pool in range(program.pool_capacity.size):
+        last = waits.give_ptr[u64(pool + 1)] - waits.give_ptr[u64(pool)]
+        _put_gives(ops, waits, scratch, program.server_rate.size + 3 * pool + 2, pool, last)
 
 
 @entry
@@ -239,7 +343,7 @@ def sweep(ops, service_ps, onward_ps, free_ps, arrived_ps, out, end):
     ops : Ops
     service_ps, onward_ps : (K,) int64
         Of each kind, the service, and the time from its end to what follows.
-    free_ps, arrived_ps : (S,) int64
+    free_ps, arrived_ps : (S+3P,) int64
         Zeros and minus ones on entry.
     out, end : (n,) int64
         Filled: when what follows may begin, and the end of the service.

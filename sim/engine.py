@@ -12,7 +12,7 @@ import numpy as np
 from sim import _kernel, _state
 from sim._state import FINISHED, NEEDS_TOKENS, NONE, STUCK, State
 from sim.outcome import Log, Outcome, check_finished, log_base
-from sim.program import FIFO, I32, I64, Program, check_supported
+from sim.program import FIFO, I32, I64, PER_CHUNK, Program, check_supported
 from topologies import WeftError
 from topologies.units import format_size, format_time
 
@@ -260,8 +260,19 @@ def _initial_state(program: Program, log: bool, labels: AccountLabels | None) ->
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log else 0, -1, np.int64),
+        pool_log=np.zeros(4 * _pool_uses(program) if log else 0, np.int32),
         **_account_arrays(program, labels, n_tokens),
     )
+
+
+def _pool_uses(program: Program) -> int:
+    """How often units are taken and given back in the whole run."""
+    if program.pool_capacity.size == 0:
+        return 0
+    chunks = program.chunks()
+    takes = np.where(program.task_per == PER_CHUNK, chunks, 1)[program.task_pool >= 0].sum()
+    giver = np.repeat(np.arange(program.n_tasks), np.diff(program.give_ptr))
+    return int(takes + np.where(program.give_per == PER_CHUNK, chunks[giver], 1).sum())
 
 
 def _first_tokens(program: Program) -> int:

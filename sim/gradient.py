@@ -57,7 +57,8 @@ def gradient(tape: Tape, program: Program) -> Gradient:
     if not replay.in_order:
         raise WeftError("the order of service is not the recorded one: record the tape anew")
     service, _ = tape.times(program)
-    services, onwards = _counts(tape, replay.makespan_ps, service)
+    services, onwards = (count[:-1] for count in _counts(tape, replay.makespan_ps, service))
+    service = service[:-1]
     kinds = tape.kinds
     rate = program.server_rate[program.hop_server]
     first = np.full(int(tape.hop_class.max(initial=-1)) + 1, rate.size, np.int64)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sim import _tape as kernel
 from sim._tape import JOIN, Ops, Scratch, Waits
-from sim.engine import only_fifo, run
+from sim.engine import advance_to_end, start
 from sim.outcome import Outcome, log_base
-from sim.program import I32, I64, Program, unique_rows
+from sim.program import FIFO, I32, I64, Program, unique_rows
 from topologies import WeftError
 
 
@@ -94,25 +95,29 @@ class Tape:
         Parameters
         ----------
         program : Program
-            Fifo servers, no pools. Give servers whose rates will differ in a replay different rate columns.
+            Fifo servers and pools. Give servers whose rates will differ in a replay different rate columns.
         outcome : Outcome, optional
-            Of this program, with a log; run anew if not given.
+            Of this program, with a log; run anew if not given, or if there are pools.
 
         Raises
         ------
         WeftError
-            The program has another discipline or pools: run the engine for each variant.
+            The program has another discipline: run the engine for each variant.
         """
-        if not only_fifo(program):
-            raise WeftError("a tape needs fifo servers and no pools: run the engine for each variant of this program")
-        if outcome is None or outcome.log is None:
-            outcome = run(program, log=True)
+        if np.any(program.server_discipline != FIFO) or np.any(program.pool_discipline != FIFO):
+            raise WeftError("a tape needs fifo servers and pools: run the engine for each variant of this program")
+        uses = np.zeros((0, 4), np.int32)
+        if outcome is None or outcome.log is None or program.pool_capacity.size:
+            one = start(program, log=True)
+            outcome = advance_to_end(one)
+            uses = one.state.pool_log.reshape(-1, 4)
         assert outcome.log is not None
         hops = program.hops().astype(np.int32)
         row_task = np.repeat(np.arange(program.n_tasks, dtype=np.int32), program.chunks() * hops)
         classes = _hop_classes(program)
         kinds, row_kind = _kinds(program, row_task, hops, classes)
-        waits = _waits(program, np.argsort(outcome.log.start_ps, kind="stable"), row_task, row_kind, hops)
+        order = np.argsort(outcome.log.start_ps, kind="stable")
+        waits = _waits(program, order, row_task, row_kind, hops, _pool_waits(program, uses, kinds))
         ops, scratch = _record(program, waits)
         return cls(program, ops, kinds, classes, *_ends(program, waits, scratch), *_room(ops))
 
@@ -139,7 +144,8 @@ class Tape:
             Hops that were alike when the tape was recorded differ now, or the program is another one.
         """
         service, onward = self.times(program)
-        free, arrived = np.zeros(program.n_servers, np.int64), np.full(program.n_servers, -1, np.int64)
+        n_servers = program.n_servers + 3 * program.pool_capacity.size
+        free, arrived = np.zeros(n_servers, np.int64), np.full(n_servers, -1, np.int64)
         makespan, order = kernel.sweep(self.ops, service, onward, free, arrived, self._out, self._end)
         return Replay(int(makespan), bool(order >= 0))
 
@@ -147,8 +153,8 @@ class Tape:
         """Start of every task in the last replay, which was of this program, (T,)."""
         service, _ = self.times(program)
         own = self.ops.server[self.first_op] != JOIN
-        start: I64 = self._end[self.first_op] - np.where(own, service[self.ops.kind[self.first_op] >> 1], 0)
-        return start
+        begun: I64 = self._end[self.first_op] - np.where(own, service[self.ops.kind[self.first_op] >> 1], 0)
+        return begun
 
     def finish_ps(self) -> I64:
         """Finish of every task in the last replay, (T,)."""
@@ -156,7 +162,7 @@ class Tape:
         return finish
 
     def times(self, program: Program) -> tuple[I64, I64]:
-        """Service of each kind, and the time from its end to what follows, (K,) each."""
+        """Service of each kind, and the time from its end to what follows, (K+1,) each; the last takes no time."""
         rate, latency = self._class_times(program)
         kinds = self.kinds
         if kinds.size.size == 0:
@@ -169,7 +175,7 @@ class Tape:
         if program.cut_through:
             there = program.service_ps[kinds.size, rate[kinds.following]]
             onward[~last] -= np.minimum(service, there)[~last]
-        return np.ascontiguousarray(service), onward
+        return np.append(service, 0), np.append(onward, 0)
 
     def _class_times(self, program: Program) -> tuple[I32, I64]:
         """Rate column and latency of each class of hop."""
@@ -213,14 +219,42 @@ def _kinds(program: Program, row_task: I32, hops: I32, classes: I64) -> tuple[Ki
     return Kinds(rest // span, rest % span, after - 1), kind.astype(np.int32)
 
 
-def _waits(program: Program, order: I64, row_task: I32, row_kind: I32, hops: I32) -> Waits:
+def _pool_waits(program: Program, uses: I32, kinds: Kinds) -> dict[str, npt.NDArray[np.signedinteger]]:
+    """Grants and gives of each pool in their order, from rows of (pool or its complement, task, chunk, units)."""
+    n_pools, chunks = program.pool_capacity.size, program.chunks()
+    base = np.concatenate(([0], np.cumsum(chunks))) if n_pools else np.zeros(0, np.int64)
+    grant_of = np.full(int(base[-1]) if n_pools else 0, -1, np.int32)
+    grants, gives = [np.zeros((0, 3), np.int64)], [np.zeros((0, 2), np.int64)]
+    for pool in range(n_pools):
+        taken, given = uses[uses[:, 0] == pool].astype(np.int64), uses[uses[:, 0] == ~pool].astype(np.int64)
+        short = np.cumsum(taken[:, 3]) - int(program.pool_capacity[pool])
+        needed = np.searchsorted(np.concatenate(([0], np.cumsum(given[:, 3]))), short)
+        needed[short <= 0] = 0
+        grant_of[base[taken[:, 1]] + taken[:, 2]] = np.arange(len(taken)) + sum(map(len, grants))
+        grants.append(np.column_stack([taken[:, 1:3], needed]))
+        gives.append(given[:, 1:3])
+    return {
+        "chunk_base": base,
+        "grant_of": grant_of,
+        "grant_ptr": np.cumsum([len(part) for part in grants]).astype(np.int32),
+        "grants": np.concatenate(grants).astype(np.int32),
+        "give_ptr": np.cumsum([len(part) for part in gives]).astype(np.int32),
+        "gives": np.concatenate(gives).astype(np.int32),
+        "nothing": np.array([kinds.size.size]),
+    }
+
+
+def _waits(
+    program: Program, order: I64, row_task: I32, row_kind: I32, hops: I32,
+    pools: dict[str, npt.NDArray[np.signedinteger]],
+) -> Waits:
     parent, child = program.whole_edges()
     by_child = np.argsort(child, kind="stable")
     ptr = np.zeros(program.n_tasks + 1, np.int32)
     np.cumsum(np.bincount(child, minlength=program.n_tasks), out=ptr[1:])
     empty = np.where(hops == 0, program.chunks(), 0)
     empty_base = np.where(hops == 0, np.cumsum(empty) - empty, -1).astype(np.int32)
-    return Waits(order, row_task, row_kind, log_base(program), hops, ptr, parent[by_child], empty_base)
+    return Waits(order, row_task, row_kind, log_base(program), hops, ptr, parent[by_child], empty_base, **pools)
 
 
 def _record(program: Program, waits: Waits) -> tuple[Ops, Scratch]:
@@ -248,6 +282,10 @@ def _scratch(program: Program, waits: Waits) -> Scratch:
         stack_task=np.zeros(n_empty + 1, np.int32),
         stack_chunk=np.zeros(n_empty + 1, np.int32),
         last_row=np.full(program.n_servers, -1, np.int64),
+        granted=np.zeros(program.pool_capacity.size, np.int64),
+        given=np.zeros(program.pool_capacity.size, np.int64),
+        grant_op=np.zeros(len(waits.grants), np.int32),
+        give_op=np.zeros(len(waits.gives), np.int32),
     )
 
 

@@ -27,6 +27,11 @@ def programs(*, pools: bool = True) -> st.SearchStrategy[Program]:
     return _programs(DISCIPLINES, MAX_POOLS if pools else 0)
 
 
+def pooled_fifo_programs() -> st.SearchStrategy[Program]:
+    """Programs of fifo servers and fifo pools."""
+    return _programs(DISCIPLINES[:1], MAX_POOLS)
+
+
 def fifo_programs() -> st.SearchStrategy[Program]:
     """Programs of fifo servers without pools; dependencies and windows as in `programs`."""
     return _programs(DISCIPLINES[:1], 0)

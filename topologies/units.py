@@ -96,7 +96,9 @@ def parse_sweep_size(value: Quantity, what: str = "size") -> int:
         if match is not None:
             power = " KMGT".index(match["prefix"].upper() or " ")
             size = Fraction(match["number"]) * 1024**power
-            if size.denominator == 1 and size >= 0:
+            if size < 0:
+                raise WeftError(f"{what} {value!r} is negative")
+            if size.denominator == 1:
                 return int(size)
     return parse_size(value, what)
 

@@ -11,7 +11,7 @@ from sim.engine import run
 from sim.outcome import Deadlock
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.replay import Tape
-from tests.strategies import fifo_programs
+from tests.strategies import fifo_programs, pooled_fifo_programs
 from topologies import WeftError
 
 
@@ -55,6 +55,35 @@ def test_a_replay_is_the_run_or_is_refused(program: Program, data: st.DataObject
         latency = program.hop_latency_ps * data.draw(st.integers(1, 3))
         held = assert_replays(tape, program._replace(service_ps=service, hop_latency_ps=latency))
         event("order held" if held else "order changed")
+
+
+@settings(max_examples=150, deadline=None)
+@given(pooled_fifo_programs(), st.data())
+def test_pools_grant_in_the_recorded_order_or_not_at_all(program: Program, data: st.DataObject) -> None:
+    """With pools: a replay is the run, or is refused; its own run is refused only where requests tie."""
+    tape = recorded(program)
+    if tape is None:
+        return
+    event(f"own run in order: {assert_replays(tape, program)}, pools: {program.pool_capacity.size}")
+    for _ in range(3):
+        factor = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=16))
+        service = program.service_ps * np.resize(np.array(factor), program.service_ps.shape[1])
+        held = assert_replays(tape, program._replace(service_ps=service))
+        event("order held" if held else "order changed")
+
+
+def test_a_pool_is_replayed() -> None:
+    """Three tasks share one unit: each begins when the one before is delivered, at any rate."""
+    builder = ProgramBuilder()
+    pool = builder.pool(1)
+    for index in range(3):
+        task = builder.task(10, [(builder.server(1e12), 7)], tie_class=index)
+        builder.ask(task, pool)
+        builder.give(task, pool)
+    program = builder.build()
+    tape = Tape.record(program)
+    assert tape.replay(program) == (51, True)
+    assert tape.replay(program._replace(service_ps=3 * program.service_ps)) == (111, True)
 
 
 def two_sources() -> ProgramBuilder:
@@ -121,7 +150,7 @@ def test_other_disciplines_are_refused() -> None:
     """Priorities choose anew when times change: the engine must run."""
     builder = ProgramBuilder()
     builder.task(10, [(builder.server(1e9, "priority"), 0)])
-    with pytest.raises(WeftError, match="fifo servers and no pools"):
+    with pytest.raises(WeftError, match="fifo servers and pools"):
         Tape.record(builder.build())
 
 
