@@ -7,6 +7,7 @@ each further child; upwards likewise. A tree uses the lowest channel that none o
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import quoteattr
 
@@ -47,7 +48,7 @@ class _Writer:
 
     def add(
         self, gpu: int, kind: str, at: int, count: int, channel: int, *, send: int = -1, receive: int = -1,
-        after: list[int] = [],  # noqa: B006
+        after: Sequence[int] = (),
     ) -> int:
         """Add a thread block of one step that waits for others of its GPU; returns its number."""
         thread = _Thread(send, receive, channel)
