@@ -41,7 +41,7 @@ def _proved_or_refused(case: Case, fabric) -> None:
     if case.algorithm in READS_LINKS or (case.algorithm in NEEDS_PRODUCT and not product):
         _proved_or_refused_by_name(case, fabric)
     elif supported(case, fabric.shape):
-        assert case.build(fabric).proof == "proved"
+        assert case.build(fabric).proof in ("proved", f"proved on {fabric.name}")  # or with fewer pipeline chunks
     else:
         with pytest.raises(WeftError, match=LIMITS[case.algorithm]) as refusal:
             case.build(fabric)
