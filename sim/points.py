@@ -33,6 +33,8 @@ class Task(NamedTuple):
         Check every certificate.
     why : bool
         Account the critical path; runs the point once more, with a log.
+    max_events : int, optional
+        Give up after this many services.
     """
 
     spec: Spec
@@ -40,6 +42,7 @@ class Task(NamedTuple):
     size_bytes: int
     check: bool = False
     why: bool = False
+    max_events: int | None = None
 
 
 Row = dict[str, Any]
@@ -60,7 +63,7 @@ def simulate_point(task: Task, progress: Callable[[Progress], None] | None = Non
     ready, refused = _ready(spec, _topology(spec), task.algorithm, task.size_bytes)
     run = partial(
         simulate, model=spec.build_model(), engine=spec.engine, symmetry=spec.symmetry, check=task.check,
-        progress=progress,
+        progress=progress, max_events=task.max_events,
     )
     return best_form(ready, run, refused, prune=spec.engine != "analytic")
 

@@ -14,6 +14,7 @@ from sim.model import ENGINES, SYMMETRY, Model, make_model
 from sim.outcome import Outcome
 from sim.program import check_choice
 from sim.result import Result
+from topologies import WeftError
 from topologies.units import Quantity
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def simulate(
 
     check_choice(engine, ENGINES, "engine")
     check_choice(symmetry, SYMMETRY, "symmetry")
+    if max_events is not None and (engine != "chunk" or max_events < 1):
+        raise WeftError(f"a limit of {max_events} events: at least 1, and of the chunk engine alone")
     started = perf_counter()
     lowered = lower(schedule, make_model(model, chunk=chunk, chunks=chunks, **changes), symmetry)  # type: ignore[arg-type]  # checked there
     outcome = _run(lowered, engine, check, progress, max_events)

@@ -85,7 +85,8 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> 
     """A row for every algorithm and size."""
     from sim.points import Task, compute_all
 
-    tasks = [Task(spec, name, size, arguments.check, arguments.why) for name in names for size in spec.sizes_bytes]
+    how = arguments.check, arguments.why, arguments.max_events
+    tasks = [Task(spec, name, size, *how) for name in names for size in spec.sizes_bytes]
     with progress("compare", len(tasks), arguments.quiet) as steps:
         return compute_all(
             tasks,
@@ -93,7 +94,7 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> 
             lambda task, row: steps.advance(
                 f"{task.algorithm} {format_size(task.size_bytes)}: {format_time(row['time_s'] * 1e12)}"
             ),
-            lambda inside: steps.within(inside.events / max(inside.total_events, 1)),
+            steps.within,
         )
 
 

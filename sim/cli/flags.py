@@ -92,9 +92,11 @@ def add_outputs(parser: argparse.ArgumentParser, *kinds: str) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
-def add_run(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
+def add_run(parser: argparse.ArgumentParser, *, workers: bool = True, limit: bool = True) -> None:
     """Add flags that change how a run is done and not what comes out."""
     group = parser.add_argument_group("run")
     if workers:
         group.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1); results are the same")
     group.add_argument("--check", action="store_true", help="check every certificate of every run")
+    if limit:
+        group.add_argument("--max-events", type=int, metavar="N", help="give up a point after N services")

@@ -6,7 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from topologies import WeftError
+
+if TYPE_CHECKING:
+    from sim.engine import Progress
 
 PLAIN_SECONDS = 2.0
 """Between two plain lines."""
@@ -21,8 +26,8 @@ class Steps(Protocol):
     def advance(self, what: str) -> None:
         """One more step is done."""
 
-    def within(self, share: float) -> None:
-        """How much of a long step is done, 0 to 1."""
+    def within(self, inside: Progress) -> None:
+        """How far a long step has come."""
 
 
 class _Quiet:
@@ -32,7 +37,7 @@ class _Quiet:
     def advance(self, what: str) -> None:
         pass
 
-    def within(self, share: float) -> None:
+    def within(self, inside: Progress) -> None:
         pass
 
 
@@ -51,9 +56,9 @@ class _Plain:
         if self.done == self.total or monotonic() - self.last > PLAIN_SECONDS:
             self._line(what)
 
-    def within(self, share: float) -> None:
+    def within(self, inside: Progress) -> None:
         if monotonic() - self.last > PLAIN_SECONDS:
-            self._line(f"{share:.0%} of this one")
+            self._line(f"then {_pace(inside)}")
 
     def _line(self, what: str) -> None:
         self.last = monotonic()
@@ -62,7 +67,27 @@ class _Plain:
 
 @contextmanager
 def progress(title: str, total: int, quiet: bool = False) -> Iterator[Steps]:
-    """Progress over `total` steps."""
+    """Progress over `total` steps; Ctrl-C and limits inside say how many were done."""
+    with _shown(title, total, quiet) as shown:
+        steps = _Counting(shown)
+        try:
+            yield steps
+        except KeyboardInterrupt:
+            raise WeftError(f"interrupted, with {steps.done} of {total} done; nothing was written") from None
+        except WeftError as wrong:
+            if total > 1 and _has_stopped(wrong):
+                wrong.args = (f"{wrong}, after {steps.done} of {total} points",)
+            raise
+
+
+def _has_stopped(wrong: WeftError) -> bool:
+    from sim.engine import Stopped
+
+    return isinstance(wrong, Stopped)
+
+
+@contextmanager
+def _shown(title: str, total: int, quiet: bool) -> Iterator[Steps]:
     if quiet or total < 1:
         yield _Quiet()
     elif not sys.stderr.isatty():
@@ -72,14 +97,35 @@ def progress(title: str, total: int, quiet: bool = False) -> Iterator[Steps]:
             yield steps
 
 
+class _Counting:
+    """Steps that know how many are done, however they are shown."""
+
+    def __init__(self, shown: Steps) -> None:
+        self.begin, self.within, self._advance, self.done = shown.begin, shown.within, shown.advance, 0
+
+    def advance(self, what: str) -> None:
+        self.done += 1
+        self._advance(what)
+
+
+def _share(inside: Progress) -> float:
+    return inside.events / max(inside.total_events, 1)
+
+
+def _pace(inside: Progress) -> str:
+    """How much of a long step is done, how fast, and how long it will take at that rate."""
+    return f"{_share(inside):.0%} at {inside.events_per_s / 1e6:.1f} M services/s, {inside.seconds_left:.0f} s left"
+
+
 @contextmanager
 def _bar(title: str, total: int) -> Iterator[Steps]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
 
     counts = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     columns = (TextColumn(title), *counts, TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
 
         class _Bar:
@@ -92,7 +138,7 @@ def _bar(title: str, total: int) -> Iterator[Steps]:
                 self.done += 1
                 bar.update(task, completed=self.done, description=what)
 
-            def within(self, share: float) -> None:
-                bar.update(task, completed=self.done + share)
+            def within(self, inside: Progress) -> None:
+                bar.update(task, completed=self.done + _share(inside), description=_pace(inside))
 
         yield _Bar()

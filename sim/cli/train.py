@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--microbatches", type=int, metavar="M", help="of a pipeline, whose stages are the group 'pp'")
     how.add_argument("--activation", default="0B", metavar="SIZE", help="sent to the next stage for each (0B)")
     how.add_argument("--pipeline-order", default="1f1b", metavar="NAME", help="1f1b or gpipe (1f1b)")
-    add_run(parser, workers=False)
+    add_run(parser, workers=False, limit=False)
     add_outputs(parser, "json", "csv", "plot")
 
 

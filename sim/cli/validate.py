@@ -60,10 +60,11 @@ def _validations(spec: Spec, names: Sequence[str], arguments: argparse.Namespace
     from sim.points import Task, simulate_point
     from sim.validation import validate
 
-    tasks = [Task(spec, name, size, arguments.check) for name in names for size in spec.sizes_bytes]
+    how = {"check": arguments.check, "max_events": arguments.max_events}
+    tasks = [Task(spec, name, size, **how) for name in names for size in spec.sizes_bytes]
     with progress(NAME, len(tasks), arguments.quiet) as steps:
         for task in tasks:
-            found = simulate_point(task, lambda inside: steps.within(inside.events / max(inside.total_events, 1)))
+            found = simulate_point(task, steps.within)
             yield validate(found.result)
             steps.advance(f"{task.algorithm} {format_size(task.size_bytes)}")
 

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from sim.cli import main
 from sim.cli.output import write_text, write_whole
 from sim.cli.progress import progress
+from sim.engine import Progress
+from topologies import WeftError
+
+HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -45,7 +50,7 @@ def test_plain_progress_says_when_all_is_done(capsys: pytest.CaptureFixture[str]
     with progress("work", 2) as steps:
         steps.begin("first")
         steps.advance("first")
-        steps.within(0.5)
+        steps.within(HALF)
         steps.advance("second")
     said = capsys.readouterr()
     assert said.out == ""
@@ -57,9 +62,9 @@ def test_plain_progress_speaks_now_and_then(
 ) -> None:
     monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", -1)
     with progress("work", 3) as steps:
-        steps.within(0.5)
+        steps.within(HALF)
         steps.advance("first")
-    assert capsys.readouterr().err == "work: 0/3 done, 50% of this one\nwork: 1/3 done, first\n"
+    assert capsys.readouterr().err == "work: 0/3 done, then 50% at 2.0 M services/s, 3 s left\nwork: 1/3 done, first\n"
 
 
 @pytest.mark.parametrize(("total", "quiet"), [(3, True), (0, False)])
@@ -67,7 +72,7 @@ def test_quiet_progress_says_nothing(total: int, quiet: bool, capsys: pytest.Cap
     with progress("work", total, quiet) as steps:
         steps.begin("first")
         steps.advance("first")
-        steps.within(0.5)
+        steps.within(HALF)
     assert capsys.readouterr().err == ""
 
 
@@ -76,6 +81,32 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setenv("TERM", "xterm")
     with progress("work", 2) as steps:
         steps.begin("first")
-        steps.within(0.5)
+        steps.within(HALF)
         steps.advance("second")
     assert "work" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_how_far_it_came() -> None:
+    said = "^interrupted, with 1 of 3 done; nothing was written$"
+
+    def interrupted() -> None:
+        with progress("work", 3) as steps:
+            steps.advance("first")
+            raise KeyboardInterrupt
+
+    with pytest.raises(WeftError, match=said):
+        interrupted()
+
+
+def test_a_limit_says_how_many_points_were_done(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--topology torus:4x4 --algorithms ring -b 32 -e 32M -f 1048576 --symmetry off --max-events 2000"
+    assert main(["compare", *words.split()]) == 2
+    said = capsys.readouterr().err
+    assert "stopped at the limit of 2,000 services" in said
+    assert said.endswith(", after 1 of 2 points\n")
+
+
+@pytest.mark.parametrize("words", ["--max-events 0", "--max-events 10 --engine reference"])
+def test_a_limit_is_of_the_chunk_engine(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--topology", "torus:4x4", "-b", "32", "-e", "32", *words.split()]) == 2
+    assert "at least 1, and of the chunk engine alone" in capsys.readouterr().err
