@@ -103,7 +103,7 @@ def test_a_limit_says_how_many_points_were_done(capsys: pytest.CaptureFixture[st
     assert main(["compare", *words.split()]) == 2
     said = capsys.readouterr().err
     assert "stopped at the limit of 2,000 services" in said
-    assert said.endswith(", after 1 of 2 points\n")
+    assert said.endswith(", after 0 of 2 points\n")
 
 
 @pytest.mark.parametrize("words", ["--max-events 0", "--max-events 10 --engine reference"])
