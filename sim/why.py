@@ -7,7 +7,7 @@ sum to the makespan exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -208,31 +208,47 @@ class _Walk:
             self._add(start, left, SERIALISATION, task, chunk, hop)
 
     def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
-        """The delivery that released a chunk, or gave it its units, at this time."""
+        """The delivery, by a server, that released a chunk or gave it its units, at this time.
+
+        Tasks without servers pass things on within the picosecond, and may give the units that they took
+        themselves: each of them is looked at once.
+        """
         if time == 0:
             return None
+        seen = {(task, chunk)}
+        path = [self._causes(task, chunk, time)]
+        while path:
+            cause = next((one for one in path[-1] if one not in seen), None)
+            if cause is None:
+                path.pop()
+            elif self.hops[cause[0]]:
+                return cause
+            else:
+                seen.add(cause)
+                path.append(self._causes(*cause, time))
+        raise AssertionError(f"nothing released task {task} at {time} ps")  # a fault of the engine, not of the input
+
+    def _causes(self, task: int, chunk: int, time: int) -> Iterator[tuple[int, int]]:
+        """Deliveries at this time that a chunk waited for, or that returned units to its task's pool."""
         for parent in self.whole_parents(task):
             if self.outcome.finish_ps[parent] == time:
-                return parent, int(self.chunks[parent]) - 1
+                yield parent, int(self.chunks[parent]) - 1
         for parent, lag in self.stream_parents(task):
             needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
             if needed > 0 and self._delivered(parent, needed - 1) == time:
-                return parent, needed - 1
-        return self._unit_given(task, time)
+                yield parent, needed - 1
+        if self.program.task_pool.size and self.program.task_pool[task] >= 0:
+            yield from self._units_given(int(self.program.task_pool[task]), time)
 
-    def _unit_given(self, task: int, time: int) -> tuple[int, int]:
-        """A delivery at this time that returned units to the task's pool."""
-        program = self.program
-        if program.task_pool.size and program.task_pool[task] >= 0:
-            givers = self._givers(int(program.task_pool[task]))
-            at_once = givers[self.outcome.finish_ps[givers] == time]
-            if at_once.size:
-                return int(at_once[0]), int(self.chunks[at_once[0]]) - 1
-            for giver in givers.tolist():
-                for chunk in range(int(self.chunks[giver])):
-                    if self._delivered(giver, chunk) == time:
-                        return giver, chunk
-        raise AssertionError(f"nothing released task {task} at {time} ps")  # a fault of the engine, not of the input
+    def _units_given(self, pool: int, time: int) -> Iterator[tuple[int, int]]:
+        """Deliveries at this time that returned units to a pool: of whole tasks, then of chunks."""
+        givers = self._givers(pool)
+        for giver in givers[self.outcome.finish_ps[givers] == time].tolist():
+            yield giver, int(self.chunks[giver]) - 1
+        for giver in givers.tolist():
+            for chunk in range(int(self.chunks[giver])):
+                if self._delivered(giver, chunk) == time:
+                    yield giver, chunk
 
     def _givers(self, pool: int) -> I64:
         """Tasks that return units to a pool, in their order."""

@@ -118,6 +118,7 @@ def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(told) >= 5
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_stops_between_slices_and_says_how_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal is heard at the end of a slice of services, and the message says what was reached."""
     monkeypatch.setattr(engine, "SLICE_EVENTS", 100)

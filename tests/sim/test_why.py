@@ -101,3 +101,19 @@ def test_the_account_of_a_collective_names_its_parts(spec: str) -> None:
     assert parts["endpoint"] == 500_000
     assert {"propagation", "hop processing"} <= set(parts)
     assert np.all(np.array(list(parts.values())) > 0)
+
+
+def test_a_join_that_gives_what_it_took_is_not_its_own_cause() -> None:
+    """A join takes the slot that a transfer returns, and returns it in the same picosecond, chunk by chunk."""
+    builder = ProgramBuilder()
+    wire, other, slot = builder.server(1e9), builder.server(1e9), builder.pool(1)
+    early = builder.task(1, [(other, 1000)])
+    joins = [builder.task(3, (), Cutting(chunks=3), after=[early]) for _ in range(2)]
+    holder = builder.task(10, [(wire, 5000)])
+    last = builder.task(7, [(wire, 5000)], after=joins)
+    for task in (holder, *joins):
+        builder.ask(task, slot)
+        builder.give(task, slot)
+    why = why_of(builder.build())
+    assert why.makespan_ps == 10_000 + 5_000 + 7_000 + 5_000
+    assert [piece.task for piece in why.pieces if piece.name == "propagation"] == [holder, last]
