@@ -18,6 +18,8 @@ from sim.outcome import Outcome
 from sim.program import WHOLE, Columns, Cutting, Program, assemble
 from topologies import Topology, WeftError
 from topologies.circulant import CoinRouter
+from topologies.k_shortest import k_shortest_paths
+from topologies.routing import Paths
 from topologies.units import PS_PER_S
 from workloads.topoopt import AllReduce, Iteration
 
@@ -41,6 +43,8 @@ class Transport:
     tie : str
         Which of equally short routes; `ecmp` hashes each pair of servers.
     seed : int
+    routes : int
+        Ways that share the bytes of a message between operations: the k shortest (TopoOpt), or one by `tie`.
     """
 
     acknowledged: bool = True
@@ -49,6 +53,13 @@ class Transport:
     message_chunks: int = 8
     tie: str = "first"
     seed: int = 1
+    routes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.routes < 1:
+            raise WeftError(f"{self.routes} routes of a message: at least 1")
+        if self.tie == "split":
+            raise WeftError("tie rule 'split' is not for iterations: spread messages with routes=2 or more")
 
 
 PACKETS = Transport()
@@ -198,13 +209,15 @@ class _Lowering:
         src, dst, size = src[moves], dst[moves], size[moves]
         if not src.size:
             return
-        routes, hops = self._add_paths(src, dst, 1)
+        self.logical += int(size.sum())
+        paths = self._paths(src, dst)
+        src, dst, size = src[paths.pair], dst[paths.pair], _shares(size, paths.pair)
+        routes, hops = self._add_paths(paths, 1)
         first = self._add_tasks(src.size, size, 1, routes + np.arange(src.size), number)
         tasks = first + np.arange(src.size)
         self._edges(self.op_task[producer][src], tasks, WHOLE)
         self._edges(tasks, self.op_task[number][dst], WHOLE)
         self.wire += int((size * hops).sum())
-        self.logical += int(size.sum())
 
     def _add_all_reduce(self, number: int, one: AllReduce) -> None:
         n = self.iteration.n
@@ -238,17 +251,23 @@ class _Lowering:
         places = np.array(group, np.int64)
         src, dst = places, places[(np.arange(places.size) + jump) % places.size]
         key = (group, jump, joined)
+        paths = self._paths(src, dst, 1)
         if key not in self.ring_routes:
-            self.ring_routes[key] = self._add_paths(src, dst, joined)[0]
-        paths = self.fabric.paths(src, dst, self.transport.tie, self.transport.seed) if not self.one else None
-        return self.ring_routes[key], np.diff(paths.ptr) if paths is not None else np.ones(places.size, np.int64)
+            self.ring_routes[key] = self._add_paths(paths, joined)[0]
+        return self.ring_routes[key], np.diff(paths.ptr)
 
-    def _add_paths(self, src: Ints, dst: Ints, joined: int) -> tuple[int, Ints]:
-        """Routes of pairs; the last hop of each carries the acknowledgement, and the latency of joined rounds."""
-        paths = self.fabric.paths(src, dst, self.transport.tie, self.transport.seed)
+    def _paths(self, src: Ints, dst: Ints, routes: int | None = None) -> Paths:
+        """Ways of pairs: one by the tie rule, or the k shortest."""
+        k = self.transport.routes if routes is None else routes
+        if k > 1:
+            return k_shortest_paths(self.fabric, src, dst, k)
+        return self.fabric.paths(src, dst, self.transport.tie, self.transport.seed)
+
+    def _add_paths(self, paths: Paths, joined: int) -> tuple[int, Ints]:
+        """Routes; the last hop of each carries the acknowledgement, and the latency of joined rounds."""
         hops = np.diff(paths.ptr)
         latency = self.hop_latency[paths.links].astype(np.int64)
-        along = np.bincount(np.repeat(np.arange(src.size), hops), latency, minlength=src.size).astype(np.int64)
+        along = np.bincount(np.repeat(np.arange(hops.size), hops), latency, minlength=hops.size).astype(np.int64)
         last = paths.ptr[1:] - 1
         ways = 2 if self.transport.acknowledged else 1
         latency[last] += along * (ways * joined - 1)
@@ -308,6 +327,13 @@ class _Lowering:
             edge_lag=edges[2].astype(np.int32),
         )
         return assemble(columns, self.cuttings)
+
+
+def _shares(size: Ints, pair: Ints) -> Ints:
+    """Bytes of each route when those of a pair share its bytes; the first carry the odd ones."""
+    count = np.bincount(pair, minlength=size.size)[pair]
+    place = np.arange(pair.size) - np.searchsorted(pair, pair)
+    return size[pair] // count + (place < size[pair] % count)
 
 
 def lower_bound_ps(iteration: Iteration, rate_Bps: float) -> int:

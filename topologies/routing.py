@@ -116,7 +116,7 @@ def _onward(topology: Topology, targets: Ints) -> list[_Onward]:
 
 
 def _search(topology: Topology, targets: Ints) -> list[_Onward]:
-    distance = _distances(topology, targets)
+    distance = distances(topology, targets)
     ahead = distance[:, topology.dst]
     nearer = (distance[:, topology.src] == ahead + 1) & (ahead >= 0)
     found = []
@@ -126,7 +126,7 @@ def _search(topology: Topology, targets: Ints) -> list[_Onward]:
     return found
 
 
-def _distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
+def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
     """Links from each node to each target, (n_targets, n_nodes): breadth-first from all targets at once."""
     n = topology.n_nodes
     entering = np.argsort(topology.dst, kind="stable")

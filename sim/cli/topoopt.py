@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 NAME = "topoopt"
@@ -29,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simplex", action="store_true", help="patch the two fibres of an interface each for itself")
     parser.add_argument("--rule", default="paper", choices=RULES, help="how the jumps of rings progress (paper)")
     parser.add_argument("--rings-only", action="store_true", help="no matchings, as in the released code")
+    parser.add_argument("--routes", type=int, default=1, metavar="K",
+                        help="shortest ways that share the bytes of a message between operations (1)")
     parser.add_argument("--budget", type=int, default=0, metavar="MOVES", help="moves of the search (0: none)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help='write the result as JSON; "-" for stdout')
@@ -36,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search, simulate, print."""
-    from sim.cli.output import check_outputs
+    from sim.cli.output import check_outputs, write_text
     from sim.optimize.topoopt_search import Settings, optical_fabric, search
+    from sim.ring_iteration import PACKETS
     from workloads.topoopt import model
 
     check_outputs(arguments)
@@ -46,8 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         duplex=not arguments.simplex, rule=arguments.rule, split=not arguments.rings_only,
     )
     job = model(arguments.workload, arguments.servers)
-    found = search(job, fabric_for, Settings(budget=arguments.budget, outer=4 if arguments.budget else 1,
-                                             seed=arguments.seed))
+    found = search(job, fabric_for, Settings(
+        budget=arguments.budget, outer=4 if arguments.budget else 1, seed=arguments.seed,
+        transport=replace(PACKETS, routes=arguments.routes),
+    ))
     row: dict[str, Any] = {
         "workload": job.name, "servers": job.n, "degree": arguments.degree, "topology": found.fabric.topology.name,
         "rings": list(found.fabric.jumps), "group_rings": {k: list(j) for k, j in found.fabric.group_jumps.items()},
@@ -57,13 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
         "moved": {operator.name: list(placed) for operator, placed, before in zip(
             job.operators, found.strategy, _start(job), strict=True) if placed != before},
     }
-    if arguments.json == "-":
-        json.dump({"rows": [row]}, sys.stdout, indent=1)
-        print()
-        return 0
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"rows": [row]}, indent=1) + "\n")
-    _print(row)
+        write_text(arguments.json, json.dumps({"rows": [row]}, indent=1) + "\n")
+    if arguments.json != "-":
+        _print(row)
     return 0
 
 

@@ -1,12 +1,13 @@
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from collectives.totient_rings import ring_jumps
 from sim.reference import run_reference
 from sim.ring_iteration import Rings, Transport, lower_bound_ps, lower_iteration, simulate_iteration
 from topologies import WeftError, circulant, fat_tree, from_links, switch
-from workloads.topoopt import AllReduce, Iteration, Op, bert16, vgg16
+from workloads.topoopt import AllReduce, Flows, Iteration, Op, bert16, vgg16
 
 MS = 10**9
 LINKS = {"latency": "1us", "hop_latency": 0}
@@ -102,3 +103,33 @@ def test_bad_input_is_named():
         lower_iteration(vgg16(), switch(4), Rings((1,), {}))
     with pytest.raises(WeftError, match="operation b waits for 1, which is not an earlier one"):
         Iteration("loop", 2, (Op("a", 1), Op("b", 1, None, (1,))))
+
+
+@pytest.mark.parametrize("routes", [1, 2, 3, 5])
+def test_spread_messages_carry_the_same_bytes(routes):
+    """Flows over several ways: as many bytes leave, and more links carry them."""
+    fabric = circulant(8, (1, 3), bandwidth="100Gb/s", **LINKS)
+    src, dst = np.array([0, 1, 5]), np.array([4, 2, 5])
+    flows = Flows(0, src, dst, np.array([1_000_003, 7, 11]))
+    job = Iteration("spread", 8, (Op("send", MS), Op("receive", MS, receives=(flows,))))
+    one, _ = simulate_iteration(job, fabric, Rings((1,), {}))
+    spread, outcome = simulate_iteration(job, fabric, Rings((1,), {}), Transport(routes=routes))
+    assert spread.logical_bytes == one.logical_bytes == 1_000_010
+    assert spread.wire_bytes >= one.wire_bytes
+    assert outcome.makespan_ps == run_reference(spread.program).makespan_ps
+
+
+def test_a_long_message_is_faster_over_two_ways():
+    fabric = circulant(8, (1, 3), bandwidth="100Gb/s", **LINKS)
+    flows = Flows(0, np.array([0]), np.array([4]), np.array([100_000_000]))
+    job = Iteration("long", 8, (Op("send", MS), Op("receive", MS, receives=(flows,))))
+    one, two = (
+        simulate_iteration(job, fabric, Rings((1,), {}), Transport(routes=k))[1].makespan_ps - 2 * MS for k in (1, 2)
+    )
+    assert two == pytest.approx(one / 2, rel=0.01)
+
+
+@pytest.mark.parametrize(("how", "said"), [({"routes": 0}, "0 routes of a message"), ({"tie": "split"}, "'split'")])
+def test_transports_that_mean_nothing_are_refused(how, said):
+    with pytest.raises(WeftError, match=said):
+        Transport(**how)
