@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 NAME = "reconfigure"
@@ -38,8 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, simulate, print."""
     from collectives import build
     from collectives.reconfigured import menu
-    from sim.cli.output import check_outputs
+    from sim.cli.output import check_outputs, write_text
     from sim.engine import run as run_program
+    from sim.explain_epochs import explain_epochs
     from sim.lower_epochs import check_circuits, lower_plan
     from sim.model import make_model
     from topologies import from_spec
@@ -58,14 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
     model = make_model(chunks=arguments.chunks, forwarding="store-and-forward")
     for name, plan in plans.items():
         epochs = lower_plan(choice, plan, delay, model, per_port=arguments.per_port)
-        outcome = run_program(epochs.program)
+        outcome = run_program(epochs.program, log=True)
         check_circuits(epochs, outcome)
+        why = explain_epochs(epochs, outcome, choice.start_up_ps)
         rows.append({"policy": name, "plan_s": plan.time_ps / 1e12, "simulated_s": outcome.makespan_ps / 1e12,
-                     "reconfigurations": plan.reconfigurations, "letters": plan.letters,
+                     "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": why.parts,
                      "fabrics": [choice.fabrics[fabric].name for fabric in plan.fabrics]})
     if arguments.json:
-        text = json.dumps({"rows": rows}, indent=1) + "\n"
-        _ = sys.stdout.write(text) if arguments.json == "-" else Path(arguments.json).write_text(text)
+        write_text(arguments.json, json.dumps({"rows": rows}, indent=1) + "\n")
     if arguments.json != "-":
         print(f"{choice.schedule.name} {arguments.collective} of {arguments.size} on {base.name}, delay {delay}")
         print("  B: base circuits; R: others, switched before the step; m: the same as in the step before")
@@ -73,4 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             planned, found = (format_time(row[key] * 1e12) for key in ("plan_s", "simulated_s"))
             print(f"  {row['policy']:<13} plan {planned:>9}  simulated {found:>9}  "
                   f"{row['reconfigurations']:>3} switches  {row['letters']}")
+        print("  the best plan, by what its critical path was spent on:")
+        for name, part_ps in rows[-1]["why"].items():
+            print(f"    {format_time(part_ps):>9}  {name}")
     return 0
