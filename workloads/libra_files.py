@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.strict_yaml import Entry, read_yaml
+from topologies.strict_yaml import Entry, read_yaml
 from workloads.workload import PHASES, Groups
 
 BLOCK_OF = {"Ring": "RI", "FullyConnected": "FC", "Switch": "SW"}

@@ -74,11 +74,14 @@ class Workload:
     layers : tuple of Layer
     policy : str
         Parallelism keyword of an ASTRA-sim 1.0 file; empty where there is none.
+    header : tuple of (str, int)
+        What SimAI says after it (`workloads.simai`).
     """
 
     name: str
     layers: tuple[Layer, ...]
     policy: str = ""
+    header: tuple[tuple[str, int], ...] = ()
 
     @property
     def compute_ns(self) -> float:

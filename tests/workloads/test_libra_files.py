@@ -40,7 +40,7 @@ def test_prices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: the file is empty"),
+        ("", "is empty"),
         ("[1, 2", "not YAML"),
         ("- Ring\n", "a mapping of keys"),
         (NETWORK + "Bandwidth: [1, 2, 3]\n", "line 4: unknown key 'Bandwidth'"),

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from topologies import WeftError
+from topologies.errors import WeftError
+from topologies.input_text import read_input
+from topologies.units import format_size
+
+MOST_BYTES = 2**20
+"""Of a file whose every value is looked at in Python."""
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+    """Without aliases, which could lead in circles."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not read")
+        return super().compose_node(parent, index)
 
 
 class Entry:
@@ -68,12 +83,18 @@ class Entry:
         value = self._scalar()
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < float("inf"):
             raise self.refuse(f"{value!r} is not a finite number")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.refuse("the number is too large") from None
 
     def _scalar(self) -> object:
         if not isinstance(self._node, yaml.ScalarNode):
             raise self.refuse("a single value is expected")
-        loaded: object = yaml.safe_load(yaml.serialize(self._node))
+        try:
+            loaded: object = yaml.safe_load(yaml.serialize(self._node))
+        except (yaml.YAMLError, ValueError) as wrong:
+            raise self.refuse(f"cannot be read: {' '.join(str(wrong).split())[:100]}") from None
         return loaded
 
 
@@ -89,18 +110,36 @@ def read_yaml(path: str | Path, what: str) -> Entry:
     Raises
     ------
     WeftError
-        The file cannot be read, is empty, or is no YAML.
+        The file cannot be read, is empty or larger than `MOST_BYTES`, or is no YAML.
     """
-    source = f"{what} {path}"
+    return parse_yaml(read_input(path, what, MOST_BYTES), f"{what} {path}")
+
+
+def parse_yaml(text: str, source: str) -> Entry:
+    """A text as one entry.
+
+    Parameters
+    ----------
+    text : str
+    source : str
+        "network x.yml", the beginning of every complaint.
+
+    Raises
+    ------
+    WeftError
+        The text is empty, longer than `MOST_BYTES`, or no YAML.
+    """
+    if len(text) > MOST_BYTES:
+        raise WeftError(f"{source}: is larger than {format_size(MOST_BYTES)}, the most that is read")
     try:
-        node = yaml.compose(Path(path).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise WeftError(f"{source}: cannot be read: {wrong}") from None
+        node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as wrong:
         line = wrong.problem_mark.line + 1 if wrong.problem_mark else 1
         raise WeftError(f"{source}: line {line}: not YAML: {wrong.problem}") from None
-    except yaml.YAMLError as wrong:
-        raise WeftError(f"{source}: not YAML: {' '.join(str(wrong).split())}") from None
+    except (yaml.YAMLError, ValueError) as wrong:
+        raise WeftError(f"{source}: not YAML: {' '.join(str(wrong).split())[:200]}") from None
+    except RecursionError:
+        raise WeftError(f"{source}: is nested too deeply") from None
     if node is None:
         raise WeftError(f"{source}: line 1: the file is empty")
     return Entry(node, source, source)

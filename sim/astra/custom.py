@@ -1,0 +1,113 @@
+"""Custom collectives: Chakra traces of sends, receives and computations that stand for a collective.
+
+Every stream of a collective runs the whole trace of its NPU. Nodes go as soon as nothing holds them back, by id; no
+endpoint delay is charged, the sizes are those of the trace, and a computation takes its whole microseconds or 1 ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from sim.astra.network import Clock, Network
+from topologies import WeftError
+from workloads.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
+
+NS_PER_US = 1000
+
+
+class CustomTrace(NamedTuple):
+    """Nodes of one NPU by id, and what they wait for."""
+
+    meanings: Mapping[int, Meaning]
+    after: Mapping[int, Sequence[int]]
+
+
+class Host(Protocol):
+    """What a custom phase needs of its NPU."""
+
+    npu: int
+    network: Network
+    clock: Clock
+
+    def later(self, delay_ns: int, call: Callable[[], None]) -> None:
+        """Call after a delay."""
+
+
+def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
+    """The traces of a custom collective, one an NPU.
+
+    Raises
+    ------
+    WeftError
+        As for `workloads.chakra_nodes`; nodes of another kind, which ASTRA-sim never ends; no nodes at all.
+    """
+    traces, unread = read_ranks(prefix, n_npus)
+    if unread:
+        raise WeftError(f"custom collective {prefix}: {unread[0]} is of an NPU that the network does not have")
+    found = []
+    for npu, trace in enumerate(traces):
+        where = f"trace {prefix}.{npu}.et"
+        meanings = {node.id: meaning(node, npu, n_npus, where) for node in trace.nodes}
+        for node, what in meanings.items():
+            if what is None or isinstance(what, Communicates):
+                raise WeftError(f"{where}: node {node} is no send, receive or computation: ASTRA-sim never ends it")
+        if not meanings:
+            raise WeftError(f"{where}: has no nodes: ASTRA-sim never ends the collective")
+        found.append(CustomTrace(meanings, {node.id: node.after for node in trace.nodes}))
+    return found
+
+
+class CustomPhase:
+    """One NPU's run of its trace.
+
+    Parameters
+    ----------
+    host : Host
+    trace : CustomTrace
+    tag : int
+        Of the stream, which keeps the messages of streams apart.
+    ended : callable
+        Called once.
+    """
+
+    def __init__(self, host: Host, trace: CustomTrace, tag: int, ended: Callable[[], None]) -> None:
+        self.host, self.trace, self.tag, self.ended = host, trace, tag, ended
+        self._missing = {node: len(parents) for node, parents in trace.after.items()}
+        self._left = len(trace.meanings)
+        self._children: dict[int, list[int]] = {node: [] for node in trace.meanings}
+        for node, parents in trace.after.items():
+            for parent in parents:
+                self._children[parent].append(node)
+
+    def begin(self) -> None:
+        """Start."""
+        for node in sorted(node for node, count in self._missing.items() if not count):
+            self._issue(node)
+
+    def _issue(self, node: int) -> None:
+        what = self.trace.meanings[node]
+
+        def done(_: Any = None) -> None:
+            self._end(node)
+
+        if isinstance(what, Computes):
+            self.host.later(what.duration_us * NS_PER_US or 1, done)
+        elif isinstance(what, Exchanges):
+            me = self.host.npu
+            src, dst = (me, what.peer) if what.sends else (what.peer, me)
+            key = (f"message of stream {self.tag}", what.tag, src, dst, what.size)
+            if what.sends:
+                self.host.network.send(key, done)
+            else:
+                self.host.network.receive(key, done)
+
+    def _end(self, node: int) -> None:
+        self._left -= 1
+        for child in sorted(self._children[node]):
+            self._missing[child] -= 1
+            if not self._missing[child]:
+                self._issue(child)
+        if not self._left:
+            self.ended()

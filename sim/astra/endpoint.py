@@ -1,0 +1,251 @@
+"""One NPU of the compatibility run: collectives cut into streams, streams in queues, delayed calls.
+
+A stream goes through its phases, one dimension each. A queue of a dimension runs a few streams at once; the others
+wait behind them by priority, equals in their order. Delayed calls of one NPU that fall into the same ns are one event.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from sim.astra.collective import Phase, PhaseSpec
+from sim.astra.custom import CustomPhase, CustomTrace
+from sim.astra.network import Clock, Network
+from sim.astra.system_file import System
+from topologies import WeftError
+
+MOST_STREAMS = 1_000_000
+"""Of one collective, on all NPUs together."""
+
+GROUP_DELAY_NS = 10
+"""Endpoint delay inside a communicator group of fewer than all NPUs, whatever the system file says."""
+
+_STREAMS_OF_A_GROUP = 1_000_000
+
+Group = tuple[int, tuple[int, ...]]
+"""Number and NPUs of a communicator group."""
+
+
+class Opened(Protocol):
+    """A phase that runs."""
+
+    def begin(self) -> None:
+        """Start."""
+
+
+class Planned(NamedTuple):
+    """A phase and the queue that it runs in; `make` takes the tag of its messages and whom to tell of its end."""
+
+    queue: int
+    make: Callable[[int, Callable[[], None]], Opened]
+
+
+class Stream:
+    """A part of a collective."""
+
+    __slots__ = ("done", "opened", "phases", "priority", "queue", "tag")
+
+    def __init__(self, tag: int, phases: list[Planned], priority: int, done: Callable[[], None]) -> None:
+        self.tag, self.phases, self.priority, self.done = tag, phases, priority, done
+        self.queue: int | None = None
+        self.opened: Opened | None = None
+
+
+class Endpoint:
+    """One NPU.
+
+    Parameters
+    ----------
+    npu : int
+    system : System
+    network : Network
+    clock : Clock
+    custom : mapping of str to CustomTrace
+        What this NPU does in a custom collective, by kind.
+    """
+
+    def __init__(
+        self, npu: int, system: System, network: Network, clock: Clock, custom: Mapping[str, CustomTrace]
+    ) -> None:
+        self.npu, self.system, self.network, self.clock, self.custom = npu, system, network, clock, custom
+        dims = network.description.dimensions
+        self.waiting: list[list[Stream]] = [[] for _ in range(len(dims) * system.queues)]
+        self.running = [0] * len(self.waiting)
+        self.at_once = -(-system.active_chunks // system.queues)
+        self._turn = [0] * len(dims)
+        self._streams = 0
+        self._group_streams: dict[int, int] = {}
+        self._priority = 0
+        self._calls: dict[int, list[Callable[[], None]]] = {}
+
+    def later(self, delay_ns: int, call: Callable[[], None]) -> None:
+        """Call after a delay, in the event of that ns if there is one."""
+        time_ns = self.clock.now + delay_ns
+        calls = self._calls.get(time_ns)
+        if calls is None:
+            calls = self._calls[time_ns] = []
+            self.clock.at(time_ns, self._run_calls, time_ns)
+        calls.append(call)
+
+    def _run_calls(self, time_ns: int) -> None:
+        for call in self._calls[time_ns]:  # also what is added meanwhile
+            call()
+        del self._calls[time_ns]
+
+    def reduction_ns(self, size: int) -> int:
+        """Two reads and a write, each in whole ns."""
+        rate = self.system.memory_Bps
+        return 3 * int(size / rate * 1e9) if rate else 0
+
+    def exchange(self, tag: int, dst: int, src: int, size: int, received: Callable[[Any], None]) -> None:
+        """Send to one NPU, and receive as much from another."""
+        self.network.send(("collective", tag, self.npu, dst, size))
+        self.network.receive(("collective", tag, src, self.npu, size), received)
+
+    def collective(
+        self, kind: str, size: int, dims: tuple[bool, ...] | None, group: Group | None, priority: int,
+        done: Callable[[], None],
+    ) -> None:
+        """Begin a collective.
+
+        Parameters
+        ----------
+        kind : str
+        size : int
+            Bytes that each NPU brings.
+        dims : tuple of bool or None
+            Dimensions that take part; None for all.
+        group : Group or None
+            None for all NPUs.
+        priority : int
+            Counts where the scheduling policy is EXPLICIT.
+        done : callable
+            Called when all streams have ended.
+
+        Raises
+        ------
+        WeftError
+            What ASTRA-sim would not end.
+        """
+        chunk, streams = split(size, kind, self.system.splits, self.network.description.npus)
+        if self.system.policy != "EXPLICIT":
+            priority, self._priority = self._priority, self._priority + (1 if self.system.policy == "LIFO" else -1)
+        left = streams
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for _ in range(streams):
+            phases = self._phases(kind, chunk, dims, group)
+            if not phases:
+                raise WeftError(f"{kind} on NPU {self.npu} alone: no other NPU takes part, and ASTRA-sim never ends it")
+            self._proceed(Stream(self._tag(group), phases, priority, one_done))
+
+    def _tag(self, group: Group | None) -> int:
+        if group is None:
+            self._streams += 1
+            return self._streams - 1
+        count = self._group_streams.get(group[0], 0)
+        self._group_streams[group[0]] = count + 1
+        return group[0] * _STREAMS_OF_A_GROUP + count
+
+    def _phases(self, kind: str, size: int, dims: tuple[bool, ...] | None, group: Group | None) -> list[Planned]:
+        whole = self.network.description
+        if group is not None and len(group[1]) < whole.npus:
+            spec = PhaseSpec(kind, "ring", group[1], size, 1, 0, GROUP_DELAY_NS)
+            return [self._plan(0, spec)] if len(group[1]) > 1 else []
+        if kind in self.custom:
+            queue, _ = self._next_queue(0)
+            return [Planned(queue, partial(CustomPhase, self, self.custom[kind]))]
+        active = [
+            dim for dim, one in enumerate(whole.dimensions)
+            if one.npus > 1 and (group is not None or dims is None or (dim < len(dims) and dims[dim]))
+        ]
+        found: list[Planned] = []
+        implementations = self.system.implementations(kind, len(whole.dimensions))
+        for phase, dim in _order(kind, active, self.system.baseline):
+            name, window = implementations[dim]
+            delay_ns = self.system.endpoint_delay_ns
+            spec = PhaseSpec(phase, name, whole.line(self.npu, dim), size, 1, window, delay_ns)
+            found.append(self._plan(dim, spec))
+            size = spec.final_size
+        return found
+
+    def _plan(self, dim: int, spec: PhaseSpec) -> Planned:
+        queue, direction = self._next_queue(dim)
+        return Planned(queue, partial(Phase, self, spec._replace(direction=direction)))
+
+    def _next_queue(self, dim: int) -> tuple[int, int]:
+        """The next queue of a dimension, and its direction: the second half of the queues runs anticlockwise."""
+        turn, queues = self._turn[dim], self.system.queues
+        self._turn[dim] = (turn + 1) % queues
+        return dim * queues + turn, -1 if queues > 1 and turn >= queues // 2 else 1
+
+    def _proceed(self, stream: Stream) -> None:
+        """The next phase of a stream, or its end; then its old queue may open another, then the new one."""
+        before = stream.queue
+        if not stream.phases:
+            stream.done()
+        if before is not None:
+            self.waiting[before].remove(stream)
+        if stream.phases:
+            stream.queue, stream.opened = stream.phases[0].queue, None
+            self._insert(stream)
+        if before is not None:
+            self.running[before] -= 1
+            self._open(before)
+        if stream.phases and stream.queue is not None:
+            self._open(stream.queue)
+
+    def _insert(self, stream: Stream) -> None:
+        assert stream.queue is not None
+        insort(self.waiting[stream.queue], stream, key=_place)
+
+    def _open(self, queue: int) -> None:
+        line = self.waiting[queue]
+        while self.running[queue] < min(self.at_once, len(line)):
+            stream = line[self.running[queue]]
+            self.running[queue] += 1
+            stream.opened = stream.phases.pop(0).make(stream.tag, partial(self._proceed, stream))
+            stream.opened.begin()
+
+
+def _place(stream: Stream) -> tuple[bool, int]:
+    """Order in a queue: what runs, then by priority, the largest first."""
+    return (True, -stream.priority) if stream.opened is None else (False, 0)
+
+
+def split(size: int, kind: str, splits: int, npus: int) -> tuple[int, int]:
+    """Bytes of a stream and number of streams: the last one is as large as the others.
+
+    Raises
+    ------
+    WeftError
+        No bytes, or more streams than are simulated.
+    """
+    chunk = size // splits
+    if kind != "all-gather" and chunk < npus and size:
+        chunk, size = npus, npus * splits
+    if not chunk:
+        raise WeftError(f"{kind} of {size} bytes in {splits} splits: a split has no bytes, and ASTRA-sim never ends it")
+    if (streams := -(-size // chunk)) * npus > MOST_STREAMS:
+        raise WeftError(
+            f"{kind} of {size} bytes in {splits} splits: {streams} streams on each of {npus} NPUs; at most "
+            f"{MOST_STREAMS:,} in all"
+        )
+    return chunk, streams
+
+
+def _order(kind: str, active: list[int], baseline: bool) -> list[tuple[str, int]]:
+    """Phases of a collective as (kind, dimension)."""
+    if kind == "all-reduce" and not baseline and active:
+        *first, last = active
+        before = [("reduce-scatter", dim) for dim in first]
+        return [*before, (kind, last), *(("all-gather", dim) for dim in reversed(first))]
+    return [(kind, dim) for dim in (reversed(active) if kind == "all-gather" else active)]

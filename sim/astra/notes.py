@@ -1,0 +1,147 @@
+"""What ASTRA-sim does without saying so: inputs that it never ends are refused, silent changes are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sim.astra.collective import KINDS
+from sim.astra.endpoint import split
+from sim.astra.system_file import System
+from topologies import WeftError
+from topologies.astra_network import AstraNetwork
+from workloads.chakra_nodes import Communicates, Meaning
+
+Groups = Mapping[int, tuple[int, ...]]
+
+MOST_NOTES = 20
+
+
+def check_collectives(
+    meanings: Sequence[Mapping[int, Meaning]], system: System, network: AstraNetwork, groups: Groups
+) -> None:
+    """Refuse collectives that ASTRA-sim crashes on, never ends, or ends without a result.
+
+    Raises
+    ------
+    WeftError
+        Names the collective, the key and the dimension.
+    """
+    for one in _collectives(meanings):
+        if system.replay or one.kind == "broadcast":
+            continue
+        if one.kind not in KINDS:
+            raise WeftError(f"a {one.kind} of the workload: ASTRA-sim runs {', '.join(KINDS)}, and replays a broadcast")
+        split(one.size, one.kind, system.splits, network.npus)
+        if one.kind in system.custom or (one.group and len(groups.get(one.group, ())) < network.npus):
+            continue
+        for dim, chosen in enumerate(system.implementations(one.kind, len(network.dimensions))):
+            _check_halving(one, chosen.name, network.dimensions[dim].npus, dim, system)
+
+
+def _check_halving(one: Communicates, algorithm: str, npus: int, dim: int, system: System) -> None:
+    if algorithm != "halvingDoubling":
+        return
+    where = f"system file {system.source}: {one.kind}-implementation: halvingDoubling"
+    if one.kind == "all-to-all":
+        raise WeftError(f"{where} does no all-to-all: ASTRA-sim stops")
+    if npus & (npus - 1):
+        raise WeftError(
+            f"{where} needs a power of two, and dimension {dim} has {npus} NPUs: ASTRA-sim ends with exit code 0 and "
+            "prints no result"
+        )
+
+
+def notes_of(
+    meanings: Sequence[Mapping[int, Meaning]], system: System, network: AstraNetwork, groups: Groups, backend: str,
+    cycles: int, busiest_ns: int, unread: Sequence[str],
+) -> list[str]:
+    """Lines about what happened without being asked for.
+
+    Parameters
+    ----------
+    meanings : sequence of mapping
+        Of the nodes of each NPU.
+    system, network, groups, backend
+    cycles : int
+        Of the slowest NPU.
+    busiest_ns : int
+        Bytes of the busiest link, in time.
+    unread : sequence of str
+        Traces of NPUs that are not there.
+    """
+    used = list(dict.fromkeys(_collectives(meanings)))
+    notes = ["1 cycle is 1 ns; 1 GB/s of the network is 2^30 B/s, 1 GB/s of local-mem-bw is 10^9 B/s"]
+    if not system.replay:
+        for one in used:
+            notes += _size_notes(one, system, network, groups)
+        notes += _reduction_notes(used, system)
+        notes += _algorithm_notes(used, system, network, groups)
+    if backend == "unaware":
+        notes.append(
+            "the congestion-unaware backend lets messages of a collective share links without waiting"
+            + (f": the busiest link alone needs {busiest_ns} cycles for its bytes" if busiest_ns > cycles else "")
+        )
+    elif len(network.dimensions) > 1:
+        notes.append("ASTRA-sim's congestion-aware backend takes one dimension only: its rules are applied to each")
+    if unread:
+        notes.append(f"{len(unread)} traces of NPUs that the network does not have are not read, such as {unread[0]}")
+    notes = list(dict.fromkeys(notes))
+    more = [f"and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
+    return notes[:MOST_NOTES] + more
+
+
+def _collectives(meanings: Iterable[Mapping[int, Meaning]]) -> Iterable[Communicates]:
+    return (one for nodes in meanings for one in nodes.values() if isinstance(one, Communicates))
+
+
+def _size_notes(one: Communicates, system: System, network: AstraNetwork, groups: Groups) -> list[str]:
+    if one.kind not in KINDS:
+        return [f"a {one.kind} is not simulated: it takes the time of the trace"]
+    chunk, streams = split(one.size, one.kind, system.splits, network.npus)
+    if one.kind in system.custom:
+        return [f"a custom {one.kind} moves the bytes of its traces, {streams} times, whatever the workload says"]
+    notes = []
+    if chunk * streams != one.size:
+        notes.append(
+            f"{one.kind} of {one.size} bytes in {system.splits} splits runs as {streams} of {chunk} bytes: "
+            f"{chunk * streams / one.size - 1:+.1%}"
+        )
+    members = len(groups[one.group]) if one.group else network.npus
+    if one.kind != "all-gather" and chunk % members:
+        notes.append(
+            f"{one.kind} of {one.size} bytes: a split of {chunk} bytes does not divide by {members} NPUs, and messages "
+            f"are cut to whole bytes: {chunk // members * members} of {chunk} are moved"
+        )
+    return notes
+
+
+def _reduction_notes(used: Sequence[Communicates], system: System) -> list[str]:
+    reduces = any(one.kind in ("all-reduce", "reduce-scatter") for one in used)
+    return ["reductions take no time: the system file has no local-mem-bw"] if reduces and not system.memory_Bps else []
+
+
+def _algorithm_notes(used: Sequence[Communicates], system: System, network: AstraNetwork, groups: Groups) -> list[str]:
+    notes = []
+    for one in used:
+        if one.kind not in KINDS:
+            continue
+        if one.group and len(groups[one.group]) < network.npus:
+            notes.append(
+                "a communicator group of fewer than all NPUs runs a ring with an endpoint delay of 10 ns, whatever the "
+                "system file says"
+            )
+            continue
+        if one.kind in system.custom:
+            continue
+        for dim, chosen in enumerate(system.implementations(one.kind, len(network.dimensions))):
+            kind, npus = network.dimensions[dim].kind, network.dimensions[dim].npus
+            if chosen.name != "ring":
+                continue
+            if one.kind == "all-to-all":
+                notes.append(
+                    f"an all-to-all by ring is {npus * (npus - 1) // 2} messages one after the other; direct sends "
+                    f"{npus - 1} at once"
+                )
+            elif kind == "Ring" and system.queues == 1 and npus > 2:
+                notes.append("a ring collective goes clockwise only: the other direction of every ring is idle")
+    return notes

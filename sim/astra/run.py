@@ -1,0 +1,150 @@
+"""A run: files in, one line for each NPU out, and what ASTRA-sim does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.astra.custom import read_custom
+from sim.astra.endpoint import Endpoint
+from sim.astra.network import BACKENDS, Clock, Network
+from sim.astra.notes import check_collectives, notes_of
+from sim.astra.system_file import System, read_system
+from sim.astra.workload import NpuTrace
+from topologies import WeftError
+from topologies.astra_network import AstraNetwork, read_astra_network
+from workloads.chakra_nodes import meaning, read_ranks
+from workloads.comm_groups import read_comm_groups
+
+MOST_EVENTS = 200_000_000
+
+
+@dataclass(frozen=True)
+class AstraResult:
+    """What a run gives.
+
+    Attributes
+    ----------
+    network : AstraNetwork
+    system : System
+    backend : {"aware", "unaware"}
+    cycles, exposed : tuple of int
+        ns of each NPU: when it finished, and how much of that its GPU did not compute.
+    order : tuple of int
+        NPUs as they finished.
+    events : int
+    busiest_ns : int
+        Time that the busiest link needs for its bytes alone: no congestion-aware run is faster.
+    notes : tuple of str
+        What ASTRA-sim does without saying so.
+    """
+
+    network: AstraNetwork
+    system: System
+    backend: str
+    cycles: tuple[int, ...]
+    exposed: tuple[int, ...]
+    order: tuple[int, ...]
+    events: int
+    busiest_ns: int
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """Summary lines as ASTRA-sim prints them, in the order in which NPUs finish."""
+        return [
+            f"sys[{npu}] finished, {self.cycles[npu]} cycles, exposed communication {self.exposed[npu]} cycles."
+            for npu in self.order
+        ]
+
+
+def run_astra(
+    workload: str | Path, system: str | Path, network: str | Path, comm_groups: str | Path | None = None, *,
+    backend: str = "aware", queues: int = 1, most_events: int = MOST_EVENTS,
+) -> AstraResult:
+    """Simulate ASTRA-sim's inputs by ASTRA-sim's rules.
+
+    Parameters
+    ----------
+    workload : path
+        Prefix of Chakra traces: `<workload>.<rank>.et`.
+    system : path
+        System file (JSON).
+    network : path
+        Network file of the analytical backends (YAML).
+    comm_groups : path, optional
+        Communicator groups (JSON).
+    backend : {"aware", "unaware"}
+        Congestion-aware, in any number of dimensions, or congestion-unaware.
+    queues : int
+        Queues of a dimension.
+    most_events : int
+
+    Raises
+    ------
+    WeftError
+        An input that is wrong; one that ASTRA-sim would crash on, hang on or end without a result; too many events.
+    """
+    if backend not in BACKENDS:
+        raise WeftError(f"backend {backend!r} is unknown: choose one of {', '.join(BACKENDS)}")
+    description = read_astra_network(network)
+    settings = read_system(system, len(description.dimensions), queues)
+    groups = read_comm_groups(comm_groups, description.npus) if comm_groups is not None else {}
+    clock = Clock(most_events)
+    links = Network(description, backend, clock)
+    order: list[int] = []
+    traces, unread = _load(workload, _Shared(settings, links, clock, groups, order.append))
+    meanings = [trace.meanings for trace in traces]
+    check_collectives(meanings, settings, description, groups)
+    for trace in traces:
+        trace.issue()
+    clock.run()
+    for npu, trace in enumerate(traces):
+        if trace.ended_ns is None:
+            raise WeftError(_stuck(npu, links))
+    cycles = tuple(int(trace.ended_ns or 0) for trace in traces)
+    exposed = tuple(end - trace.computing_ns for end, trace in zip(cycles, traces, strict=True))
+    busiest = links.busiest_ns()
+    notes = notes_of(meanings, settings, description, groups, backend, max(cycles), busiest, unread)
+    return AstraResult(
+        description, settings, backend, cycles, exposed, tuple(order), clock.events, busiest, tuple(notes)
+    )
+
+
+class _Shared(NamedTuple):
+    """What all NPUs share."""
+
+    system: System
+    network: Network
+    clock: Clock
+    groups: Mapping[int, tuple[int, ...]]
+    finished: Callable[[int], None]
+
+
+def _load(workload: str | Path, shared: _Shared) -> tuple[list[NpuTrace], list[str]]:
+    system, network, clock, groups, finished = shared
+    n_npus = network.description.npus
+    traces, unread = read_ranks(workload, n_npus)
+    customs = {kind: read_custom(prefix, n_npus) for kind, prefix in system.custom.items()}
+    found = []
+    for npu, trace in enumerate(traces):
+        where = f"trace {workload}.{npu}.et"
+        meanings = {node.id: meaning(node, npu, n_npus, where) for node in trace.nodes}
+        after = {node.id: node.after for node in trace.nodes}
+        own = {kind: ranks[npu] for kind, ranks in customs.items()}
+        endpoint = Endpoint(npu, system, network, clock, own)
+        found.append(NpuTrace(endpoint, meanings, after, groups, where, finished))
+    return found, unread
+
+
+def _stuck(npu: int, links: Network) -> str:
+    """Why an NPU never ended."""
+    key = links.waits()
+    if key is None:
+        return f"NPU {npu} never ends: ASTRA-sim would stop without its line"
+    traffic, tag, src, dst, size = key
+    return (
+        f"NPU {npu} never ends: NPU {dst} waits for a {traffic} of {size} bytes from NPU {src} (tag {tag}) that is not "
+        "sent; ASTRA-sim would stop without its line"
+    )

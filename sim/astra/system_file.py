@@ -1,0 +1,209 @@
+"""ASTRA-sim's system files (JSON): delays, splits, scheduling, and the algorithm of each dimension."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.astra.collective import KINDS
+from topologies import WeftError
+from topologies.strict_json import read_json_object
+
+POLICIES = ("LIFO", "FIFO", "EXPLICIT")
+OPTIMIZATIONS = ("baseline", "localBWAware")
+
+UNUSED = {
+    "boost-mode": (0,), "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0,),
+    "L": (0,), "o": (0,), "g": (0,), "G": (0,),
+}
+"""Keys that are accepted where they say that nothing is to be modelled, and those values."""
+
+KEYS = (
+    "scheduling-policy", "collective-optimization", "endpoint-delay", "active-chunks-per-dimension",
+    "preferred-dataset-splits", "local-mem-bw", "peak-perf", "roofline-enabled", "replay-only",
+    *(f"{kind}-implementation" for kind in KINDS), *(f"{kind}-implementation-custom" for kind in KINDS), *UNUSED,
+)
+
+_ALGORITHM = re.compile(r"(ring|oneRing)|(direct|oneDirect)([0-9]{0,5})|(halvingDoubling|oneHalvingDoubling)")
+
+MOST_QUEUES, MOST_SPLITS, MOST_DELAY_NS = 64, 100_000, 10**12
+
+
+class Implementation(NamedTuple):
+    """Algorithm of one dimension; the window of `direct`, 0 for none."""
+
+    name: str
+    window: int
+
+
+@dataclass(frozen=True)
+class System:
+    """A system file.
+
+    Attributes
+    ----------
+    policy : {"LIFO", "FIFO", "EXPLICIT"}
+        LIFO unless the file says: the collective begun last goes first.
+    optimization : {"baseline", "localBWAware", ""}
+        How an all-reduce uses several dimensions; "" where the file does not say.
+    endpoint_delay_ns, active_chunks, splits : int
+    memory_Bps : float
+        Memory bandwidth that reductions take; 0 where the file does not say, and they are free.
+    peak_flops : float
+    roofline, replay : bool
+        Whether computations are timed by their operations and bytes; whether all nodes take the time of the trace.
+    algorithms : mapping of str to tuple of Implementation
+        By kind of collective, one a dimension.
+    custom : mapping of str to str
+        Prefix of the traces of a custom collective, by kind.
+    queues : int
+        Queues of a dimension, from the command line.
+    source : str
+    """
+
+    policy: str
+    optimization: str
+    endpoint_delay_ns: int
+    active_chunks: int
+    splits: int
+    memory_Bps: float
+    peak_flops: float
+    roofline: bool
+    replay: bool
+    algorithms: Mapping[str, tuple[Implementation, ...]]
+    custom: Mapping[str, str]
+    queues: int
+    source: str
+
+    @property
+    def baseline(self) -> bool:
+        """Whether an all-reduce is a full one in every dimension."""
+        return self.optimization == "baseline"
+
+    def implementations(self, kind: str, dims: int) -> tuple[Implementation, ...]:
+        """Algorithms of a collective.
+
+        Raises
+        ------
+        WeftError
+            The file has none, or not one for each dimension.
+        """
+        key = f"{kind}-implementation"
+        found = self.algorithms.get(kind)
+        if found is None:
+            raise WeftError(f"system file {self.source}: key {key!r} is missing, and the workload has an {kind}")
+        if len(found) != dims:
+            raise WeftError(
+                f"system file {self.source}: {key} has {len(found)} entries; the network has {dims} dimensions"
+            )
+        return found
+
+
+def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
+    """Read a system file.
+
+    Parameters
+    ----------
+    path : path
+    dims : int
+        Dimensions of the network.
+    queues : int
+        Queues of a dimension (ASTRA-sim's `--num-queues-per-dim`).
+
+    Raises
+    ------
+    WeftError
+        Names file and key: one that ASTRA-sim does not read or that changes nothing, a value out of range.
+    """
+    data, source = read_json_object(path, "system file"), str(path)
+    where = f"system file {source}"
+    for key in data:
+        if key not in KEYS:
+            raise WeftError(f"{where}: unknown or unused key {key!r}; accepted are {', '.join(KEYS)}")
+    for key, accepted in UNUSED.items():
+        if key in data and data[key] not in accepted:
+            raise WeftError(f"{where}: {key} is {data[key]!r}: only {' or '.join(map(str, accepted))} is simulated")
+    if "preferred-dataset-splits" not in data:
+        raise WeftError(f"{where}: key 'preferred-dataset-splits' is missing; ASTRA-sim crashes without it")
+    if not 1 <= queues <= MOST_QUEUES:
+        raise WeftError(f"{queues} queues a dimension: 1 to {MOST_QUEUES} are accepted")
+    optimization = _choice(data, "collective-optimization", OPTIMIZATIONS, where, "")
+    if dims > 1 and not optimization:
+        raise WeftError(f"{where}: key 'collective-optimization' is missing, and the network has {dims} dimensions")
+    if queues > 1 and optimization != "baseline":
+        raise WeftError(f"{where}: {queues} queues a dimension need collective-optimization baseline")
+    roofline = bool(_whole(data, "roofline-enabled", 0, 1, 0, where))
+    memory, peak = (_number(data, key, where) for key in ("local-mem-bw", "peak-perf"))
+    for key, value in (("local-mem-bw", memory), ("peak-perf", peak)):
+        if roofline and not value:
+            raise WeftError(f"{where}: key {key!r} is missing, and roofline-enabled is 1")
+    return System(
+        policy=_choice(data, "scheduling-policy", POLICIES, where, "LIFO"),
+        optimization=optimization,
+        endpoint_delay_ns=_whole(data, "endpoint-delay", 0, MOST_DELAY_NS, 10, where),
+        active_chunks=_whole(data, "active-chunks-per-dimension", 1, MOST_SPLITS, 1, where),
+        splits=_whole(data, "preferred-dataset-splits", 1, MOST_SPLITS, 1, where),
+        memory_Bps=memory * 1e9, peak_flops=peak * 1e12, roofline=roofline,
+        replay=bool(_whole(data, "replay-only", 0, 1, 0, where)),
+        algorithms={kind: _algorithms(data, kind, where) for kind in KINDS if f"{kind}-implementation" in data},
+        custom={kind: _custom(data, kind, where) for kind in KINDS if f"{kind}-implementation-custom" in data},
+        queues=queues, source=source,
+    )
+
+
+def _choice(data: Mapping[str, Any], key: str, accepted: tuple[str, ...], where: str, default: str) -> str:
+    value = data.get(key, default)
+    if key in data and value not in accepted:
+        raise WeftError(f"{where}: {key} is {value!r}: choose one of {', '.join(accepted)}")
+    return str(value)
+
+
+def _whole(data: Mapping[str, Any], key: str, low: int, high: int, default: int, where: str) -> int:
+    value = data.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise WeftError(f"{where}: {key} is {value!r}: a whole number from {low} to {high} is expected")
+    return value
+
+
+def _number(data: Mapping[str, Any], key: str, where: str) -> float:
+    value = data.get(key, 0)
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not plain or not 0 <= value <= 1e9 or (key in data and not value):
+        raise WeftError(f"{where}: {key} is {value!r}: a number above zero, at most 1e9, is expected")
+    return float(value)
+
+
+def _algorithms(data: Mapping[str, Any], kind: str, where: str) -> tuple[Implementation, ...]:
+    key = f"{kind}-implementation"
+    if not isinstance(data[key], list):
+        raise WeftError(f"{where}: {key} is {data[key]!r}: a list with one algorithm for each dimension is expected")
+    return tuple(_algorithm(name, f"{where}: {key}") for name in data[key])
+
+
+def _custom(data: Mapping[str, Any], kind: str, where: str) -> str:
+    key = f"{kind}-implementation-custom"
+    if f"{kind}-implementation" in data:
+        raise WeftError(f"{where}: {kind}-implementation and {key} are two answers: give one of them")
+    value = data[key]
+    if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], str):
+        raise WeftError(f"{where}: {key} is {value!r}: a list of one prefix of traces is expected")
+    return value[0]
+
+
+def _algorithm(text: Any, where: str) -> Implementation:
+    found = _ALGORITHM.fullmatch(str(text))
+    if found is None:
+        raise WeftError(
+            f"{where}: {text!r} is not simulated: choose one of ring, direct, direct with a window such as direct4, "
+            "halvingDoubling, or the same with 'one' before"
+        )
+    if found[1]:
+        return Implementation("ring", 0)
+    if found[4]:
+        return Implementation("halvingDoubling", 0)
+    if found[3] and not int(found[3]):
+        raise WeftError(f"{where}: {text!r} has a window of no message")
+    return Implementation("direct", int(found[3] or 0))

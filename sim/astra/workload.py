@@ -1,0 +1,155 @@
+"""One NPU's trace: which node goes next, and what it waits for.
+
+Nodes that wait for nothing are issued by id. A CPU runs one operation, a GPU one computation and one collective or
+send at a time; receives take no place. A node in replay, and a computation without roofline, takes the whole
+microseconds of the trace, or 1 ns where it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from sim.astra.endpoint import Endpoint
+from topologies import WeftError
+from workloads.chakra_nodes import Communicates, Computes, Exchanges, Meaning
+
+NS_PER_US = 1000
+
+Groups = Mapping[int, tuple[int, ...]]
+
+
+class NpuTrace:
+    """Runs the nodes of one NPU.
+
+    Parameters
+    ----------
+    endpoint : Endpoint
+    meanings : mapping of node id to Meaning
+    after : mapping of node id to sequence of node ids
+    groups : mapping of group number to NPUs
+    where : str
+        "trace x.0.et", for messages.
+    finished : callable (npu)
+        Called when all nodes have ended.
+
+    Attributes
+    ----------
+    ended_ns : int or None
+        When all nodes had ended.
+    computing_ns : int
+        Of the GPU, counted where a computation begins.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, meanings: Mapping[int, Meaning], after: Mapping[int, Sequence[int]], groups: Groups,
+        where: str, finished: Callable[[int], None],
+    ) -> None:
+        self.endpoint, self.meanings, self.groups, self.where = endpoint, meanings, groups, where
+        self._finished = finished
+        self.ended_ns: int | None = None
+        self.computing_ns = 0
+        self._children: dict[int, list[int]] = {node: [] for node in meanings}
+        self._missing = {node: len(parents) for node, parents in after.items()}
+        for node, parents in after.items():
+            for parent in parents:
+                self._children[parent].append(node)
+        self._ready: dict[str, list[int]] = {"": [], "CPU": [], "GPU computation": [], "GPU communication": []}
+        self._busy = dict.fromkeys(self._ready, False)
+        for node, count in self._missing.items():
+            if not count:
+                self._free(node)
+        self._left = len(meanings)
+
+    def issue(self) -> None:
+        """Begin what can begin; notice the end."""
+        ended = True
+        while ended:  # a node without meaning ends at once and may free others
+            ended = False
+            chosen = [
+                (heappop(ready), place) for place, ready in self._ready.items() if not self._busy[place]
+                for _ in range(1 if place and ready else len(ready))
+            ]
+            for node, place in sorted(chosen):
+                self._busy[place] = place != ""
+                ended |= self._begin(node, place)
+        if not self._left and self.ended_ns is None:
+            self.ended_ns = self.endpoint.clock.now
+            self._finished(self.endpoint.npu)
+
+    def _begin(self, node: int, place: str) -> bool:
+        """Begin a node; whether it has ended already."""
+        what = self.meanings[node]
+
+        def done(_: Any = None) -> None:
+            self._busy[place] = False
+            self._end(node)
+            self.issue()
+
+        if isinstance(what, Computes):
+            duration_ns = self._duration_ns(what)
+            if duration_ns is None:
+                self._busy[place] = False
+                self._end(node)
+                return True
+            self.computing_ns += 0 if what.on_cpu else duration_ns
+            self.endpoint.later(duration_ns, done)
+        elif isinstance(what, Communicates):
+            self._communicate(node, what, done)
+        elif isinstance(what, Exchanges):
+            me = self.endpoint.npu
+            src, dst = (me, what.peer) if what.sends else (what.peer, me)
+            key = ("message", what.tag, src, dst, what.size)
+            if what.sends:
+                self.endpoint.network.send(key, done)
+            else:
+                self.endpoint.network.receive(key, done)
+        else:
+            self._end(node)
+            return True
+        return False
+
+    def _communicate(self, node: int, what: Communicates, done: Callable[[], None]) -> None:
+        system = self.endpoint.system
+        if system.replay or what.kind == "broadcast":
+            self.endpoint.later(what.duration_us * NS_PER_US or 1, done)
+            return
+        group = None
+        if what.group:
+            if what.group not in self.groups:
+                raise WeftError(f"{self.where}: node {node}: communicator group {what.group} is in no file")
+            group = what.group, self.groups[what.group]
+            if self.endpoint.npu not in group[1]:
+                raise WeftError(f"{self.where}: node {node}: NPU {self.endpoint.npu} is not in its group {what.group}")
+        self.endpoint.collective(what.kind, what.size, what.dims, group, what.priority, done)
+
+    def _duration_ns(self, what: Computes) -> int | None:
+        """Time of a computation; None for one that ASTRA-sim passes over."""
+        system = self.endpoint.system
+        if system.replay or not system.roofline or what.on_cpu:
+            return what.duration_us * NS_PER_US or 1
+        if not what.bytes:
+            return None
+        intensity = what.operations / what.bytes
+        rate = min(system.memory_Bps * intensity, system.peak_flops)
+        return int(what.operations / rate * 1e9) if rate else 0
+
+    def _end(self, node: int) -> None:
+        self._left -= 1
+        for child in self._children[node]:
+            self._missing[child] -= 1
+            if not self._missing[child]:
+                self._free(child)
+
+    def _free(self, node: int) -> None:
+        heappush(self._ready[_place(self.meanings[node])], node)
+
+
+def _place(what: Meaning) -> str:
+    """The resource that a node takes; "" for none."""
+    if isinstance(what, Computes):
+        return "CPU" if what.on_cpu else "GPU computation"
+    if isinstance(what, Communicates) or (isinstance(what, Exchanges) and what.sends):
+        return "GPU communication"
+    return ""

@@ -1,0 +1,96 @@
+"""ASTRA-sim's network files: what is read, the rule of its GB/s, and what is said about the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.astra_inputs import DATA, network_text
+from topologies import WeftError, from_spec
+from topologies.astra_network import BLOCKS, parse_astra_network
+
+TEXT = network_text(("Ring", 4), ("FullyConnected", 3), ("Switch", 2))
+
+
+def test_three_dimensions(tmp_path: Path) -> None:
+    """The same network as the spec says, at 2^30 bytes a GB, and the name tells."""
+    path = tmp_path / "net.yml"
+    path.write_text(TEXT, encoding="utf-8")
+    found, wanted = from_spec(str(path)), from_spec("RI(4)_FC(3)_SW(2)")
+    assert found.name == "RI(4)_FC(3)_SW(2) (net.yml, 1 GB/s = 2^30 B/s)"
+    assert np.array_equal(found.src, wanted.src) and np.array_equal(found.dst, wanted.dst) and found.shape == (4, 3, 2)
+    assert set(found.bandwidth_Bps) == {50 * 2.0**30}
+    assert set(found.latency_ps) == {500_000} and set(found.hop_latency_ps) == {0}
+
+
+def test_each_dimension_has_its_own() -> None:
+    text = "topology: [Switch, Ring]\nnpus_count: [2, 3]\nbandwidth: [400.0, 0.5]\nlatency: [936.25, 0]\n"
+    network = parse_astra_network(text, "net.yml")
+    assert (network.npus, network.spec) == (6, "SW(2)_RI(3)")
+    found = network.topology("net.yml")
+    by_dim = {int(dim): (rate, time) for dim, rate, time in
+              zip(found.dimension, found.bandwidth_Bps, found.latency_ps, strict=True)}
+    assert by_dim == {0: (400 * 2.0**30, 936_250), 1: (2.0**29, 0)}
+    assert [network.line(4, dim) for dim in (0, 1)] == [(4, 5), (0, 2, 4)]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_two_of_every_block(block: str) -> None:
+    assert parse_astra_network(network_text((block, 2)), "net").topology("net").n_npus == 2
+
+
+def test_published_files() -> None:
+    """Those of ASTRA-sim's repository, where they are at hand."""
+    specs = {path.stem: from_spec(str(path)).name.split()[0] for path in (DATA / "network").glob("*.yml")}
+    assert specs in ({}, {"HGX-H100-validated": "SW(8)", "Ring_16npus": "RI(16)", "Ring_4npus": "RI(4)"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("npus_count", "npus"), "line 2: unknown key 'npus'; accepted are topology, npus_count, bandwidth, latency"),
+        (("latency: [ 500.0, 500.0, 500.0 ]\n", ""), "key 'latency' is missing"),
+        (("latency: [ 500.0, 500.0, 500.0 ]", "latency: [ 500.0 ]"), "latency: has 1 entries; topology has 3"),
+        (("Ring", "Torus"), "block 'Torus' is unknown: choose one of Ring, FullyConnected, Switch"),
+        (("[ 4, 3, 2 ]", "[ 4, 3, 1 ]"), "npus_count: 1 NPUs"),
+        (("[ 4, 3, 2 ]", "[ 4, 3, 2.5 ]"), "2.5 is not a whole number"),
+        (("[ 4, 3, 2 ]", "[ 400000, 300, 2 ]"), "240000000 NPUs in all; at most 1,048,576"),
+        (("[ 50.0,", "[ 0,"), "bandwidth: 0 GB/s"),
+        (("[ 50.0,", "[ .nan,"), "not a finite number"),
+        (("[ 500.0,", "[ -1,"), "latency: -1"),
+        (("[ 500.0,", "[ 0.0001,"), "not a whole number of picoseconds"),
+        (("topology: [", "topology: [" * 3000), ""),
+        (("topology: [", "#" * 2**20 + "\ntopology: ["), "is larger than 1 MiB"),
+        (("topology:", "topology: [Ring]\ntopology:"), "key 'topology' is given twice"),
+        (("[ 4, 3, 2 ]", "&a [ *a, *a, *a ]"), "aliases (*name) are not read"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    path = tmp_path / "net.yml"
+    path.write_text(TEXT.replace(*change), encoding="utf-8")
+    with pytest.raises(WeftError, match=r"net\.yml") as wrong:
+        from_spec(str(path))
+    assert message in str(wrong.value) and "\n" not in str(wrong.value)
+
+
+def test_quantities_beside_the_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "net.yml"
+    path.write_text(TEXT, encoding="utf-8")
+    with pytest.raises(WeftError, match="leave out bandwidth"):
+        from_spec(str(path), bandwidth="400Gb/s")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, len(TEXT) - 1), st.text(max_size=3))
+def test_damaged_texts_are_refused_or_read(at: int, put: str) -> None:
+    """Whatever stands there, the answer is a network or one clear line."""
+    said = "net.yml"
+    try:
+        parse_astra_network(TEXT[:at] + put + TEXT[at + 1 :], "net.yml")
+    except WeftError as wrong:
+        said = str(wrong)
+    assert "net.yml" in said

@@ -1,0 +1,81 @@
+"""SimAI's text workloads: the keys of the first line, and the groups of experts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topologies import WeftError
+from workloads import Call, Workload, read_text_workload
+from workloads.simai import group_sizes
+
+KEYS = (
+    "model_parallel_NPU_group: 8 ep: 4 pp: 1 vpp: 1 ga: 2 all_gpus: 64 checkpoints: 0 checkpoint_initiates: 0 "
+    "pp_comm: 0"
+)
+HEADER = f"HYBRID_TRANSFORMER_FWD_IN_BCKWD {KEYS}"
+ROW = "moe -1 500 ALLTOALL_EP 4096 600 ALLREDUCE 8192 700 REDUCESCATTER_DP_EP 1024 10"
+
+
+def read(folder: Path, header: str, row: str = ROW) -> Workload:
+    path = folder / "simai.txt"
+    path.write_text(f"{header}\n1\n{row}\n", encoding="utf-8")
+    return read_text_workload(path)
+
+
+def test_groups_of_types_and_suffixes(tmp_path: Path) -> None:
+    """A bare type runs in the group of its phase, a suffix names another."""
+    found = read(tmp_path, HEADER)
+    (layer,) = found.layers
+    assert layer.forward.calls == (Call("all-to-all", 4096.0, "ep"),)
+    assert layer.input_grad.calls == (Call("all-reduce", 8192.0, "input_grad"),)
+    assert layer.weight_grad.calls == (Call("reduce-scatter", 1024.0, "dp_ep"),)
+    assert (layer.forward.compute_ns, layer.update_ns) == (500.0, 10.0)
+    assert dict(found.header)["all_gpus"] == 64
+
+
+def test_sizes_of_groups(tmp_path: Path) -> None:
+    header = read(tmp_path, HEADER).header
+    assert group_sizes(header) == {"forward": 8, "input_grad": 8, "weight_grad": 8, "ep": 4, "dp_ep": 2}
+    assert group_sizes(()) == {}
+
+
+def test_the_last_bottom_layer_of_a_dlrm(tmp_path: Path) -> None:
+    """With its key, or bare."""
+    row = ROW.replace("_DP_EP", "").replace("_EP", "")
+    for words in ("DLRM_LAST_BOTTOM_LAYER: 7", "7"):
+        assert read(tmp_path, f"HYBRID_DLRM {words}", row).header == (("DLRM_LAST_BOTTOM_LAYER", 7),)
+
+
+def test_a_key_without_a_colon(tmp_path: Path) -> None:
+    assert read(tmp_path, HEADER.replace("pp_comm:", "pp_comm")).header == read(tmp_path, HEADER).header
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "message"),
+    [
+        (HEADER + " tp: 8", ROW, "line 1: unknown key 'tp'; accepted are model_parallel_NPU_group"),
+        (HEADER + " ep: 4", ROW, "line 1: key 'ep' is given twice"),
+        (HEADER.replace("ga: 2", "ga: two"), ROW, "line 1: ga is 'two': a whole number is expected"),
+        (HEADER + " DLRM_LAST_BOTTOM_LAYER:", ROW, "DLRM_LAST_BOTTOM_LAYER is ''"),
+        (HEADER.replace("pp: 1", "pp: 2", 1), ROW, "line 1: pp is 2: only 1 is read"),
+        (HEADER.replace("checkpoints: 0", "checkpoints: 3"), ROW, "checkpoints is 3: only 0 is read"),
+        (HEADER.replace("ep: 4", "ep: 0"), ROW, "ep is 0: at least 1"),
+        (HEADER.replace("64", "60"), ROW, "all_gpus is 60, which groups of 8"),
+        (HEADER, ROW.replace("ALLTOALL_EP", "ALLREDUCEALLTOALL"), "forward collective 'ALLREDUCEALLTOALL' is unknown"),
+        (HEADER, ROW.replace("ALLTOALL_EP", "ALLTOALL_TP"), "forward collective 'ALLTOALL_TP' is unknown"),
+        ("HYBRID_TRANSFORMER", ROW, "forward collective 'ALLTOALL_EP' is unknown"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, header: str, row: str, message: str) -> None:
+    with pytest.raises(WeftError, match=r"simai\.txt") as wrong:
+        read(tmp_path, header, row)
+    assert message in str(wrong.value)
+
+
+def test_a_file_of_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "simai.txt"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(WeftError, match=r"simai\.txt: cannot be read"):
+        read_text_workload(path)
