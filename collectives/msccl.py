@@ -38,6 +38,16 @@ STEPS = (*SENDS, "r", "rrc", "cpy", "re", "nop")
 MOST_STEPS, MOST_BLOCKS, MOST_CHANNELS, MOST_COUNT = 256, 216, 32, 71
 """Limits of the runtime: steps of a thread block, thread blocks of a GPU, channels, chunks of a step."""
 
+_KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "algo": (("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",
+              "maxBytes", "redop"), ("gpu",)),
+    "gpu": (("id", "i_chunks", "o_chunks", "s_chunks"), ("tb", "copy")),
+    "tb": (("id", "send", "recv", "chan"), ("step",)),
+    "step": (("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"), ()),
+    "copy": (("i_off", "o_off"), ()),
+}
+"""Attributes and children of each element."""
+
 ORDERS = 3
 """Random orders of the thread blocks in which a program is run for its proof."""
 
@@ -115,6 +125,7 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
         raise WeftError(f"{name} is not XML: {fault}") from None
     if root.tag != "algo":
         raise WeftError(f"{name} has the root <{root.tag}>: an MSCCL file begins with <algo>")
+    _check_known(root, name)
     coll = _text(root, "coll", name)
     if coll not in KINDS:
         raise WeftError(f"{name} has coll={coll!r}: known are {', '.join(KINDS)}")
@@ -128,6 +139,18 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
     )
     _check(algo, name)
     return algo
+
+
+def _check_known(element: Element, name: str) -> None:
+    """Refuse elements and attributes that mean nothing here."""
+    known, inside = _KNOWN[element.tag]
+    for key in element.attrib:
+        if key not in known:
+            raise WeftError(f"{name}: <{element.tag}> has the unknown attribute {key!r}: known are {', '.join(known)}")
+    for child in element:
+        if child.tag not in inside:
+            raise WeftError(f"{name}: <{child.tag}> is unknown inside <{element.tag}>")
+        _check_known(child, name)
 
 
 def _text(element: Element, key: str, name: str) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from collectives import (
     bfb,
     bucket,
+    concurrent_flow,
     dimension_wise,
     direct,
     double_binary_tree,
@@ -27,6 +28,7 @@ from collectives import (
     totient_rings,
     tree,
 )
+from collectives.algorithm_files import SUFFIX, functions_of
 from collectives.collective import COLLECTIVES, collective
 from collectives.forms import check_form
 from collectives.schedule import Schedule
@@ -74,6 +76,7 @@ _HIERARCHICAL_OPTIONS = {
     "service": "which waiting chunk a dimension takes up next: fifo or smallest-first",
     "algorithms": "ring, direct or halving-doubling for each dimension: \"ring,,direct\"",
     "group": "NPUs of a process group along each dimension, -1 for none: \"16,-1,-1\", \"-1,2@4,32\"",
+    "order": "dimensions in the order of the reduce-scatter, 0 the innermost: \"2,0,1\"; not for themis",
 }
 
 _ANYWHERE = {
@@ -217,6 +220,12 @@ _ALGORITHMS = (
         options={"k": "trees a root; as many as the optimum takes unless given"},
     ),
     Algorithm(
+        concurrent_flow.NAME,
+        "an all-to-all along the routes of a linear program, which fill the links evenly",
+        "any fabric of up to 64 NPUs; of up to 20,000 links times NPUs where they are not alike",
+        {"all-to-all": concurrent_flow.all_to_all},
+    ),
+    Algorithm(
         bfb.NAME,
         "breadth-first broadcast: shortest ways whose loads are even in every step",
         "direct networks; of up to 128 NPUs where they are not alike",
@@ -258,15 +267,17 @@ ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _
 
 
 def algorithm(name: str) -> Algorithm:
-    """The algorithm of that name.
+    """The algorithm of that name; a name that ends in .xml is a file of MSCCL or ForestColl.
 
     Raises
     ------
     WeftError
         No such algorithm.
     """
+    if name.endswith(SUFFIX):
+        return Algorithm(name, "a schedule of a file", "as many ranks as the file has", functions_of(name))
     if name not in ALGORITHMS:
-        raise WeftError(f"algorithm {name!r} is unknown: choose one of {', '.join(ALGORITHMS)}")
+        raise WeftError(f"algorithm {name!r} is unknown: choose one of {', '.join(ALGORITHMS)}, or a file {SUFFIX}")
     return ALGORITHMS[name]
 
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
 from collectives.collective import Collective, collective
+from sim.faults import FaultPlan
 from sim.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.program import check_choice
 from topologies import Topology, WeftError, from_spec
-from topologies.exchange import SUFFIXES
+from topologies.files import SUFFIXES
 from topologies.units import Quantity, format_size, parse_size, parse_sweep_size
 
 PRESET_LINKS: dict[str, dict[str, str]] = {
@@ -54,11 +55,13 @@ def _names(help: str, metavar: str, flags: tuple[str, ...]) -> Any:
 class TopologyKeys:
     """Section `[topology]`: the fabric."""
 
-    spec: str | None = _text("the fabric: torus:8x8, RI(4)_SW(8), ..., or a .graphml or .json file", "SPEC|FILE",
+    spec: str | None = _text("the fabric: torus:8x8, RI(4)_SW(8), ..., or a file (docs/guides/formats.md)", "SPEC|FILE",
                              ("--topology",))
     link_bandwidth: str | None = _text("of one direction of every cable, or one a dimension (400Gb/s)", "RATE[,RATE]")
     link_latency: str | None = _text("of every cable, or one a dimension (100ns)", "TIME[,TIME]")
     hop_latency: str | None = _text("of every switch or router passed (300ns)", "TIME")
+    boxes: int | None = _whole("copies of the box of an NCCL topology file, joined by a switch for each NIC (1)")
+    nvlink: str | None = _text("generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m", "GEN")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +93,7 @@ class ModelKeys:
     engine: str | None = _text("chunk, reference or analytic (chunk)", "NAME")
     symmetry: str | None = _text("auto or off: simulate representatives, or all ranks (auto)", "auto|off")
     seed: int | None = _whole("of whatever is random (0)")
+    faults: str | None = _text("a fault plan in TOML: what goes wrong, and when (docs/guides/faults.md)", "FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +167,10 @@ class Spec:
         if self.model.preset and not keys.spec.endswith(SUFFIXES):
             given = {name: value for name, value in links.items() if value is not None}
             links |= PRESET_LINKS.get(self.model.preset, {}) | given
-        return from_spec(keys.spec, links["link_bandwidth"], links["link_latency"], links["hop_latency"])
+        return from_spec(
+            keys.spec, links["link_bandwidth"], links["link_latency"], links["hop_latency"], boxes=keys.boxes,
+            nvlink=keys.nvlink,
+        )
 
     def build_model(self) -> Model:
         """The model: that of the preset, changed by what is given."""
@@ -175,6 +182,16 @@ class Spec:
             forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie, discipline=keys.discipline, seed=keys.seed,
             **{name: parse_size(text, name) for name, text in headers.items() if text is not None},
         )
+
+    def build_faults(self) -> FaultPlan | None:
+        """What goes wrong; None where nothing does.
+
+        Raises
+        ------
+        WeftError
+            The file cannot be read, or is not a plan.
+        """
+        return None if self.model.faults is None else FaultPlan.read(self.model.faults)
 
     @property
     def kind(self) -> Collective:

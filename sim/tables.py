@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,26 +61,41 @@ def _heads(*names: str) -> str:
     return "".join(f"  {name:>7}" if index == 0 else f"  {name:>6}" for index, name in enumerate(names))
 
 
-def _nccl_row(row: Row, n_ranks: int, element_bytes: int, root: int) -> str:
+class NcclFields(NamedTuple):
+    """What nccl-tests says of a row besides its times."""
+
+    n_elements: int
+    type: str
+    redop: str
+    root: int
+
+
+def nccl_fields(row: Row, n_ranks: int, element_bytes: int, root: int) -> NcclFields:
+    """Count (per rank where nccl-tests counts so), type, reduction and root (-1 where there is none) of a row."""
     kind = collective(row["collective"])
     share = n_ranks if kind.name in _PER_RANK else 1
-    count = row["size_bytes"] // (element_bytes * share)
-    redop = "sum" if kind.name in _REDUCING else "none"
+    return NcclFields(
+        row["size_bytes"] // (element_bytes * share), _TYPES.get(element_bytes, f"{element_bytes}B"),
+        "sum" if kind.name in _REDUCING else "none", root if kind.rooted else -1,
+    )
+
+
+def _nccl_row(row: Row, n_ranks: int, element_bytes: int, root: int) -> str:
+    fields = nccl_fields(row, n_ranks, element_bytes, root)
     one = (
         f"  {_fitted(row['time_s'] * _US, 7)}  {_fitted(row['algbw_GBps'], 6)}  {_fitted(row['busbw_GBps'], 6)}  {0:>6}"
     )
-    typed = _TYPES.get(element_bytes, f"{element_bytes}B")
-    start = f"{row['size_bytes']:>12}  {count:>12}  {typed:>8}  {redop:>6}  {root if kind.rooted else -1:>6}"
+    start = f"{row['size_bytes']:>12}  {fields.n_elements:>12}  {fields.type:>8}  {fields.redop:>6}  {fields.root:>6}"
     return start + 2 * one
 
 
 def _fitted(value: float, width: int) -> str:
-    """A number with two decimals, or as many as fit."""
-    for decimals in (2, 1):
+    """A number with two decimals, or as many as fit; in exponent form where its whole part does not."""
+    for decimals in (2, 1, 0):
         text = f"{value:{width}.{decimals}f}"
         if len(text) <= width:
             return text
-    return f"{value:{width}.0f}"
+    return f"{value:{width}.{1 if width >= 7 else 0}e}"
 
 
 def comparison_table(rows: Sequence[Row]) -> str:

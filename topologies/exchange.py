@@ -136,13 +136,26 @@ def read_topology(path: str | Path) -> Topology:
         No such file, another suffix, text that is neither, or a bad attribute.
     """
     path = Path(path)
-    read: Callable[[str, Path], nx.DiGraph] = _read_json if _suffix(path) == ".json" else _read_graphml
+    _suffix(path)
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
         raise WeftError(f"topology file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise WeftError(f"topology file {path} is not UTF-8 text") from None
+    return parse_topology(text, path)
+
+
+def parse_topology(text: str, path: str | Path) -> Topology:
+    """The network that a text describes, GraphML or node-link JSON by the suffix of the file that it comes from.
+
+    Raises
+    ------
+    WeftError
+        As for `read_topology`.
+    """
+    path = Path(path)
+    read: Callable[[str, Path], nx.DiGraph] = _read_json if _suffix(path) == ".json" else _read_graphml
     return from_networkx(read(text, path), name=str(path))
 
 

@@ -19,9 +19,9 @@ from topologies.boxes import (
 from topologies.circulant import circulant
 from topologies.dragonfly import dragonfly
 from topologies.errors import WeftError
-from topologies.exchange import SUFFIXES, read_topology
 from topologies.extents import parse_extents
 from topologies.fat_tree import fat_tree
+from topologies.files import SUFFIXES, Given, read_topology_file
 from topologies.fully_connected import fully_connected
 from topologies.hamming_mesh import hamming_mesh
 from topologies.hypercube import hypercube
@@ -261,6 +261,9 @@ def from_spec(
     bandwidth: Quantities | None = None,
     latency: Quantities | None = None,
     hop_latency: Quantity | None = None,
+    *,
+    boxes: int | None = None,
+    nvlink: str | None = None,
 ) -> Topology:
     """The network that a spec names.
 
@@ -268,11 +271,15 @@ def from_spec(
     ----------
     spec : str
         A family and its extents ("torus:8x8", "hx2mesh:16x16"), a product ("RI(4)_FC(8)_SW(32)"), or a file
-        whose name ends in .graphml or .json.
+        (`topologies.files`).
     bandwidth, latency : quantity or one for each dimension, optional
-        Of one direction of every cable. A file says these itself.
+        Of one direction of every cable. Of a file, what it does not say itself.
     hop_latency : quantity, optional
         Charged on each arrival at a switch or router.
+    boxes : int, optional
+        Copies of the box that an NCCL topology file describes.
+    nvlink : str, optional
+        Generation of the NVLinks in a table of `nvidia-smi topo -m`.
 
     Raises
     ------
@@ -281,8 +288,10 @@ def from_spec(
     """
     spec = spec.strip()
     if spec.endswith(SUFFIXES):
-        _refuse_given(spec, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-        return read_topology(spec)
+        return read_topology_file(spec, Given(bandwidth, latency, hop_latency, boxes, nvlink))
+    for what, value in (("boxes", boxes), ("nvlink", nvlink)):
+        if value is not None:
+            raise WeftError(f"topology {spec!r} is no file: leave out {what} {value!r}")
     name, _, argument = spec.partition(":")
     if _BARE_PRODUCT.match(spec):
         name, argument = "multidim", spec
@@ -300,11 +309,5 @@ def from_spec(
     )
 
 
-def _refuse_given(spec: str, **given: Quantities | None) -> None:
-    for what, value in given.items():
-        if value is not None:
-            raise WeftError(f"topology file {spec!r} says its own {what}: leave out {what} {value!r}")
-
-
 def _accepted() -> str:
-    return ", ".join(family.example for family in TOPOLOGIES.values()) + f", or a file {' or '.join(SUFFIXES)}"
+    return ", ".join(family.example for family in TOPOLOGIES.values()) + f", or a file {', '.join(SUFFIXES)}"

@@ -1,0 +1,162 @@
+"""`weft trace`: the timeline of a schedule, of a training iteration, of a GOAL file or of Chakra traces."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sim.cli.flags import add_outputs, add_spec, spec_of
+from sim.cli.output import check_outputs, say, say_where, to_json, write_text, write_whole
+from sim.cli.train import add_workload, simulate_iteration
+from topologies import WeftError
+from topologies.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from collectives import Schedule
+    from sim.iteration import IterationResult
+    from sim.perfetto import Timeline
+    from sim.spec import Spec
+
+NAME = "trace"
+HELP = "write every chunk on every link, and every computation, as a timeline for Perfetto"
+EXAMPLES = (
+    "weft trace --topology torus:4x4 --algorithm swing --form bandwidth -b 1M --perfetto swing.json.gz",
+    'weft trace --topology "SW(8)_SW(4)" --workload GPT_3.txt --groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,4" '
+    "--perfetto iteration.json.gz",
+    "weft trace --topology switch:32 --job binary_tree_32.goal --perfetto tree.json.gz",
+    "weft trace --topology Ring_16npus.yml --job allgather/all_gather --perfetto gather.json.gz",
+)
+
+MOST_RANKS = 64
+"""Ranks whose end is printed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the command."""
+    add_spec(parser, "topology", "collective", "model", "sweep",
+             leave_out=("model.preset", "sweep.end", "sweep.factor", "sweep.step"))
+    add_workload(parser)
+    parser.add_argument("--job", metavar="FILE", help="run a GOAL file, or Chakra traces FILE.<rank>.et")
+    parser.set_defaults(check=False)
+    add_outputs(parser, "json", "perfetto")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Simulate with a log, print what there is, and write it."""
+    check_outputs(arguments)
+    spec = spec_of(arguments)
+    if arguments.workload and arguments.job:
+        raise WeftError("--workload and --job are two jobs: give one of them")
+    timeline = _job(arguments, spec) if arguments.workload or arguments.job else _schedule(arguments, spec)
+    if arguments.perfetto:
+        from sim.perfetto import write_perfetto
+
+        write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
+    if arguments.json:
+        write_text(arguments.json, to_json(spec, [facts(timeline)]))
+    say_where(arguments)
+
+
+def facts(timeline: Timeline) -> dict[str, Any]:
+    """What a timeline is of, and how busy each of its tracks was."""
+    busy = timeline.outcome.busy_ps.tolist()
+    return {
+        **timeline.about, "time_s": timeline.outcome.makespan_ps / 1e12, "slices": timeline.outcome.events,
+        "tracks": [
+            {"node": track.process, "track": track.thread, "group": track.group, "busy_s": time / 1e12}
+            for track, time in zip(timeline.tracks, busy, strict=True)
+        ],
+    }
+
+
+def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
+    """The timeline of a schedule; of all ranks unless symmetry is asked for."""
+    from sim.capacity import check_capacity
+    from sim.engine import check_memory
+    from sim.engine import run as run_program
+    from sim.lower import lower
+    from sim.perfetto import schedule_timeline
+
+    schedule, symmetry = _one_schedule(spec), spec.model.symmetry or "off"
+    if spec.engine != "chunk":
+        raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
+    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1)
+    lowered = lower(schedule, spec.build_model(), symmetry)
+    check_memory(lowered.program, log=True)
+    outcome = run_program(lowered.program, log=True)
+    timeline = schedule_timeline(lowered, outcome)
+    say(
+        arguments,
+        f"# weft {NAME}: {schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on "
+        f"{schedule.topology.name}: {format_time(outcome.makespan_ps)}",
+        f"# {lowered.model.describe()}; {lowered.symmetry}",
+        *_counts(timeline),
+    )
+    return timeline
+
+
+def _one_schedule(spec: Spec) -> Schedule:
+    names = spec.collective.algorithms or ()
+    if len(names) != 1:
+        raise WeftError("a timeline shows one schedule: name one --algorithm")
+    forms = spec.forms_of(names[0])
+    if len(forms) > 1:
+        raise WeftError(f"{names[0]} has the forms {', '.join(forms)}: name one with --form")
+    return spec.build_schedule(names[0], spec.build_topology(), spec.sizes_bytes[0], forms[0] if forms else None)
+
+
+def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
+    from sim.perfetto import iteration_timeline
+
+    if arguments.job:
+        result, name = _foreign(arguments.job, spec), str(arguments.job)
+    else:
+        arguments.algorithm = (spec.collective.algorithms or ("hierarchical",))[0]
+        workload, result = simulate_iteration(arguments, spec)
+        name = workload.name
+    timeline = iteration_timeline(result)
+    say(
+        arguments,
+        f"# weft {NAME}: {name} on {result.job.topology.name}, {result.job.topology.n_npus} NPUs: "
+        f"{format_time(result.time_ps)}",
+        f"# {result.lowered.model.describe()}; {result.lowered.symmetry}",
+        *_counts(timeline),
+        *(_ends(result) if arguments.job else []),
+    )
+    return timeline
+
+
+def _foreign(path: str, spec: Spec) -> IterationResult:
+    """The run of a GOAL file, or of Chakra traces whose names begin so."""
+    from dataclasses import replace
+
+    from sim.iteration import simulate_job
+    from workloads.chakra_job import read_chakra
+    from workloads.goal import read_goal
+
+    model = spec.build_model()
+    if spec.model.chunks is None and spec.model.chunk is None:
+        model = replace(model, chunks=1)  # a message of GOAL is one piece unless the user cuts it
+    topology = spec.build_topology()
+    if Path(f"{path}.0.et").exists():
+        job = read_chakra(path, topology, (spec.collective.algorithms or ("ring",))[0])
+    else:
+        job = read_goal(path, topology)
+    return simulate_job(job, model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off")
+
+
+def _ends(result: IterationResult) -> list[str]:
+    """When each rank has done its last operation, as LogGOPSim prints it."""
+    last: dict[int, int] = {}
+    for span in result.spans():
+        last[span.rank] = max(last.get(span.rank, 0), span.end_ps)
+    lines = [f"Host {rank}: {end / 1e3:.3f} ns" for rank, end in sorted(last.items())[:MOST_RANKS]]
+    return lines + ([f"# and {len(last) - MOST_RANKS:,} more ranks"] if len(last) > MOST_RANKS else [])
+
+
+def _counts(timeline: Timeline) -> list[str]:
+    links = sum(track.category == "link" for track in timeline.tracks)
+    streams = len(timeline.tracks) - links
+    compute = f" and {streams} compute stream{'s' if streams > 1 else ''}" if streams else ""
+    return [f"# {timeline.outcome.events:,} slices on {links} link directions{compute}"]

@@ -1,0 +1,188 @@
+"""GOAL text: what is read becomes the job it says, what is written comes back at the same times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectives import Schedule, build
+from sim import simulate
+from sim.iteration import IterationResult, simulate_job
+from sim.model import Model
+from topologies import Topology, WeftError, from_spec, ring, switch
+from workloads.goal import parse_goal, read_goal
+from workloads.goal_writer import job_to_goal, schedule_to_goal
+from workloads.job import Job
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "goal"
+ONE_PIECE = Model(chunks=1)
+
+SCHEDULES = (
+    ("ring:5", "ring", "all-reduce"), ("torus:2x4", "swing", "all-reduce"), ("torus:2x2", "bucket", "all-reduce"),
+    ("switch:5", "direct", "all-gather"), ("switch:4", "pairwise", "all-to-all"), ("fc:4", "pipelined", "all-reduce"),
+    ("switch:7", "tree", "broadcast"), ("switch:6", "double-binary-tree", "all-reduce"),
+    ("ring:2", "ring", "all-reduce"), ("ring:1", "ring", "all-reduce"),
+)
+
+
+def run(text: str, topology: Topology) -> IterationResult:
+    return simulate_job(parse_goal(text, topology, "a.goal"), ONE_PIECE, symmetry="off")
+
+
+def ends(result: IterationResult) -> dict[str, int]:
+    """End of every operation, by its name, in ps."""
+    return {result.job.operations[span.operation].name: span.end_ps for span in result.spans()}
+
+
+@pytest.fixture(scope="module")
+def two() -> Topology:
+    """A message of n bytes takes n + 1 ns to arrive."""
+    return ring(2, bandwidth="1GB/s", latency="1ns", hop_latency="0s")
+
+
+def test_operations_take_what_they_say(two: Topology) -> None:
+    text = """
+    num_ranks 2  /* a comment
+    over lines */
+    rank 0 {
+    a: calc 100
+    b: send 50b to 1 tag 7   // another
+    b requires a
+    c: calc 30 cpu 1
+    }
+    rank 1 {
+    r: recv 50b from 0 tag 7 cpu 0
+    d: calc 10
+    d requires r
+    }
+    """
+    assert ends(run(text, two)) == {  # a picosecond for each computation, the least latency of any server
+        "line 5": 100_001, "line 6": 151_001, "line 8": 30_001, "line 12": 161_002,
+    }
+
+
+def test_an_exchange_whose_receives_wait_for_the_sends_is_no_circle(two: Topology) -> None:
+    side = "rank {0} {{\ns: send 9b to {1}\nr: recv 9b from {1}\nr requires s\n}}\n"
+    text = "num_ranks 2\n" + side.format(0, 1) + side.format(1, 0)
+    assert run(text, two).time_ps == 10_000
+
+
+def test_messages_of_one_tag_are_taken_in_their_order(two: Topology) -> None:
+    text = (
+        "num_ranks 2 rank 0 { a: send 5b to 1 b: send 7b to 1 b requires a } "
+        "rank 1 { c: recv 5b from 0 d: recv 7b from 0 }"
+    )
+    assert run(text, two).time_ps == (6 + 8) * 1000
+    with pytest.raises(WeftError, match="5 bytes are received of the 7 that line 1 sends"):
+        parse_goal(text.replace("c: recv 5b", "c: recv 7b").replace("d: recv 7b", "d: recv 5b")
+                   .replace("send 5b to 1 b: send 7b", "send 7b to 1 b: send 7b"), two)
+
+
+def test_irequires_of_a_send_waits_for_what_the_send_waits_for(two: Topology) -> None:
+    text = "num_ranks 2 rank 0 { a: calc 100 b: send 50b to 1 b requires a c: calc 9 cpu 1 c irequires b } " \
+        "rank 1 { recv 50b from 0 }"
+    assert sorted(span.end_ps for span in run(text, two).spans())[:2] == [100_001, 109_002]
+
+
+@pytest.mark.parametrize("path", sorted(SHARED.glob("*.goal")) or [None])
+def test_a_real_broadcast_takes_its_rounds(path: Path | None) -> None:
+    """Five messages in a row at most, each over two links and a switch, of which bytes take a picosecond or twenty."""
+    if path is None:
+        return  # the real file is not part of the project
+    result = simulate_job(read_goal(path, switch(32)), ONE_PIECE)
+    assert len(result.job.operations) == 31
+    assert 5 * 500_000 <= result.time_ps < 5 * 500_000 + 1_000
+
+
+@pytest.mark.parametrize(("spec", "algorithm", "kind"), SCHEDULES)
+def test_a_schedule_comes_back_at_its_own_time(spec: str, algorithm: str, kind: str) -> None:
+    topology = from_spec(spec)
+    schedule = build(algorithm, kind, topology, "48KiB")
+    text = schedule_to_goal(schedule)
+    job = parse_goal(text, topology)
+    again = parse_goal(job_to_goal(job), topology)
+    assert simulate_job(job, ONE_PIECE, symmetry="off").time_ps == simulate(schedule, chunks=1).time_ps
+    assert simulate_job(again, ONE_PIECE, symmetry="off").time_ps == simulate(schedule, chunks=1).time_ps
+
+
+def test_chunks_wait_for_one_another_as_in_the_schedule() -> None:
+    schedule = build("tree", "broadcast", from_spec("mesh:4"), "64KiB", form="chain")
+    whole, cut = (run(schedule_to_goal(schedule, chunks), schedule.topology).time_ps for chunks in (1, 8))
+    assert cut < whole
+    assert cut == simulate(schedule, chunks=8).time_ps
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 7))
+def test_every_byte_is_written(size: int, chunks: int) -> None:
+    schedule: Schedule = build("ring", "all-reduce", ring(4), size)
+    words = schedule_to_goal(schedule, chunks).split()
+    sent = sum(int(words[at + 1][:-1]) for at, word in enumerate(words) if word == "send")
+    transfers = schedule.pattern.transfers()
+    assert sent == int(transfers.blocks.sum()) * schedule.block_bytes
+
+
+def test_a_job_with_computations_comes_back() -> None:
+    topology = ring(4)
+    job = Job(topology)
+    forward = job.compute("forward", 1_000_500, npus=[0, 1, 2, 3])
+    reduce = job.collective("reduce", build("ring", "all-reduce", topology, "64KiB"), after=[forward])
+    send = job.send("send", 1000, [0, 1], [2, 3], after=[reduce])
+    job.compute("update", 2_000_000, after=[send], stream="copy")
+    text = job_to_goal(job)
+    assert "4 operations on ring:4; 1 computations rounded up to whole ns" in text
+    back = parse_goal(text, topology)
+    ours = simulate_job(job, ONE_PIECE, symmetry="off").time_ps
+    assert simulate_job(back, ONE_PIECE, symmetry="off").time_ps == ours + 500
+
+
+@pytest.mark.parametrize(
+    ("spec", "algorithm", "message"),
+    [("switch:4", "in-network", "GOAL knows only ranks"), ("torus:2x2", "hierarchical", "GOAL knows only ranks")],
+)
+def test_what_goal_cannot_say_is_refused(spec: str, algorithm: str, message: str) -> None:
+    with pytest.raises(WeftError, match=message):
+        schedule_to_goal(build(algorithm, "all-reduce", from_spec(spec), "1KiB"))
+
+
+GOOD = "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b from 0 tag 0\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("num_ranks 2", "ranks 2", "line 1: 'ranks' stands where 'num_ranks' is expected"),
+        ("num_ranks 2", "num_ranks 9", "has 9 ranks, and ring:2 only 2 NPUs"),
+        ("num_ranks 2", "num_ranks 0", "the number of ranks is '0'"),
+        ("send 8b", "send 8", "line 3: '8': a size in bytes such as 8b is expected"),
+        ("send 8b to 1", "send 8b to 5", "line 3: a rank is '5': 0 to 1 is expected"),
+        ("tag 0\n}\nrank 1", "color 3\n}\nrank 1", "line 3: '3' after 'color'"),
+        ("tag 0\n}\nrank 1", "nic 1\n}\nrank 1", "line 3: nic 1: the topology says which links"),
+        ("from 0 tag 0", "from -1 tag 0", "line 6: a receive from any source is not read"),
+        ("from 0 tag 0", "from 0 tag -1", "line 6: a receive of any tag is not read"),
+        ("from 0 tag 0", "from 0 tag 4", "sends 1 messages of tag 0 to rank 1, which receives 0"),
+        ("l1: recv", "l1: get", "line 6: 'get' is no operation"),
+        ("rank 1 {", "rank 0 {", "line 5: rank 0 comes twice"),
+        ("tag 0\n}\nrank 1", "tag 0\nl1: calc 5\n}\nrank 1", "line 4: label 'l1' comes twice in rank 0"),
+        ("tag 0\n}\nrank 1", "tag 0\nl1 requires l9\n}\nrank 1", "line 4: label 'l9' is not defined before"),
+        ("tag 0\n}\nrank 1", "tag 0\nl1 requires l1\n}\nrank 1", "line 3: the send waits in a circle"),
+        ("tag 0\n}\nrank 1", "tag 0\nc: calc 5\nl1 irequires c\n}\nrank 1", "the start of the calc in line 4"),
+        ("tag 0\n}\n", "tag 0 ?\n}\n", "line 3: '?' is not GOAL"),
+        ("8b from 0 tag 0\n}\n", "8b from", "ends after line 6, where a rank is expected"),
+    ],
+)
+def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(WeftError) as caught:
+        parse_goal(GOOD.replace(old, new, 1), ring(2), "a.goal")
+    assert str(caught.value).startswith("a.goal")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_rank_at_all_is_refused(two: Topology) -> None:
+    with pytest.raises(WeftError, match="no rank has operations"):
+        parse_goal("num_ranks 2", two)

@@ -1,0 +1,54 @@
+"""NVLink by generation: how fast one link is, and how many a GPU has.
+
+The rates are those that NCCL counts with, GB/s of one direction of one link (`src/graph/topo.h` of NCCL, June 2026);
+the numbers of links are those of the data sheets: P100 4, V100 6, A100 12, H100 18, B200 18.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topologies.errors import WeftError
+
+
+class Generation(NamedTuple):
+    """Rate of one link in bytes/s, one direction, and links of a GPU."""
+
+    link_Bps: float
+    links: int
+
+
+GENERATIONS: dict[str, Generation] = {
+    "1": Generation(18e9, 4), "2": Generation(20e9, 6), "3": Generation(20e9, 12), "4": Generation(20.6e9, 18),
+    "5": Generation(40.1e9, 18),
+}
+
+SM_LINK_BPS: dict[int, float] = {60: 18e9, 70: 20e9, 80: 20e9, 86: 12e9, 90: 20.6e9, 100: 40.1e9}
+"""Rate of one link by the lowest compute capability that has it."""
+
+
+def generation(name: str) -> Generation:
+    """The generation of that number.
+
+    Raises
+    ------
+    WeftError
+        No such generation.
+    """
+    if name not in GENERATIONS:
+        raise WeftError(f"NVLink generation {name!r} is unknown: choose one of {', '.join(GENERATIONS)}")
+    return GENERATIONS[name]
+
+
+def link_of_sm(sm: int, where: str) -> float:
+    """Rate of one NVLink of a GPU of compute capability `sm` (80 for 8.0), in bytes/s.
+
+    Raises
+    ------
+    WeftError
+        A GPU older than NVLink.
+    """
+    known = [one for one in SM_LINK_BPS if one <= sm and (one != 86 or sm == 86)]
+    if not known:
+        raise WeftError(f"{where} has sm={sm}: NVLink begins with {min(SM_LINK_BPS)}")
+    return SM_LINK_BPS[max(known)]
