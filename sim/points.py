@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +15,9 @@ from scipy.sparse.csgraph import connected_components
 from collectives import Schedule
 from sim.best_form import BestForm, Ready, best_form, ready_forms
 from sim.engine import Progress
+from sim.processes import processes
 from sim.simulate import simulate
-from sim.spec import Spec
+from sim.spec import ModelKeys, Spec, TopologyKeys
 from topologies import Topology, WeftError
 
 
@@ -51,7 +51,11 @@ Row = dict[str, Any]
 
 def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> Row:
     """The row of one point."""
-    best = simulate_point(task, progress)
+    return row_of(task, simulate_point(task, progress))
+
+
+def row_of(task: Task, best: BestForm) -> Row:
+    """The row of a point that has been simulated."""
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     return best.result.row() | {"why": account, "other_forms": best.others, "notes": best.result.notes()}
@@ -59,18 +63,36 @@ def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> R
 
 def simulate_point(task: Task, progress: Callable[[Progress], None] | None = None) -> BestForm:
     """Simulate one point, in the better form."""
+    return simulate_ready(task, *ready_point(task), progress)
+
+
+def ready_point(task: Task) -> tuple[dict[str, Ready], dict[str, str]]:
+    """The forms of a point that can run, and why the others cannot; nothing is simulated.
+
+    Raises
+    ------
+    WeftError
+        No form can run.
+    """
+    return _ready(task.spec, topology_of(task.spec), task.algorithm, task.size_bytes)
+
+
+def simulate_ready(
+    task: Task, ready: Mapping[str, Ready], refused: Mapping[str, str],
+    progress: Callable[[Progress], None] | None = None,
+) -> BestForm:
+    """Simulate the forms of `ready_point`, as far as they can be the best."""
     spec = task.spec
-    ready, refused = _ready(spec, _topology(spec), task.algorithm, task.size_bytes)
     run = partial(
         simulate, model=spec.build_model(), engine=spec.engine, symmetry=spec.symmetry, check=task.check,
-        progress=progress, max_events=task.max_events,
+        progress=progress, max_events=task.max_events, faults=spec.build_faults(),
     )
     return best_form(ready, run, refused, prune=spec.engine != "analytic")
 
 
 def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated."""
-    topology = _topology(spec)
+    topology = topology_of(spec)
     spec.build_model()  # what is wrong with the model or the fabric is not an algorithm's refusal
     check_joined(topology)
     refused = {}
@@ -129,31 +151,32 @@ def compute_all(
 
 
 def _in_processes(tasks: Sequence[Task], workers: int, done: Callable[[Task, Row], None]) -> list[Row]:
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_leave_on_interrupt)
-    found: dict[Future[Row], int] = {}
     rows: list[Row] = [{} for _ in tasks]
-    try:
-        found = {pool.submit(compute, task): index for index, task in enumerate(tasks)}
+    with processes(workers) as pool:
+        found: dict[Future[Row], int] = {pool.submit(compute, task): index for index, task in enumerate(tasks)}
         for future in as_completed(found):
             rows[found[future]] = future.result()
             done(tasks[found[future]], rows[found[future]])
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
-            process.terminate()
-        raise
-    pool.shutdown()
     return rows
 
 
-def _leave_on_interrupt() -> None:
-    """A worker ends silently on Ctrl-C; the parent says what happened."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def topology_of(spec: Spec) -> Topology:
+    """The fabric of a spec; specs with the same fabric share it, and what is cached for it."""
+    return _built(spec.topology, spec.model.preset, _stamp(spec.topology.spec or ""))
 
 
 @lru_cache(maxsize=4)
-def _topology(spec: Spec) -> Topology:
-    return spec.build_topology()
+def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int, int]) -> Topology:
+    return Spec(topology=topology, model=ModelKeys(preset=preset)).build_topology()
+
+
+def _stamp(spec: str) -> tuple[int, int]:
+    """When a fabric's file was written, and its size: one that has changed is read again."""
+    try:
+        facts = Path(spec).stat()
+    except (OSError, ValueError):
+        return 0, 0  # no file; where it should be one, the reader says what is wrong
+    return facts.st_mtime_ns, facts.st_size
 
 
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Ready], dict[str, str]]:

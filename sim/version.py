@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import tomllib
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+RESULTS_VERSION = 1
+"""Goes up when any simulated number changes, with an entry under "changed results" in CHANGELOG.md: stores of sweeps do
+not mix results of different versions."""
 
+
+@lru_cache(maxsize=1)
 def weft_version() -> str:
     """Version of the installed distribution; of pyproject.toml when run from a source tree that is not installed."""
     try:

@@ -1,0 +1,60 @@
+"""Who computes which point: locks that end with their process, so that several share a sweep and none waits in vain."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from topologies import WeftError
+
+_TAKEN = (errno.EACCES, errno.EAGAIN)
+_OFFSET_LETTERS = 15
+"""Of a hexadecimal key: a byte below 2^60 stands for the point. Two points that share one only wait for each other."""
+
+
+class Claims:
+    """Claims on points of a store, in an empty file beside it.
+
+    A claim is a lock on one byte of the file, which the system gives back when the process ends, however it ends. The
+    store is right without claims; they keep processes from computing the same point. Locks belong to a process: use one
+    `Claims` a store in each.
+
+    Parameters
+    ----------
+    store : path
+        Of the store.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.path = store.with_name(store.name + "-claims")
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as fault:
+            raise WeftError(f"claims file {self.path}: {fault.strerror}") from None
+
+    def take(self, key: str) -> bool:
+        """Claim a point; False where another process has."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(key))
+        except OSError as fault:
+            if fault.errno in _TAKEN:
+                return False
+            raise WeftError(f"claims file {self.path}: this file system has no locks ({fault.strerror})") from None
+        return True
+
+    def give_back(self, key: str) -> None:
+        """Let others have the point."""
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _offset(key))
+
+    def __enter__(self) -> Claims:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._file)
+
+
+def _offset(key: str) -> int:
+    return int(key[:_OFFSET_LETTERS], 16)

@@ -1,0 +1,64 @@
+"""Files that appear whole or not at all, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
+    """Write a file through a temporary one beside it, so that it appears whole or not at all.
+
+    A link is followed. A device or a pipe, which nothing may replace, is written to in one go.
+
+    Parameters
+    ----------
+    path : path
+    write : callable (path)
+        Writes the file whose name it is given; the suffix is that of `path`.
+
+    Raises
+    ------
+    OSError
+        It could not be written, and what was there is as before.
+    """
+    path = Path(path).resolve()
+    special = path.exists() and not path.is_file()
+    temporary = _new_for(Path(tempfile.gettempdir()) / path.name if special else path)
+    try:
+        write(temporary)
+        if special:
+            with path.open("wb") as target:
+                target.write(temporary.read_bytes())
+        else:
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+    except OSError as fault:
+        if fault.errno is None:
+            raise
+        raise OSError(fault.errno, fault.strerror, str(path)) from fault
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text_whole(path: str | Path, text: str) -> None:
+    """Write UTF-8 text, whole or not at all; lines end as they are given."""
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(text.encode("utf-8"))
+
+    write_whole(path, write)
+
+
+def _new_for(path: Path) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    return Path(name)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,155 @@
+"""`weft sweep`: run, status, export, and what it says."""
+
+from __future__ import annotations
+
+import csv
+import json
+import resource
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from sim.cli import EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, main
+from sim.cli.flags import EXIT_BAD_INPUT
+
+SWEEP = """
+[topology]
+spec = ["ring:3", "ring:4"]
+[collective]
+algorithms = ["ring", "pairwise"]
+[model]
+chunks = [1, 2]
+[sweep]
+begin = "1K"
+end = "2K"
+"""
+"""16 points, half of which cannot run: pairwise does no all-reduce."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "s.toml"
+    file.write_text(SWEEP)
+    return file
+
+
+def test_a_sweep_is_run_told_and_exported(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = file.with_suffix(".csv")
+    assert main(["sweep", str(file), "--progress", "--export", str(table)]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[:2] == [
+        f"# weft sweep: {file}, 16 points, topology.spec x 2, model.chunks x 2; store {file.with_suffix('.db')}",
+        "# 16 finished, 0 left; 0 were stored before, 16 computed now",
+    ]
+    assert "# pairwise on ring:3, pairwise on ring:4 cannot run: " in said.out
+    assert said.err.splitlines()[-2:] == ["sweep: 16/16 done, ring:4 pairwise 2 KiB: cannot run", f"wrote {table}"]
+    with table.open(newline="") as text:
+        rows = list(csv.DictReader(text))
+    assert [row["topology.spec"] for row in rows] == 8 * ["ring:3"] + 8 * ["ring:4"]
+    assert [row["model.chunks"] for row in rows] == 2 * (4 * ["1"] + 4 * ["2"])
+    ran = 4 * [True, True, False, False]
+    assert [bool(row["time_s"]) for row in rows] == [not row["refused"] for row in rows] == ran
+    assert "wall_s" not in rows[0]
+
+
+def test_status_computes_nothing_and_needs_a_store(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", str(file), "--status"]) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err == f"weft sweep: store {file.with_suffix('.db')}: unable to open database file\n"
+    main(["sweep", str(file), "--quiet"])
+    file.write_text(SWEEP.replace('"2K"', '"4K"'))
+    capsys.readouterr()
+    assert main(["sweep", str(file), "--status"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1] == "# 16 finished, 8 left" and said.err == ""
+
+
+def test_every_output_has_the_same_rows(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, columns = file.with_suffix(".csv"), file.with_suffix(".parquet")
+    assert main(["sweep", str(file), "--quiet", "--export", str(table)]) == 0
+    assert main(["sweep", str(file), "--quiet", "--export", str(columns)]) == 0
+    capsys.readouterr()
+    assert main(["sweep", str(file), "--quiet", "--export", "-"]) == 0
+    said = capsys.readouterr()
+    assert said.out == table.read_text() and said.err.startswith("# weft sweep")
+    assert main(["sweep", str(file), "--quiet", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["spec"]["model"] == {"chunks": [1, 2]} and len(found["rows"]) == 16
+    times = [row["time_s"] for row in found["rows"]]
+    assert times == parquet.read_table(columns)["time_s"].to_pylist()
+    assert times == [float(row["time_s"]) if row["time_s"] else None for row in csv.DictReader(said.out.splitlines())]
+
+
+def test_what_cannot_run_can_be_tried_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["sweep", str(file), "--quiet"])
+    capsys.readouterr()
+    assert main(["sweep", str(file), "--quiet", "--retry"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "# 16 finished, 0 left; 8 were stored before, 8 computed now"
+
+
+def test_interrupted_it_says_how_to_go_on(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ctrl_c(self: object, what: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sim.cli.progress._Counting.advance", ctrl_c)
+        assert main(["sweep", str(file)]) == EXIT_INTERRUPTED
+    store = file.with_suffix(".db")
+    assert capsys.readouterr().err == (
+        f"weft sweep: interrupted: 1 of 16 points are in {store}; run it again to go on\n"
+    )
+    assert main(["sweep", str(file), "--quiet"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "# 16 finished, 0 left; 1 were stored before, 15 computed now"
+
+
+def test_points_that_do_not_end_are_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export = file.with_suffix(".csv")
+    words = ["sweep", str(file), "--quiet", "--max-events", "6", "--export", str(export)]
+    assert main(words) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.startswith("weft sweep: ") and "did not end and are not stored" in said and said.count("\n") == 1
+    assert not export.exists()
+
+
+def test_a_full_disk_keeps_what_is_finished(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(SWEEP.replace('"2K"', '"64K"'))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        assert main(["sweep", str(file)]) == EXIT_NOT_WRITTEN
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = capsys.readouterr().err
+    assert said.startswith(f"weft sweep: {file.with_suffix('.db')}: ") and said.count("\n") == 1
+    assert main(["sweep", str(file), "--status"]) == 0
+    kept = int(capsys.readouterr().out.splitlines()[1].split()[1])
+    assert 0 < kept < 56
+    assert main(["sweep", str(file)]) == 0
+    told = capsys.readouterr().out.splitlines()[1]
+    assert told == f"# 56 finished, 0 left; {kept} were stored before, {56 - kept} computed now"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["none.toml"], "sweep file none.toml cannot be read: No such file or directory"),
+        (["{}", "--export", "a.xlsx"], "suffix '.xlsx': write .csv or .parquet"),
+        (["{}", "--export", "nowhere/a.csv"], "there is no folder nowhere"),
+        (["{}", "--workers", "2", "--dask", "tcp://a"], "give --workers or --dask, not both"),
+        (["{}", "--workers", "0"], "--workers 0 is out of range"),
+        (["{}", "--store", "{}"], "is the sweep file itself"),
+        (["{}", "--store", "nowhere/s.db"], "store nowhere/s.db: unable to open database file"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], why: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", *(word.format(file) for word in words)]) == EXIT_BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("weft sweep: ") and said.err.count("\n") == 1 and why in said.err
+
+
+def test_a_sweep_of_nothing_that_runs_is_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(SWEEP.replace('"ring", ', ""))
+    assert main(["sweep", str(file), "--quiet"]) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err == "weft sweep: no point can run\n"
