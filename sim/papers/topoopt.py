@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 from sim.papers import topoopt_figures
+from sim.papers.files import write_table
 from sim.papers.topoopt_studies import STUDIES, Row
+from sim.whole_file import write_text_whole
 
 HELP = "TopoOpt (NSDI'23): topology and parallelisation together, circuits that switch, shared clusters"
 
@@ -35,19 +36,40 @@ ASSUMPTIONS = (
 )
 
 
+MOST_ROWS = 48
+"""Of a table on the screen."""
+
+
 def run(out: Path, quick: bool) -> None:
-    """Write a table and a picture of every study into `out`, and print the tables."""
-    for assumption in ASSUMPTIONS:
-        print(f"assumed: {assumption}")
+    """Write a table and a picture of every study and `topoopt.md` into `out`, and print the tables."""
+    lines = [f"assumed: {assumption}" for assumption in ASSUMPTIONS]
+    print("\n".join(lines))
+    found = {}
     for name, study in STUDIES.items():
-        rows = study(quick)
-        _write(out / f"{name}.csv", rows)
-        topoopt_figures.draw(name, rows, HEADLINES[name], out / f"{name}.png")
-        print(f"\n{name}: published: {HEADLINES[name]}")
-        print(_table(rows if len(rows) <= 40 else _some(name, rows)))
-        for line in findings(name, rows):
-            print(f"  {line}")
+        found[name] = rows = study(quick)
+        write_table(out / f"topoopt-{name}.csv", rows)
+        topoopt_figures.draw(name, rows, HEADLINES[name], out / f"topoopt-{name}.png")
+        print("\n".join(["", *_study(name, rows)]))
+    write_text_whole(out / "topoopt.md", report(found))
     print(f"\ntables and figures are in {out}")
+
+
+def report(found: dict[str, list[Row]]) -> str:
+    """All studies as a page, with the pictures where `docs/` keeps them."""
+    lines = ["# TopoOpt: published and simulated", "", "Made by `weft paper topoopt`. What is assumed:", ""]
+    lines += [f"- {assumption}" for assumption in ASSUMPTIONS]
+    for name, rows in found.items():
+        title = name.replace("_", " ")
+        lines += ["", f"## {title}", "", f"![{title}](../images/topoopt-{name}.png)", "", "```"]
+        lines += [*_study(name, rows), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _study(name: str, rows: list[Row]) -> list[str]:
+    few = rows if len(rows) <= MOST_ROWS else _some(name, rows)
+    part = "" if few is rows else f" ({len(few)} of {len(rows)} rows; the CSV has all)"
+    found = (f"  {line}" for line in findings(name, rows))
+    return [f"{name}: published: {HEADLINES[name]}{part}", *_table(few).split("\n"), *found]
 
 
 def findings(name: str, rows: list[Row]) -> list[str]:
@@ -86,15 +108,10 @@ def _some(name: str, rows: list[Row]) -> list[Row]:
     """A part of a long table for the screen; the file has all of it."""
     if name == "dedicated":
         return [row for row in rows if row["Gbps"] == 100 and row["interfaces"] == 4]
-    step = -(-len(rows) // 40)
+    if name == "switching":
+        return [row for row in rows if row["delay"] == "10us"]
+    step = -(-len(rows) // MOST_ROWS)
     return rows[::step]
-
-
-def _write(path: Path, rows: list[Row]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _table(rows: list[Row]) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sim.whole_file import write_whole
+
 Row = dict[str, Any]
 
 
@@ -26,7 +28,7 @@ def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     figure.suptitle(f"published: {headline}", fontsize=8 if across > 1 else 6.5)
-    figure.savefig(path, dpi=130)
+    write_whole(path, lambda file: figure.savefig(file, dpi=130))
 
 
 Panels = list[tuple[str, Callable[[Axes], None]]]
