@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 STAMP := $(VENV)/.installed
+CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
-.PHONY: demo test lint test-nojit verify bench docs clean
+.PHONY: demo test test-browser lint test-nojit verify bench docs clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -15,6 +16,15 @@ demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published
 
 test: lint  ## contracts, lint, types, then the tests, compiled
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -q
+ifneq ($(CHROMIUM),)
+	$(BIN)/pytest -q -m browser
+else
+	@echo "NOT RUN: the tests in a real browser, for there is no Chromium here (make test-browser installs one)"
+endif
+
+test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
+	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)
+	$(BIN)/pytest -q -m browser
 
 lint: $(STAMP)
 	$(BIN)/lint-imports
@@ -32,6 +42,7 @@ bench: $(STAMP)  ## speed and scale, table and plot in docs/
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP)  ## regenerate the tables that docs/ takes from the registries
+	$(BIN)/python -m docs.generate
 	$(BIN)/python -m benchmarks.matrix
 
 $(STAMP): pyproject.toml

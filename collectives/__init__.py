@@ -13,6 +13,7 @@ from collectives import (
     tree,
 )
 from collectives.collective import COLLECTIVES, Collective
+from collectives.custom import from_steps
 from collectives.pattern import Pattern
 from collectives.proof import ScheduleError, prove
 from collectives.registry import ALGORITHMS, Algorithm, algorithm, algorithms_for, build
@@ -40,6 +41,7 @@ __all__ = [
     "build",
     "dimension_wise",
     "direct",
+    "from_steps",
     "hierarchical",
     "mirrored_recursive_doubling",
     "prove",

@@ -1,5 +1,8 @@
-"""Swing all-reduce on an 8x8 torus: time, bandwidth, and where the time went."""
+# %% [markdown]
+# # Swing on an 8x8 torus
+# Time, bandwidth, and where the time went.
 
+# %%
 from collectives import swing
 from sim import simulate
 from topologies import torus
@@ -7,6 +10,7 @@ from topologies import torus
 fabric = torus((8, 8), bandwidth="400Gb/s", latency="100ns", hop_latency="300ns")
 schedule = swing.all_reduce(fabric, size="2MiB")  # proved correct when it is built
 result = simulate(schedule, chunk="8KiB", forwarding="cut-through")
-
 print(result)
+
+# %%
 print(result.why())

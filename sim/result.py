@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.schedule import Schedule
+from sim.fault_cost import FAULTS_BREAK, FaultCost
 from sim.lower import Lowered
 from sim.model import Model
 from sim.outcome import Outcome
@@ -37,6 +38,8 @@ class Result:
     lowered : Lowered
     outcome : Outcome or None
         Arrays of the run; None for the analytic engine.
+    faults : FaultCost or None
+        What faults cost, where there were any.
     """
 
     schedule: Schedule
@@ -49,6 +52,7 @@ class Result:
     wall_s: float
     lowered: Lowered = field(repr=False)
     outcome: Outcome | None = field(default=None, repr=False)
+    faults: FaultCost | None = field(default=None, repr=False)
 
     @property
     def time_s(self) -> float:
@@ -73,7 +77,7 @@ class Result:
     @property
     def symmetry(self) -> str:
         """Which ranks were simulated."""
-        return self.lowered.symmetry
+        return self.lowered.symmetry if self.faults is None else FAULTS_BREAK
 
     @property
     def wire_bytes(self) -> int:
@@ -83,6 +87,8 @@ class Result:
     @property
     def link_busy_ps(self) -> npt.NDArray[np.int64]:
         """Busy time of every link, (n_links,)."""
+        if self.faults is not None and self.outcome is not None:
+            return self.faults.faulty.link_busy_ps(self.schedule.topology.n_links, self.outcome.busy_ps)
         busy = self.outcome.busy_ps if self.outcome is not None else np.zeros(self.lowered.program.n_servers, np.int64)
         return self.lowered.link_busy_ps(busy)
 
@@ -103,12 +109,17 @@ class Result:
         """The critical path; runs the schedule once more with a log."""
         from sim.explain import explain_lowered
 
+        if self.faults is not None and self.outcome is not None:
+            from sim.faulty_run import explain_schedule
+
+            return explain_schedule(self.lowered, self.faults.faulty, self.outcome)
         return explain_lowered(self.lowered)
 
     def row(self) -> dict[str, Any]:
         """One tidy row of a table; keys may be added, never renamed."""
         return {
             "topology": self.schedule.topology.name,
+            "npus": self.schedule.topology.n_npus,
             "collective": self.schedule.kind.name,
             "algorithm": self.schedule.pattern.algorithm,
             "form": self.schedule.pattern.form,
@@ -128,11 +139,11 @@ class Result:
             "lower_bound_s": self.lower_bound_ps / PS_PER_S,
             "estimate_s": self.estimate_ps / PS_PER_S,
             "wall_s": self.wall_s,
-        }
+        } | ({} if self.faults is None else self.faults.row())
 
     def notes(self) -> list[str]:
         """What a reader of the number should know."""
-        said = []
+        said = [] if self.faults is None else [str(self.faults)]
         p = self.schedule.pattern.p
         blocks = self.schedule.pattern.n_blocks * self.schedule.block_bytes
         asked = self.schedule.size_bytes * (p if self.schedule.kind.name == "all-to-all" else 1)

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sim.cli.flags import add_outputs, add_run, add_spec, spec_of
-from sim.cli.output import check_outputs, say, say_where, to_json, write_text, write_whole
+from sim.cli.flags import add_figure, add_outputs, add_run, add_spec, spec_of
+from sim.cli.output import check_outputs, say, say_where, to_json, write_figure, write_text
 from sim.cli.progress import progress
 from topologies import WeftError
 from topologies.units import format_size, format_time
@@ -20,6 +20,7 @@ HELP = "time algorithms of a collective on a fabric, over sizes"
 EXAMPLES = (
     "weft compare --topology torus:8x8 --collective all-reduce -b 32 -e 512M -f 4",
     "weft compare --topology torus:8x8 --algorithms swing,ring -b 1K -e 1G -f 4 --preset swing-paper --plot swing.png",
+    "weft compare --topology torus:8x8 -b 1K -e 1G -f 4 --figure roofline --columns 1 --plot roofline.pdf",
     "weft compare --topology switch:8 --collective all-gather -b 1M --forwarding store-and-forward --json -",
 )
 
@@ -31,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_spec(parser, "topology", "collective", "model", "sweep")
     add_run(parser)
     parser.add_argument("--why", action="store_true", help="account the critical path of every point in the JSON")
-    add_outputs(parser, "json", "csv", "plot")
+    add_outputs(parser, "json", "csv", "plot", "nccl_json")
+    add_figure(parser, "comparison", "speed-up", "roofline")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -47,10 +49,13 @@ def run(arguments: argparse.Namespace) -> None:
         from sim.tables import to_csv
 
         write_text(arguments.csv, to_csv(rows))
-    if arguments.plot:
-        from sim.plots.compare import draw_comparison
+    if arguments.nccl_json:
+        from sim.nccl_json import nccl_json
 
-        write_whole(arguments.plot, lambda path: draw_comparison(rows, path))
+        ranks, element = spec.build_topology().n_npus, int(str(spec.options()["element_bytes"]))
+        write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
+    if arguments.plot:
+        write_figure(arguments, rows, spec)
     say_where(arguments)
 
 

@@ -85,11 +85,46 @@ def add_outputs(parser: argparse.ArgumentParser, *kinds: str) -> None:
         "heatmap": "draw how busy every link was, at the last row",
         "links": "write busy time and bytes of every link, at the last row, as CSV",
         "output": "write the fabric as .graphml or .json",
+        "chakra": "write the schedule as Chakra traces FILE.<rank>.et, for ASTRA-sim's custom collectives",
+        "goal": "write the schedule as GOAL text, for LogGOPSim and ATLAHS ('-': standard output)",
+        "htsim": "write the schedule as a connection matrix .cm of htsim ('-': standard output)",
+        "msccl": "write the trees of the algorithm pipelined as MSCCL XML ('-': standard output)",
+        "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
+        "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json",
+        "export": "write all finished points as a tidy table: .csv or .parquet ('-': CSV to standard output)",
     }
     group = parser.add_argument_group("output")
     for kind in kinds:
-        group.add_argument(f"--{kind}", metavar="FILE", help=helps[kind])
-    group.add_argument("--quiet", action="store_true", help="no progress")
+        group.add_argument(f"--{kind.replace('_', '-')}", metavar="FILE", help=helps[kind])
+    add_quiet(group)
+
+
+def add_quiet(group: argparse._ArgumentGroup) -> None:
+    """Add `--quiet` and `--progress`: without either, progress is for a person at a terminal alone."""
+    group.add_argument("--quiet", action="store_const", const=True, default=None,
+                       help="neither progress nor the names of written files")
+    group.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
+                       help="both, as lines, also where standard error is no terminal")
+
+
+def add_figure(parser: argparse.ArgumentParser, *names: str, default: str | None = None) -> None:
+    """Add the flags that choose the figure of `--plot`, among names; the first unless given.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    names : str
+        Keys of `sim.plots.figures.FIGURES`, and figures of the command's own.
+    default : str, optional
+    """
+    group = parser.add_argument_group("figure")
+    chosen = default or names[0]
+    group.add_argument("--figure", choices=names, default=chosen, metavar="NAME",
+                       help=f"what --plot draws: {', '.join(names)} ({chosen})")
+    group.add_argument("--columns", type=int, choices=(1, 2), default=2, metavar="1|2",
+                       help="of a two-column page that the figure takes: 3.3 or 7 inches (2)")
+    if "speed-up" in names:
+        group.add_argument("--baseline", metavar="NAME", help="what a speed-up is over (the first algorithm)")
 
 
 def add_run(parser: argparse.ArgumentParser, *, workers: bool = True, limit: bool = True) -> None:

@@ -6,21 +6,27 @@ import argparse
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.whole_file import write_text_whole
+from sim.whole_file import write_whole as write_whole
 from topologies import WeftError
 
 if TYPE_CHECKING:
     from sim.spec import Spec
 
 FIGURES = (".png", ".pdf", ".svg")
-SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json")}
-FILES = ("json", "csv", "plot", "heatmap", "links", "output")
+SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),
+            "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
+FILES = ("json", "csv", "plot", "heatmap", "links", "output", "page", "export", "goal", "htsim", "chakra", "msccl",
+         "nccl_json", "perfetto")
 """Flags that name a file."""
+
+TEXTS = ("json", "csv", "links", "page", "export", "goal", "htsim", "nccl_json")
+"""Those whose file may be standard output."""
 
 STANDARD_OUTPUT = "-"
 
@@ -35,57 +41,27 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     """
     for flag in FILES:
         name = getattr(arguments, flag, None)
-        if name is None or name == STANDARD_OUTPUT:
+        if name is None or (name == STANDARD_OUTPUT and flag in TEXTS):
             continue
-        path = Path(name)
+        given, path = f"--{flag.replace('_', '-')} {name}", Path(name)
+        if name == STANDARD_OUTPUT:
+            raise WeftError(f"{given} is standard output, which takes text: give a file name")
         if not path.parent.is_dir():
-            raise WeftError(f"--{flag} {name}: there is no folder {path.parent}")
+            raise WeftError(f"{given}: there is no folder {path.parent}")
         if path.is_dir():
-            raise WeftError(f"--{flag} {name} is a folder: give a file name")
+            raise WeftError(f"{given} is a folder: give a file name")
         if not os.access(path.parent, os.W_OK):
-            raise WeftError(f"--{flag} {name}: the folder {path.parent} is not writable")
+            raise WeftError(f"{given}: the folder {path.parent} is not writable")
         if flag in SUFFIXES and path.suffix not in SUFFIXES[flag]:
-            raise WeftError(f"--{flag} {name} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
-
-
-def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
-    """Write a file through a temporary one beside it, so that it appears whole or not at all.
-
-    Parameters
-    ----------
-    path : path
-    write : callable (path)
-        Writes the file whose name it is given; the suffix is that of `path`.
-    """
-    path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            raise WeftError(f"{given} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
 
 
 def write_text(path: str, text: str) -> None:
     """Write text to a file, or to standard output for "-"."""
     if path == STANDARD_OUTPUT:
         sys.stdout.write(text)
-        return
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(text, encoding="utf-8")
-
-    write_whole(path, write)
+    else:
+        write_text_whole(path, text)
 
 
 def to_json(spec: Spec, rows: Sequence[Mapping[str, Any]], **more: Any) -> str:
@@ -96,6 +72,18 @@ def to_json(spec: Spec, rows: Sequence[Mapping[str, Any]], **more: Any) -> str:
     return json.dumps(data | {"rows": list(rows)}, indent=1) + "\n"
 
 
+def write_figure(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]], spec: Spec | None = None) -> None:
+    """Draw the figure that `--figure` names to the file of `--plot`."""
+    from sim.plots.figures import Drawing, draw
+
+    def drawing(path: Path) -> Drawing:
+        return Drawing(
+            rows, path, arguments.columns, spec, getattr(arguments, "baseline", None), getattr(arguments, "size", None)
+        )
+
+    write_whole(arguments.plot, lambda path: draw(arguments.figure, drawing(path)))
+
+
 def say(arguments: argparse.Namespace, *lines: str) -> None:
     """Print for people: to standard output, or to standard error where a file goes there."""
     taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in FILES)
@@ -104,8 +92,10 @@ def say(arguments: argparse.Namespace, *lines: str) -> None:
 
 
 def say_where(arguments: argparse.Namespace) -> None:
-    """Tell which files were written."""
+    """Tell a person at a terminal, or whoever asked with `--progress`, which files were written."""
+    if arguments.quiet or (arguments.quiet is None and not sys.stderr.isatty()):
+        return
     for flag in FILES:
         name = getattr(arguments, flag, None)
-        if name not in (None, STANDARD_OUTPUT) and not arguments.quiet:
+        if name not in (None, STANDARD_OUTPUT):
             print(f"wrote {name}", file=sys.stderr)

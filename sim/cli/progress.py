@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Progress on standard error: a bar on a terminal, plain lines elsewhere if asked for, nothing when quiet."""
 
 from __future__ import annotations
 
@@ -66,8 +66,16 @@ class _Plain:
 
 
 @contextmanager
-def progress(title: str, total: int, quiet: bool = False) -> Iterator[Steps]:
-    """Progress over `total` steps; Ctrl-C and limits inside say how many were done."""
+def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Steps]:
+    """Progress over `total` steps; Ctrl-C and limits inside say how many were done.
+
+    Parameters
+    ----------
+    title : str
+    total : int
+    quiet : bool, optional
+        True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal, nothing elsewhere.
+    """
     with _shown(title, total, quiet) as shown:
         steps = _Counting(shown)
         try:
@@ -87,14 +95,14 @@ def _has_stopped(wrong: WeftError) -> bool:
 
 
 @contextmanager
-def _shown(title: str, total: int, quiet: bool) -> Iterator[Steps]:
+def _shown(title: str, total: int, quiet: bool | None) -> Iterator[Steps]:
     if quiet or total < 1:
         yield _Quiet()
-    elif not sys.stderr.isatty():
-        yield _Plain(title, total)
-    else:
+    elif sys.stderr.isatty():
         with _bar(title, total) as steps:
             yield steps
+    else:
+        yield _Quiet() if quiet is None else _Plain(title, total)
 
 
 class _Counting:

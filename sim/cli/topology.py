@@ -38,8 +38,11 @@ def run(arguments: argparse.Namespace) -> None:
     """Describe one fabric, or list families."""
     check_outputs(arguments)
     spec = spec_of(arguments)
-    if spec.topology.spec is None and not any((arguments.json, arguments.plot, arguments.output)):
-        print("\n".join(families()))
+    if spec.topology.spec is None and not any((arguments.plot, arguments.output)):
+        say(arguments, *families())
+        if arguments.json:
+            write_text(arguments.json, json.dumps({"families": family_facts()}, indent=1) + "\n")
+        say_where(arguments)
         return
     topology = spec.build_topology()
     facts = describe(topology)
@@ -61,10 +64,19 @@ def families() -> list[str]:
     """A line for every family, and how to name a product or a file."""
     from sim.tables import aligned
     from topologies import TOPOLOGIES
+    from topologies.files import FORMATS
 
     rows = [["family", "example", "what it is"]]
     rows += [[family.name, family.example, family.help] for family in TOPOLOGIES.values()]
-    return [aligned(rows, left=3), "# or a file: .graphml or node-link .json, as --output writes them"]
+    files = ", ".join(f"{one.name} ({' '.join(one.suffixes)})" for one in FORMATS)
+    return [aligned(rows, left=3), f"# or a file: {files}"]
+
+
+def family_facts() -> list[dict[str, str]]:
+    """The registry as plain data."""
+    from topologies import TOPOLOGIES
+
+    return [{"name": one.name, "example": one.example, "help": one.help} for one in TOPOLOGIES.values()]
 
 
 def describe(topology: Topology) -> dict[str, Any]:

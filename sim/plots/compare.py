@@ -22,7 +22,7 @@ SMALL_BYTES = 32 * 1024
 """Up to here a goodput cannot be read from the figure, and the runtime is drawn instead."""
 
 
-def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None) -> None:
+def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *, width: str = WIDE) -> None:
     """Draw a comparison.
 
     Parameters
@@ -33,12 +33,18 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None) -
         .png, .pdf or .svg.
     title : str, optional
         "all-reduce on torus:8x8" unless given.
+    width : {"narrow", "wide"}
+        Narrow shows the goodput alone.
     """
     curves = curves_of(rows)
     small = [size for size in sizes_of(curves) if size <= SMALL_BYTES]
     crowded = len(curves) > MOST_IN_AXES
-    with figure(WIDE, height_in=3.1 + crowded * (0.2 + 0.14 * -(-len(curves) // 5))) as drawn:
-        if len(curves) > 1:
+    columns = 5 if width == WIDE else 2
+    legend_in = crowded * (0.2 + 0.14 * -(-len(curves) // columns))
+    with figure(width, height_in=(3.1 if width == WIDE else 2.5) + legend_in) as drawn:
+        if width != WIDE:
+            draw_goodput(drawn.add_subplot(), curves, most=7)
+        elif len(curves) > 1:
             places = drawn.add_gridspec(2, 2, width_ratios=(1.75, 1))
             draw_goodput(drawn.add_subplot(places[:, 0]), curves)
             draw_runtime(drawn.add_subplot(places[0, 1]), curves, small or sizes_of(curves))
@@ -49,11 +55,15 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None) -
             draw_runtime(right_axes, curves, small or sizes_of(curves))
         first = rows[0]
         if crowded:
-            drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=6)
+            handles = drawn.axes[0].get_legend_handles_labels()
+            drawn.legend(*handles, loc="outside lower center", ncols=columns, fontsize=6)
         else:
             drawn.axes[0].legend(loc="upper left")
         drawn.suptitle(title or f"{first['collective']} on {first['topology']}", fontsize=9.5, weight="bold")
-        drawn.text(1, 1, assumptions(first), fontsize=6, color="#777777", ha="right", va="top")
+        if width == WIDE:
+            drawn.text(1, 1, assumptions(first), fontsize=6, color="#777777", ha="right", va="top")
+        else:
+            drawn.axes[0].set_title(assumptions(first), fontsize=6, color="#777777", weight="normal", loc="center")
         save(drawn, path)
 
 
@@ -88,13 +98,13 @@ def gains(curves: Curves) -> list[tuple[int, float, str]]:
     return found
 
 
-def draw_goodput(axes: Axes, curves: Curves) -> None:
-    """Goodput, 8 x size / time, in Gb/s."""
+def draw_goodput(axes: Axes, curves: Curves, most: int = 13) -> None:
+    """Goodput, 8 x size / time, in Gb/s; at most so many sizes are labelled."""
     lines = lines_of(curves)
     for name, points in curves.items():
         sizes = [size for size, _ in points]
         axes.plot(sizes, [8e-9 * size / time_s for size, time_s in points], label=name, **lines[name].style())
-    sizes_axis(axes, sizes_of(curves), most=13)
+    sizes_axis(axes, sizes_of(curves), most=most)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("goodput (Gb/s)")
     axes.set_xlabel("size of the array")

@@ -19,19 +19,21 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from sim.plots.layout import Layout, layout
+from sim.plots.lines import HEAT_STOPS
 from sim.plots.style import CYCLE, NARROW, WIDE, figure, save
 from topologies import NPU, Topology
 
 Floats = npt.NDArray[np.float64]
 
 MOST_NODES_DRAWN = 300
-HEAT = LinearSegmentedColormap.from_list("heat", ["#dbe4ee", "#8fb8de", "#3f7fbf", "#7a3b8f", "#c8102e"])
-"""Idle links are pale and not white: they are there."""
+HEAT = LinearSegmentedColormap.from_list("heat", HEAT_STOPS)
 
 _BUSY = Normalize(0, 1)
 
 
-def draw_heatmap(topology: Topology, utilisation: Floats, path: Path, title: str = "") -> None:
+def draw_heatmap(
+    topology: Topology, utilisation: Floats, path: Path, title: str = "", *, width: str = WIDE
+) -> None:
     """Draw the busy share of every link.
 
     Parameters
@@ -42,15 +44,17 @@ def draw_heatmap(topology: Topology, utilisation: Floats, path: Path, title: str
     path : Path
         .png, .pdf or .svg.
     title : str
+    width : {"narrow", "wide"}
+        At most; a drawing as high as wide is narrow.
     """
     if topology.n_nodes <= MOST_NODES_DRAWN:
         placed = layout(topology)
-        with fabric_figure(placed) as (drawn, axes):
+        with fabric_figure(placed, width) as (drawn, axes):
             draw_fabric(axes, topology, placed, HEAT(_BUSY(utilisation)), order=np.argsort(utilisation, kind="stable"))
             _finish(drawn, [axes], title, path)
         return
     if len(topology.shape) == 2 and topology.n_nodes == topology.n_npus:
-        with figure(WIDE, height_in=2.1 if topology.shape[0] < 2 * topology.shape[1] else 2.6) as drawn:
+        with figure(width, height_in=2.1 if topology.shape[0] < 2 * topology.shape[1] else 2.6) as drawn:
             _finish(drawn, _draw_images(drawn, topology, utilisation), title, path)
         return
     with figure(NARROW) as drawn:
@@ -60,10 +64,10 @@ def draw_heatmap(topology: Topology, utilisation: Floats, path: Path, title: str
 
 
 @contextmanager
-def fabric_figure(placed: Layout) -> Iterator[tuple[Figure, Axes]]:
-    """A figure whose proportions suit a layout, and its axes."""
+def fabric_figure(placed: Layout, most: str = WIDE) -> Iterator[tuple[Figure, Axes]]:
+    """A figure whose proportions suit a layout, at most so wide, and its axes."""
     wide, tall = (side + 1.0 for side in placed.extent())
-    width, inches = (WIDE, 6.2) if wide > 1.7 * tall else (NARROW, 2.9)
+    width, inches = (WIDE, 6.2) if wide > 1.7 * tall and most == WIDE else (NARROW, 2.9)
     with figure(width, height_in=float(np.clip(inches * tall / wide, 1.2, 6.0)) + 0.35) as drawn:
         axes = drawn.add_subplot()
         axes.set_aspect("equal")

@@ -1,71 +1,30 @@
-"""How figures look: sizes for a two-column page, and a line style for every algorithm, the same in all figures."""
+"""How figures look: sizes for a two-column page, fonts, axes; `sim.plots.lines` has the lines."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.style
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from sim.plots.lines import CYCLE as CYCLE
+from sim.plots.lines import Line as Line
+from sim.plots.lines import lines_of as lines_of
+from sim.whole_file import write_whole
 
 _HERE = Path(__file__).parent
 
 NARROW, WIDE = "narrow", "wide"
 """3.3 in: one column of a two-column page; 7 in: both."""
 
-
-class Line(NamedTuple):
-    """Colour, marker and dashes: each alone tells lines apart, in grey print too."""
-
-    color: str
-    marker: str
-    dashes: str | tuple[int, tuple[float, ...]]
-
-    def style(self) -> dict[str, Any]:
-        """Arguments for `Axes.plot`."""
-        return {"color": self.color, "marker": self.marker, "linestyle": self.dashes,
-                "markeredgecolor": "white", "markeredgewidth": 0.5}
-
-
-CYCLE = (
-    Line("#0072B2", "o", "-"),
-    Line("#D55E00", "s", (0, (5, 1.5))),
-    Line("#009E73", "^", (0, (3, 1, 1, 1))),
-    Line("#CC79A7", "D", (0, (1.2, 1.2))),
-    Line("#E69F00", "v", (0, (6, 1.2, 1.2, 1.2))),
-    Line("#56B4E9", "P", (0, (4, 1, 1, 1, 1, 1))),
-    Line("#7A5195", "X", (0, (2, 1))),
-    Line("#333333", "h", (0, (7, 2))),
-)
-"""Colours that the colour-blind tell apart (Okabe and Ito, 2008), each with its own marker and dashes."""
-
-
-_OWN = ("swing", "recursive-doubling", "bucket", "ring", "pipelined", "direct", "mirrored-recursive-doubling",
-        "hierarchical")
-"""Algorithms that have a line of their own, that of their place in the cycle."""
-
-
-def lines_of(algorithms: Iterable[str]) -> dict[str, Line]:
-    """A line for every algorithm of a figure, all different.
-
-    The commonest keep theirs, so that figures can be laid side by side; the others take what they leave free.
-    """
-    names = list(dict.fromkeys(algorithms))
-    places = {name: _OWN.index(name) for name in names if name in _OWN}
-    free = (place for place in count() if place not in places.values())
-    return {name: _line(places[name] if name in places else next(free)) for name in names}
-
-
-def _line(place: int) -> Line:
-    """Beyond the cycle, colours come again with other markers and dashes."""
-    again, at = divmod(place, len(CYCLE))
-    marker, dashes = (CYCLE[(at + shift * again) % len(CYCLE)] for shift in (3, 2))
-    return Line(CYCLE[at].color, marker.marker, dashes.dashes)
+TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 @contextmanager
@@ -91,7 +50,7 @@ def save(drawn: Figure, path: Path) -> None:
     dated = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", category=UserWarning)  # a glyph that the font lacks
-        drawn.savefig(path, metadata=dated.get(path.suffix, {}))
+        write_whole(path, lambda file: drawn.savefig(file, metadata=dated.get(path.suffix, {})))
 
 
 def size_label(size_bytes: float) -> str:
@@ -110,3 +69,22 @@ def sizes_axis(axes: Any, sizes_bytes: Iterable[int], most: int = 8) -> None:
     axes.set_xticks(sizes[::every], [size_label(size) for size in sizes[::every]], rotation=35, ha="right",
                     rotation_mode="anchor")
     axes.minorticks_off()
+
+
+def log_axis(axes: Axes) -> None:
+    """A logarithmic axis of values, base 10, with plain numbers; 1, 2 and 5 are labelled where there is room."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit in which a time is shown: its length in seconds, and its name."""
+    return next((one for one in TIME_UNITS if seconds >= one[0]), TIME_UNITS[-1])
+
+
+def heading(drawn: Figure, rows: Sequence[Mapping[str, Any]]) -> None:
+    """"all-reduce on torus:8x8" above a figure."""
+    size = 9.0 if drawn.get_figwidth() > 5 else 8.0
+    drawn.suptitle(f"{rows[0]['collective']} on {rows[0]['topology']}", fontsize=size, weight="bold")

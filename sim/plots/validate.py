@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 PARTS = ("serialisation", "queueing", "propagation", "hop processing", "endpoint")
 
 
-def draw_validation(rows: Sequence[Row], path: Path) -> None:
+def draw_validation(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
     """Draw the rows of `weft validate`.
 
     Parameters
@@ -24,11 +24,15 @@ def draw_validation(rows: Sequence[Row], path: Path) -> None:
     rows : sequence of row
     path : Path
         .png, .pdf or .svg.
+    width : {"narrow", "wide"}
     """
-    with figure(WIDE, height_in=2.9) as drawn:
-        left, right = drawn.subplots(1, 2, width_ratios=(1, 1.25))
+    with figure(width, height_in=2.9 if width == WIDE else 5.2) as drawn:
+        if width == WIDE:
+            left, right = drawn.subplots(1, 2, width_ratios=(1, 1.25))
+        else:
+            left, right = drawn.subplots(2, 1)
         draw_ratios(left, rows)
-        draw_parts(right, rows)
+        draw_parts(right, rows, 5 if width == WIDE else 3)
         drawn.suptitle(f"{rows[0]['collective']} on {rows[0]['topology']}", fontsize=9.5, weight="bold")
         save(drawn, path)
 
@@ -49,8 +53,8 @@ def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     axes.legend(fontsize=6, loc="best")
 
 
-def draw_parts(axes: Axes, rows: Sequence[Row]) -> None:
-    """Shares of the critical path, a bar a row."""
+def draw_parts(axes: Axes, rows: Sequence[Row], columns: int = 5) -> None:
+    """Shares of the critical path, a bar a row; the legend in so many columns."""
     places = np.arange(len(rows))
     bottom = np.zeros(len(rows))
     for line, name in zip(CYCLE, PARTS, strict=False):
@@ -63,7 +67,8 @@ def draw_parts(axes: Axes, rows: Sequence[Row]) -> None:
     axes.grid(visible=False, axis="x")
     axes.set_ylim(0, 100)
     axes.set_title("where the time went (%)")
-    axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=5, handlelength=1, columnspacing=1)
+    axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.3),
+                ncols=columns, handlelength=1, columnspacing=1)
 
 
 def _share(row: Row, name: str) -> float:

@@ -1,0 +1,135 @@
+"""Every figure of results by name, for commands that are told which to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sim.plots.style import NARROW, WIDE
+from topologies import WeftError
+
+if TYPE_CHECKING:
+    from sim.spec import Spec
+
+Row = Mapping[str, Any]
+COLUMNS = {1: NARROW, 2: WIDE}
+"""Widths of a figure by the columns of the page that it takes."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a figure of rows is drawn from, and how.
+
+    Attributes
+    ----------
+    rows : sequence of row
+        Sizes above zero.
+    path : Path
+    columns : {1, 2}
+    spec : Spec, optional
+        Of the rows; a roofline needs it for the fabric.
+    baseline : str, optional
+        Of a speed-up.
+    size_bytes : int, optional
+        Of a scaling.
+    """
+
+    rows: Sequence[Row]
+    path: Path
+    columns: int = 2
+    spec: Spec | None = None
+    baseline: str | None = None
+    size_bytes: int | None = None
+
+    @property
+    def width(self) -> str:
+        return COLUMNS[self.columns]
+
+
+def _comparison(wanted: Drawing) -> None:
+    from sim.plots.compare import draw_comparison
+
+    _check_one_fabric(wanted.rows, "comparison")
+    draw_comparison(wanted.rows, wanted.path, width=wanted.width)
+
+
+def _speedup(wanted: Drawing) -> None:
+    from sim.plots.speedup import draw_speedup
+
+    _check_one_fabric(wanted.rows, "speed-up")
+    draw_speedup(wanted.rows, wanted.path, baseline=wanted.baseline, width=wanted.width)
+
+
+def _scaling(wanted: Drawing) -> None:
+    from sim.plots.scaling import draw_scaling
+
+    draw_scaling(wanted.rows, wanted.path, size_bytes=wanted.size_bytes, width=wanted.width)
+
+
+def _roofline(wanted: Drawing) -> None:
+    from sim.analytic.roof import roof
+    from sim.plots.roofline import draw_roofline
+
+    _check_one_fabric(wanted.rows, "roofline")
+    if wanted.spec is None:
+        raise WeftError("a roofline needs the fabric: results that carry their spec, of one file")
+    model, topology = wanted.spec.build_model(), wanted.spec.build_topology()
+    if model.deliver == "head":
+        raise WeftError("a roofline is for chunks that are delivered with their tail: --deliver head has no cut bound")
+    reduces = any(row["algorithm"] in _IN_SWITCHES for row in wanted.rows)
+    top = roof(
+        topology, wanted.spec.kind.name, wanted.spec.collective.root or 0,
+        endpoint_latency_ps=model.endpoint_latency_ps, reducing_switches=reduces,
+    )
+    draw_roofline(wanted.rows, wanted.path, top, width=wanted.width)
+
+
+def _account(wanted: Drawing) -> None:
+    from sim.plots.validate import draw_validation
+
+    if not all(row.get("why") for row in wanted.rows):
+        raise WeftError("this figure needs rows with their critical path: from weft validate, or compare --why")
+    draw_validation(wanted.rows, wanted.path, width=wanted.width)
+
+
+_IN_SWITCHES = ("in-network",)
+"""Algorithms whose switches reduce: the roof is then that of such switches."""
+
+FIGURES: dict[str, Callable[[Drawing], None]] = {
+    "comparison": _comparison, "speed-up": _speedup, "scaling": _scaling, "roofline": _roofline, "account": _account,
+}
+"""Figures that rows of results make."""
+
+HELPS = {
+    "comparison": "goodput by size, runtime of small arrays, lead of the fastest",
+    "speed-up": "by size, over --baseline",
+    "scaling": "bandwidth and time by NPUs, at one size",
+    "roofline": "bandwidth by size under the fabric's own limit",
+    "account": "simulated over predicted, and where the time went",
+}
+
+
+def draw(name: str, wanted: Drawing) -> None:
+    """Draw a figure by its name.
+
+    Raises
+    ------
+    WeftError
+        An unknown figure, nothing to draw, or rows that do not make it.
+    """
+    if name not in FIGURES:
+        raise WeftError(f"figure {name!r} is unknown: choose one of {', '.join(FIGURES)}")
+    if wanted.columns not in COLUMNS:
+        raise WeftError(f"--columns {wanted.columns}: a figure takes 1 or 2 columns of a page")
+    if not any(row.get("size_bytes") and row.get("time_s") for row in wanted.rows):
+        raise WeftError("there is nothing to draw: no row has a size and a time above zero")
+    FIGURES[name](wanted)
+
+
+def _check_one_fabric(rows: Sequence[Row], figure: str) -> None:
+    for key in ("topology", "collective"):
+        found = list(dict.fromkeys(str(row.get(key)) for row in rows))
+        if len(found) > 1:
+            raise WeftError(f"a {figure} is of one {key}: here are {', '.join(found[:4])}")

@@ -1,0 +1,54 @@
+"""How much faster than one algorithm the others are, by size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.plots.compare import curves_of
+from sim.plots.style import WIDE, figure, heading, lines_of, save, sizes_axis
+from topologies import WeftError
+
+Row = Mapping[str, Any]
+
+
+def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None, width: str = WIDE) -> None:
+    """Draw speed-up by size.
+
+    Parameters
+    ----------
+    rows : sequence of row
+        Of one topology and one collective.
+    path : Path
+        .png, .pdf or .svg.
+    baseline : str, optional
+        The algorithm that the others are held against; the first of the rows unless given.
+    width : {"narrow", "wide"}
+
+    Raises
+    ------
+    WeftError
+        The baseline is not among the algorithms, or nothing stands beside it.
+    """
+    curves = curves_of(rows)
+    base = baseline or next(iter(curves), "")
+    if base not in curves:
+        raise WeftError(f"baseline {base!r} is not among the algorithms: {', '.join(curves) or 'there are none'}")
+    if len(curves) < 2:
+        raise WeftError(f"speed-up needs another algorithm beside {base}")
+    times, lines = dict(curves[base]), lines_of(curves)
+    with figure(width) as drawn:
+        axes = drawn.add_subplot()
+        for name, points in curves.items():
+            shared = [(size, times[size] / time_s) for size, time_s in points if size in times]
+            if name != base:
+                axes.plot([size for size, _ in shared], [gain for _, gain in shared], label=name, **lines[name].style())
+        axes.axhline(1, color="#444444", linewidth=0.8)
+        sizes_axis(axes, list(times), most=13 if width == WIDE else 7)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(f"speed-up over {base}")
+        axes.set_xlabel("size of the array")
+        axes.legend(ncols=1 if len(curves) < 7 else 2)
+        heading(drawn, rows)
+        save(drawn, path)

@@ -1,0 +1,217 @@
+"""A schedule on its fabric: the way of a block as a tree, or the links that each step fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from collectives import Schedule, Transfers
+from collectives.routes import paths_of
+from sim.plots.heatmap import HEAT, MOST_NODES_DRAWN, draw_fabric
+from sim.plots.layout import Layout, layout
+from sim.plots.style import WIDE, figure, save
+from topologies import Paths, WeftError
+from topologies.units import format_size
+
+Ints = npt.NDArray[np.int64]
+
+MOST_PANELS = 6
+IDLE = to_rgba("#e4e8ee")
+SPREADS = LinearSegmentedColormap.from_list("spreads", ["#08306b", "#2f7fc1", "#8cc4ea"])
+ADDS = LinearSegmentedColormap.from_list("adds", ["#f0b27a", "#d55e00", "#7a2e00"])
+"""From the first step to the last; light and dark differ in grey print too."""
+
+
+class Way(NamedTuple):
+    """How blocks travel.
+
+    Attributes
+    ----------
+    blocks : list of int
+        Those that take it.
+    link, step : (n,) int64
+        Links that they cross, in the order of the steps.
+    adds : (n,) bool
+        Whether the receiver adds.
+    root : int
+        The node where the spreading begins or the sum ends.
+    """
+
+    blocks: list[int]
+    link: Ints
+    step: Ints
+    adds: npt.NDArray[np.bool_]
+    root: int
+
+
+def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE) -> None:
+    """Draw the ways of the blocks of one rank, one panel for each that differs.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    path : Path
+        .png, .pdf or .svg.
+    rank : int
+        Whose blocks: those it owns or, where all own all, the first.
+    width : {"narrow", "wide"}
+
+    Raises
+    ------
+    WeftError
+        More nodes than can be told apart, or blocks without names.
+    """
+    check_drawable(schedule)
+    ways = ways_of(schedule, rank)
+    placed, shown = layout(schedule.topology), ways[:MOST_PANELS]
+    with _panels(placed, len(shown), width) as (drawn, axes):
+        for one, way in zip(axes, shown, strict=True):
+            _draw_way(one, schedule, placed, way)
+            share = f"block {way.blocks[0]}" if len(way.blocks) == 1 else f"{len(way.blocks)} blocks"
+            one.set_title(f"{share}, root {schedule.topology.node_name(way.root)}", fontsize=6.5, loc="center")
+        several = "" if len(ways) == 1 else f", {len(shown)} of {len(ways)} trees"
+        _finish(drawn, schedule, several, _tree_legend(shown), path)
+
+
+def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
+    """Draw what each step sends over every link, one panel a step; parameters and errors as for `draw_trees`."""
+    check_drawable(schedule)
+    loads = step_loads(schedule)
+    shown = loads if len(loads) <= MOST_PANELS else loads[: MOST_PANELS // 2] + loads[-(MOST_PANELS // 2) :]
+    most = max((int(load.max(initial=0)) for _, load in loads), default=0)
+    placed = layout(schedule.topology)
+    with _panels(placed, len(shown), width) as (drawn, axes):
+        for one, (step, load) in zip(axes, shown, strict=True):
+            colors = np.where((load > 0)[:, None], HEAT(0.25 + 0.75 * load / max(most, 1)), IDLE)
+            draw_fabric(one, schedule.topology, placed, colors, order=np.argsort(load, kind="stable"))
+            one.set_title(f"step {step}: {format_size(int(load.max(initial=0)))} on the fullest link", fontsize=6.5,
+                          loc="center")
+        several = "" if len(shown) == len(loads) else f", the first and last of {len(loads)} steps"
+        _finish(drawn, schedule, several, [], path)
+
+
+def check_drawable(schedule: Schedule) -> None:
+    """Refuse what could not be told apart."""
+    topology = schedule.topology
+    if topology.n_nodes > MOST_NODES_DRAWN:
+        raise WeftError(
+            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be told apart in a "
+            "picture; draw a smaller one of the family"
+        )
+
+
+def ways_of(schedule: Schedule, rank: int = 0) -> list[Way]:
+    """The different ways of the blocks of one rank, in the order of the blocks."""
+    pattern, topology = schedule.pattern, schedule.topology
+    if pattern.only_own_proof:
+        raise WeftError(f"{schedule.name} on {topology.name}: its blocks have no names to follow; draw its steps")
+    wanted = blocks_of_rank(schedule, rank)
+    transfers = pattern.emit(np.arange(pattern.n_sources or pattern.p))
+    paths = paths_of(transfers, topology)
+    rows: dict[int, list[int]] = {block: [] for block in wanted}
+    for row, (src, slot) in enumerate(zip(transfers.src.tolist(), transfers.slot.tolist(), strict=True)):
+        for block in pattern.blocks_of(src, slot):
+            if block in rows:
+                rows[block].append(row)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for block, its in rows.items():
+        alike.setdefault(tuple(its), []).append(block)
+    step = transfers.step.tolist()
+    return [_way(transfers, paths, sorted(its, key=step.__getitem__), blocks) for its, blocks in alike.items()]
+
+
+def _way(transfers: Transfers, paths: Paths, rows: Sequence[int], blocks: list[int]) -> Way:
+    """The way along some transfers, in the order of their steps."""
+    hops = [paths.links[paths.ptr[row] : paths.ptr[row + 1]] for row in rows]
+    row_of = np.repeat(np.array(rows, np.int64), [len(one) for one in hops])
+    link = np.concatenate([np.zeros(0, np.int64), *hops]).astype(np.int64)
+    spreading = [row for row in rows if not transfers.reduces[row]]
+    root = int(transfers.src[spreading[0]]) if spreading else int(transfers.dst[rows[-1]]) if rows else 0
+    return Way(blocks, link, transfers.step[row_of].astype(np.int64), transfers.reduces[row_of], root)
+
+
+def blocks_of_rank(schedule: Schedule, rank: int) -> list[int]:
+    """Blocks that start or end at a rank alone; all of them where every rank has a part in every block."""
+    kind, p, root = schedule.kind, schedule.pattern.p, schedule.pattern.root
+    blocks = range(schedule.pattern.n_blocks)
+    owned = []
+    for ends in (kind.sources, kind.wanted_by):
+        if len(ends(0, p, root)) == 1 and p > 1 and not kind.rooted:
+            owned = [block for block in blocks if rank in ends(block, p, root)]
+            break
+    return owned or list(blocks)
+
+
+def step_loads(schedule: Schedule) -> list[tuple[int, Ints]]:
+    """Each step, and the bytes that it sends over every link, (n_links,)."""
+    pattern, topology = schedule.pattern, schedule.topology
+    transfers = pattern.emit(np.arange(pattern.n_sources or pattern.p))
+    paths = paths_of(transfers, topology)
+    row = np.repeat(paths.pair, np.diff(paths.ptr))
+    loads = []
+    for step in np.unique(transfers.step).tolist():
+        here = transfers.step[row] == step
+        load = np.bincount(paths.links[here], transfers.blocks[row[here]], topology.n_links)
+        loads.append((step, np.rint(load * schedule.block_bytes).astype(np.int64)))
+    return loads
+
+
+def _draw_way(axes: Axes, schedule: Schedule, placed: Layout, way: Way) -> None:
+    topology = schedule.topology
+    colors = np.tile(IDLE, (topology.n_links, 1))
+    for adds, palette in ((True, ADDS), (False, SPREADS)):
+        mine = way.adds == adds
+        if mine.any():
+            first, last = int(way.step[mine].min()), int(way.step[mine].max())
+            colors[way.link[mine]] = palette((way.step[mine] - first) / max(last - first, 1))
+    used = np.zeros(topology.n_links, np.int64)
+    used[way.link] = 1
+    draw_fabric(axes, topology, placed, colors, order=np.argsort(used, kind="stable"))
+    place = placed.nodes[way.root]
+    axes.scatter([place[0]], [place[1]], s=60, facecolor="none", edgecolor="#c8102e", linewidths=1.2, zorder=4)
+
+
+@contextmanager
+def _panels(placed: Layout, count: int, width: str) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Axes for drawings of one fabric, side by side in rows that fit the width."""
+    wide, tall = (side + 1.0 for side in placed.extent())
+    most = (3 if width == WIDE else 2) if wide < 2.5 * tall else (2 if width == WIDE else 1)
+    columns = 4 if count == 4 and most == 3 else min(most, max(count, 1))
+    rows = -(-count // columns)
+    inches = min((6.8 if width == WIDE else 3.2) / columns, 3.0)
+    height = float(np.clip(inches * tall / wide, 0.7, 3.2)) + 0.22
+    with figure(width, height_in=rows * height + 0.55) as drawn:
+        axes = np.ravel(drawn.subplots(rows, columns, squeeze=False)).tolist()
+        for one in axes:
+            one.set_aspect("equal")
+            one.axis("off")
+        yield drawn, axes[:count]
+
+
+def _tree_legend(ways: Sequence[Way]) -> list[Line2D]:
+    lines = []
+    for adds, palette, what in ((True, ADDS, "adds up"), (False, SPREADS, "spreads")):
+        if any((way.adds == adds).any() for way in ways):
+            lines += [Line2D([], [], color=palette(end), linewidth=2, label=f"{what}, {when} step")
+                      for end, when in ((0.0, "first"), (1.0, "last"))]
+    ring = Line2D([], [], linestyle="none", marker="o", markersize=6, markerfacecolor="none", markeredgecolor="#c8102e",
+                  label="root")
+    return [*lines, ring]
+
+
+def _finish(drawn: Figure, schedule: Schedule, several: str, handles: list[Line2D], path: Path) -> None:
+    head = f"{schedule.name} {schedule.kind.name} on {schedule.topology.name}{several}"
+    drawn.suptitle(head, fontsize=8, weight="bold")
+    if handles:
+        columns = 5 if drawn.get_figwidth() > 5 else 2
+        drawn.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=6.5)
+    save(drawn, path)

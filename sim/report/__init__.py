@@ -1,0 +1,5 @@
+"""The report: one HTML page, with all that it needs inside, from the JSON results of a folder."""
+
+from sim.report.page import report_page
+
+__all__ = ["report_page"]

@@ -1,0 +1,71 @@
+// The data of the page, elements, numbers as text, and the one tooltip.
+
+const page = JSON.parse(document.getElementById("data").textContent);
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+const html = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+const svg = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
+
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+function short(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(2);
+  return String(Number(value.toPrecision(4)));
+}
+
+function sizeLabel(bytes) {
+  for (const [unit, power] of [["GiB", 30], ["MiB", 20], ["KiB", 10]]) {
+    if (bytes >= 2 ** power) return `${Number((bytes / 2 ** power).toPrecision(3))} ${unit}`;
+  }
+  return `${Math.round(bytes)} B`;
+}
+
+function timeLabel(seconds) {
+  for (const [unit, scale] of [["s", 1], ["ms", 1e-3], ["us", 1e-6], ["ns", 1e-9]]) {
+    if (seconds >= scale) return `${Number((seconds / scale).toPrecision(4))} ${unit}`;
+  }
+  return `${Number((seconds / 1e-12).toPrecision(4))} ps`;
+}
+
+const tooltip = html("div", { class: "tooltip", role: "status", hidden: "" });
+
+function showTooltip(event, lines) {
+  tooltip.replaceChildren(...lines.map((line) => html("div", {}, line)));
+  tooltip.hidden = false;
+  const wide = tooltip.offsetWidth;
+  const left = event.clientX + 14 + wide > window.innerWidth ? event.clientX - 14 - wide : event.clientX + 14;
+  tooltip.style.left = `${left + window.scrollX}px`;
+  tooltip.style.top = `${event.clientY + 14 + window.scrollY}px`;
+}
+
+const hideTooltip = () => { tooltip.hidden = true; };
+
+// A row of buttons that hide and show the parts of a figure; `changed` hears of every click.
+function legend(entries, changed) {
+  const hidden = new Set();
+  const box = html("div", { class: "legend" });
+  for (const { name, color, dashes } of entries) {
+    const line = svg("line", { x1: 1, y1: 6, x2: 25, y2: 6, stroke: color, "stroke-width": 3, "stroke-dasharray": dashes });
+    const button = html("button", { type: "button", "aria-pressed": "true", "data-series": name, title: "hide or show" },
+      svg("svg", { width: 26, height: 12, "aria-hidden": "true" }, line), name);
+    button.addEventListener("click", () => {
+      if (!hidden.delete(name)) hidden.add(name);
+      button.setAttribute("aria-pressed", String(!hidden.has(name)));
+      changed(hidden);
+    });
+    box.append(button);
+  }
+  return box;
+}

@@ -1,0 +1,87 @@
+"""The page: style, script and data put into one template, so that it needs neither a server nor the network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from sim.plots.lines import HEAT_STOPS
+from sim.report.fabric import fabric_sections
+from sim.report.results import ResultFile, read_results
+from sim.report.sections import sections_of, title_of
+from sim.version import weft_version
+from topologies import WeftError
+
+FRAMES = 60
+"""Moments of the slider unless asked for others."""
+
+MOST_FRAMES = 1000
+
+SCRIPTS = ("dom.js", "chart.js", "bars.js", "fabric.js", "table.js", "page.js")
+"""In the order in which they need each other."""
+
+
+def report_page(
+    folder: Path, title: str | None = None, frames: int = FRAMES, done: Callable[[str], None] = lambda name: None
+) -> tuple[str, list[str]]:
+    """The report of a folder of results.
+
+    Parameters
+    ----------
+    folder : Path
+        Its JSON files, those of its folders included, are the results.
+    title : str, optional
+        "Results in FOLDER" unless given.
+    frames : int
+        Moments into which a run is cut for the slider.
+    done : callable (name)
+        Called after each file.
+
+    Returns
+    -------
+    page : str
+        HTML with style, script and data inside.
+    left_out : list of str
+        A line for each JSON file that is not shown.
+
+    Raises
+    ------
+    WeftError
+        No such folder, no results, or a number of frames that is none.
+    """
+    if not 1 <= frames <= MOST_FRAMES:
+        raise WeftError(f"--frames {frames} is out of range: from 1 to {MOST_FRAMES}")
+    results, left_out = read_results(folder)
+    shown = []
+    for result in results:
+        shown.append(_part(result, frames))
+        done(result.name)
+    title = title or f"Results in {folder.resolve().name}"
+    return render(title, {"results": shown, "left_out": left_out}), left_out
+
+
+def _part(result: ResultFile, frames: int) -> dict[str, Any]:
+    fabric, notes = fabric_sections(result, frames)
+    sections = sections_of(result)
+    return {
+        "file": result.name, "title": title_of(result), "notes": notes,
+        "sections": [*sections[:-1], *fabric, sections[-1]],
+    }
+
+
+def render(title: str, data: dict[str, Any]) -> str:
+    """The page of plain data; no `<` of the data can end its script element."""
+    here = files("sim.report")
+    text = json.dumps(data | {"heat": HEAT_STOPS}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return Template((here / "template.html").read_text(encoding="utf-8")).substitute(
+        version=escape(weft_version()),
+        title=escape(title),
+        style=(here / "page.css").read_text(encoding="utf-8"),
+        script="\n".join((here / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        data=text,
+    )

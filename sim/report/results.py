@@ -1,0 +1,74 @@
+"""The results of a folder: every JSON file in it that a command wrote, and why others are left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from topologies import WeftError
+
+Row = Mapping[str, Any]
+
+ROWS = ("rows", "schedules", "results")
+"""Keys under which commands write their rows."""
+
+
+class ResultFile(NamedTuple):
+    """One file of results.
+
+    Attributes
+    ----------
+    name : str
+        Its path below the folder.
+    data : mapping
+        All of it.
+    rows : list of mapping
+    """
+
+    name: str
+    data: Mapping[str, Any]
+    rows: list[Row]
+
+
+def read_results(folder: Path) -> tuple[list[ResultFile], list[str]]:
+    """The result files below a folder by name, and for each other JSON file a line that says why it is left out.
+
+    Raises
+    ------
+    WeftError
+        No such folder, or no result in it.
+    """
+    if not folder.is_dir():
+        raise WeftError(f"{folder} is no folder: name one with results that --json wrote")
+    found: list[ResultFile] = []
+    left_out: list[str] = []
+    for path in sorted(folder.rglob("*.json")):
+        name = path.relative_to(folder).as_posix()
+        try:
+            found.append(read_result(path, name))
+        except WeftError as wrong:
+            left_out.append(str(wrong))
+    if not found:
+        more = f" ({left_out[0]})" if left_out else ""
+        raise WeftError(f"{folder} has no results: write some with --json {folder}/NAME.json{more}")
+    return found, left_out
+
+
+def read_result(path: Path, name: str) -> ResultFile:
+    """One result file, under a name for messages."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WeftError(f"{name} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise WeftError(f"{name} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise WeftError(f"{name} is not a result: it is no JSON object")
+    rows = next((data[key] for key in ROWS if isinstance(data.get(key), list)), None)
+    if rows is None and "topology" in data and "npus" in data:
+        rows = [data]  # what `weft topology` says of one fabric
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise WeftError(f"{name} is not a result: it has no rows")
+    return ResultFile(name, data, rows)

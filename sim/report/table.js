@@ -1,0 +1,28 @@
+// A table whose heads sort it.
+
+function tableElement(section) {
+  const body = html("tbody");
+  let rows = [...section.rows], last = null, falling = false;
+  const draw = () => body.replaceChildren(...rows.map((row) =>
+    html("tr", {}, ...row.map((cell) => html("td", { class: typeof cell === "number" ? "number" : "text" }, cellText(cell))))));
+  const heads = section.columns.map((name, column) => {
+    const button = html("button", { type: "button", "data-column": name }, name);
+    button.addEventListener("click", () => {
+      falling = last === column && !falling;
+      last = column;
+      rows.sort((a, b) => (falling ? -1 : 1) * compareCells(a[column], b[column]));
+      draw();
+    });
+    return html("th", {}, button);
+  });
+  draw();
+  const table = html("table", {}, html("thead", {}, html("tr", {}, ...heads)), body);
+  return html("details", { class: "table", ...(section.open ? { open: "" } : {}) }, html("summary", {}, section.title), table);
+}
+
+const cellText = (cell) => (cell === null ? "" : typeof cell === "number" ? short(cell) : String(cell));
+
+function compareCells(a, b) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+}

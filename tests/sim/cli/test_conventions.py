@@ -1,0 +1,110 @@
+"""What holds for every command: examples that parse, JSON on standard output, silence in a pipe, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.cli import EXIT_CODES, main, subparsers
+from sim.cli.paper import _value
+
+ROOT = Path(__file__).parents[3]
+ESCAPE = "\x1b"
+
+
+def examples() -> list[str]:
+    """Every call of weft in the examples of the helps, without what a shell does around it."""
+    found = []
+    for parser, _ in subparsers().values():
+        lines = (parser.epilog or "").replace("examples:\n", "").splitlines()
+        for line in lines:
+            for part in re.split(r"&&|<\(|\)|\s>\s|\s#\s|\|", line) if "(weft" in line else re.split(r"&&|\s>\s", line):
+                if part.strip().startswith("weft "):
+                    found.append(part.strip())
+    return found
+
+
+@pytest.mark.parametrize("example", examples())
+def test_an_example_parses(example: str) -> None:
+    name, *words = shlex.split(example, comments=True)[1:]
+    parsed = subparsers()[name][0].parse_args(words)
+    assert isinstance(parsed, argparse.Namespace)
+
+
+@pytest.mark.parametrize("name", subparsers())
+def test_every_command_has_examples_a_help_for_every_flag_and_json(name: str) -> None:
+    parser, summary = subparsers()[name]
+    assert (parser.epilog or "").startswith("examples:\n  ")
+    assert len(summary) > 20
+    assert not summary.endswith(".")
+    flags = {flag: action for action in parser._actions for flag in action.option_strings}
+    assert "--json" in flags, f"weft {name} writes no JSON"
+    nameless = [flag for flag, action in flags.items() if not action.help and action.metavar != "RATE"]
+    assert set(nameless) <= {"--link-latency", "--hop-latency", "--seed"}
+
+
+LIGHT = (
+    "topology --json -",
+    "topology --topology torus:2x2 --json -",
+    "schedule --list --json -",
+    "schedule --topology ring:4 --algorithm ring -b 1K --json -",
+    "bound --topology ring:4 --json -",
+    "completion bash --json -",
+    "compare --topology ring:4 --algorithms ring -b 1K --engine analytic --json -",
+)
+
+
+@pytest.mark.parametrize("words", LIGHT)
+def test_json_is_all_of_standard_output(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 0
+    said = capsys.readouterr()
+    assert isinstance(json.loads(said.out), dict)
+    assert ESCAPE not in said.out + said.err
+
+
+def test_a_pipe_gets_the_table_alone_and_no_colours(tmp_path: Path) -> None:
+    words = "compare --topology ring:4 --algorithms ring,direct -b 1K -e 4K --csv out.csv"
+    run = subprocess.run(
+        [sys.executable, "-m", "sim", *words.split()], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        check=True, env={"PYTHONPATH": str(ROOT), "FORCE_COLOR": "", "TERM": "xterm-256color", "PATH": "/usr/bin:/bin"},
+    )
+    assert run.stderr == ""
+    assert run.stdout.startswith("# weft compare")
+    assert ESCAPE not in run.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_who_asks_for_progress_gets_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"compare --topology ring:4 --algorithms ring -b 1K --csv {tmp_path}/a.csv --engine analytic".split()
+    heard = []
+    for flags in ([], ["--quiet"], ["--progress"]):
+        assert main([*words, *flags]) == 0
+        heard.append(capsys.readouterr().err)
+    assert heard[:2] == ["", ""]
+    assert heard[2].startswith("compare: 1/1 done")
+    assert heard[2].endswith(f"wrote {tmp_path}/a.csv\n")
+
+
+def test_exit_codes_are_in_the_help_and_in_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    reference = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    for code, meaning in EXIT_CODES.items():
+        assert re.search(rf"^  {code} +{re.escape(meaning)}$", text, re.MULTILINE)
+        assert f"| {code} | {meaning} |" in reference
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3), ("-3", -3), ("0.5", 0.5), ("nan", "nan"), ("", None), ("a", "a")]
+)
+def test_a_cell_of_a_paper_is_the_number_that_it_is(text: str, value: object) -> None:
+    assert _value(text) == value
+    assert type(_value(text)) is type(value)

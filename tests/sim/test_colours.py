@@ -1,0 +1,61 @@
+"""Can the colour-blind tell the lines of a figure apart, and does grey print keep the order of the heat?
+
+Colour vision deficiency as in Machado, Oliveira and Fernandes (2009), severity 1; differences in CIE L*a*b*.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from sim.plots.heatmap import HEAT
+from sim.plots.lines import CYCLE
+from sim.plots.trees import ADDS, SPREADS
+
+Floats = npt.NDArray[np.float64]
+
+SIGHT = {
+    "full": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+TO_XYZ = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+WHITE = np.array([0.95047, 1.0, 1.08883])
+
+
+def lab(rgb: Floats, sight: str = "full") -> Floats:
+    """L*a*b* of colours (n, 3) from 0 to 1, as an eye sees them."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.array(SIGHT[sight]).T, 0, 1)
+    ratio = seen @ np.array(TO_XYZ).T / WHITE
+    f = np.where(ratio > 0.008856, np.cbrt(ratio), 7.787 * ratio + 16 / 116)
+    return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=1)
+
+
+def rgb_of(color: str) -> list[float]:
+    return [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_lines_are_told_apart(sight: str) -> None:
+    """A difference of 10 is plain to see side by side; markers and dashes differ besides."""
+    seen = lab(np.array([rgb_of(line.color) for line in CYCLE]), sight)
+    least = min(float(np.hypot.reduce(one - other)) for one, other in combinations(seen, 2))
+    assert least > 10
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_the_heat_grows_darker_for_every_eye(sight: str) -> None:
+    lightness = lab(HEAT(np.linspace(0, 1, 33))[:, :3], sight)[:, 0]
+    assert np.all(np.diff(lightness) < 0)
+
+
+@pytest.mark.parametrize(("palette", "darker"), [(ADDS, True), (SPREADS, False)])
+def test_steps_of_trees_change_in_lightness(palette: object, darker: bool) -> None:
+    lightness = lab(palette(np.linspace(0, 1, 17))[:, :3])[:, 0]  # type: ignore[operator]  # a colour map
+    assert np.all(np.diff(lightness) < 0) == darker
+    assert np.all(np.diff(lightness) > 0) != darker

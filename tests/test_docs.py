@@ -1,0 +1,148 @@
+"""The documentation is true: its Python runs, its commands print what it says, its links lead somewhere, and the pages
+that are generated are those that the code generates."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from docs.generate import ABOUT, DOCS, NOTE, pages
+from sim.cli import main, subparsers
+
+ROOT = Path(__file__).parents[1]
+DRAWING = ("docs/guides/pictures.md",)
+"""Pages whose commands draw so much that they run in the heavier book; here their commands are read alone."""
+
+PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: its language and text."""
+
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+def runnable(page: Path) -> bool:
+    return any(block.language in ("python", "console") for block in blocks(page))
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def alike(said: str, shown: str) -> bool:
+    """Whether output is what a page shows; `...` stands for any text, on a line of its own for any lines."""
+    lines = [line.rstrip() for line in shown.strip().splitlines()]
+    pattern = "\n".join(r".*" if line == "..." else re.escape(line).replace(r"\.\.\.", "[^\n]*") for line in lines)
+    text = "\n".join(line.rstrip() for line in said.strip().splitlines())
+    return re.fullmatch(pattern, text, re.DOTALL) is not None
+
+
+def run_command(line: str) -> str:
+    """What a command prints, to standard output and standard error."""
+    program, *words = shlex.split(line)
+    assert program == "weft"
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
+        try:
+            code = main(words)
+        except SystemExit as left:
+            code = int(left.code or 0)
+    assert code in (0, 2), heard.getvalue()
+    return heard.getvalue()
+
+
+def run_python(text: str, names: dict[str, object]) -> str:
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard):
+        exec(compile(text, "<page>", "exec"), names)
+    return heard.getvalue()
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a block, each with what is shown below it."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    return [(head, shown) for head, _, shown in (part.partition("\n") for part in parts)]
+
+
+RUN = [
+    pytest.param(page, marks=pytest.mark.verify if name(page) in DRAWING else (), id=name(page))
+    for page in PAGES if runnable(page)
+]
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_what_a_page_runs_gives_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    printed = ""
+    for language, text in blocks(page):
+        if language == "toml":
+            Path(text.removeprefix("# ").split(":", 1)[0]).write_text(text, encoding="utf-8")
+        elif language == "python":
+            printed = run_python(text, names)
+        elif language == "text":
+            assert alike(printed, text), printed
+        elif language == "console":
+            for line, shown in commands(text):
+                said = run_command(line)
+                assert alike(said, shown), f"{line}\n{said}"
+
+
+@pytest.mark.parametrize("page", DRAWING)
+def test_commands_of_a_page_are_accepted(page: str) -> None:
+    parsers = subparsers()
+    lines = [line for block in blocks(ROOT / page) if block.language == "console" for line, _ in commands(block.text)]
+    assert len(lines) > 5
+    for line in lines:
+        _, command, *words = shlex.split(line)
+        assert parsers[command][0].parse_args(words).figure if "--figure" in words else True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{name(page)} links to {target}"
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+def test_generated_pages_are_those_of_the_code() -> None:
+    for page, text in pages().items():
+        assert (DOCS / page).read_text(encoding="utf-8") == NOTE + text, f"{page} is out of date: run `make docs`"
+
+
+def test_every_page_is_in_the_index() -> None:
+    folders = {path.name for path in DOCS.iterdir() if path.is_dir() and list(path.glob("*.md"))}
+    assert folders == set(ABOUT)
+    listed = set(re.findall(r"\]\(([\w./-]+\.md)\)", pages()["README.md"]))
+    assert listed == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "same"),
+    [("a\nb\nc\n", "a\n...\nc", True), ("a\nc", "a\n...\nd", False), ("a b c", "a ... c", True), ("a", "a", True),
+     ("a\nb", "a", False), ("a\nb\n", "a\n...", True), ("x (1)", "x (1)", True), ("x (12)", "x (1)", False)],
+)
+def test_dots_stand_for_anything(said: str, shown: str, same: bool) -> None:
+    assert alike(said, shown) is same
