@@ -13,6 +13,9 @@ from scipy.sparse.csgraph import shortest_path
 
 from topologies import NPU, SWITCH, Topology, WeftError
 
+MOST_DISTANCES = 4_000_000
+"""Distances held at a time while a root is looked for."""
+
 
 @dataclass(frozen=True)
 class AggregationTree:
@@ -49,7 +52,7 @@ class AggregationTree:
             found[node] = found[parent] + 1
         return found
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Levels of the deepest node."""
         return max(self.depth_of.values())
@@ -231,16 +234,32 @@ def _neighbours(
 
 
 def _best_root(neighbours: dict[int, list[int]], wanted: Sequence[int], inner: np.ndarray) -> int | None:
-    """The first node that may branch, of those from which the farthest wanted node is nearest."""
+    """The first node that may branch, of those from which the farthest wanted node is nearest.
+
+    Candidates are tried in the order of what is known of them: that they are as far as this from one node or another
+    which was the farthest from others. Most are never tried where switches are alike.
+    """
     n, candidates = inner.size, np.flatnonzero(inner)
     ends = [(node, other) for node, others in neighbours.items() if inner[node] for other in others]
     if not ends or not candidates.size:
         return None
     src, dst = np.array(ends).T
     graph = coo_array((np.ones(src.size), (src, dst)), shape=(n, n)).tocsr()
-    farthest = shortest_path(graph, unweighted=True, indices=candidates)[:, list(wanted)].max(axis=1)
-    best = int(np.argmin(farthest))
-    return int(candidates[best]) if np.isfinite(farthest[best]) else None
+    back, members = graph.T.tocsr(), np.array(wanted)
+    at_least, tried = np.zeros(candidates.size), np.zeros(candidates.size, np.bool_)
+    best, count = (np.inf, -1), 1
+    while True:
+        open_ = np.flatnonzero(~tried & ((at_least < best[0]) | ((at_least == best[0]) & (candidates < best[1]))))
+        if not open_.size:
+            return int(best[1]) if np.isfinite(best[0]) else None
+        few = open_[np.argsort(at_least[open_], kind="stable")[:count]]
+        away = shortest_path(graph, unweighted=True, indices=candidates[few])[:, members]
+        farthest = away.max(axis=1)
+        best = min(best, *zip(farthest.tolist(), candidates[few].tolist(), strict=True))
+        tried[few] = True
+        landmark = members[int(np.argmax(away[0]))]
+        at_least = np.maximum(at_least, shortest_path(back, unweighted=True, indices=[landmark])[0, candidates])
+        count = min(2 * count, max(1, MOST_DISTANCES // n))
 
 
 def _search(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sim.cli.output import check_outputs, write_text
 from topologies import WeftError
 from topologies.units import parse_size
 
@@ -35,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and print one row a layout and density."""
     from workloads.compression.rates import measure
 
+    check_outputs(arguments)
     n_elements = max(1, parse_size(arguments.size, "size") // 4)
     rows = []
     for layout in arguments.layouts.split(","):
@@ -45,15 +45,15 @@ def run(arguments: argparse.Namespace) -> int:
             rows.append({"layout": layout, **one._asdict()})
             if arguments.json != "-":
                 print(_line(layout, one) if len(rows) > 1 else f"{_HEAD}\n{_line(layout, one)}")
-    if arguments.json == "-":
-        json.dump({"rows": rows}, sys.stdout, indent=1)
-        print()
-    elif arguments.json:
-        Path(arguments.json).write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    if arguments.json:
+        write_text(arguments.json, json.dumps({"rows": rows}, indent=1) + "\n")
     return 0
 
 
-_HEAD = "layout    density  items     index GB/s  sketch GB/s  encode GB/s  scan GB/s  peel ns/item  rounds  complete"
+_HEAD = (
+    "layout    density  items     index GB/s  sketch GB/s  encode GB/s  scan GB/s  peel ns/item  rounds  complete  "
+    "add GB/s  encode/add"
+)
 
 
 def _line(layout: str, one: Measured) -> str:
@@ -61,7 +61,7 @@ def _line(layout: str, one: Measured) -> str:
     return (
         f"{layout:<8}  {one.density:<7.4g}  {one.n_items:<8}  {gigabytes[0]:<10.3g}  {gigabytes[1]:<11.3g}  "
         f"{gigabytes[2]:<11.3g}  {gigabytes[3]:<9.3g}  {one.peel_s_per_item * 1e9:<12.4g}  {one.rounds:<6}  "
-        f"{'yes' if one.complete else 'no'}"
+        f"{'yes' if one.complete else 'no':<8}  {one.add_Bps / 1e9:<8.3g}  {one.encode_Bps / one.add_Bps:.3f}"
     )
 
 

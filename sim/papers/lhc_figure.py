@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.plots.style import WIDE, figure, save, sizes_axis
+from sim.plots.style import WIDE, figure, lines_of, save, sizes_axis
 
 Row = dict[str, Any]
 
@@ -52,24 +52,49 @@ def draw_throughput(path: Path, rows: Sequence[Row]) -> None:
             one.set_xlabel("share of non-zeros of one worker")
             one.set_title(f"{support} supports", fontsize=9)
         axes[0].set_ylabel("all-reduce speed-up")
-        axes[0].text(0.3, 6.6, "published: up to 6.33", fontsize=7, ha="right")
+        axes[1].text(0.001, 5.3, "published: up to 6.33", fontsize=7)
         axes[0].set_ylim(0.4, 40)
         axes[0].text(0.001, 0.45, "solid: 1-bit index, in network; dashed: 4-bit, ring", fontsize=7)
         axes[1].legend(frameon=False, fontsize=7)
         save(drawn, path.with_suffix(".png"))
 
 
+def draw_models(path: Path, rows: Sequence[Row]) -> None:
+    """Time of an iteration of each model, over each fabric, dense and with the codec for two kinds of support."""
+    kinds = list(dict.fromkeys(row["support"] for row in rows))
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    fabrics = list(dict.fromkeys(row["over"] for row in rows))
+    with figure(WIDE, 2.8) as drawn:
+        axes = drawn.subplots(1, len(fabrics), sharey=True, squeeze=False)[0]
+        width = 0.8 / (len(kinds) + 1)
+        for fabric, one in zip(fabrics, axes, strict=True):
+            for at, kind in enumerate(["dense", *kinds]):
+                found = {row["model"]: row for row in rows
+                         if row["over"] == fabric and row["support"] == (kinds[0] if kind == "dense" else kind)}
+                key = "iteration_dense_s" if kind == "dense" else "iteration_s"
+                places = [number + (at - len(kinds) / 2) * width for number in range(len(models))]
+                one.bar(places, [found[model][key] for model in models], width, color=COLOURS[at],
+                        label="dense" if kind == "dense" else f"codec, {kind}")
+            one.set_title(fabric)
+            one.set_yscale("log")
+            one.set_xticks(range(len(models)), models, rotation=20)
+        axes[0].set_ylabel("iteration (s)")
+        axes[0].legend(frameon=False, fontsize=6.5)
+        save(drawn, path.with_suffix(".png"))
+
+
 def draw_sizes(path: Path, rows: Sequence[Row]) -> None:
     """Goodput by size on each fabric."""
     fabrics = list(dict.fromkeys(row["topology"] for row in rows))
+    lines = lines_of(row["algorithm"] for row in rows)
     with figure(WIDE, 3.1) as drawn:
         axes = drawn.subplots(1, len(fabrics), squeeze=False)[0]
         for fabric, one in zip(fabrics, axes, strict=True):
             here = [row for row in rows if row["topology"] == fabric]
-            for at, algorithm in enumerate(dict.fromkeys(row["algorithm"] for row in here)):
+            for algorithm in dict.fromkeys(row["algorithm"] for row in here):
                 mine = [row for row in here if row["algorithm"] == algorithm]
-                one.plot([row["size_bytes"] for row in mine], [row["goodput_Gbps"] for row in mine], color=COLOURS[at],
-                         marker=MARKERS[at], markersize=3, linewidth=1.1, label=algorithm)
+                one.plot([row["size_bytes"] for row in mine], [row["goodput_Gbps"] for row in mine], markersize=3.5,
+                         linewidth=1.1, label=algorithm, **lines[algorithm].style())
             one.set_title(fabric, fontsize=9)
             one.set_yscale("log")
             one.set_ylabel("goodput (Gb/s)")

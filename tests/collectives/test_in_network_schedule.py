@@ -1,3 +1,4 @@
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -204,3 +205,32 @@ def test_large_networks_are_proved_on_smaller_ones_or_refused():
     assert in_network.reduce_scatter(big, "1MiB").proof.startswith("proved on torus")
     with pytest.raises(WeftError, match="more than 4,000,000 transfers"):
         in_network.all_gather(switch(2000), "1MiB")
+
+
+@pytest.mark.parametrize("routers", [False, True])
+@pytest.mark.parametrize("spec", ["fat-tree:4", "fat-tree:8x2", "leaf-spine:3x4x2", "mesh:5x4", "SW(2)_SW(3)"])
+def test_the_root_is_the_first_from_which_the_farthest_rank_is_nearest(spec, routers):
+    fabric = from_spec(spec)
+    graph = nx.DiGraph(list(zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True)))
+    inner = [node for node in range(fabric.n_nodes) if routers or fabric.kind[node] != 0]
+    if not inner:
+        return
+    away = {}
+    for root in inner:
+        known, ahead = {root: 0}, [root]
+        for node in ahead:
+            for other in graph[node] if node in inner else ():
+                if other not in known:
+                    known[other] = known[node] + 1
+                    ahead.append(other)
+        if all(rank in known for rank in range(fabric.n_npus)):
+            away[root] = max(known[rank] for rank in range(fabric.n_npus))
+    if not away:
+        return
+    tree = minimum_depth_tree(fabric, routers=routers)
+    assert (tree.depth, tree.root) == min((depth, root) for root, depth in away.items())
+
+
+def test_a_tree_of_a_thousand_ranks_has_one_transfer_an_edge_and_direction():
+    schedule = in_network.all_reduce(fat_tree(16), "64MiB")
+    assert schedule.proof == "proved" and schedule.pattern.transfers().src.size == 2 * (1024 + 128 + 16)

@@ -9,9 +9,13 @@ import numpy as np
 
 def makespan_ps(
     wire_ps: int, latency_ps: int, switch_ps: int, slots: int, lost_up: np.ndarray, lost_down: np.ndarray,
-    timeout_ps: int,
+    timeout_ps: int, forgets: bool = False,
 ) -> int:
-    """When the last worker has the last result; all packets are of one size, `lost_*` are (packets, workers)."""
+    """When the last worker has the last result; all packets are of one size, `lost_*` are (packets, workers).
+
+    A switch that `forgets` drops a duplicate that comes before the sum is complete, as SwitchML does, and the worker
+    asks again after another timeout; one that does not answers it when the sum is complete.
+    """
     packets, workers = lost_up.shape
     up_free, down_free = [0] * workers, [0] * workers
     missing = [workers] * packets
@@ -46,6 +50,8 @@ def makespan_ps(
         elif what == "answer":
             if packet in done:
                 put(now, packet, worker, "result")
+            elif forgets:
+                put(now - latency_ps - switch_ps + timeout_ps, packet, worker, "resend for the result")
             else:
                 waiting[packet, worker] = True
         elif what in ("result", "lost result"):

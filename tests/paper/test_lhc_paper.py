@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from sim.papers import lhc, lhc_figure
+from sim.papers import lhc, lhc_figure, lhc_report
+
+pytestmark = pytest.mark.compiled
 
 
 def rows_where(rows, **wanted):
@@ -60,7 +64,7 @@ def test_dense_models_gain_nothing_without_sparsification():
 
 
 def test_fixed_point_loses_only_its_rounding():
-    for row in lhc.baseline_rows():
+    for row in lhc.baseline_rows(2**17):
         if row["codec"] == "lossless, fixed point":
             assert row["nmse"] < 1e-15
         if row["codec"] == "lossless, fp32":
@@ -78,10 +82,38 @@ def test_tables_and_figures_are_left(tmp_path, capsys):
     lhc_figure.draw_cliff(tmp_path / "cliff", [{"layout": "element", "cells": 1.2, "full": 0.0, "lost": 0.5}])
     line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
     lhc_figure.draw_throughput(tmp_path / "throughput", [line, line | {"support": "independent"}])
-    assert sorted(file.name for file in tmp_path.glob("*.png")) == ["cliff.png", "sizes.png", "throughput.png"]
+    bar = {"model": "ncf", "support": "identical", "over": "ring", "iteration_dense_s": 2.0, "iteration_s": 1.0}
+    lhc_figure.draw_models(tmp_path / "models", [bar, bar | {"over": "in-network"}])
+    assert sorted(file.stem for file in tmp_path.glob("*.png")) == ["cliff", "models", "sizes", "throughput"]
+
+
+def test_tables_of_the_page():
+    rows = [{"size": "32 B", "algorithm": name, "time_us": time} for name, time in (("ring", 2.5), ("tree", 123456.7))]
+    lines = list(lhc_report.table(lhc_report.pivot(rows, "size", "algorithm", "time_us"), "size", "Times"))
+    assert lines == ["Times:\n", "| size | ring | tree |", "|---|--:|--:|", "| 32 B | 2.5 | 123457 |", ""]
+    assert list(lhc_report.table([])) == []
+
+
+def test_numbers_in_the_background_are_those_of_the_page():
+    """The table of losses stands in two places: the one written by hand must not drift from the one made."""
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "papers" / "lhc.md").read_text().split("## Loss")[1].split("##")[0]
+    made = {}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) > 8 and cells[0][0].isdigit():
+            made[float(cells[0]), float(cells[1]), int(cells[2])] = float(cells[4])
+    background = (docs / "background" / "in_network.md").read_text()
+    assert len(made) == 16
+    for mean in made.values():
+        assert f"{mean:.4g}" in background or f"{mean:.3f}" in background
 
 
 @pytest.mark.verify
 def test_the_whole_quick_run(tmp_path):
     lhc.run(tmp_path, quick=True)
     assert len(list(tmp_path.glob("*.csv"))) == 12
+    assert {file.stem for file in tmp_path.glob("*.png")} == {f"lhc-{name}" for name in (
+        "cliff", "throughput", "models", "sizes")}
+    page = (tmp_path / "lhc.md").read_text()
+    assert all(f"../images/{file.name}" in page for file in tmp_path.glob("*.png"))

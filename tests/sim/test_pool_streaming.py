@@ -24,7 +24,7 @@ LOSS = {
 """Published slow-down of one seed by (loss, timeout in ms, slots)."""
 
 UNLUCKY = (1e-4, 1, 64)
-"""The published seed has four losses in one slot, which about one seed in twenty has: 38 % above our mean."""
+"""The published seed has four losses in one slot: 39 % above the mean of 240 of our seeds, and 2.5 % are as slow."""
 
 
 def makespan(job, **options):
@@ -122,6 +122,29 @@ def test_loss_of_a_few_seeds(key):
 @pytest.mark.parametrize("key", LOSS, ids=str)
 def test_loss_of_fifty_seeds(key):
     check_loss(key, 50)
+
+
+def gain_of_forgetting(job, loss, timeout_ps, seeds):
+    """How much slower a switch is that drops early duplicates, as SwitchML's does."""
+    times = []
+    for seed in range(seeds):
+        lost = [pool_streaming._lost(job, loss, seed, direction) for direction in (0, 1)]
+        set_up = (job.wire_ps, job.latency_ps, job.switch_latency_ps, job.slots, *lost, timeout_ps)
+        times.append([oracle.makespan_ps(*set_up, forgets) for forgets in (True, False)])
+    return np.divide(*np.sum(times, axis=0))
+
+
+def test_what_early_duplicates_are_answered_with_hardly_counts():
+    job = PoolStreaming(size_bytes=MIB, slots=64)
+    assert 1 <= gain_of_forgetting(job, 1e-2, 10**9, 2) < 1.1
+    assert gain_of_forgetting(job, 1e-4, 10**9, 2) == 1
+
+
+@pytest.mark.verify
+def test_another_way_of_resending_does_not_explain_the_unlucky_seed():
+    job = PoolStreaming(size_bytes=16 * MIB, slots=64)
+    assert gain_of_forgetting(job, 1e-4, 10**9, 4) == pytest.approx(1, abs=1e-3)
+    assert gain_of_forgetting(job, 1e-2, 10**9, 4) == pytest.approx(1.01, abs=0.01)
 
 
 def test_what_is_refused():

@@ -95,6 +95,7 @@ def test_a_sixteenth_worker_would_carry_over():
     assert codec.sum([x] * 15).workers == 15
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("lanes", "rotated"), [(1, False), (1024, True)], ids=["element", "rotated"])
 def test_the_cliff_of_a_million_elements(lanes, rotated):
     d = 1_000_000
@@ -109,6 +110,7 @@ def test_the_cliff_of_a_million_elements(lanes, rotated):
         assert np.array_equal(decoded.values, wrapped_sum(arrays))
 
 
+@pytest.mark.compiled
 def test_one_percent_too_little_loses_a_large_share():
     arrays = supports(np.random.default_rng(1), 1_000_000, 8, 0.01)
     codec = Codec(layout_for(1_000_000, union_size(arrays), 1.20, lanes=1))
@@ -118,6 +120,7 @@ def test_one_percent_too_little_loses_a_large_share():
     assert np.square(error).sum() / np.square(wrapped_sum(arrays).astype(float)).sum() == pytest.approx(0.39, abs=0.05)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("density", "cells", "lost"), [(0.01, 1.25, 0.37), (0.01, 1.5, 0.053), (0.05, 1.3, 0.097), (0.1, 1.3, 0.035)]
 )
@@ -132,6 +135,7 @@ def test_the_published_layout_needs_more_space(density, cells, lost):
     assert np.mean(shares) == pytest.approx(lost, abs=4 * sampling + 5e-3 * lost)
 
 
+@pytest.mark.compiled
 def test_the_published_layout_loses_a_little_at_twice_the_items():
     d, x = 2**20, (np.random.default_rng(5).random(2**20) < 0.0773).astype(np.int32)
     for seed in (0, 7, 14):
@@ -141,6 +145,7 @@ def test_the_published_layout_loses_a_little_at_twice_the_items():
     assert published_layout(2**27, 10).rows == 13108
 
 
+@pytest.mark.compiled
 def test_every_single_missing_index_bit_is_detected():
     d, rng = 20_000, np.random.default_rng(7)
     arrays = supports(rng, d, 8, 0.01)
@@ -171,6 +176,7 @@ def test_late_worker_bits_fall_back_to_the_dense_sum():
         lossless_sum(large, [])
 
 
+@pytest.mark.compiled
 def test_any_order_of_arrival_gives_identical_integers():
     arrays = supports(np.random.default_rng(11), 3001, 4, 0.1, -(2**31), 2**31 - 1)
     codec = Codec(layout_for(3001, union_size(arrays), 1.6, lanes=64))
@@ -186,6 +192,7 @@ def test_any_order_of_arrival_gives_identical_integers():
     assert sums == {wrapped_sum(arrays).tobytes()}
 
 
+@pytest.mark.compiled
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 5000), st.sampled_from([1, 2, 3, 64]), st.sampled_from([1, 33, 1024]),
@@ -223,6 +230,7 @@ def test_values_that_are_not_finite_are_refused_and_denormals_are_values(dtype):
     assert not both.complete  # the sum overflows: a value that is not finite is not passed off as recovered
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-13), ("float64", 1e-28)])
 def test_what_floating_point_loses_is_small_in_norm(dtype, limit):
     rng, d = np.random.default_rng(2), 100_000
@@ -251,6 +259,7 @@ def test_what_does_not_fit_is_refused():
             bad()
 
 
+@pytest.mark.compiled
 def test_phantom_items_of_a_filter_decode_to_zero_and_fill_the_sketch():
     d, rng = 200_000, np.random.default_rng(9)
     arrays = supports(rng, d, 2, 0.04)
@@ -262,6 +271,7 @@ def test_phantom_items_of_a_filter_decode_to_zero_and_fill_the_sketch():
     assert decoded.complete and np.array_equal(decoded.values, wrapped_sum(arrays))
 
 
+@pytest.mark.compiled
 def test_rounds_of_a_parallel_peel():
     d, n = 1_000_000, 77_000
     rng = np.random.default_rng(4)

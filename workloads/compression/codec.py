@@ -147,8 +147,9 @@ class Codec:
         Raises
         ------
         WeftError
-            More workers than the index can count.
+            More workers than the index can count, or a message of another codec.
         """
+        self._refuse_others(one, other)
         workers = one.workers + other.workers
         if self.index.max_workers is not None and workers > self.index.max_workers:
             raise WeftError(
@@ -171,7 +172,14 @@ class Codec:
         median : bool
             Guess what was not recovered from the middle one of three cells, as the public code does: worthless, the
             error is as large as the values.
+
+        Raises
+        ------
+        WeftError
+            A message of another codec. One that was damaged on the way is decoded to something: `complete` says
+            whether it fits together.
         """
+        self._refuse_others(message)
         bits = self.index.bits(message.support)
         state, n_items = self.open_cells(message.cells, bits)
         values, recovered, rounds = self.peel(state)
@@ -181,28 +189,39 @@ class Codec:
         return Decoded(values, n_items, recovered, rounds, residual, values.dtype.kind == "i")
 
     def open_cells(self, cells: Values, bits: Bytes) -> tuple[Values, int]:
-        """Each cell with the number of its items and their exclusive or; also the number of items in all."""
-        state = np.zeros(cells.size, [("count", np.int32), ("items", np.int32), ("value", cells.dtype)])
+        """Each cell with the tally of its items (`kernels.count_items`); also the number of items in all."""
+        state = np.zeros(cells.size, [("tally", np.int64), ("value", cells.dtype)])
         state["value"] = cells
-        n_items = kernels.count_items(state, bits, self.layout.n_elements, *self.layout.placement(), self.layout.lanes)
+        n_items = kernels.count_items(state, bits, self.layout.n_elements, self.layout.hashing())
         return state, int(n_items)
 
     def peel(self, state: Values) -> tuple[Values, int, int]:
         """Empty opened cells: the values, how many were recovered, and the rounds of a parallel peel."""
         values = np.zeros(self.layout.n_elements, state["value"].dtype)
-        queue = np.empty(state.size, np.int32)
-        recovered, rounds = kernels.peel(state, values, *self.layout.placement(), self.layout.lanes, queue)
+        queue = np.empty(state.size + 1, np.int32)
+        with np.errstate(over="ignore", invalid="ignore"):  # where the loops run uncompiled
+            recovered, rounds, _ = kernels.peel(state, values, self.layout.hashing(), queue)
         return values, int(recovered), int(rounds)
 
     def _guess(self, state: Values, bits: Bytes, values: Values) -> None:
-        place, layout = self.layout.placement(), self.layout
-        kernels.median_of_three(state, bits, layout.n_elements, values, *place, layout.lanes)
+        kernels.median_of_three(state, bits, self.layout.n_elements, values, self.layout.hashing())
 
     def _sketch(self, x: Values) -> Values:
         cells = np.zeros(self.layout.n_cells, x.dtype)
         adder = kernels.add_rows if self.layout.lanes >= _FEW_LANES else kernels.add_items
-        adder(cells, x, *self.layout.placement(), self.layout.lanes)
+        with np.errstate(over="ignore"):
+            adder(cells, x, self.layout.hashing())
         return cells
+
+    def _refuse_others(self, *messages: Message) -> None:
+        for cells, support, _ in messages:
+            if (cells.dtype.name, cells.shape, support.shape) != (
+                self.dtype, (self.layout.n_cells,), (self.index.n_bytes,)
+            ):
+                raise WeftError(
+                    f"the message has {cells.size} cells of {cells.dtype.name} and an index of {support.size} B; this "
+                    f"codec has {self.layout.n_cells} of {self.dtype} and {self.index.n_bytes} B"
+                )
 
     def _refuse_not_finite(self, x: Values) -> None:
         if self.dtype not in _EXPONENT:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from topologies import WeftError
 from workloads.compression import _kernels as kernels
@@ -20,11 +16,14 @@ CELLS_PER_ITEM = 1.23
 """Cells a non-zero of the union at which a large hypergraph always peels; its threshold is 1.2218."""
 
 
-class Placement(NamedTuple):
-    """First cell of each row of a block, complemented if subtracted, and turns of its lanes, (n_blocks, 3)."""
+class Hashing(NamedTuple):
+    """What the cells of an element depend on, as the compiled loops take it."""
 
-    row: npt.NDArray[np.int32]
-    turn: npt.NDArray[np.int32]
+    rows: int
+    lanes: int
+    rotated: bool
+    split: bool
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,8 @@ class Layout:
         least = kernels.HASHES if self.split else 1
         if self.rows < least:
             raise WeftError(f"layout has {self.rows} rows; give at least {least}")
+        if not 0 <= self.seed < 2**31:
+            raise WeftError(f"layout has seed {self.seed}; give 0 to 2147483647")
         if self.n_elements >= 2**31 or self.n_cells >= 2**31:
             raise WeftError(f"layout of {self.n_elements} elements and {self.n_cells} cells: below 2147483648 each")
 
@@ -73,14 +74,9 @@ class Layout:
     def n_blocks(self) -> int:
         return -(-self.n_elements // self.lanes)
 
-    def placement(self) -> Placement:
-        """Rows and turns of all blocks; kept for the layouts last used."""
-        return _placement(self.n_blocks, self.rows, self.lanes, self.rotated and self.lanes > 1, self.split, self.seed)
-
-
-@lru_cache(maxsize=8)
-def _placement(n_blocks: int, rows: int, lanes: int, rotated: bool, split: bool, seed: int) -> Placement:
-    return Placement(*kernels.place(n_blocks, rows, lanes, rotated, split, seed))
+    def hashing(self) -> Hashing:
+        """Parameters of the hashes."""
+        return Hashing(self.rows, self.lanes, self.rotated and self.lanes > 1, self.split, self.seed)
 
 
 def layout_for(
