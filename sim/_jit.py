@@ -16,10 +16,13 @@ from numba.extending import intrinsic
 
 _config: Any = numba.config
 _HERE = Path(__file__).parent
-_SOURCES = (*sorted(path.name for path in _HERE.glob("_[a-z]*.py")), "program.py")
+_SOURCES = (*sorted(path.name for path in _HERE.glob("_[a-z]*.py")), "contract.py")
 """What the compiled code depends on: flags, code, and the constants compiled into it."""
 
 Function = Callable[..., Any]
+
+DISABLED = bool(_config.DISABLE_JIT)
+"""NUMBA_DISABLE_JIT=1: everything is Python, for coverage."""
 
 u64 = np.uint64
 """Wraps an index that is never negative: numba then leaves out the code that counts negative ones from the end, and
@@ -95,7 +98,7 @@ def _trailing_zeros(word: int) -> int:
     return (int(word) & -int(word)).bit_length() - 1
 
 
-if _config.DISABLE_JIT:
+if DISABLED:
     count_leading_zeros, count_trailing_zeros = _leading_zeros, _trailing_zeros
 else:
     count_leading_zeros, count_trailing_zeros = _bit_count("ctlz"), _bit_count("cttz")

@@ -1,7 +1,7 @@
-"""The chunk engine's kernel: the two loops that run a program.
+"""The chunk engine's kernel: the loops that run a program.
 
-The contract is that of sim/program.py; the arrays come from sim/engine.py, which has cast them. Numba keys its cache on
-a function's own file; sim/_jit.py keys it on all files of jitted code, so that none of them can go stale unnoticed.
+The contract is that of sim/contract.py; the arrays come from sim/engine.py, which has cast them. Numba keys its cache
+on a function's own file; sim/_jit.py keys it on all files of jitted code, so that none can go stale unnoticed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from sim._accounts import carry, copy_account
+from sim._faults import first_hop_at, room_for_journal, serve_faulty
+from sim._heap import lone, meld, ties_before, without_root
 from sim._jit import entry, helper, u64
 from sim._state import (
+    ARM,
     ARRIVING,
     AT,
     BATCH,
-    CHILD,
     CHUNK,
     EVENTS,
     FAR,
@@ -24,11 +26,13 @@ from sim._state import (
     LEFT,
     LOGGED,
     MAKESPAN,
+    NEEDS_JOURNAL,
     NEEDS_TOKENS,
     NEXT,
     NONE,
     NOW,
     PAUSED,
+    RING,
     SIZE,
     TASK,
     TOP,
@@ -36,7 +40,7 @@ from sim._state import (
     UNSTACKED,
 )
 from sim._wheel import advance, push
-from sim.program import LOWEST_CHUNK_FIRST, PER_CHUNK, PRIORITY, SMALLEST_FIRST
+from sim.contract import PER_CHUNK
 
 # --- releases and deliveries -------------------------------------------------------------------------------------
 
@@ -147,7 +151,7 @@ def _token_row(program, token):
 
 
 @helper
-def _token(program, state, task, chunk, at):
+def _token(program, state, task, chunk, at, faulty):
     """Make the next chunk of a task a token, or return NONE where there is no token left."""
     token = state.register[FREE]
     if token != NONE:
@@ -159,6 +163,8 @@ def _token(program, state, task, chunk, at):
         state.event[u64(field + CHUNK)] = chunk
         state.event[u64(field + AT)] = at
         state.event[u64(field + SIZE)] = size | FIRST_HOP
+        if faulty:
+            state.attempt[u64(token)] = 0
         if state.account.size:
             copy_account(state, 1 + program.server_rate.size + task, _token_row(program, token))
     return token
@@ -171,9 +177,10 @@ def _free(program, state, token):
 
 
 @helper
-def _join(program, state, task):
+def _join(program, state, task, faulty):
     """Send the released chunks of a task to its pool, its first server, or straight to delivery.
 
+    `faulty` is a constant in each loop, here and below, and the branch that it does not take is not compiled.
     Returns False where tokens ran out; the task then stays on the stack.
     """
     if state.joined[u64(task)] == state.released[u64(task)] or state.gate_ps[u64(task)] == FAR:
@@ -192,7 +199,9 @@ def _join(program, state, task):
                 state.start_ps[u64(task)] = present
             _deliver(program, state, task, 1 + program.server_rate.size + task)
             continue
-        token = _token(program, state, task, chunk, NONE if empty else at)
+        if faulty and not empty and not asks:
+            at = first_hop_at(program, task, present)
+        token = _token(program, state, task, chunk, NONE if empty else at, faulty)
         if token == NONE:
             return False
         state.joined[u64(task)] += 1
@@ -200,8 +209,8 @@ def _join(program, state, task):
         if asks:
             state.event_ps[u64(4 * event)] = present
             discipline = program.pool_discipline[u64(pool)]
-            lone = _lone(program, state, token)
-            state.pool_queue[u64(pool)] = _meld(program, state, discipline, state.pool_queue[u64(pool)], lone)
+            alone = lone(program, state, token)
+            state.pool_queue[u64(pool)] = meld(program, state, discipline, state.pool_queue[u64(pool)], alone)
         else:
             push(state, event, max(present, state.gate_ps[u64(task)]))
         state.gate_ps[u64(task)] = FAR
@@ -209,7 +218,7 @@ def _join(program, state, task):
 
 
 @helper
-def _settle(program, state):
+def _settle(program, state, faulty):
     """Look at every task on the stack, until none is left. Returns False where tokens ran out."""
     register = state.register
     while register[TOP] != NONE:
@@ -217,7 +226,7 @@ def _settle(program, state):
         register[TOP] = state.link[u64(task)]
         state.link[u64(task)] = UNSTACKED
         _release(program, state, task)
-        if not _join(program, state, task):
+        if not _join(program, state, task, faulty):
             _stack(state, task)
             return False
     return True
@@ -268,24 +277,6 @@ def _begin(program, state, token, server, start):
 
 
 @helper
-def _ties_before(program, state, a, b):
-    """Whether token a comes before token b among those of one arrival time: (class, chunk, hop, task)."""
-    a, b = 8 * (program.server_rate.size + a), 8 * (program.server_rate.size + b)
-    event = state.event
-    task_a, task_b = event[u64(a + TASK)], event[u64(b + TASK)]
-    if program.task_class[u64(task_a)] != program.task_class[u64(task_b)]:
-        return program.task_class[u64(task_a)] < program.task_class[u64(task_b)]
-    if event[u64(a + CHUNK)] != event[u64(b + CHUNK)]:
-        return event[u64(a + CHUNK)] < event[u64(b + CHUNK)]
-    if event[u64(a + AT)] != NONE and event[u64(b + AT)] != NONE:
-        hop_a = event[u64(a + AT)] - program.route_ptr[u64(program.task_route[u64(task_a)])]
-        hop_b = event[u64(b + AT)] - program.route_ptr[u64(program.task_route[u64(task_b)])]
-        if hop_a != hop_b:
-            return hop_a < hop_b
-    return task_a < task_b
-
-
-@helper
 def _line_up(program, state, server, token):
     """Put a token into the server's list of this picosecond's arrivals, in order of tie.
 
@@ -300,16 +291,16 @@ def _line_up(program, state, server, token):
         state.queue[u64(server)] = token
         state.tail[u64(server)] = token
         event[u64(8 * (n_servers + token) + NEXT)] = NONE
-    elif _ties_before(program, state, state.tail[u64(server)], token):
+    elif ties_before(program, state, state.tail[u64(server)], token):
         event[u64(8 * (n_servers + state.tail[u64(server)]) + NEXT)] = token
         event[u64(8 * (n_servers + token) + NEXT)] = NONE
         state.tail[u64(server)] = token
-    elif _ties_before(program, state, token, state.queue[u64(server)]):
+    elif ties_before(program, state, token, state.queue[u64(server)]):
         event[u64(8 * (n_servers + token) + NEXT)] = state.queue[u64(server)]
         state.queue[u64(server)] = token
     else:
         at = state.queue[u64(server)]
-        while _ties_before(program, state, event[u64(8 * (n_servers + at) + NEXT)], token):
+        while ties_before(program, state, event[u64(8 * (n_servers + at) + NEXT)], token):
             at = event[u64(8 * (n_servers + at) + NEXT)]
         event[u64(8 * (n_servers + token) + NEXT)] = event[u64(8 * (n_servers + at) + NEXT)]
         event[u64(8 * (n_servers + at) + NEXT)] = token
@@ -329,7 +320,7 @@ def _commit(program, state, token, server):
         state.gate_ps[u64(task)] = end
         chunk = state.joined[u64(task)]
         if chunk < state.released[u64(task)]:
-            following = _token(program, state, task, chunk, at)
+            following = _token(program, state, task, chunk, at, False)
             if following == NONE:
                 _stack(state, task)
             else:
@@ -345,7 +336,7 @@ def run_fifo(program, state, max_events, until_ps):
     n_servers = program.server_rate.size
     limit = register[EVENTS] + max_events
     while True:
-        if not _settle(program, state):
+        if not _settle(program, state, False):
             return NEEDS_TOKENS
         while register[BATCH] != NONE:
             event = register[BATCH]
@@ -383,79 +374,6 @@ def run_fifo(program, state, max_events, until_ps):
 
 
 @helper
-def _before(program, state, discipline, a, b):
-    """Whether a discipline serves token a before token b: (rank, arrival, class, chunk, hop, task)."""
-    n_servers = program.server_rate.size
-    task_a, task_b = state.event[u64(8 * (n_servers + a) + TASK)], state.event[u64(8 * (n_servers + b) + TASK)]
-    if discipline == PRIORITY:
-        if program.task_priority[u64(task_a)] != program.task_priority[u64(task_b)]:
-            return program.task_priority[u64(task_a)] < program.task_priority[u64(task_b)]
-    elif discipline == SMALLEST_FIRST:
-        work_a = program.cut_work[u64(program.task_cut[u64(task_a)])]
-        work_b = program.cut_work[u64(program.task_cut[u64(task_b)])]
-        if work_a != work_b:
-            return work_a < work_b
-    elif discipline == LOWEST_CHUNK_FIRST:
-        chunk_a, chunk_b = state.event[u64(8 * (n_servers + a) + CHUNK)], state.event[u64(8 * (n_servers + b) + CHUNK)]
-        if chunk_a != chunk_b:
-            return chunk_a < chunk_b
-    arrival_a, arrival_b = state.event_ps[u64(4 * (n_servers + a))], state.event_ps[u64(4 * (n_servers + b))]
-    if arrival_a != arrival_b:
-        return arrival_a < arrival_b
-    return _ties_before(program, state, a, b)
-
-
-@helper
-def _lone(program, state, token):
-    """A pairing heap of one token."""
-    state.event[u64(8 * (program.server_rate.size + token) + CHILD)] = NONE
-    state.event[u64(8 * (program.server_rate.size + token) + NEXT)] = NONE
-    return token
-
-
-@helper
-def _meld(program, state, discipline, a, b):
-    """One pairing heap from two; siblings are chained through NEXT, which a waiting token does not use."""
-    if a == NONE:
-        return b
-    if b == NONE:
-        return a
-    if _before(program, state, discipline, b, a):
-        a, b = b, a
-    n_servers = program.server_rate.size
-    state.event[u64(8 * (n_servers + b) + NEXT)] = state.event[u64(8 * (n_servers + a) + CHILD)]
-    state.event[u64(8 * (n_servers + a) + CHILD)] = b
-    return a
-
-
-@helper
-def _without_root(program, state, discipline, root):
-    """The heap that is left when its root is taken: meld the children in pairs, then the pairs from the right."""
-    n_servers = program.server_rate.size
-    event = state.event
-    child = event[u64(8 * (n_servers + root) + CHILD)]
-    pairs = NONE
-    while child != NONE:
-        other = event[u64(8 * (n_servers + child) + NEXT)]
-        event[u64(8 * (n_servers + child) + NEXT)] = NONE
-        following = NONE
-        if other != NONE:
-            following = event[u64(8 * (n_servers + other) + NEXT)]
-            event[u64(8 * (n_servers + other) + NEXT)] = NONE
-        pair = _meld(program, state, discipline, child, other)
-        event[u64(8 * (n_servers + pair) + NEXT)] = pairs
-        pairs = pair
-        child = following
-    heap = NONE
-    while pairs != NONE:
-        following = event[u64(8 * (n_servers + pairs) + NEXT)]
-        event[u64(8 * (n_servers + pairs) + NEXT)] = NONE
-        heap = _meld(program, state, discipline, heap, pairs)
-        pairs = following
-    return heap
-
-
-@helper
 def _touch(state, server):
     if state.touched_ps[u64(server)] != state.register[NOW]:
         state.touched_ps[u64(server)] = state.register[NOW]
@@ -464,7 +382,38 @@ def _touch(state, server):
 
 
 @helper
-def _happen(program, state, event):
+def _ring(program, state, task):
+    """The deadline of a task: it waits for no other any more."""
+    state.missing[u64(task)] = 0
+    state.released[u64(task)] = program.cut_chunks[u64(program.task_cut[u64(task)])]
+    _stack(state, task)
+
+
+@helper
+def _deliver_in_order(program, state, token):
+    """Deliver a token, and those that were in before it and waited for it; or let it wait."""
+    n_servers, event = program.server_rate.size, state.event
+    task = event[u64(8 * (n_servers + token) + TASK)]
+    if event[u64(8 * (n_servers + token) + CHUNK)] != state.delivered[u64(task)]:
+        event[u64(8 * (n_servers + token) + NEXT)] = state.held[u64(task)]
+        state.held[u64(task)] = token
+        return
+    while token != NONE:
+        _free(program, state, token)
+        _deliver(program, state, task, _token_row(program, token))
+        token, before = state.held[u64(task)], NONE
+        while token != NONE and event[u64(8 * (n_servers + token) + CHUNK)] != state.delivered[u64(task)]:
+            token, before = event[u64(8 * (n_servers + token) + NEXT)], token
+        if token != NONE:
+            after = event[u64(8 * (n_servers + token) + NEXT)]
+            if before == NONE:
+                state.held[u64(task)] = after
+            else:
+                event[u64(8 * (n_servers + before) + NEXT)] = after
+
+
+@helper
+def _happen(program, state, event, faulty):
     """An event of this picosecond: the end of a service, a delivery, or an arrival, which waits for its turn."""
     n_servers = program.server_rate.size
     if event < n_servers:
@@ -481,17 +430,28 @@ def _happen(program, state, event):
         return
     task = state.event[u64(8 * event + TASK)]
     row = _token_row(program, token)
+    if faulty and state.event[u64(8 * event + CHUNK)] < 0:
+        if state.event[u64(8 * event + CHUNK)] == ARM:
+            state.event[u64(8 * event + CHUNK)] = RING
+            push(state, event, program.task_deadline_ps[u64(task)])
+        else:
+            _free(program, state, token)
+            _ring(program, state, task)
+        return
     if state.event[u64(8 * event + SIZE)] >= FIRST_HOP:  # of a task without servers
         state.gate_ps[u64(task)] = state.register[NOW]
         if state.account.size:
             copy_account(state, row, 1 + n_servers + task)
         _stack(state, task)
-    _free(program, state, token)
-    _deliver(program, state, task, row)
+    if faulty:
+        _deliver_in_order(program, state, token)
+    else:
+        _free(program, state, token)
+        _deliver(program, state, task, row)
 
 
 @helper
-def _grant(program, state):
+def _grant(program, state, faulty):
     """Let every pool grant what it can; what that delivers joins the batch."""
     n_servers = program.server_rate.size
     for pool in range(program.pool_capacity.size):
@@ -504,7 +464,7 @@ def _grant(program, state):
                 break
             state.pool_free[u64(pool)] -= program.task_units[u64(task)]
             _log_pool(state, pool, task, state.event[u64(8 * event + CHUNK)], program.task_units[u64(task)])
-            state.pool_queue[u64(pool)] = _without_root(program, state, discipline, token)
+            state.pool_queue[u64(pool)] = without_root(program, state, discipline, token)
             if state.account.size and state.event_ps[u64(4 * event)] < state.register[NOW]:
                 copy_account(state, 1 + n_servers + program.task_cut.size + pool, _token_row(program, token))
             if state.event[u64(8 * event + AT)] == NONE:
@@ -512,6 +472,8 @@ def _grant(program, state):
                     state.start_ps[u64(task)] = state.register[NOW]
                 push(state, event, state.register[NOW])
             else:
+                if faulty:
+                    state.event[u64(8 * event + AT)] = first_hop_at(program, task, state.register[NOW])
                 state.event[u64(8 * event + NEXT)] = state.register[ARRIVING]
                 state.register[ARRIVING] = token
             token = state.pool_queue[u64(pool)]
@@ -523,12 +485,60 @@ def _serve(program, state, server):
     n_servers = program.server_rate.size
     token = state.queue[u64(server)]
     field = 8 * (n_servers + token)
-    state.queue[u64(server)] = _without_root(program, state, program.server_discipline[u64(server)], token)
+    state.queue[u64(server)] = without_root(program, state, program.server_discipline[u64(server)], token)
     first_hop = state.event[u64(field + SIZE)] >= FIRST_HOP
     state.first_of[u64(server)] = state.event[u64(field + TASK)] if first_hop else NONE
     end, ready = _begin(program, state, token, server, state.register[NOW])
     push(state, server, end)
     push(state, n_servers + token, ready)
+
+
+@helper
+def _general(program, state, max_events, until_ps, faulty):
+    """The loop of `run_general` and `run_faulty`."""
+    register = state.register
+    n_servers = program.server_rate.size
+    limit = register[EVENTS] + max_events
+    while True:
+        settled = False
+        while not settled:
+            if not _settle(program, state, faulty):
+                return NEEDS_TOKENS
+            while register[BATCH] != NONE:
+                event = register[BATCH]
+                register[BATCH] = state.event[u64(8 * event + NEXT)]
+                _happen(program, state, event, faulty)
+            if register[TOP] == NONE:
+                _grant(program, state, faulty)
+                settled = register[BATCH] == NONE
+        while register[ARRIVING] != NONE:
+            token = register[ARRIVING]
+            event = n_servers + token
+            register[ARRIVING] = state.event[u64(8 * event + NEXT)]
+            server = program.hop_server[u64(program.route_hop[u64(state.event[u64(8 * event + AT)])])]
+            # A chunk that comes out of a pool arrives now, whenever it asked.
+            state.event_ps[u64(4 * event)] = register[NOW]
+            discipline = program.server_discipline[u64(server)]
+            alone = lone(program, state, token)
+            state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
+            _touch(state, server)
+        if faulty and not room_for_journal(program, state):
+            return NEEDS_JOURNAL
+        for i in range(register[TOUCHED]):
+            server = state.touched[u64(i)]
+            if state.queue[u64(server)] != NONE and state.free_ps[u64(server)] <= register[NOW]:
+                if faulty:
+                    serve_faulty(program, state, server)
+                else:
+                    _serve(program, state, server)
+        register[TOUCHED] = 0
+        if register[LEFT] == 0:
+            return FINISHED
+        if register[EVENTS] >= limit:
+            return PAUSED
+        status = advance(state, until_ps)
+        if status != FINISHED:
+            return status
 
 
 @entry
@@ -550,41 +560,10 @@ def run_general(program, state, max_events, until_ps):
     int
         FINISHED, PAUSED, NEEDS_TOKENS (grow the token arrays, link the new ones, and call again) or STUCK.
     """
-    register = state.register
-    n_servers = program.server_rate.size
-    limit = register[EVENTS] + max_events
-    while True:
-        settled = False
-        while not settled:
-            if not _settle(program, state):
-                return NEEDS_TOKENS
-            while register[BATCH] != NONE:
-                event = register[BATCH]
-                register[BATCH] = state.event[u64(8 * event + NEXT)]
-                _happen(program, state, event)
-            if register[TOP] == NONE:
-                _grant(program, state)
-                settled = register[BATCH] == NONE
-        while register[ARRIVING] != NONE:
-            token = register[ARRIVING]
-            event = n_servers + token
-            register[ARRIVING] = state.event[u64(8 * event + NEXT)]
-            server = program.hop_server[u64(program.route_hop[u64(state.event[u64(8 * event + AT)])])]
-            # A chunk that comes out of a pool arrives now, whenever it asked.
-            state.event_ps[u64(4 * event)] = register[NOW]
-            discipline = program.server_discipline[u64(server)]
-            lone = _lone(program, state, token)
-            state.queue[u64(server)] = _meld(program, state, discipline, state.queue[u64(server)], lone)
-            _touch(state, server)
-        for i in range(register[TOUCHED]):
-            server = state.touched[u64(i)]
-            if state.queue[u64(server)] != NONE and state.free_ps[u64(server)] <= register[NOW]:
-                _serve(program, state, server)
-        register[TOUCHED] = 0
-        if register[LEFT] == 0:
-            return FINISHED
-        if register[EVENTS] >= limit:
-            return PAUSED
-        status = advance(state, until_ps)
-        if status != FINISHED:
-            return status
+    return _general(program, state, max_events, until_ps, False)
+
+
+@entry
+def run_faulty(program, state, max_events, until_ps):
+    """Run a program in which something changes in time; see `run_general`. NEEDS_JOURNAL asks for more of that."""
+    return _general(program, state, max_events, until_ps, True)

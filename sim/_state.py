@@ -6,28 +6,32 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.program import I32, I64
+from sim.contract import I32, I64, NEVER_PS
 
-FINISHED, PAUSED, NEEDS_TOKENS, STUCK = 0, 1, 2, 3
-"""Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is."""
+FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL = 0, 1, 2, 3, 4
+"""Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is; the
+journal is full."""
 
 DIGIT = 10
 SLOTS = 1 << DIGIT
 LEVELS = -(-63 // DIGIT)
 WORDS = SLOTS // 64
-FAR = np.int64(2**63 - 1)
+FAR = np.int64(NEVER_PS)
 NONE = -1
 UNSTACKED = -2
 
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, first event of the
 # present, first token arriving at the present, first free token, top of the stack, number of touched servers, rows
-# of the pools' log.
-NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, REGISTERS = range(11)
+# of the pools' log, rows of the journal.
+NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, JOURNALED, REGISTERS = range(12)
 
 # Half-words of an event, after its time in the first whole word.
 NEXT, TASK, CHUNK, AT, SIZE, CHILD = 2, 3, 4, 5, 6, 7
 FIRST_HOP = 1 << 30
 """Added to the size of a token that is still at its first server."""
+ARM, RING = -2, -1
+"""In place of a chunk, in a token that is the timer of a task: to be set, and set."""
+JOURNAL_COLUMNS = 7
 
 
 class State(NamedTuple):
@@ -78,6 +82,15 @@ class State(NamedTuple):
     account_class : (S,) or (0,) int32
     account_latency_ps : (H * labels,) or (0,) int64
         Class of each server; latency of each kind of hop under each label.
+    place : (S,) or (0,) int32
+        Row of the timetable that held when the server last looked; the row before its first where none did.
+    attempt : (N,) or (0,) int32
+        How often a token was lost. Empty, as all that follows, in a healthy program.
+    held : (T,) or (0,) int32
+        Tokens that are in, while one of a chunk before them is not: a list through NEXT.
+    journal : (rows * JOURNAL_COLUMNS,) or (0,) int64
+        Task, chunk, place in the routes, arrival, start, end, and when the chunk is ready for what follows (its
+        complement: sent again after it was lost), of every service, where asked for.
     """
 
     register: I64
@@ -111,3 +124,7 @@ class State(NamedTuple):
     account_class: I32
     account_latency_ps: I64
     account_columns: I64
+    place: I32
+    attempt: I32
+    held: I32
+    journal: I64

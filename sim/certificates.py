@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.certificates_faults import certify_faulty
+from sim.outcome import CertificateError as CertificateError
 from sim.outcome import Log, Outcome
 from sim.program import I64, Program
-from topologies import WeftError
-
-
-class CertificateError(WeftError):
-    """A run broke a rule of the model."""
 
 
 def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None:
@@ -29,9 +26,12 @@ def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None
     CertificateError
         With the rule, and the task or server that broke it.
     """
-    _conservation(program, outcome)
-    _capacity(program, outcome)
-    _causality(program, outcome)
+    if program.is_healthy:
+        _conservation(program, outcome)
+        _capacity(program, outcome)
+        _causality(program, outcome)
+    else:
+        certify_faulty(program, outcome)
     if outcome.makespan_ps < lower_bound_ps:
         raise CertificateError(
             f"bounds: the run took {outcome.makespan_ps} ps, below the lower bound {lower_bound_ps} ps"

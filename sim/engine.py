@@ -8,11 +8,13 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sim import _kernel, _state
-from sim._state import FINISHED, NEEDS_TOKENS, NONE, STUCK, State
-from sim.outcome import Log, Outcome, check_finished, log_base
-from sim.program import FIFO, I32, I64, PER_CHUNK, Program, check_supported
+from sim._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, STUCK, State
+from sim.contract import ATTEMPTS, NEVER_PS, check_healthy
+from sim.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base
+from sim.program import FIFO, I32, I64, PER_CHUNK, Program
 from topologies import WeftError
 from topologies.units import format_size, format_time
 
@@ -37,8 +39,8 @@ class Progress(NamedTuple):
 
     @property
     def seconds_left(self) -> float:
-        """At this rate."""
-        return (self.total_events - self.events) / max(self.events_per_s, 1e-9)
+        """At this rate; 0 when more services are done than a healthy run has."""
+        return max(self.total_events - self.events, 0) / max(self.events_per_s, 1e-9)
 
 
 class AccountLabels(NamedTuple):
@@ -82,9 +84,10 @@ class Run:
     labels: AccountLabels | None = None
 
     def __post_init__(self) -> None:
-        check_supported(self.program)
+        if self.labels is not None:
+            check_healthy(self.program, "an account that is carried forward")
         self.state = _initial_state(self.program, self.log, self.labels)
-        self._kernel = _kernel.run_fifo if only_fifo(self.program) else _kernel.run_general
+        self._kernel = _kernel_for(self.program)
 
     @property
     def events(self) -> int:
@@ -119,17 +122,24 @@ class Run:
         goal = min(self.events + max_events, FOREVER_PS)
         while True:
             status = self._kernel(self.program, self.state, np.int64(goal - self.events), np.int64(until_ps))
-            if status != NEEDS_TOKENS:
+            if status == NEEDS_TOKENS:
+                self.state = _with_more_tokens(self.state, self.program.n_servers)
+            elif status == NEEDS_JOURNAL:
+                longer = np.zeros(self.state.journal.size + _journal_size(self.program, self.tokens), np.int64)
+                longer[: self.state.journal.size] = self.state.journal
+                self.state = self.state._replace(journal=longer)
+            else:
                 break
-            self.state = _with_more_tokens(self.state, self.program.n_servers)
         if status == STUCK:
-            check_finished(self.program, self.state.delivered.astype(np.int64))
+            check_finished(self.program, self.state.delivered.astype(np.int64), _stranded(self.program, self.state))
         return bool(status == FINISHED)
 
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
         state = self.state
-        log = Log(state.log_base, state.log_start_ps, state.log_before) if self.log else None
+        healthy = self.program.is_healthy
+        log = Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None
+        rows = state.journal.reshape(-1, _state.JOURNAL_COLUMNS)[: int(state.register[_state.JOURNALED])]
         return Outcome(
             start_ps=state.start_ps,
             finish_ps=state.finish_ps,
@@ -137,12 +147,19 @@ class Run:
             makespan_ps=int(state.register[_state.MAKESPAN]),
             events=self.events,
             log=log,
+            journal=Journal.of_rows(rows) if self.log and not healthy else None,
         )
 
 
 def only_fifo(program: Program) -> bool:
     """Whether servers may be committed when a chunk arrives: all of them fifo, and no pools."""
     return bool(np.all(program.server_discipline == FIFO)) and program.pool_capacity.size == 0
+
+
+def _kernel_for(program: Program) -> Callable[..., int]:
+    if not program.is_healthy:
+        return _kernel.run_faulty
+    return _kernel.run_fifo if only_fifo(program) else _kernel.run_general
 
 
 def run(
@@ -185,7 +202,7 @@ def advance_to_end(
     """Go on in slices, so that progress is told and Ctrl-C is heard; parameters and errors as in `run`."""
     started = monotonic()
     total = one.program.chunk_hops()
-    budget = total + 1 if max_events is None else max_events
+    budget = _most_services(one.program) + 1 if max_events is None else max_events
     try:
         while not one.advance(min(SLICE_EVENTS, budget - one.events)):
             if one.events >= budget:
@@ -197,10 +214,15 @@ def advance_to_end(
     return one.outcome()
 
 
+def _most_services(program: Program) -> int:
+    return program.chunk_hops() if program.is_healthy else FOREVER_PS
+
+
 def memory_bytes(program: Program, log: bool = False) -> int:
     """Memory that a run takes, the program included, with up to `TOKENS_A_TASK` chunks of each task in flight."""
     in_flight = int(np.minimum(program.chunks(), TOKENS_A_TASK).sum())
-    logged = 16 * program.chunk_hops() if log else 0
+    row_bytes = 16 if program.is_healthy else 8 * _state.JOURNAL_COLUMNS
+    logged = row_bytes * program.chunk_hops() if log else 0
     return program.nbytes() + program.n_tasks * TASK_BYTES + program.n_servers * SERVER_BYTES + in_flight * 32 + logged
 
 
@@ -220,8 +242,10 @@ def _reached(one: Run, total: int) -> str:
 
 def _initial_state(program: Program, log: bool, labels: AccountLabels | None) -> State:
     n_tasks, n_servers = program.n_tasks, program.n_servers
-    fifo = only_fifo(program)
-    n_tokens = _first_tokens(program)
+    healthy = program.is_healthy
+    fifo = only_fifo(program) and healthy
+    timers = np.flatnonzero(program.task_deadline_ps < NEVER_PS)
+    n_tokens = _first_tokens(program) + timers.size
     _, child, lag = program.stream_edges()
     missing = np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
     missing += program.task_waits
@@ -229,10 +253,11 @@ def _initial_state(program: Program, log: bool, labels: AccountLabels | None) ->
     register[_state.LEFT] = n_tasks
     register[_state.BATCH] = register[_state.ARRIVING] = NONE
     link, register[_state.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
-    base = log_base(program) if log else np.zeros(0, np.int64)
-    n_logged = int(base[-1]) if log else 0
+    base = log_base(program) if log and healthy else np.zeros(0, np.int64)
+    n_logged = int(base[-1]) if base.size else 0
     events = np.zeros(4 * (n_servers + n_tokens), np.int64)
     _link_free(events, n_servers, n_tokens, NONE)
+    _set_timers(events, n_servers, timers, register)
     return State(
         register=register,
         released=np.zeros(n_tasks, np.int32),
@@ -259,10 +284,60 @@ def _initial_state(program: Program, log: bool, labels: AccountLabels | None) ->
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
-        last_row=np.full(n_servers if log else 0, -1, np.int64),
+        last_row=np.full(n_servers if log and healthy else 0, -1, np.int64),
         pool_log=np.zeros(4 * _pool_uses(program) if log else 0, np.int32),
         **_account_arrays(program, labels, n_tokens),
+        place=(program.timetable_ptr[:-1] - 1).astype(np.int32),
+        attempt=np.zeros(0 if healthy else n_tokens, np.int32),
+        held=np.full(0 if healthy else n_tasks, NONE, np.int32),
+        journal=np.zeros(_journal_size(program, n_tokens) if log and not healthy else 0, np.int64),
     )
+
+
+def _journal_size(program: Program, n_tokens: int) -> int:
+    """Room for all services if none is lost, and for one of every server and token besides."""
+    return int(_state.JOURNAL_COLUMNS * (program.chunk_hops() + program.n_servers + 2 * n_tokens))
+
+
+def _set_timers(events: I64, n_servers: int, timers: I64, register: I64) -> None:
+    """Make the first tokens timers, in the batch of time 0, where they are set; one for each task with a deadline."""
+    if timers.size == 0:
+        return
+    field = events.view(np.int32).reshape(-1, 8)
+    tokens = slice(n_servers, n_servers + timers.size)
+    field[tokens, _state.TASK] = timers
+    field[tokens, _state.CHUNK] = _state.ARM
+    field[tokens, _state.AT] = NONE
+    field[tokens, _state.NEXT] = np.append(np.arange(n_servers + 1, n_servers + timers.size), NONE)
+    register[_state.BATCH] = n_servers
+    register[_state.FREE] = timers.size
+
+
+def _stranded(program: Program, state: State) -> list[Stranded]:
+    """Chunks that faults hold up for good."""
+    if state.attempt.size == 0:
+        return []
+    field = state.event.reshape(-1, 8)[program.n_servers :]
+    free = np.zeros(len(field), np.bool_)
+    _mark(free, field[:, [_state.NEXT]], int(state.register[_state.FREE]))
+    held = ~free & (state.attempt >= ATTEMPTS)
+    for server in np.flatnonzero(state.free_ps == _state.FAR).tolist():
+        _mark(held, field[:, [_state.NEXT, _state.CHILD]], int(state.queue[server]))
+    found = []
+    for token in np.flatnonzero(held).tolist():
+        task, chunk, at = field[token, _state.TASK : _state.SIZE].tolist()
+        found.append(Stranded(task, chunk, int(program.route_server[at]), int(state.attempt[token])))
+    return found
+
+
+def _mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
+    """Mark every token that is reached from one along (N, links) tokens: of a list, or of a heap."""
+    left = [root]
+    while left:
+        token = left.pop()
+        if token != NONE and not marked[token]:
+            marked[token] = True
+            left += onward[token].tolist()
 
 
 def _pool_uses(program: Program) -> int:
@@ -303,7 +378,8 @@ def _with_more_tokens(state: State, n_servers: int) -> State:
     state.register[_state.FREE] = old
     rows = more * int(state.account_columns[0])
     account = np.concatenate([state.account, np.zeros(rows, np.int64)]) if rows else state.account
-    return state._replace(event_ps=events, event=events.view(np.int32), account=account)
+    attempt = np.concatenate([state.attempt, np.zeros(more, np.int32)]) if state.attempt.size else state.attempt
+    return state._replace(event_ps=events, event=events.view(np.int32), account=account, attempt=attempt)
 
 
 def _account_arrays(program: Program, labels: AccountLabels | None, n_tokens: int) -> dict[str, Any]:

@@ -10,12 +10,17 @@ import numpy as np
 
 from sim.certificates import certify
 from sim.engine import check_memory, run
+from sim.fault_cost import FAULTS_BREAK, FaultCost
+from sim.faults import FaultPlan
+from sim.faulty_run import LATE, place_job, run_faulty
+from sim.lower_faults import add_faults, check_names
 from sim.lower_job import LoweredJob, lower_job
 from sim.model import Model
 from sim.outcome import Outcome
-from sim.program import check_choice
+from sim.program import I32, I64, check_choice
 from sim.reference import run_reference
 from sim.why import Labels, Piece, Wait, walk_back
+from sim.why_faults import REPAIR, RESENT, walk_back_faults
 from topologies.units import PS_PER_S
 from workloads.job import COMPUTE_STREAM, Compute, Job
 
@@ -44,11 +49,19 @@ class IterationResult:
     outcome : Outcome
     wall_s : float
         Lowering included.
+    faults : FaultCost or None
+        What faults cost, where there were any.
     """
 
     lowered: LoweredJob = field(repr=False)
     outcome: Outcome = field(repr=False)
     wall_s: float
+    faults: FaultCost | None = field(default=None, repr=False)
+
+    @property
+    def symmetry(self) -> str:
+        """Which NPUs were simulated."""
+        return self.lowered.symmetry if self.faults is None else FAULTS_BREAK
 
     @property
     def job(self) -> Job:
@@ -99,17 +112,11 @@ class IterationResult:
 
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
-        program, lowered = self.lowered.program, self.lowered
         kinds = [operation.kind for operation in self.job.operations]
         names = list(dict.fromkeys(kinds))
-        kind_of_task = np.array([names.index(kind) for kind in kinds], np.int64)[lowered.task_operation]
-        task, at = _crossings(program.hops(), program.route_ptr[program.task_route])
-        server = program.route_server[at]
-        cut = program.task_cut[task]
-        lead, rest = (program.service_ps[program.cut_size[cut, k], program.server_rate[server]] for k in (0, 1))
-        leading = program.cut_first[cut].astype(np.int64)
-        service = leading * lead + (program.cut_chunks[cut] - leading) * rest
-        busy = np.zeros((len(names), program.n_servers), np.int64)
+        kind_of_task = np.array([names.index(kind) for kind in kinds], np.int64)[self.lowered.task_operation]
+        task, server, service = self._crossings()
+        busy = np.zeros((len(names), self._server_link.size), np.int64)
         np.add.at(busy, (kind_of_task[task], server), service)
         return {
             (name, dimension): int(row[busiest].max())
@@ -118,6 +125,27 @@ class IterationResult:
             if row[busiest].any()
         }
 
+    def _crossings(self) -> tuple[I64, I64, I64]:
+        """Task and server of everything that was served, and for how long."""
+        journal = self.outcome.journal
+        if self.faults is not None and journal is not None:
+            kept = journal.task < self.lowered.task_operation.size
+            server = self.faults.faulty.program.route_server[journal.at[kept]]
+            return journal.task[kept], server.astype(np.int64), (journal.end_ps - journal.start_ps)[kept]
+        program = self.lowered.program
+        task, at = _crossings(program.hops(), program.route_ptr[program.task_route])
+        server = program.route_server[at]
+        cut = program.task_cut[task]
+        lead, rest = (program.service_ps[program.cut_size[cut, k], program.server_rate[server]] for k in (0, 1))
+        leading = program.cut_first[cut].astype(np.int64)
+        service = leading * lead + (program.cut_chunks[cut] - leading) * rest
+        return task, server.astype(np.int64), service
+
+    @property
+    def _server_link(self) -> I32:
+        """Link of each server; -1 for others."""
+        return self.lowered.server_link if self.faults is None else self.faults.faulty.server_link
+
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
 
@@ -125,7 +153,10 @@ class IterationResult:
         so that compute and exposed times sum to the makespan.
         """
         gaps = self._gaps(rank)
-        paths = walk_back(self.lowered.program, self.outcome, _LABELS, gaps)
+        if self.faults is not None and self.outcome.journal is not None:
+            paths = walk_back_faults(self.faults.faulty.program, self.outcome, _LABELS, gaps)
+        else:
+            paths = walk_back(self.lowered.program, self.outcome, _LABELS, gaps)
         found: dict[tuple[str, str], int] = {}
         for path in paths:
             for piece in path:
@@ -146,10 +177,14 @@ class IterationResult:
         return gaps
 
     def _name(self, piece: Piece) -> tuple[str, str]:
+        if piece.task >= self.lowered.task_operation.size:
+            return LATE, NO_DIMENSION
         operation = self.job.operations[int(self.lowered.task_operation[piece.task])]
+        if piece.name.startswith((REPAIR, RESENT)):
+            return operation.kind, piece.name.partition(",")[0]
         if isinstance(operation.work, Compute):
             return IDLE_ELSEWHERE, NO_DIMENSION
-        return operation.kind, self._dimension(int(self.lowered.server_link[piece.server]))
+        return operation.kind, self._dimension(int(self._server_link[piece.server]))
 
     def _dimension(self, link: int) -> str:
         number = int(self.job.topology.dimension[link])
@@ -158,7 +193,7 @@ class IterationResult:
     def _dimensions(self) -> dict[str, list[int]]:
         """Servers of each dimension."""
         found: dict[str, list[int]] = {}
-        for server, link in enumerate(self.lowered.server_link.tolist()):
+        for server, link in enumerate(self._server_link.tolist()):
             if link >= 0:
                 found.setdefault(self._dimension(link), []).append(server)
         return found
@@ -168,7 +203,8 @@ _LABELS = Labels(lambda server: "", lambda hop: [])
 
 
 def simulate_job(
-    job: Job, model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto", check: bool = False
+    job: Job, model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto", check: bool = False,
+    faults: FaultPlan | None = None,
 ) -> IterationResult:
     """Run a job; keeps a log, which the exposed times need.
 
@@ -180,6 +216,8 @@ def simulate_job(
     symmetry : {"auto", "off"}
     check : bool
         Check the certificates.
+    faults : FaultPlan, optional
+        What goes wrong on the way; the healthy job is run too.
 
     Raises
     ------
@@ -187,13 +225,38 @@ def simulate_job(
         A job that does not fit memory or model, or a broken certificate.
     """
     check_choice(engine, ("chunk", "reference"), "engine of a job")
+    if faults is not None:
+        check_names(job.topology, faults)
     started = perf_counter()
     lowered = lower_job(job, model, symmetry)
     check_memory(lowered.program, log=True)
     outcome = run(lowered.program, log=True) if engine == "chunk" else run_reference(lowered.program, log=True)
     if check:
         certify(lowered.program, outcome)
-    return IterationResult(lowered=lowered, outcome=outcome, wall_s=perf_counter() - started)
+    healthy = IterationResult(lowered=lowered, outcome=outcome, wall_s=perf_counter() - started)
+    return healthy if faults is None else _with_faults(healthy, faults, engine, check)
+
+
+def _with_faults(healthy: IterationResult, plan: FaultPlan, engine: str, check: bool) -> IterationResult:
+    """The same job once more, with faults."""
+    started = perf_counter()
+    lowered = lower_job(healthy.job, healthy.lowered.model, "off")
+    placed = place_job(lowered)
+    faulty = add_faults(placed, plan)
+
+    def name(task: int) -> str:
+        if task >= lowered.task_operation.size:
+            return "a late start"
+        operation = lowered.job.operations[int(lowered.task_operation[task])]
+        return f"{operation.name} of {lowered.job.topology.node_name(int(lowered.task_rank[task]))}"
+
+    outcome = run_faulty(faulty, placed, name, engine)
+    if check:
+        certify(faulty.program, outcome)
+    return IterationResult(
+        lowered=lowered, outcome=outcome, wall_s=healthy.wall_s + perf_counter() - started,
+        faults=FaultCost.of(plan, faulty, healthy.time_ps, outcome),
+    )
 
 
 def _covered(intervals: list[tuple[int, int]]) -> int:

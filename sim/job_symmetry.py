@@ -76,6 +76,8 @@ def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[O
     symmetry : {"auto", "off"}
     """
     emitters = _emitters(job)
+    if n_sources(job) > job.topology.n_npus:
+        return _orbits(job, Group("", ())), "all ranks simulated (switches send as well)"
     best: Group | None = None
     few = job.topology.n_npus
     for group in _candidates(job, emitters) if symmetry == "auto" else ():
@@ -90,6 +92,11 @@ def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[O
         return _orbits(job, Group("", ())), "all ranks simulated" + (" (off)" if symmetry == "off" else "")
     words = f"{few} of {job.topology.n_npus} ranks simulated by {best.name}, each collective checked"
     return _orbits(job, best), words
+
+
+def n_sources(job: Job) -> int:
+    """NPUs, and the switches up to the last that sends."""
+    return max([job.topology.n_npus, *(one.n_sources or 0 for one in _emitters(job))])
 
 
 def _emitters(job: Job) -> list[Emitter]:
@@ -142,5 +149,5 @@ def _holds(emitter: Emitter, group: Group, tie: str, seed: int) -> bool:
 
 
 def _orbits(job: Job, group: Group) -> Orbits:
-    nothing = Messages(job.topology, (), ())
+    nothing = Messages(job.topology, (), (), n_sources(job))
     return divide(nothing, group, "first", 0).orbits

@@ -205,9 +205,11 @@ class _Lowering:
         emitter = emitter_of(self.job, operation)
         assert emitter is not None
         ranks = self._representatives(operation)
-        transfers = emitter.emit(ranks)
+        n_npus = self.job.topology.n_npus
+        transfers = emitter.emit(np.append(ranks, np.arange(n_npus, emitter.n_sources or n_npus)))
         if operation.npus is not None:
-            inside = np.zeros(self.job.topology.n_npus, np.bool_)
+            inside = np.ones(self.job.topology.n_nodes, np.bool_)
+            inside[:n_npus] = False
             inside[list(operation.npus)] = True
             if not (np.all(inside[transfers.dst]) and np.all(inside[transfers.dep_src])):
                 raise WeftError(f"operation {operation.name!r} covers a part of a process group: give whole groups")
@@ -381,8 +383,9 @@ def _ends(emitter: Emitter, q: Quotient, shape: Shape, ranks: I64) -> tuple[I64,
     passed_on[parent[_receivers(emitter, q) == t.src[child]]] = True
     roots, sent = np.flatnonzero(~waits), np.flatnonzero(~followed)
     received = np.flatnonzero(~passed_on & (t.src != t.dst))
-    first = _with_tasks(shape, roots, t.src[roots])
-    last = _with_tasks(shape, np.concatenate([sent, received]), np.concatenate([t.src[sent], t.dst[received]]))
+    begun, ended = (roots, t.src[roots]), (np.append(sent, received), np.append(t.src[sent], t.dst[received]))
+    n_npus = emitter.topology.n_npus  # a switch neither waits for what is before the operation nor is waited for
+    first, last = (_with_tasks(shape, rows[at < n_npus], at[at < n_npus]) for rows, at in (begun, ended))
     return tuple(  # type: ignore[return-value]  # two of them
         np.stack([task, np.searchsorted(ranks, q.orbits.rank[0][rank])]) for task, rank in (first, last)
     )

@@ -1,4 +1,4 @@
-"""The reference engine: the contract of `sim.program` as SimPy processes, written to be read.
+"""The reference engine: the contract of `sim.contract` as SimPy processes, written to be read.
 
 Three kinds of process share one clock. A task injects its chunks one after the other; a chunk crosses the
 servers of its route; a server serves one chunk at a time. The order inside one picosecond is the priority of
@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from sim.outcome import Log, Outcome, check_finished, log_base
+from sim.contract import ATTEMPTS, DOWN, LOSES, NEVER_PS, WAITS
+from sim.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base
 from sim.program import (
     FIFO,
     I64,
@@ -27,8 +29,8 @@ from sim.program import (
     SMALLEST_FIRST,
     WHOLE,
     Program,
-    check_supported,
 )
+from sim.reference_faults import Conditions, route_from
 
 SETTLE = NORMAL
 """Ends of service, deliveries, releases and requests; also where SimPy puts every event that succeeds."""
@@ -91,7 +93,9 @@ class Task:
     units: int = 0
     asks_per: int = PER_CHUNK
     gives: list[tuple[Pool, int, int]] = field(default_factory=list)
+    deadline: simpy.Event | None = None
     delivered: int = 0
+    arrived: set[int] = field(default_factory=set)
     start_ps: int = -1
     finish_ps: int = -1
     _milestones: dict[int, simpy.Event] = field(default_factory=dict)
@@ -104,16 +108,27 @@ class Task:
         """Wait until nothing that `chunk` depends on is missing."""
         for need in self.needs:
             count = need.deliveries(chunk, self.chunks)
-            if need.parent.delivered < count:
-                yield need.parent.has_delivered(count)
+            if need.parent.delivered < count and not self.waits_no_more:
+                delivered = need.parent.has_delivered(count)
+                yield delivered if self.deadline is None else delivered | self.deadline
+
+    @property
+    def waits_no_more(self) -> bool:
+        """Whether its deadline has passed."""
+        return self.deadline is not None and self.deadline.processed
 
     def granted(self, chunk: int) -> Steps:
         """Wait until the pool, if there is one, has granted `chunk` its units."""
         if self.pool is not None and (self.asks_per == PER_CHUNK or chunk == 0):
             yield self.pool.ask(Request(self, chunk, self.clock.now_ps, self.clock.event()))
 
-    def deliver(self) -> None:
-        """The next chunk is in."""
+    def deliver(self, chunk: int) -> None:
+        """A chunk is in; it is delivered with those that waited for it when all before it are in too."""
+        self.arrived.add(chunk)
+        while self.delivered in self.arrived:
+            self._deliver_next()
+
+    def _deliver_next(self) -> None:
         self.delivered += 1
         complete = self.delivered == self.chunks
         if complete:
@@ -196,31 +211,41 @@ class Bank:
 
 @dataclass(eq=False)
 class Visit:
-    """One chunk at one hop: it arrives, is served from `start_ps` to `end_ps`, and goes on."""
+    """One chunk at one hop: it arrives, is served from `start_ps` to `end_ps`, and goes on or is lost."""
 
     task: Task
     chunk: int
     hop: int
+    at: int
+    attempt: int
     server: Server
-    service_ps: int
+    size: int
     latency_ps: int
     row: int
     started: simpy.Event
     ended: simpy.Event
     arrival_ps: int = -1
     start_ps: int = -1
+    end_ps: int = -1
     before: int = -1
+    lost: bool = False
+    onward: Visit | None = None
 
     @property
-    def end_ps(self) -> int:
-        return self.start_ps + self.service_ps
+    def service_ps(self) -> int:
+        return self.end_ps - self.start_ps
+
+    def time_at(self, rate: int) -> int:
+        """Service time at a rate."""
+        return int(self.server.conditions.program.service_ps[self.size, rate])
 
     def ready_ps(self, onward: Visit, cut_through: bool) -> int:
         """When the chunk may start at its next hop."""
         if not cut_through:
             return self.end_ps + self.latency_ps
         # The later of the two keeps the tail from underrunning where rates rise.
-        return max(self.start_ps + self.latency_ps, self.end_ps + self.latency_ps - onward.service_ps)
+        nominal = onward.server.conditions.regimes[0].rate
+        return max(self.start_ps + self.latency_ps, self.end_ps + self.latency_ps - onward.time_at(nominal))
 
     def delivery_ps(self, deliver_head: bool) -> int:
         """When the chunk is delivered, if this hop is its last."""
@@ -233,8 +258,11 @@ class Server:
 
     clock: Clock
     discipline: int
+    conditions: Conditions
     waiting: list[Visit] = field(default_factory=list)
     done: list[Visit] = field(default_factory=list)
+    dropped: list[Visit] = field(default_factory=list)
+    asleep_for_good: bool = False
     _arrived: simpy.Event | None = None
 
     def join(self, visit: Visit) -> None:
@@ -252,14 +280,58 @@ class Server:
                 self._arrived = self.clock.event()
                 yield self._arrived
             yield self.clock.at(self.clock.now_ps, CHOOSE)
+            now = self.clock.now_ps
+            if self.conditions.at(now).rate == DOWN and self.conditions.drops:
+                self._drop_all()
+                continue
             visit = min(self.waiting, key=self._key)
+            begin_ps = self._may_begin(visit)
+            if begin_ps is None:
+                self.asleep_for_good = True
+                return
+            if begin_ps > now:
+                yield self.clock.at(begin_ps, SETTLE)
+                continue
             self.waiting.remove(visit)
             self._start(visit)
             yield self.clock.at(visit.end_ps, SETTLE)
             visit.ended.succeed()
 
+    def _end_ps(self, visit: Visit) -> int:
+        """When a service that begins now would end."""
+        now = self.clock.now_ps
+        jitter_ps = self.conditions.jitter_ps(visit.task.index, visit.chunk, visit.hop, visit.attempt, of_service=True)
+        return now + visit.time_at(self.conditions.at(now).rate) + jitter_ps
+
+    def _may_begin(self, visit: Visit) -> int | None:
+        """Now, or when the server is up again after the time for which it waits; None: never."""
+        now = self.clock.now_ps
+        if self.conditions.at(now).rate == DOWN:
+            return self.conditions.up_from(now)
+        down_ps = self.conditions.down_after(now)
+        if down_ps is None or down_ps >= self._end_ps(visit) or self.conditions.crossing != WAITS:
+            return now
+        return down_ps if self.conditions.drops else self.conditions.up_from(down_ps)
+
+    def _drop_all(self) -> None:
+        """Lose what has come to a server that is down."""
+        for visit in self.waiting:
+            visit.start_ps = visit.end_ps = self.clock.now_ps
+            visit.lost = True
+            visit.started.succeed()
+        self.dropped += self.waiting
+        self.waiting = []
+
     def _start(self, visit: Visit) -> None:
-        visit.start_ps = self.clock.now_ps
+        now = self.clock.now_ps
+        visit.start_ps, visit.end_ps = now, self._end_ps(visit)
+        down_ps = self.conditions.down_after(now)
+        drawn = visit.task.index, visit.chunk, visit.hop, visit.attempt
+        if down_ps is not None and down_ps < visit.end_ps and self.conditions.crossing == LOSES:
+            visit.end_ps, visit.lost = down_ps, True
+        else:
+            visit.lost = self.conditions.loses(*drawn)
+        visit.latency_ps += self.conditions.at(now).latency_ps + self.conditions.jitter_ps(*drawn, of_service=False)
         visit.before = self.done[-1].row if self.done else -1
         self.done.append(visit)
         visit.started.succeed()
@@ -279,7 +351,11 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.base = log_base(self.program)
-        self.servers = [Server(self.clock, int(discipline)) for discipline in self.program.server_discipline]
+        self.given_up: list[Visit] = []
+        self.servers = [
+            Server(self.clock, int(discipline), Conditions(self.program, index))
+            for index, discipline in enumerate(self.program.server_discipline)
+        ]
         self.tasks = [self._task(index) for index in range(self.program.n_tasks)]
         self._add_needs()
         self._add_pools()
@@ -297,53 +373,87 @@ class Simulation:
         for chunk in range(task.chunks):
             yield from task.released(chunk)
             yield from task.granted(chunk)
-            visits = self.visits(task, chunk)
-            if visits:
-                self.clock.process(self.cross(visits))
-                yield visits[0].ended
+            first = self.visits(task, chunk, 0)
+            if first:
+                injected = self.clock.event()
+                self.clock.process(self.cross(first, injected))
+                yield injected
             else:
                 task.start_ps = self.clock.now_ps if chunk == 0 else task.start_ps
-                task.deliver()
+                task.deliver(chunk)
 
-    def cross(self, visits: list[Visit]) -> Steps:
-        """The life of a chunk, from its injection to its delivery."""
-        ready_ps = self.clock.now_ps
-        for visit, onward in zip(visits, [*visits[1:], None], strict=True):
+    def cross(self, visits: list[Visit], injected: simpy.Event) -> Steps:
+        """The life of a chunk, from its injection to its delivery; it is sent again as often as it is lost."""
+        ready_ps, served = self.clock.now_ps, False
+        while visits:
+            visit = visits[0]
             yield self.clock.at(ready_ps, ARRIVE)
             visit.server.join(visit)
             yield visit.started
-            if visit.chunk == 0 and visit.hop == 0:
-                visit.task.start_ps = visit.start_ps
-            if onward is not None:
-                ready_ps = visit.ready_ps(onward, bool(self.program.cut_through))
-        yield self.clock.at(visits[-1].delivery_ps(bool(self.program.deliver_head)), SETTLE)
-        visits[-1].task.deliver()
+            if not served and visit.end_ps > visit.start_ps:
+                served = True
+                visit.task.start_ps = visit.start_ps if visit.chunk == 0 else visit.task.start_ps
+                self.clock.process(_after(visit.ended, injected))
+            if visit.lost:
+                ready_ps = visit.end_ps + visit.server.conditions.resend_ps
+                visits = self.sent_again(visit, ready_ps)
+                continue
+            if visit.onward is not None:
+                ready_ps = visit.ready_ps(visit.onward, bool(self.program.cut_through))
+            else:
+                yield self.clock.at(visit.delivery_ps(bool(self.program.deliver_head)), SETTLE)
+                visit.task.deliver(visit.chunk)
+            visits = visits[1:]
 
-    def visits(self, task: Task, chunk: int) -> list[Visit]:
-        """What lies before a chunk, hop by hop."""
+    def sent_again(self, lost: Visit, ready_ps: int) -> list[Visit]:
+        """What lies before a chunk that was lost; nothing where it is given up."""
+        if lost.attempt + 1 < ATTEMPTS:
+            return self.visits(lost.task, lost.chunk, lost.attempt + 1, ready_ps)
+        self.given_up.append(lost)
+        return []
+
+    def visits(self, task: Task, chunk: int, attempt: int, ready_ps: int | None = None) -> list[Visit]:
+        """What lies before a chunk that is sent now, or at `ready_ps`, hop by hop."""
         p = self.program
-        cut, route = p.task_cut[task.index], p.task_route[task.index]
+        cut, route = p.task_cut[task.index], int(p.task_route[task.index])
         size = p.cut_size[cut, 0 if chunk < p.cut_first[cut] else 1]
-        first, end = int(p.route_ptr[route]), int(p.route_ptr[route + 1])
-        row = int(self.base[task.index]) + chunk * (end - first)
-        return [
+        begin = int(p.route_ptr[route])
+        row = int(self.base[task.index]) + chunk * (int(p.route_ptr[route + 1]) - begin)
+        taken = route_from(p, task.index, self.clock.now_ps if ready_ps is None else ready_ps)
+        visits = [
             Visit(
                 task,
                 chunk,
-                hop,
+                at - begin,
+                at,
+                attempt,
                 self.servers[p.hop_server[p.route_hop[at]]],
-                service_ps=int(p.service_ps[size, p.server_rate[p.hop_server[p.route_hop[at]]]]),
+                size=int(size),
                 latency_ps=int(p.hop_latency_ps[p.route_hop[at]]),
-                row=row + hop,
+                row=row + at - begin,
                 started=self.clock.event(),
                 ended=self.clock.event(),
             )
-            for hop, at in enumerate(range(first, end))
+            for at in range(p.route_ptr[taken], p.route_ptr[taken + 1])
         ]
+        for visit, onward in pairwise(visits):
+            visit.onward = onward
+        return visits
+
+    def stranded(self) -> list[Stranded]:
+        """Chunks that faults hold up for good."""
+        found = [Stranded(one.task.index, one.chunk, one.server.conditions.index, ATTEMPTS) for one in self.given_up]
+        for server in self.servers:
+            if server.waiting and server.asleep_for_good:
+                found += [
+                    Stranded(one.task.index, one.chunk, server.conditions.index, one.attempt) for one in server.waiting
+                ]
+        return found
 
     def _task(self, index: int) -> Task:
         p = self.program
         cut = p.task_cut[index]
+        deadline_ps = int(p.task_deadline_ps[index]) if p.task_deadline_ps.size else NEVER_PS
         return Task(
             self.clock,
             index,
@@ -351,6 +461,7 @@ class Simulation:
             work=int(p.cut_work[cut]),
             tie_class=int(p.task_class[index]),
             priority=int(p.task_priority[index]) if p.task_priority.size else 0,
+            deadline=self.clock.at(deadline_ps, SETTLE) if deadline_ps < NEVER_PS else None,
         )
 
     def _add_needs(self) -> None:
@@ -373,15 +484,20 @@ class Simulation:
                 task.gives.append((bank.pools[p.give_pool[row]], int(p.give_units[row]), int(p.give_per[row])))
 
 
+def _after(event: simpy.Event, then: simpy.Event) -> Steps:
+    yield event
+    then.succeed()
+
+
 def run_reference(program: Program, *, log: bool = False) -> Outcome:
     """Simulate a program slowly and plainly: what the other engines are compared with.
 
     Parameters
     ----------
     program : Program
-        What to run; nothing in it may use the reserved arrays.
     log : bool
-        Keep the start of every service, and the service before it on the same server.
+        Keep the start of every service, and the service before it on the same server; of a program with faults, the
+        journal.
 
     Returns
     -------
@@ -391,14 +507,11 @@ def run_reference(program: Program, *, log: bool = False) -> Outcome:
     ------
     Deadlock
         Nothing can move any more and tasks are left.
-    WeftError
-        The program has something that no engine simulates yet.
     """
-    check_supported(program)
     simulation = Simulation(program)
     simulation.run()
     tasks, servers = simulation.tasks, simulation.servers
-    check_finished(program, _column(tasks, "delivered"))
+    check_finished(program, _column(tasks, "delivered"), simulation.stranded())
     finish_ps = _column(tasks, "finish_ps")
     return Outcome(
         start_ps=_column(tasks, "start_ps"),
@@ -406,7 +519,8 @@ def run_reference(program: Program, *, log: bool = False) -> Outcome:
         busy_ps=np.array([sum(visit.service_ps for visit in server.done) for server in servers], np.int64),
         makespan_ps=int(finish_ps.max(initial=0)),
         events=sum(len(server.done) for server in servers),
-        log=_log(simulation) if log else None,
+        log=_log(simulation) if log and program.is_healthy else None,
+        journal=_journal(simulation) if log and not program.is_healthy else None,
     )
 
 
@@ -418,3 +532,19 @@ def _log(simulation: Simulation) -> Log:
     visits = sorted((visit for server in simulation.servers for visit in server.done), key=attrgetter("row"))
     start_ps = np.array([visit.start_ps for visit in visits], np.int64)
     return Log(simulation.base, start_ps, np.array([visit.before for visit in visits], np.int64))
+
+
+def _journal(simulation: Simulation) -> Journal:
+    cut_through, head = bool(simulation.program.cut_through), bool(simulation.program.deliver_head)
+    rows = []
+    for visit in [visit for server in simulation.servers for visit in (*server.done, *server.dropped)]:
+        if visit.lost:
+            ready_ps = ~(visit.end_ps + visit.server.conditions.resend_ps)
+        elif visit.onward is not None:
+            ready_ps = visit.ready_ps(visit.onward, cut_through)
+        else:
+            ready_ps = visit.delivery_ps(head)
+        rows.append(
+            (visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps)
+        )
+    return Journal.of_rows(np.array(rows, np.int64).reshape(-1, 7))

@@ -18,7 +18,7 @@ from sim import _tape as kernel
 from sim._tape import JOIN, Ops, Scratch, Waits
 from sim.engine import advance_to_end, start
 from sim.outcome import Outcome, log_base
-from sim.program import FIFO, I32, I64, Program, unique_rows
+from sim.program import FIFO, I32, I64, Program, check_healthy, unique_rows
 from topologies import WeftError
 
 
@@ -104,7 +104,8 @@ class Tape:
         WeftError
             The program has another discipline: run the engine for each variant.
         """
-        if np.any(program.server_discipline != FIFO) or np.any(program.pool_discipline != FIFO):
+        check_healthy(program, "the tape")
+        if not can_record(program):
             raise WeftError("a tape needs fifo servers and pools: run the engine for each variant of this program")
         uses = np.zeros((0, 4), np.int32)
         if outcome is None or outcome.log is None or program.pool_capacity.size:
@@ -192,6 +193,15 @@ class Tape:
         if not same or np.any(latency[self.hop_class] != program.hop_latency_ps):
             raise WeftError("hops of one rate and latency differ now: record the tape with a rate column for each")
         return rate, latency
+
+
+def can_record(program: Program) -> bool:
+    """Whether a tape can hold the program: servers and pools are all fifo, and nothing changes in time.
+
+    Other disciplines look at what waits when a server gets free, which arrival times in order do not tell.
+    """
+    fifo = np.all(program.server_discipline == FIFO) and np.all(program.pool_discipline == FIFO)
+    return bool(fifo) and program.is_healthy
 
 
 def _hop_classes(program: Program) -> I64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from topologies.units import Quantity
 
 if TYPE_CHECKING:
     from sim.engine import Progress
+    from sim.faults import FaultPlan
 
 
 def simulate(
@@ -32,6 +34,7 @@ def simulate(
     check: bool = False,
     progress: Callable[[Progress], None] | None = None,
     max_events: int | None = None,
+    faults: FaultPlan | None = None,
     **changes: object,
 ) -> Result:
     """Simulate a collective.
@@ -54,6 +57,8 @@ def simulate(
         Called with `Progress` on long runs.
     max_events : int, optional
         Give up after this many services.
+    faults : FaultPlan, optional
+        What goes wrong on the way. The healthy run is done too: the result says what the faults cost.
     **changes
         Fields of `Model`: `forwarding="store-and-forward"`, `deliver="head"`, `tie="split"`, ...
 
@@ -61,6 +66,8 @@ def simulate(
     ------
     WeftError
         A name or value that is not accepted, a run too large for memory, or a broken certificate.
+    Deadlock
+        Faults leave transfers that can never finish: who waits for whom.
 
     Examples
     --------
@@ -76,13 +83,17 @@ def simulate(
     check_choice(symmetry, SYMMETRY, "symmetry")
     if max_events is not None and (engine != "chunk" or max_events < 1):
         raise WeftError(f"a limit of {max_events} events: at least 1, and of the chunk engine alone")
+    if faults is not None:
+        from sim.lower_faults import check_names
+
+        check_names(schedule.topology, faults)
     started = perf_counter()
     lowered = lower(schedule, make_model(model, chunk=chunk, chunks=chunks, **changes), symmetry)  # type: ignore[arg-type]  # checked there
     outcome = _run(lowered, engine, check, progress, max_events)
     bound, estimate = bounds(lowered).best_ps, estimate_ps(lowered)
     if check and outcome is not None:
         certify(lowered.program, outcome, bound)
-    return Result(
+    healthy = Result(
         schedule=schedule,
         model=lowered.model,
         engine=engine,
@@ -93,6 +104,26 @@ def simulate(
         wall_s=perf_counter() - started,
         lowered=lowered,
         outcome=outcome,
+    )
+    return healthy if faults is None else _with_faults(healthy, faults, check, progress, max_events)
+
+
+def _with_faults(
+    healthy: Result, plan: FaultPlan, check: bool, progress: Callable[[Progress], None] | None, max_events: int | None
+) -> Result:
+    """The same schedule once more, with faults."""
+    from sim.fault_cost import FaultCost
+    from sim.faulty_run import run_schedule
+
+    started = perf_counter()
+    how = healthy.engine, progress, max_events
+    lowered, faulty, outcome = run_schedule(healthy.schedule, healthy.model, plan, *how)
+    if check:
+        certify(faulty.program, outcome, healthy.lower_bound_ps)
+    return replace(
+        healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, outcome=outcome,
+        wall_s=healthy.wall_s + perf_counter() - started,
+        faults=FaultCost.of(plan, faulty, healthy.time_ps, outcome),
     )
 
 

@@ -108,7 +108,7 @@ def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
     """
     if outcome.log is None:
         raise WeftError("the critical path needs a run with log=True")
-    return _Walk(program, outcome, outcome.log, labels).walk()
+    return Walk(program, outcome, outcome.log, labels).walk()
 
 
 class Wait(NamedTuple):
@@ -131,11 +131,13 @@ def walk_back(program: Program, outcome: Outcome, labels: Labels, waits: Sequenc
     """
     if outcome.log is None:
         raise WeftError("the critical path needs a run with log=True")
-    walk = _Walk(program, outcome, outcome.log, labels)
+    walk = Walk(program, outcome, outcome.log, labels)
     return [walk.back_from(wait) for wait in waits]
 
 
-class _Walk:
+class Walk:
+    """The walk over a log; `sim.why_faults` walks over a journal."""
+
     def __init__(self, program: Program, outcome: Outcome, log: Log, labels: Labels) -> None:
         self.program, self.outcome, self.log, self.labels = program, outcome, log, labels
         self.hops = program.hops()
@@ -159,7 +161,7 @@ class _Walk:
         self.pieces = []
         start = int(self.outcome.start_ps[wait.task])
         last = wait.task, int(self.chunks[wait.task]) - 1
-        where = last if wait.delivered else self._release(wait.task, 0, start)
+        where = last if wait.delivered else self._before_start(wait.task, start)
         while where is not None and not (self.pieces and self.pieces[-1].start_ps <= wait.since_ps):
             where = self._delivery(*where)
         clipped = [piece._replace(start_ps=max(piece.start_ps, wait.since_ps)) for piece in self.pieces]
@@ -178,6 +180,10 @@ class _Walk:
         if not self.program.deliver_head:
             self._add(start, end, SERIALISATION, task, chunk, hop)
         return self._service_start(task, chunk, hop)
+
+    def _before_start(self, task: int, start: int) -> tuple[int, int] | None:
+        """The delivery before the start of a task."""
+        return self._release(task, 0, start)
 
     def _service_start(self, task: int, chunk: int, hop: int) -> tuple[int, int] | None:
         """Walk from the start of a service to a delivery."""
@@ -318,7 +324,10 @@ class _Walk:
         self.pieces.append(Piece(start, end, f"{what}, {label}", task, server))
 
     def _latency(self, task: int, hop: int, start: int) -> None:
-        at = self._at(task, hop)
+        self._latency_at(task, self._at(task, hop), start)
+
+    def _latency_at(self, task: int, at: int, start: int) -> None:
+        """Account the latency after a hop, which begins at `start`."""
         total = int(self.latency_ps[at])
         named = self.labels.latency(at)
         rest = total - sum(ps for _, ps in named)

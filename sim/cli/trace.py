@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.cli.flags import add_outputs, add_spec, spec_of
+from sim.cli.flags import add_outputs, add_spec, healthy_spec_of
 from sim.cli.output import check_outputs, say, say_where, to_json, write_text, write_whole
 from sim.cli.train import add_workload, simulate_iteration
 from topologies import WeftError
@@ -35,7 +35,7 @@ MOST_RANKS = 64
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     add_spec(parser, "topology", "collective", "model", "sweep",
-             leave_out=("model.preset", "sweep.end", "sweep.factor", "sweep.step"))
+             leave_out=("model.preset", "model.faults", "sweep.end", "sweep.factor", "sweep.step"))
     add_workload(parser)
     parser.add_argument("--job", metavar="FILE", help="run a GOAL file, or Chakra traces FILE.<rank>.et")
     parser.set_defaults(check=False)
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print what there is, and write it."""
     check_outputs(arguments)
-    spec = spec_of(arguments)
+    spec = healthy_spec_of(arguments, NAME)
     if arguments.workload and arguments.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
     timeline = _job(arguments, spec) if arguments.workload or arguments.job else _schedule(arguments, spec)

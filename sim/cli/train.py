@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.cli.flags import add_outputs, add_run, add_spec, spec_of
-from sim.cli.output import check_outputs, say, say_where, write_text
+from sim.cli.output import check_outputs, say, say_where, write_text, write_whole
 from topologies import WeftError
 
 if TYPE_CHECKING:
     from sim.iteration import IterationResult
+    from sim.spec import Spec
     from topologies import Topology
     from workloads.job import Job
     from workloads.workload import Groups, Workload
@@ -25,6 +25,8 @@ EXAMPLES = (
     "--efficiency 0.5",
     'weft train --topology "RI(4)_FC(8)_RI(4)_SW(32)" --workload GPT_3.txt --communicator GPT_3_4d.yml '
     "--npu-bandwidth 338GB/s,85GB/s,58GB/s,19GB/s",
+    'weft train --topology "RI(4)_FC(4)_SW(8)" --workload bert-large --parallelism tp=4,pp=4 --microbatches 8 '
+    "--samples 4096 --peak 312 --efficiency 0.5 --pipeline-chunks 2",
     'weft train --topology "SW(8)_SW(16)" --workload GPT_3.txt --loop dear --plot timeline.png '
     '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
 )
@@ -33,12 +35,21 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     add_spec(parser, "topology", "model", leave_out=("model.deliver", "model.preset"))
+    how = add_workload(parser)
+    how.add_argument("--algorithm", default="hierarchical", metavar="NAME", help="of all collectives (hierarchical)")
+    add_run(parser, workers=False, limit=False)
+    add_outputs(parser, "json", "csv", "plot", "perfetto")
+
+
+def add_workload(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the flags of a workload and its iteration; returns the group of the latter."""
     work = parser.add_argument_group("workload")
     work.add_argument(
         "--workload", metavar="NAME|FILE", help="a model (gpt-3, ...), or layers as ASTRA-sim 1.0 and LIBRA write them"
     )
     work.add_argument("--parallelism", metavar="TEXT", help="of a model: tp=16,dp=256,pp=1,ep=1,zero=0")
-    work.add_argument("--samples", type=float, metavar="N", help="of a tensor-parallel group: tokens, images or rows")
+    work.add_argument("--samples", type=float, metavar="N",
+                      help="of a tensor-parallel group, in an iteration or a microbatch: tokens, images or rows")
     work.add_argument("--peak", type=float, metavar="TFLOPS", help="of an NPU, in 10^12 operations a second")
     work.add_argument("--efficiency", type=float, metavar="X", help="share of the peak that computations reach")
     work.add_argument("--communicator", metavar="FILE", help="process groups, as LIBRA writes them")
@@ -56,33 +67,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--in-order", action="store_true", help="reduce gradients one after the other")
     how.add_argument("--first-layers-first", action="store_true", help="serve earlier layers first")
     how.add_argument("--updates", action="store_true", help="count the updates of the weights")
-    how.add_argument("--algorithm", default="hierarchical", metavar="NAME", help="of all collectives (hierarchical)")
     how.add_argument("--pipeline-chunks", type=int, metavar="C", help="of a hierarchical collective (16)")
     how.add_argument("--active-chunks", metavar="N|off", help="at once in a dimension of an NPU (1)")
     how.add_argument("--microbatches", type=int, metavar="M", help="of a pipeline, whose stages are the group 'pp'")
-    how.add_argument("--activation", default="0B", metavar="SIZE", help="sent to the next stage for each (0B)")
+    how.add_argument("--activation", metavar="SIZE", help="sent to the next stage for each (a model's; 0B for files)")
     how.add_argument("--pipeline-order", default="1f1b", metavar="NAME", help="1f1b or gpipe (1f1b)")
-    add_run(parser, workers=False, limit=False)
-    add_outputs(parser, "json", "csv", "plot")
+    return how
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
-    from sim.iteration import simulate_job
     from sim.tables import to_csv
 
     check_outputs(arguments)
-    spec = spec_of(arguments)
-    topology = _topology(arguments, spec.build_topology())
-    workload, groups = _workload(arguments, topology)
-    job = _job(arguments, topology, workload, groups)
-    model = spec.build_model()
-    if spec.model.chunks is None and spec.model.chunk is None:
-        model = replace(model, chunks=1)  # the chunks of a hierarchical collective are small already
-    result = simulate_job(
-        job, model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "auto", check=arguments.check
-    )
-    say(arguments, *_lines(arguments, workload, result))
+    workload, result = simulate_iteration(arguments, spec_of(arguments))
+    say(arguments, *_lines(arguments, workload, result), *_bubble(arguments, result))
     if arguments.json:
         write_text(arguments.json, _to_json(arguments, workload, result))
     if arguments.csv:
@@ -91,8 +90,29 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.plot:
         from sim.plots.timeline import draw_timeline
 
-        draw_timeline(result, Path(arguments.plot))
+        write_whole(arguments.plot, lambda path: draw_timeline(result, path))
+    if arguments.perfetto:
+        from sim.perfetto import iteration_timeline, write_perfetto
+
+        write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result), path))
     say_where(arguments)
+
+
+def simulate_iteration(arguments: argparse.Namespace, spec: Spec) -> tuple[Workload, IterationResult]:
+    """The workload that the flags describe, and one iteration of it."""
+    from sim.iteration import simulate_job
+
+    topology = _topology(arguments, spec.build_topology())
+    workload, groups = _workload(arguments, topology)
+    job = _job(arguments, topology, workload, groups)
+    model = spec.build_model()
+    if spec.model.chunks is None and spec.model.chunk is None:
+        model = replace(model, chunks=1)  # the chunks of a hierarchical collective are small already
+    result = simulate_job(
+        job, model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "auto", check=arguments.check,
+        faults=spec.build_faults(),
+    )
+    return workload, result
 
 
 def _topology(arguments: argparse.Namespace, topology: Topology) -> Topology:
@@ -200,10 +220,41 @@ def _job(arguments: argparse.Namespace, topology: Topology, workload: Workload, 
     if arguments.microbatches is None:
         return training_job(topology, workload, groups, training)
     pipeline = Pipeline(
-        microbatches=arguments.microbatches, activation_bytes=parse_size(arguments.activation, "activation"),
+        microbatches=arguments.microbatches, activation_bytes=_activation_bytes(arguments),
         order=arguments.pipeline_order,
     )
     return pipeline_job(topology, workload, groups, pipeline, training)
+
+
+def _activation_bytes(arguments: argparse.Namespace) -> int:
+    from topologies.units import parse_size
+    from workloads.models import MODELS, model
+    from workloads.pipeline import activation_bytes
+
+    if arguments.activation is not None:
+        return parse_size(arguments.activation, "activation")
+    if arguments.workload not in MODELS:
+        return 0
+    return activation_bytes(model(arguments.workload), arguments.samples)
+
+
+def _bubble(arguments: argparse.Namespace, result: IterationResult) -> list[str]:
+    """What the first stage idles because others compute, beside what equal stages and free messages leave."""
+    from sim.iteration import IDLE_ELSEWHERE, NO_DIMENSION
+    from topologies.units import format_size, format_time
+    from workloads.pipeline import ideal_bubble
+    from workloads.training import FORWARD
+
+    if arguments.microbatches is None:
+        return []
+    stages = len({operation.npus for operation in result.job.operations if operation.kind == FORWARD})
+    idle = result.exposed_ps(result.ranks[0]).get((IDLE_ELSEWHERE, NO_DIMENSION), 0)
+    share = ideal_bubble(stages, arguments.microbatches)
+    return [
+        f"pipeline of {stages} stages, {arguments.microbatches} microbatches, messages of "
+        f"{format_size(_activation_bytes(arguments))}: NPU {result.ranks[0]} waits {format_time(idle)} for the "
+        f"computation of others, {idle / result.time_ps:.1%} of the iteration; (S-1)/(M+S-1) is {share:.1%}"
+    ]
 
 
 def _count(text: str) -> int | None:
@@ -231,7 +282,8 @@ def _lines(arguments: argparse.Namespace, workload: Workload, result: IterationR
     lines = [
         f"# weft {NAME}: {workload.name}, {len(workload.layers)} layers, loop {arguments.loop}, on "
         f"{result.job.topology.name}, {result.job.topology.n_npus} NPUs",
-        f"# {result.lowered.model.describe()}; {result.lowered.symmetry}",
+        f"# {result.lowered.model.describe()}; {result.symmetry}",
+        *([] if result.faults is None else [f"# {result.faults}"]),
     ]
     for rank in result.ranks:
         compute = result.compute_ps(rank)
@@ -257,7 +309,8 @@ def _to_json(arguments: argparse.Namespace, workload: Workload, result: Iteratio
 
     given = {
         name: value for name, value in vars(arguments).items()
-        if value is not None and isinstance(value, (str, int, float, bool)) and name not in ("json", "csv", "plot")
+        if value is not None and isinstance(value, (str, int, float, bool))
+        and name not in ("json", "csv", "plot", "perfetto")
     }
     rows = [
         {
@@ -265,7 +318,7 @@ def _to_json(arguments: argparse.Namespace, workload: Workload, result: Iteratio
             "time_s": result.time_s, "compute_s": result.compute_ps(rank) / 1e12,
             "exposed_s": (result.time_ps - result.compute_ps(rank)) / 1e12,
             "communication_s": {kind: time / 1e12 for kind, time in result.communication_ps(rank).items()},
-            "parts": parts(result, rank), "events": result.outcome.events, "symmetry": result.lowered.symmetry,
+            "parts": parts(result, rank), "events": result.outcome.events, "symmetry": result.symmetry,
             "wall_s": result.wall_s,
         }
         for rank in result.ranks

@@ -464,13 +464,6 @@ def test_deadlock_names_who_waits_for_a_window() -> None:
         run_reference(builder.build())
 
 
-def test_reserved_arrays_are_refused() -> None:
-    """Is a timetable silently ignored? No."""
-    program = ProgramBuilder().build()._replace(timetable_ptr=np.zeros(1, np.int32))
-    with pytest.raises(WeftError, match="timetable"):
-        run_reference(program)
-
-
 # Any program: the log is read back with the contract in hand
 
 

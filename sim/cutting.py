@@ -1,0 +1,57 @@
+"""How a transfer becomes chunks, and how long a server takes for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from topologies import WeftError
+from topologies.units import PS_PER_S
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How a transfer is cut into chunks; give `chunks` or `chunk_bytes`, not both.
+
+    `chunks` cuts evenly: sizes differ by at most one byte, and a transfer of fewer bytes than chunks has one
+    chunk a byte. `chunk_bytes` cuts full chunks and a remainder, after `header_bytes` are added to the transfer.
+    `packet_header_bytes` are added to every chunk. A transfer of zero bytes is one chunk.
+    """
+
+    chunks: int | None = 1
+    chunk_bytes: int | None = None
+    header_bytes: int = 0
+    packet_header_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.chunks is None) == (self.chunk_bytes is None):
+            raise WeftError("cutting needs either a number of chunks or a chunk size, and not both")
+        if self.chunks is not None and not 1 <= self.chunks < 2**31:
+            raise WeftError(f"chunks={self.chunks} is out of range: at least 1 chunk a transfer")
+        if self.chunk_bytes is not None and self.chunk_bytes < 1:
+            raise WeftError(f"chunk size {self.chunk_bytes} B is out of range: at least 1 byte")
+        if self.header_bytes < 0 or self.packet_header_bytes < 0:
+            raise WeftError("header sizes must not be negative")
+
+    def cut(self, work: int) -> tuple[int, int, int, int]:
+        """Cut `work` bytes: (chunks, how many lead, size of those, size of the rest)."""
+        work += self.header_bytes
+        if self.chunk_bytes is None:
+            assert self.chunks is not None
+            count = min(self.chunks, max(work, 1))
+            small, larger = divmod(work, count)
+            leading, first, rest = (larger, small + 1, small) if larger else (count, small, small)
+        else:
+            count = max(1, -(-work // self.chunk_bytes))
+            first, rest = self.chunk_bytes, work - (count - 1) * self.chunk_bytes
+            leading = count - 1
+            if rest == first or leading == 0:
+                leading, first = count, rest
+        if count >= 2**31:
+            raise WeftError(f"a transfer of {work} bytes would be cut into {count} chunks; at most 2147483647")
+        return count, leading, first + self.packet_header_bytes, rest + self.packet_header_bytes
+
+
+def service_time_ps(work: int, rate_per_s: Fraction) -> int:
+    """Exact service time rounded up to a whole picosecond, at least one."""
+    return max(1, -(-work * PS_PER_S * rate_per_s.denominator // rate_per_s.numerator))

@@ -1,0 +1,115 @@
+"""A schedule or a job on a fabric with faults, beside the same on the healthy one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectives.schedule import Schedule
+from sim.engine import check_memory, run
+from sim.fault_cost import named_deadlock
+from sim.faults import FaultPlan
+from sim.lower import Lowered, lower
+from sim.lower_faults import Faulty, Placed, add_faults
+from sim.lower_job import LoweredJob
+from sim.model import Model
+from sim.outcome import Deadlock, Outcome
+from sim.reference import run_reference
+from sim.why import Labels, Why, explain
+from sim.why_faults import explain_faults
+from topologies import WeftError
+
+if TYPE_CHECKING:
+    from sim.engine import Progress
+
+LATE = "late worker"
+
+
+def place(lowered: Lowered) -> Placed:
+    """What the servers and tasks of a schedule's program stand for."""
+    shape = lowered.shape
+    return Placed(
+        lowered.program, lowered.schedule.topology, shape.server_link, np.full(shape.server_link.size, -1, np.int32),
+        shape.quotient.transfers.src[shape.task_row].astype(np.int32), lowered.model.endpoint_latency_ps,
+    )
+
+
+def place_job(lowered: LoweredJob) -> Placed:
+    """What the servers and tasks of a job's program stand for."""
+    return Placed(
+        lowered.program, lowered.job.topology, lowered.server_link, lowered.server_rank, lowered.task_rank,
+        lowered.model.endpoint_latency_ps,
+    )
+
+
+def run_schedule(
+    schedule: Schedule, model: Model, plan: FaultPlan, engine: str = "chunk",
+    progress: Callable[[Progress], None] | None = None, max_events: int | None = None,
+) -> tuple[Lowered, Faulty, Outcome]:
+    """Run a schedule with faults; all ranks, with a journal.
+
+    Raises
+    ------
+    Deadlock
+        With the names of links and NPUs: who waits for whom.
+    """
+    lowered = lower(schedule, model, "off")
+    placed = place(lowered)
+    faulty = add_faults(placed, plan)
+    transfers, row = lowered.shape.quotient.transfers, lowered.shape.task_row
+
+    def name(task: int) -> str:
+        if task >= row.size:
+            return "a late start"
+        src, dst = (schedule.topology.node_name(int(end[row[task]])) for end in (transfers.src, transfers.dst))
+        return f"{src} to {dst} (step {transfers.step[row[task]]})"
+
+    return lowered, faulty, run_faulty(faulty, placed, name, engine, progress, max_events)
+
+
+def run_faulty(
+    faulty: Faulty, placed: Placed, task_name: Callable[[int], str], engine: str = "chunk",
+    progress: Callable[[Progress], None] | None = None, max_events: int | None = None,
+) -> Outcome:
+    """Run a program with faults; a deadlock is told in the names of the topology."""
+    if engine == "analytic":
+        raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
+    try:
+        if engine == "reference":
+            return run_reference(faulty.program, log=True)
+        check_memory(faulty.program, log=True)
+        return run(faulty.program, log=True, progress=progress, max_events=max_events)
+    except Deadlock as stuck:
+        raise named_deadlock(stuck, faulty, placed, task_name) from None
+
+
+def explain_schedule(lowered: Lowered, faulty: Faulty, outcome: Outcome) -> Why:
+    """The critical path of a run of a schedule with faults."""
+    labels = faulty_labels(faulty, place(lowered))
+    if outcome.journal is None:  # the plan changes nothing in time
+        return explain(faulty.program, outcome, labels)
+    return explain_faults(faulty.program, outcome, labels)
+
+
+def faulty_labels(faulty: Faulty, placed: Placed) -> Labels:
+    """Names for the critical path: links by their dimension, and what begins late."""
+    topology, program = placed.topology, faulty.program
+
+    def server(index: int) -> str:
+        if index in faulty.late:
+            return f"{LATE} {faulty.late[index]}"
+        link = int(faulty.server_link[index])
+        dimension = int(topology.dimension[link]) if link >= 0 else -1
+        return "compute" if link < 0 else f"dimension {dimension}" if dimension >= 0 else "links"
+
+    def latency(at: int) -> list[tuple[str, int]]:
+        kind = program.route_hop[at]
+        link = int(faulty.server_link[program.hop_server[kind]])
+        if link < 0:
+            return [(server(int(program.hop_server[kind])), int(program.hop_latency_ps[kind]))]
+        hop = int(topology.hop_latency_ps[topology.dst[link]])
+        return [("hop processing", hop), ("endpoint", placed.endpoint_latency_ps if program.hop_last[kind] else 0)]
+
+    return Labels(server, latency)

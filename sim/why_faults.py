@@ -1,0 +1,198 @@
+"""The critical path of a run with faults: waits for repairs, chunks lost and sent again, and late starts have names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.contract import NEVER_PS, Program
+from sim.outcome import Journal, Log, Outcome
+from sim.program import I64
+from sim.why import QUEUEING, SERIALISATION, Labels, Piece, Wait, Walk, Why
+from topologies import WeftError
+
+REPAIR, RESENT, ADDED, SLOWED, DEADLINE = (
+    "waiting for repair", "lost and sent again", "added latency", "slowed", "waiting for a deadline"
+)
+
+
+def explain_faults(program: Program, outcome: Outcome, labels: Labels) -> Why:
+    """The critical path of a run with a journal; see `sim.why.explain`."""
+    return _walk_of(program, outcome, labels).walk()
+
+
+def walk_back_faults(
+    program: Program, outcome: Outcome, labels: Labels, waits: Sequence[Wait]
+) -> list[tuple[Piece, ...]]:
+    """What tasks waited for; see `sim.why.walk_back`."""
+    walk = _walk_of(program, outcome, labels)
+    return [walk.back_from(wait) for wait in waits]
+
+
+def _walk_of(program: Program, outcome: Outcome, labels: Labels) -> _FaultyWalk:
+    if outcome.journal is None:
+        raise WeftError("the critical path needs a run with log=True")
+    return _FaultyWalk(program, outcome, outcome.journal, labels)
+
+
+class _FaultyWalk(Walk):
+    """Walks back along the rows of a journal."""
+
+    def __init__(self, program: Program, outcome: Outcome, journal: Journal, labels: Labels) -> None:
+        none = np.zeros(0, np.int64)
+        super().__init__(program, outcome, Log(none, none, none), labels)
+        self.journal = journal
+        self.on = program.hop_server[program.route_hop[journal.at]].astype(np.int64)
+        self.rows: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for row, key in enumerate(zip(journal.task.tolist(), journal.chunk.tolist(), strict=True)):
+            self.rows[key].append(row)
+        self.before = _before(self.on, journal)
+        self.in_order: dict[int, I64] = {}
+
+    def _delivery(self, task: int, chunk: int) -> tuple[int, int] | None:
+        """Walk from a delivery to the delivery before it."""
+        if self.hops[task] == 0:
+            return self._release(task, chunk, self._delivered(task, chunk))
+        time = self._delivered(task, chunk)
+        # Delivered in order: an earlier chunk may have been the last one in.
+        last = next(self.rows[task, one][-1] for one in range(chunk + 1) if self._in_ps(task, one) == time)
+        return self._back_from_ready(last)
+
+    def _back_from_ready(self, row: int | None) -> tuple[int, int] | None:
+        """Walk from the moment at which the chunk of a row was ready for what follows."""
+        while row is not None:
+            self._after_service(row)
+            where = self._to_arrival(row)
+            if isinstance(where, tuple):
+                return where
+            row = where
+        return None
+
+    def _before_start(self, task: int, start: int) -> tuple[int, int] | None:
+        first = next((row for row in self.rows[task, 0] if self.journal.end_ps[row] > self.journal.start_ps[row]), None)
+        if first is None:
+            return self._release(task, 0, start)
+        where = self._to_arrival(first)
+        return where if isinstance(where, tuple) else self._back_from_ready(where)
+
+    def _after_service(self, row: int) -> None:
+        """Account from the start of a service until its chunk was ready."""
+        j = self.journal
+        start, end, ready = int(j.start_ps[row]), int(j.end_ps[row]), int(j.ready_ps[row])
+        if j.lost[row]:
+            self._piece(row, start, ready, RESENT)
+            return
+        at = int(j.at[row])
+        latency = int(self.latency_ps[at])
+        if self.program.hop_last[self.program.route_hop[at]]:
+            leaves = start if self.program.deliver_head else end
+        elif self.program.cut_through:
+            leaves = max(start, end - self._nominal_ps(row, at + 1))
+        else:
+            leaves = end
+        added = ready - latency - leaves
+        self._piece(row, ready - added, ready, ADDED)
+        self._latency_at(int(j.task[row]), at, leaves)
+        slow = min(leaves - start, self._slow_ps(row))
+        self._serve(row, leaves - slow, leaves, SLOWED)
+        self._serve(row, start, leaves - slow, SERIALISATION)
+
+    def _to_arrival(self, row: int) -> int | tuple[int, int] | None:
+        """Walk from the start of a service to the row before it, or to the delivery that released its chunk."""
+        j = self.journal
+        while True:
+            start, arrival = int(j.start_ps[row]), int(j.arrival_ps[row])
+            ahead = int(self.before[row])
+            if arrival < start:
+                free = int(j.end_ps[ahead]) if ahead >= 0 else -1
+                self._piece(row, max(free, arrival), start, f"{REPAIR}, {self.labels.server(int(self.on[row]))}")
+                if free > arrival:
+                    name = SERIALISATION if j.task[ahead] == j.task[row] else QUEUEING
+                    self._serve_all(ahead, name)
+                    row = ahead
+                    continue
+            return self._to_injection(row, arrival)
+
+    def _to_injection(self, row: int, time: int) -> int | tuple[int, int] | None:
+        j = self.journal
+        task, chunk = int(j.task[row]), int(j.chunk[row])
+        mine = self.rows[task, chunk]
+        place = mine.index(row)
+        if place:
+            return mine[place - 1]
+        if chunk:
+            served = next((one for one in self.rows[task, chunk - 1] if j.end_ps[one] > j.start_ps[one]), None)
+            if served is not None and j.end_ps[served] == time:
+                self._serve_all(served, SERIALISATION)
+                return self._to_arrival(served)
+        return self._release(task, chunk, time)
+
+    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+        try:
+            return super()._release(task, chunk, time)
+        except AssertionError:
+            deadlines = self.program.task_deadline_ps
+            if not deadlines.size or not np.any(deadlines[deadlines < NEVER_PS] == time):
+                raise
+            self.pieces.append(Piece(0, time, DEADLINE, task, -1))
+            return None
+
+    def _in_ps(self, task: int, chunk: int) -> int:
+        """When a chunk was in, delivered or not yet."""
+        rows = self.rows[task, chunk]
+        return int(self.journal.ready_ps[rows[-1]]) if rows else NEVER_PS
+
+    def _delivered(self, task: int, chunk: int) -> int:
+        if self.hops[task] == 0:
+            return self._delivered_at_once(task, chunk)
+        if task not in self.in_order:
+            times = [self._in_ps(task, one) for one in range(int(self.chunks[task]))]
+            self.in_order[task] = np.maximum.accumulate(np.array(times, np.int64))
+        return int(self.in_order[task][chunk])
+
+    def _delivered_at_once(self, task: int, chunk: int) -> int:
+        time = super()._delivered_at_once(task, chunk)
+        finish = int(self.outcome.finish_ps[task])
+        return min(time, finish) if self.program.task_deadline_ps.size else time
+
+    def _nominal_ps(self, row: int, at: int) -> int:
+        """Service time of a row's chunk at a hop that nothing slows."""
+        p, task, chunk = self.program, int(self.journal.task[row]), int(self.journal.chunk[row])
+        cut = p.task_cut[task]
+        size = p.cut_size[cut, 0 if chunk < p.cut_first[cut] else 1]
+        return int(p.service_ps[size, p.server_rate[self.server[at]]])
+
+    def _slow_ps(self, row: int) -> int:
+        """How much longer a service took than its server takes when nothing slows it."""
+        j = self.journal
+        return max(0, int(j.end_ps[row] - j.start_ps[row]) - self._nominal_ps(row, int(j.at[row])))
+
+    def _serve_all(self, row: int, what: str) -> None:
+        """Account a whole service."""
+        start, end = int(self.journal.start_ps[row]), int(self.journal.end_ps[row])
+        slow = self._slow_ps(row)
+        self._serve(row, end - slow, end, SLOWED)
+        self._serve(row, start, end - slow, what)
+
+    def _serve(self, row: int, start: int, end: int, what: str) -> None:
+        if end > start:
+            label = self.labels.server(int(self.on[row]))
+            self.service[label] = self.service.get(label, 0) + end - start
+            self._piece(row, start, end, f"{what}, {label}")
+
+    def _piece(self, row: int, start: int, end: int, name: str) -> None:
+        if end > start:
+            self.pieces.append(Piece(start, end, name, int(self.journal.task[row]), int(self.on[row])))
+
+
+def _before(server: I64, journal: Journal) -> I64:
+    """The service before each row on its server; -1 for the first."""
+    before = np.full(server.size, -1, np.int64)
+    last: dict[int, int] = {}
+    for row, one in enumerate(server.tolist()):
+        before[row] = last.get(one, -1)
+        if journal.end_ps[row] > journal.start_ps[row]:
+            last[one] = row
+    return before

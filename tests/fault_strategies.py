@@ -1,0 +1,54 @@
+"""Random programs with faults: timetables, loss, jitter, detours, deadlines on the programs of `tests.strategies`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import strategies as st
+
+from sim.disrupt import Disruptions, Phase, disrupt
+from sim.program import Program
+from tests.strategies import programs
+
+FACTORS = tuple(Fraction(*pair) for pair in ((0, 1), (0, 1), (1, 1), (1, 2), (1, 3), (2, 3)))
+
+
+@st.composite
+def faulty_programs(draw: st.DrawFn, *, base: st.SearchStrategy[Program] | None = None) -> Program:
+    """A program, and on each of its servers and tasks some fault or none."""
+    program = draw(base if base is not None else programs())
+    faults = Disruptions(seed=draw(st.integers(0, 2**63 - 1)))
+    step = draw(st.sampled_from((1, 7, 100_000)))
+    for server in range(program.n_servers):
+        if draw(st.booleans()):
+            faults.phases[server] = draw(_phases(step))
+            faults.crossing[server] = draw(st.sampled_from((0, 1, 2, 4, 5, 6)))
+        faults.resend_ps[server] = draw(st.integers(1, 5)) * step
+        if draw(st.integers(1, 3)) == 1:
+            faults.loss[server] = draw(st.sampled_from((0.0, 0.1, 0.5, 0.9)))
+        if draw(st.integers(1, 3)) == 1:
+            quantiles = draw(st.lists(st.integers(0, 6), min_size=4, max_size=4))
+            faults.jitter[server] = np.array(quantiles, np.int64) * step, draw(st.booleans())
+    hops = program.hops()
+    for task in range(program.n_tasks):
+        if hops[task] and draw(st.integers(1, 3)) == 1:
+            times = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=2)))
+            faults.detours[task] = [(time * step, draw(_path(program.n_servers))) for time in times]
+        if draw(st.integers(1, 5)) == 1:
+            faults.deadline_ps[task] = draw(st.integers(0, 60)) * step
+    return disrupt(program, faults)
+
+
+@st.composite
+def _phases(draw: st.DrawFn, step: int) -> list[Phase]:
+    times = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=4)))
+    phases = [Phase(time * step, draw(st.sampled_from(FACTORS)), draw(st.integers(0, 3)) * step) for time in times]
+    if phases[-1].factor == 0 and draw(st.integers(1, 4)) > 1:  # most that fail are repaired
+        phases.append(Phase((times[-1] + 1 + draw(st.integers(0, 20))) * step))
+    return phases
+
+
+def _path(n_servers: int) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:
+    hop = st.tuples(st.integers(0, n_servers - 1), st.integers(0, 3))
+    return st.lists(hop, min_size=1, max_size=3).map(tuple)
