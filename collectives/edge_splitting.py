@@ -86,6 +86,11 @@ class _Splitting:
         self.infinite = total
         self.network = FlowNetwork(n + 3, 4 * total > LARGEST)
         self.arc = {pair: self.network.add(*pair, cap) for pair, cap in self.capacity.items()}
+        self.tails: dict[int, set[int]] = defaultdict(set)
+        self.heads: dict[int, set[int]] = defaultdict(set)
+        for tail, head in self.capacity:
+            self.tails[head].add(tail)
+            self.heads[tail].add(head)
         for root, trees in demand.items():
             self.arc[self.feed, root] = self.network.add(self.feed, root, trees)
         self.start = {node: self.network.add(self.source, node) for node in range(n + 1)}
@@ -93,10 +98,28 @@ class _Splitting:
         self.hard: deque[int] = deque(range(topology.n_npus))  # those that bound the last amount come first
 
     def order(self) -> list[int]:
-        """Switches, those of the fewest neighbours first: NICs and the like are only passed through."""
-        t = self.topology
-        degree = {node: sum(node in pair for pair in self.capacity) for node in range(t.n_npus, t.n_nodes)}
-        return sorted(degree, key=lambda node: (degree[node], node))
+        """Switches: first NICs and the like, which are only passed through, then those nearest to the NPUs.
+
+        Logical links then go up and down again by the shortest way: 34 links from a root to its farthest leaf instead
+        of 44 on leaf-spine:4x4x4, 74 instead of 92 on fat-tree:4x3.
+        """
+        degree = {node: len(self.tails[node]) + len(self.heads[node]) for node in self._switches()}
+        near = self._distances()
+        return sorted(degree, key=lambda node: (degree[node] > 4, near.get(node, len(near)), degree[node], node))
+
+    def _switches(self) -> range:
+        return range(self.topology.n_npus, self.topology.n_nodes)
+
+    def _distances(self) -> dict[int, int]:
+        """Links from the nearest NPU to each node that one reaches."""
+        distance = dict.fromkeys(range(self.topology.n_npus), 0)
+        reached = list(distance)
+        for node in reached:
+            for head in sorted(self.heads[node]):
+                if head not in distance:
+                    distance[head] = distance[node] + 1
+                    reached.append(head)
+        return distance
 
     def remove(self, switch: int, spread: bool) -> None:
         """Pair links into the switch with links out of it until none is left, or none can be paired.
@@ -158,20 +181,20 @@ class _Splitting:
 
     def _unbalanced(self) -> str:
         t = self.topology
-        for node in range(t.n_npus, t.n_nodes):
+        for node in self._switches():
             into, out = (float(t.bandwidth_Bps[ends == node].sum()) for ends in (t.dst, t.src))
             if into != out:
                 return f" ({t.node_name(node)} receives {into:g} B/s and sends {out:g} B/s)"
         return ""
 
     def _into(self, node: int) -> list[int]:
-        return sorted(u for (u, w), cap in self.capacity.items() if w == node and cap)
+        return sorted(u for u in self.tails[node] if self.capacity[u, node])
 
     def _out_of(self, node: int) -> list[int]:
-        return sorted(t for (w, t), cap in self.capacity.items() if w == node and cap)
+        return sorted(t for t in self.heads[node] if self.capacity[node, t])
 
     def _share(self, u: int, w: int, t: int) -> int:
-        others = sum(cap for (a, b), cap in self.capacity.items() if a == w and b != u)
+        others = sum(self.capacity[w, head] for head in self.heads[w] if head != u)
         return max(1, self.capacity[u, w] * self.capacity[w, t] // others)
 
     def _split(self, u: int, w: int, t: int, most: int, tested: bool) -> bool:
@@ -221,6 +244,8 @@ class _Splitting:
         self.capacity[u, t] = cap
         if (u, t) not in self.arc:
             self.arc[u, t] = self.network.add(u, t)
+            self.tails[t].add(u)
+            self.heads[u].add(t)
         self.network.capacity[self.arc[u, t]] = cap
 
     def _take(self, u: int, w: int, amount: int) -> Shares:

@@ -86,6 +86,11 @@ class Forest:
         """Blocks of one root."""
         return sum(tree.multiplicity for tree in self.trees if tree.root == root)
 
+    def times(self, many: int) -> Forest:
+        """The same trees with as many times the blocks."""
+        trees = tuple(tree._replace(multiplicity=many * tree.multiplicity) for tree in self.trees)
+        return Forest(self.topology, trees, self.inward)
+
     def link_load(self) -> Counter[int]:
         """Blocks that cross each link."""
         load: Counter[int] = Counter()

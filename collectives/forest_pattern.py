@@ -76,8 +76,8 @@ def forest_pattern(
 def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | None) -> tuple[list[Piece], int]:
     """Each block with its trees, and the number of blocks."""
     p = topology.n_npus
-    given = [forest for forest in (up, down) if forest is not None]
-    rooted = [_by_root(forest) for forest in given]
+    by_root = [_by_root(forest) if forest else None for forest in (up, down)]
+    rooted = [trees for trees in by_root if trees is not None]
     shares = [{root: sum(tree.multiplicity for tree in trees) for root, trees in one.items()} for one in rooted]
     if any(share != shares[0] for share in shares):
         raise WeftError(f"{kind} on {topology.name}: the trees up and down have different shares at their roots")
@@ -91,7 +91,7 @@ def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | N
         cuts = sorted({0, share, *(int(at) for one in rooted for at in np.cumsum([t.multiplicity for t in one[root]]))})
         for low, high in pairwise(cuts):
             numbers = [j * p + root if owned else first[root] + j for j in range(low, high)]
-            one, other = (_tree_at(_by_root(f)[root], low) if f else None for f in (up, down))
+            one, other = (_tree_at(trees[root], low) if trees else None for trees in by_root)
             pieces.append(Piece(tuple(numbers), one, other))
     return pieces, p * per_root if owned else max(1, sum(shares[0].values()))
 

@@ -31,12 +31,12 @@ class Grid:
 
     shape: tuple[int, ...]
 
-    @property
+    @cached_property
     def p(self) -> int:
         """Number of ranks."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def dims(self) -> tuple[int, ...]:
         """Dimensions along which there is somewhere to go: those of an extent above 1."""
         return tuple(dim for dim, extent in enumerate(self.shape) if extent > 1)

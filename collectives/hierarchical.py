@@ -67,6 +67,9 @@ class Options(NamedTuple):
         Which waiting chunk a dimension takes up next: the first to ask, or the one with the least bytes there.
     algorithms : Algorithms
     group : GroupSpec, ProcessGroup or None
+    order : str, sequence of int or None
+        Dimensions in the order of the reduce-scatter or all-to-all ("2,0,1"); a group that does not use one leaves it
+        out. All-gather takes the reverse. Dimension 0 first unless given.
     """
 
     pipeline_chunks: int = DEFAULT_PIPELINE_CHUNKS
@@ -74,6 +77,7 @@ class Options(NamedTuple):
     service: str = "fifo"
     algorithms: Algorithms = None
     group: GroupSpec | ProcessGroup | None = None
+    order: str | Sequence[int] | None = None
 
 
 def all_reduce(
@@ -120,7 +124,7 @@ def _schedule(
 ) -> Schedule:
     chosen = make_options(NAME, options)
     group = process_group(topology.shape, chosen.group)
-    orders = (group.dims,) * chosen.pipeline_chunks
+    orders = (order_of_dimensions(chosen.order, group),) * chosen.pipeline_chunks
     return schedule(pattern(NAME, topology, kind, chosen, orders), size, element_bytes)
 
 
@@ -143,6 +147,29 @@ def make_options(name: str, options: dict[str, object]) -> Options:
     if chosen.service not in ORDERS_OF_SERVICE:
         raise WeftError(f"{name} has no service {chosen.service!r}: choose one of {', '.join(ORDERS_OF_SERVICE)}")
     return chosen
+
+
+def order_of_dimensions(asked: str | Sequence[int] | None, group: ProcessGroup) -> tuple[int, ...]:
+    """The dimensions that a group uses, in the order asked for.
+
+    Raises
+    ------
+    WeftError
+        Something else than each dimension of the network once.
+    """
+    if asked is None or asked == "":
+        return group.dims
+    words = asked.split(",") if isinstance(asked, str) else list(asked)
+    n_dims = len(group.extents)
+    try:
+        order = [int(word) for word in words]
+    except ValueError:
+        order = []
+    if sorted(order) != list(range(n_dims)):
+        every = ",".join(map(str, range(n_dims)))
+        raise WeftError(f"order of dimensions {asked!r}: give each of {every} once, the first of the reduce-scatter "
+                        "first")
+    return tuple(dim for dim in order if dim in group.dims)
 
 
 def pattern(

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from collectives.forest import Forest
+from collectives.forest import Forest, reversed_forest
 from collectives.forest_pattern import forest_pattern
 from collectives.forms import check_form
 from collectives.pack_forest import broadcast_forest, gather_forest, reduce_forest, scatter_forest
 from collectives.pattern import Pattern
 from collectives.rooted_forest import all_reduce_forests
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.transitive_trees import root_trees, transitive_pattern
+from collectives.transitive_trees import moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.tightest_cut import remembered
 from topologies.units import PS_PER_S, Quantity, parse_size
@@ -44,7 +44,8 @@ def all_gather(
     size : quantity
         Bytes of the array.
     k : int, optional
-        Trees a root. Unless given, as many as the optimum takes; fewer cost bandwidth.
+        Trees a root. Unless given, as many as the optimum takes, or a multiple where it makes them lower; fewer cost
+        bandwidth.
     element_bytes : int
 
     Raises
@@ -102,21 +103,50 @@ def reduce(topology: Topology, size: Quantity, *, root: int = 0, element_bytes: 
 
 @remembered
 def _pattern(topology: Topology, kind: str, k: int | None, form: str) -> Pattern:
+    trees = root_trees(topology) if k is None and form != "best-roots" else None
+    if trees is not None:
+        return transitive_pattern(topology, trees, kind, NAME, form)
+    up, down = forests(topology, kind, k, form)
+    return forest_pattern(topology, kind, NAME, up=up, down=down, form=form)
+
+
+@remembered
+def forests(
+    topology: Topology, kind: str, k: int | None = None, form: str = "two-phase"
+) -> tuple[Forest | None, Forest | None]:
+    """The trees towards and away from the roots, whichever the collective takes.
+
+    Parameters
+    ----------
+    topology : Topology
+    kind : str
+        "all-gather", "reduce-scatter" or "all-reduce".
+    k, form
+        As for `all_reduce`.
+
+    Raises
+    ------
+    WeftError
+        As for `all_gather`.
+    """
     if form == "best-roots":
-        up, down = all_reduce_forests(topology)
-        return forest_pattern(topology, kind, NAME, up=up, down=down, form=form)
-    if k is None:
-        trees = root_trees(topology)
-        if trees is not None:
-            return transitive_pattern(topology, trees, kind, NAME, form)
+        return all_reduce_forests(topology)
+    trees = root_trees(topology) if k is None else None
+    if trees is not None:
+        down_trees = moved_around(topology, trees)
+        up_trees = reversed_forest(down_trees)
+        return (None if kind == "all-gather" else up_trees), (None if kind == "reduce-scatter" else down_trees)
     if topology.n_npus > PACK_NPUS:
         raise WeftError(
             f"{NAME} on {topology.name}: {topology.n_npus} NPUs that are not alike (more than {PACK_NPUS}) would take "
             "many minutes to pack"
         )
-    up_trees = None if kind == "all-gather" else scatter_forest(topology, k)
-    down_trees = None if kind == "reduce-scatter" else gather_forest(topology, k)
-    return forest_pattern(topology, kind, NAME, up=up_trees, down=down_trees, form=form)
+    up = None if kind == "all-gather" else scatter_forest(topology, k)
+    down = None if kind == "reduce-scatter" else gather_forest(topology, k)
+    if up and down:
+        both = math.lcm(up.blocks_of_root(0), down.blocks_of_root(0))
+        return up.times(both // up.blocks_of_root(0)), down.times(both // down.blocks_of_root(0))
+    return up, down
 
 
 @remembered

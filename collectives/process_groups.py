@@ -77,10 +77,10 @@ class ProcessGroup:
         free = [dim for dim in self.dims if dim not in alike]
         strides = [self.strides[dim] * self.grid.strides[dim] for dim in free]
         first = rank - sum(self.position(rank, dim) * stride for dim, stride in zip(free, strides, strict=True))
-        group = np.array([first], np.int64)
+        group = [first]
         for dim, stride in zip(free, strides, strict=True):
-            group = (group + (np.arange(self.extents[dim]) * stride)[:, None]).ravel()
-        return tuple(group.tolist())
+            group = [rank + place * stride for place in range(self.extents[dim]) for rank in group]
+        return tuple(group)
 
     def __str__(self) -> str:
         return ",".join(

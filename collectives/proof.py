@@ -12,12 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives.collective import Collective
 from collectives.transfers import Transfers
 from topologies import WeftError
+
+Ints = npt.NDArray[np.int64]
 
 BlocksOf = Callable[[int, int], Sequence[int]]
 """Blocks carried by transfer (source, slot), in the order they travel."""
@@ -75,18 +78,19 @@ class _Proof:
         self.sources = [masks[kind.sources(block, p, root)] for block in range(n_blocks)]
 
     def run(self) -> None:
-        parents = self._parents()
-        order = self._order(parents)
-        self.bit, self.part = _number(parents, order)
-        waiting = np.bincount([one for mine in parents for one in mine], minlength=len(parents)).tolist()
+        child, parent = self._dependencies()
+        ptr, parents = _rows(child, parent, len(self.src))
+        order = self._order(child, parent)
+        self.bit, self.part = _number(child, parent, order)
+        waiting = np.bincount(parent, minlength=len(self.src)).tolist()
         until: dict[int, int] = {}  # a row and all before it, as bits, as long as somebody waits for the row
         for row in order:
             before = 0
-            for parent in parents[row]:
-                before |= until[parent]
-                waiting[parent] -= 1
-                if waiting[parent] == 0:
-                    del until[parent]
+            for one in parents[ptr[row] : ptr[row + 1]]:
+                before |= until[one]
+                waiting[one] -= 1
+                if waiting[one] == 0:
+                    del until[one]
             if waiting[row]:
                 until[row] = before | 1 << self.bit[row]
             self._send(row, before)
@@ -94,8 +98,8 @@ class _Proof:
             for rank in self.kind.wanted_by(block, self.p, self.root):
                 self._check_arrived(rank, block)
 
-    def _parents(self) -> list[list[int]]:
-        """Rows that each row waits for, without windows (they only delay)."""
+    def _dependencies(self) -> tuple[Ints, Ints]:
+        """Rows that wait, in their order, and what each waits for, without windows (they only delay)."""
         t = self.t
         stride = int(max(t.src.max(initial=0), t.dep_src.max(initial=0))) + 1
         key = t.slot.astype(np.int64) * stride + t.src
@@ -116,11 +120,8 @@ class _Proof:
             )
         for at in np.flatnonzero(t.dep_lag == 0):
             self._check_stream(int(found[at]), int(child[at]))
-        parents: list[list[int]] = [[] for _ in range(key.size)]
-        for parent, row, lag in zip(found.tolist(), child.tolist(), t.dep_lag.tolist(), strict=True):
-            if lag <= 0:
-                parents[row].append(parent)
-        return parents
+        waits = t.dep_lag <= 0
+        return child[waits], found[waits]
 
     def _check_stream(self, parent: int, row: int) -> None:
         """A transfer that follows another chunk by chunk must send the same blocks in the same order."""
@@ -135,20 +136,18 @@ class _Proof:
                 f"{self._carried(parent)}, chunk by chunk"
             )
 
-    def _order(self, parents: list[list[int]]) -> list[int]:
+    def _order(self, child: Ints, parent: Ints) -> list[int]:
         """Rows in an order that respects the dependencies, as wide as they allow."""
-        children: list[list[int]] = [[] for _ in parents]
-        waits = [len(mine) for mine in parents]
-        for row, mine in enumerate(parents):
-            for parent in mine:
-                children[parent].append(row)
+        n = len(self.src)
+        ptr, children = _rows(parent, child, n)
+        waits = np.bincount(child, minlength=n).tolist()
         order = [row for row, count in enumerate(waits) if count == 0]
         for row in order:
-            for child in children[row]:
-                waits[child] -= 1
-                if waits[child] == 0:
-                    order.append(child)
-        if len(order) < len(parents):
+            for one in children[ptr[row] : ptr[row + 1]]:
+                waits[one] -= 1
+                if waits[one] == 0:
+                    order.append(one)
+        if len(order) < n:
             stuck = next(row for row, count in enumerate(waits) if count)
             raise ScheduleError(f"{self._name(stuck)}, with {self._carried(stuck)}, waits for itself in a circle")
         return order
@@ -163,18 +162,19 @@ class _Proof:
         last = 8 * len(done)
         bits, parts, writes = self.bit, self.part, self.writes
 
-        def precedes(write: _Write) -> bool:
-            bit = bits[write.row]
-            return bit < last and parts[write.row] == part and bool(done[bit >> 3] >> (bit & 7) & 1)
+        def precedes(one: int) -> int:
+            bit = bits[one]
+            return bit < last and parts[one] == part and done[bit >> 3] >> (bit & 7) & 1
 
         for block in blocks:
-            seen = [write for write in writes.get((src, block), ()) if precedes(write)]
-            contributions = self._value(src, block, seen)
+            here = writes.get((src, block))
+            seen = [write for write in here if precedes(write[0])] if here else ()
+            contributions = self._value(src, block, seen) if seen else self.sources[block] & 1 << src
             if contributions == 0:
                 raise ScheduleError(f"{self._name(row)} sends block {block}, of which rank {src} has nothing yet")
             there = writes.setdefault((dst, block), [])
             for write in there:
-                if reduces != write.reduces and (reduces or not precedes(write)):
+                if reduces != write.reduces and (reduces or not precedes(write.row)):
                     self._refuse_race(write.row, row, dst, block)
             there.append(_Write(row, contributions, reduces))
 
@@ -233,14 +233,19 @@ class _Proof:
         return f"the transfer of rank {t.src[row]} to rank {t.dst[row]} in step {t.step[row]} (port {t.port[row]})"
 
 
-def _number(parents: list[list[int]], order: list[int]) -> tuple[list[int], list[int]]:
+def _rows(key: Ints, value: Ints, n: int) -> tuple[list[int], list[int]]:
+    """Values by their keys 0 to n - 1: where those of each key begin, and the values in that order."""
+    order = np.argsort(key, kind="stable")
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(key, minlength=n))))
+    return ptr.tolist(), value[order].tolist()
+
+
+def _number(child: Ints, parent: Ints, order: list[int]) -> tuple[list[int], list[int]]:
     """Give each row a bit among the rows that dependencies connect it to, and the number of that part.
 
     The ports of an algorithm do not meet, and bits follow the order, so that sets of predecessors stay short.
     """
-    n = len(parents)
-    child = np.repeat(np.arange(n), [len(mine) for mine in parents])
-    parent = np.array([one for mine in parents for one in mine], np.int64)
+    n = len(order)
     edges = coo_array((np.ones(child.size, np.int8), (child, parent)), shape=(n, n))
     part = connected_components(edges, directed=False)[1] if n else np.zeros(0, np.int64)
     rows = np.array(order, np.int64)

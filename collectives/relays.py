@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,10 @@ class Relays:
         self._waits: list[list[tuple[int, int]]] = []
         self._slots: dict[int, int] = {}
         self._row_of: dict[tuple[int, int], int] = {}
+        ends = zip(topology.src.tolist(), topology.dst.tolist(), strict=True)
+        self._link_of: dict[tuple[int, int], int] = {}
+        for link, pair in enumerate(ends):
+            self._link_of.setdefault(pair, link)  # of parallel links the first
 
     def add(
         self,
@@ -90,15 +95,15 @@ class Relays:
         )
 
     def _links(self, nodes: Sequence[int], port: int) -> list[int]:
-        tails, heads = np.array(nodes[:-1], np.int64), np.array(nodes[1:], np.int64)
-        links = self.topology.link_ids(tails, heads)
-        if np.any(links < 0):
-            raise WeftError(f"topology {self.topology.name}: no links along the nodes {list(nodes)}")
-        if port and links.size:
-            last = int(links[-1])
-            parallel = (self.topology.src[last:] == tails[-1]) & (self.topology.dst[last:] == heads[-1])
+        try:
+            links = [self._link_of[pair] for pair in pairwise(nodes)]
+        except KeyError:
+            raise WeftError(f"topology {self.topology.name}: no links along the nodes {list(nodes)}") from None
+        if port and links:
+            last = links[-1]
+            parallel = (self.topology.src[last:] == nodes[-2]) & (self.topology.dst[last:] == nodes[-1])
             links[-1] = last + port % int(np.argmin(np.append(parallel, False)))
-        return [int(link) for link in links]
+        return links
 
 
 def sources_only(table: Transfers, ranks: npt.NDArray[np.integer]) -> Transfers:

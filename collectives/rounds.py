@@ -129,6 +129,14 @@ class _Placed(NamedTuple):
     round: Round | Fan
 
 
+class _Sent(NamedTuple):
+    """A round in the table: its first slot, to whom each rank sends in each, and from whom it receives."""
+
+    slot: int
+    receivers: Ranks
+    arrivals: list[tuple[int, Ranks]]
+
+
 def rounds_pattern(
     topology: Topology,
     kind: Collective,
@@ -177,28 +185,29 @@ def _place(rounds: Sequence[Round | Fan]) -> list[_Placed]:
 
 def _emit(placed: Sequence[_Placed], ranks: npt.NDArray[np.integer]) -> Transfers:
     table = TransferTable(ranks)
-    past: dict[int, list[list[_Placed]]] = {}
+    past: dict[int, list[list[_Sent]]] = {}
     for (step, port), group in groupby(placed, key=lambda one: (one.round.step, one.round.port)):
-        together = list(group)
         after = _waits(past.setdefault(port, []), table.ranks)
-        for first, r in together:
+        together = []
+        for first, r in group:
+            sent = _Sent(first, r.receivers(table.ranks), r.arrivals(table.ranks))
             slots = first + np.arange(r.slots)[:, None]
-            receivers = r.receivers(table.ranks)
-            table.add(slots, receivers, r.count, step=step, port=port, reduces=r.reduces, after=after)
+            table.add(slots, sent.receivers, r.count, step=step, port=port, reduces=r.reduces, after=after)
+            together.append(sent)
         past[port].append(together)
     return table.build()
 
 
-def _waits(past: Sequence[Sequence[_Placed]], ranks: Ranks) -> list[Ref]:
+def _waits(past: Sequence[Sequence[_Sent]], ranks: Ranks) -> list[Ref]:
     """What a transfer of each rank waits for: back to the last step in which the rank sent."""
     refs: list[Ref] = []
     searching = np.ones(ranks.size, np.bool_)
     for together in reversed(past):
         sent = np.zeros(ranks.size, np.bool_)
-        for first, r in together:
-            for slot, sender in r.arrivals(ranks):
+        for first, receivers, arrivals in together:
+            for slot, sender in arrivals:
                 refs.append((sender, np.where(searching & (sender != NOBODY), first + slot, NOBODY)))
-            for slot, receiver in enumerate(r.receivers(ranks)):
+            for slot, receiver in enumerate(receivers):
                 refs.append((ranks, np.where(searching & (receiver != NOBODY), first + slot, NOBODY)))
                 sent |= receiver != NOBODY
         searching &= ~sent

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from collectives.hierarchical import blocks_of, make_options, pattern
 from collectives.process_groups import process_group
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from topologies import Topology
+from topologies import Topology, WeftError
 from topologies.multidim import npu_bandwidths
 from topologies.units import Quantity
 
@@ -57,6 +57,8 @@ def _schedule(
 ) -> Schedule:
     blocks_of(topology)  # refuses what has no dimensions
     chosen = make_options(NAME, {"service": "smallest-first"} | options)
+    if chosen.order is not None:
+        raise WeftError(f"{NAME} chooses the order of dimensions for each chunk itself: leave out order")
     group = process_group(topology.shape, chosen.group)
     orders = chunk_orders(group.extents, npu_bandwidths(topology), chosen.pipeline_chunks)
     return schedule(pattern(NAME, topology, kind, chosen, orders), size, element_bytes)

@@ -142,13 +142,11 @@ class TransferTable:
         dst = np.broadcast_to(dst, shape)
         there = dst >= 0
         columns = (src, dst, slot, step, port, blocks, reduces, slot if tie_class is None else tie_class)
-        typed: list[npt.NDArray[Any]] = [
-            np.asarray(column, kind) for column, kind in zip(columns, _KINDS, strict=True)
-        ]
-        self._rows.append([np.broadcast_to(column, shape)[there] for column in typed])
+        n = int(np.count_nonzero(there))
+        self._rows.append([_chosen(column, kind, there, n) for column, kind in zip(columns, _KINDS, strict=True)])
         rows = np.full(shape, -1, np.int64)
-        rows[there] = np.arange(self._n_rows, self._n_rows + self._rows[-1][0].size)
-        self._n_rows += self._rows[-1][0].size
+        rows[there] = np.arange(self._n_rows, self._n_rows + n)
+        self._n_rows += n
         for lag, refs in ((WHOLE, after), (0, stream)):
             for rank, other in refs:
                 self._add_dependency(rows, rank, other, lag)
@@ -183,11 +181,11 @@ class TransferTable:
 
     def _add_dependency(self, rows: npt.NDArray[np.int64], rank: IntLike, other: IntLike, lag: int) -> None:
         """Let rows wait, where they are there (not -1) and what they wait for is (its slot not -1)."""
-        slots = np.broadcast_to(np.asarray(other, np.int32), rows.shape)
-        some = (rows >= 0) & (slots >= 0)
-        if np.any(some):
-            source = np.broadcast_to(np.asarray(rank, np.int32), rows.shape)
-            self._dependencies.append((rows[some], source[some], slots[some], lag))
+        some = (rows >= 0) & (np.asarray(other) >= 0)
+        n = int(np.count_nonzero(some))
+        if n:
+            source, slots = (_chosen(column, np.int32, some, n) for column in (rank, other))
+            self._dependencies.append((rows[some], source, slots, lag))
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
@@ -227,6 +225,12 @@ class TransferTable:
         for at, *columns in self._pooled:
             by_slot[at] = columns
         return by_slot[slot]
+
+
+def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_], n: int) -> npt.NDArray[Any]:
+    """A column, of one value or broadcast, at the `n` places that are wanted."""
+    values = np.asarray(column, kind)
+    return np.full(n, values, kind) if values.ndim == 0 else np.broadcast_to(values, where.shape)[where]
 
 
 def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:

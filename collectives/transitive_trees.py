@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.collective import collective
-from collectives.forest import Edge, Tree, check_tree
+from collectives.forest import Edge, Forest, Tree, check_tree
 from collectives.grid import Grid
 from collectives.pattern import Pattern
 from collectives.symmetry import translations
@@ -93,6 +93,22 @@ def root_trees(topology: Topology) -> RootTrees | None:
     rooms = dict(enumerate(np.array(shares.links)[np.unique(link_orbits(topology), return_index=True)[1]].tolist()))
     chosen = choose_links(choices_of(topology, distance, nodes), rooms, k)
     return None if chosen is None else RootTrees(_parents(topology, nodes, chosen, k), *_by_depth(distance))
+
+
+def moved_around(topology: Topology, trees: RootTrees) -> Forest:
+    """The trees of all ranks, one by one: those of rank 0 and their translations."""
+    grid = Grid(topology.shape)
+    nodes = trees.order[1:]
+    found = []
+    for root in range(grid.p):
+        here = np.full_like(nodes, root)
+        children = grid.displace(nodes, here)
+        for parent in trees.parent:
+            parents = grid.displace(parent[nodes], here)
+            links = topology.link_ids(parents, children)
+            ends = zip(parents.tolist(), children.tolist(), links.tolist(), strict=True)
+            found.append(Tree(root, 1, tuple(Edge(a, b, (link,)) for a, b, link in ends)))
+    return Forest(topology, tuple(found))
 
 
 def has_free_translations(topology: Topology) -> bool:
@@ -208,8 +224,7 @@ class _Edges:
         down = slot >= first and not self.phases[-1]
         edge = slot - first if down else slot
         end = self.parent[edge] if down else self.child[edge]
-        root = self.grid.displace(np.array([source]), np.array([end]), -1)
-        return [int(self.tree[edge]) * self.grid.p + int(root[0])]
+        return [int(self.tree[edge]) * self.grid.p + self.grid.displace(source, int(end), -1)]
 
 
 def _children(trees: RootTrees, number: Ints) -> Ints:

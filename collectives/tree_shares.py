@@ -36,6 +36,11 @@ class Shares:
     links: list[int]
     s_per_block_byte: Fraction
 
+    def times(self, many: int) -> Shares:
+        """As many times the trees, each with its part of the data: the same bandwidth."""
+        roots = {root: many * trees for root, trees in self.roots.items()}
+        return Shares(roots, [many * trees for trees in self.links], many * self.s_per_block_byte)
+
 
 def gather_shares(topology: Topology, k: int | None = None) -> Shares:
     """Shares of an all-gather with k trees a root; with as many as the optimum takes unless given.

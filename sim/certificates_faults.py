@@ -45,7 +45,7 @@ def _conservation(program: Program, outcome: Outcome, journal: Journal, server: 
     first = np.append(True, (task[1:] != task[:-1]) | (chunk[1:] != chunk[:-1]))[: task.size]
     begins = first | np.append(False, lost[:-1])[: task.size]
     of_task = np.isin(np.stack([task, at]).T @ [program.route_hop.size, 1], _first_hops(program))
-    sorted_rows = Journal(*(column[order] for column in journal))
+    sorted_rows = Journal._make(column[order] for column in journal)
     _refuse(begins & ~of_task, sorted_rows, "conservation: an attempt begins in the middle of a route")
     follows = np.append(False, at[1:] == at[:-1] + 1)[: task.size]
     _refuse(~begins & ~follows, sorted_rows, "conservation: a hop is left out or taken twice")
@@ -126,7 +126,7 @@ def _causality(program: Program, outcome: Outcome, journal: Journal) -> None:
     """Nothing is served before it arrives, arrives before it is ready, or starts before what it waits for."""
     _refuse(journal.start_ps < journal.arrival_ps, journal, "causality: served before it arrived")
     order = np.lexsort((journal.start_ps, journal.chunk, journal.task))
-    rows = Journal(*(column[order] for column in journal))
+    rows = Journal._make(column[order] for column in journal)
     same = (rows.task[1:] == rows.task[:-1]) & (rows.chunk[1:] == rows.chunk[:-1])
     early = np.append(False, same & (rows.arrival_ps[1:] < rows.ready_ps[:-1]))[: rows.task.size]
     _refuse(early, rows, "causality: arrived before it was ready")

@@ -26,7 +26,7 @@ class FlowNetwork:
     def __init__(self, n_nodes: int, exact: bool = False) -> None:
         from topologies._maxflow import augment  # the compiler is loaded by those who need a flow
 
-        self._augment = augment.py_func if exact else augment
+        self._augment = getattr(augment, "py_func", augment) if exact else augment
         self._type: Any = object if exact else np.int64
         self._first = np.full(n_nodes, -1, np.int64)
         self._following = np.zeros(64, np.int64)

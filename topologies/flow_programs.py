@@ -38,21 +38,40 @@ class Roots(NamedTuple):
     spread_Bps: Floats
 
 
-@remembered
+class ConcurrentFlow(NamedTuple):
+    """The best all-to-all by any routes.
+
+    Attributes
+    ----------
+    rate_Bps : float
+        Bytes per second from every NPU to every other at once.
+    flow_Bps : (n_npus, n_links) or (1, n_links) float64
+        What each source sends over each link; that of NPU 0 alone where all NPUs are alike.
+    """
+
+    rate_Bps: float
+    flow_Bps: Floats
+
+
+DETOUR = 1e-6
+"""What a byte over a link costs, against a byte delivered: without it a link to spare may carry detours."""
+
+
 def all_to_all_rate_Bps(topology: Topology) -> float:
-    """Bytes per second from every NPU to every other at once, by any routes: a maximum concurrent flow.
+    """Bytes per second from every NPU to every other at once, by any routes; infinite for one NPU."""
+    return concurrent_flow(topology).rate_Bps
+
+
+@remembered
+def concurrent_flow(topology: Topology) -> ConcurrentFlow:
+    """The maximum concurrent flow of an all-to-all, and among those one that crosses few links.
 
     One flow for each source (arXiv 2309.13541, section 3.1), or a single one where all NPUs are alike: its load on a
     link is then spread evenly over the link's orbit.
-
-    Returns
-    -------
-    float
-        Infinite for one NPU.
     """
     t, n = topology, topology.n_npus
     if n == 1:
-        return float("inf")
+        return ConcurrentFlow(float("inf"), np.zeros((1, t.n_links)))
     unit = float(t.bandwidth_Bps.max())
     incidence = _incidence(t)  # +1 where a link enters a node
     sources = [0] if is_transitive(t) else list(range(n))
@@ -73,10 +92,10 @@ def all_to_all_rate_Bps(topology: Topology) -> float:
         share = kron(np.ones((1, len(sources))), eye_array(m))
         limit = t.bandwidth_Bps / unit
     upper = hstack([share, coo_array((share.shape[0], 1))])
-    cost = np.zeros(m * len(sources) + 1)
+    cost = np.full(m * len(sources) + 1, DETOUR / n)
     cost[-1] = -1
     solved = _solve(t, cost, upper, limit, hstack([balance, demand]), np.zeros(balance.shape[0]))
-    return float(solved[-1]) * unit
+    return ConcurrentFlow(float(solved[-1]) * unit, solved[:-1].reshape(len(sources), m) * unit)
 
 
 @remembered

@@ -76,6 +76,20 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     return (Spec.read(path) if path else Spec()).updated(changes)
 
 
+def healthy_spec_of(arguments: argparse.Namespace, command: str) -> Spec:
+    """The spec of a command that does not follow faults.
+
+    Raises
+    ------
+    WeftError
+        The spec has a fault plan.
+    """
+    spec = spec_of(arguments)
+    if spec.model.faults is not None:
+        raise WeftError(f"weft {command} does not follow faults: leave out the plan {spec.model.faults}")
+    return spec
+
+
 def add_outputs(parser: argparse.ArgumentParser, *kinds: str) -> None:
     """Add flags for output files, among the kinds below, and `--quiet`."""
     helps = {

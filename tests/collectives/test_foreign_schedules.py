@@ -42,11 +42,13 @@ def test_forests_are_written_and_read_again(spec, k, kind):
     assert result.time_ps <= 1.04 * result.lower_bound_ps
 
 
+@pytest.mark.compiled
 def test_too_many_trees_for_the_runtime_are_refused():
     with pytest.raises(WeftError, match="take fewer trees a root"):
         to_msccl("all-gather", down=gather_forest(from_spec("dgx-a100:2")))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "mi250:1"])
 def test_forestcoll_trees_come_back(spec, tmp_path):
     t = from_spec(spec)

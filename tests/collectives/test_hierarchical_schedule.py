@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,32 @@ def test_bytes_sent_in_each_dimension(kind, halves):
         dim = np.argmax(topology.coords[t.dst] != topology.coords[0], axis=1)
         sent = np.bincount(dim, t.blocks, minlength=3) * schedule.block_bytes
         assert sent.tolist() == [halves * 2**20 * 3 / 4, halves * 2**18 * 7 / 8, halves * 2**15 * 15 / 16]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_order_of_dimensions_is_proved(kind):
+    """The first of the reduce-scatter moves the whole array; a group leaves out what it does not use."""
+    topology = from_spec("RI(4)_FC(2)_SW(2)")
+    for order in permutations(range(3)):
+        schedule = build("hierarchical", kind, topology, 2**12, pipeline_chunks=1, order=",".join(map(str, order)))
+        assert schedule.proof == "proved"
+        if kind == "all-to-all":  # every dimension carries the whole array
+            continue
+        t = schedule.pattern.emit(np.array([0]))
+        dim = np.argmax(topology.coords[t.dst] != topology.coords[0], axis=1)
+        first = np.bincount(dim, t.blocks, minlength=3)[order[0]] * schedule.block_bytes
+        extent = topology.shape[order[0]]
+        assert first == (2 if kind == "all-reduce" else 1) * 2**12 * (extent - 1) / extent
+    group = build("hierarchical", kind, topology, "1KiB", group="4,-1,2", order=(2, 1, 0))
+    assert group.proof == "proved"
+
+
+@pytest.mark.parametrize("order", ["0,0", "first", "0,1,2", (1,)])
+def test_orders_that_are_refused(order):
+    with pytest.raises(WeftError, match="give each of 0,1 once"):
+        build("hierarchical", "all-reduce", from_spec("SW(4)_SW(4)"), "1KiB", order=order)
+    with pytest.raises(WeftError, match="leave out order"):
+        build("themis", "all-reduce", from_spec("SW(4)_SW(4)"), "1KiB", order=order)
 
 
 def test_large_networks_are_proved_on_small_ones():

@@ -21,6 +21,8 @@ from tests.collectives.cases import (
 from topologies import TOPOLOGIES, WeftError, from_spec, torus
 from topologies.multidim import DimensionOrderRouter
 
+pytestmark = pytest.mark.compiled
+
 LONG = [(n,) for n in range(33, 41)]
 EVERY = [(1,), *shapes(32), *LONG, *WITH_ONES]
 FEW = [shape for shape in [(1,), *shapes(12), *WITH_ONES] if shape == tuple(sorted(shape, reverse=True))]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -27,7 +26,6 @@ from sim.program import (
 )
 from sim.reference import run_reference
 from tests.strategies import fifo_programs, programs
-from topologies import WeftError
 
 UNIT = 10**12
 SAF, CT = "store-and-forward", "cut-through"

@@ -1,0 +1,162 @@
+"""`python -m benchmarks.bounds`: what bounds and packed trees cost, and how near runs come: docs/reference/bounds.md.
+
+CPU seconds of this process, compiled beforehand, every fabric fresh.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from statistics import median
+from time import process_time
+from typing import TypeVar
+
+from collectives import Schedule, concurrent_flow, direct, pipelined
+from collectives.pack_forest import gather_forest, pack_forest
+from collectives.tree_shares import gather_shares
+from sim import simulate
+from sim.analytic.cut_bound import cut_bound
+from sim.papers.pipeline import LARGE, all_at_once
+from sim.tables import aligned
+from sim.whole_file import write_text_whole
+from tests.fabrics import random_fabric
+from topologies import from_spec
+from topologies.flow_programs import all_to_all_rate_Bps
+from topologies.tightest_cut import gather_cut
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "bounds.md"
+
+BOUNDS = ("dgx-a100:128", "torus:32x32", "torus:8x8x16", "mesh:32x32", "random-regular:1024x8x1", "hypercube:10")
+"""1,024 NPUs each."""
+
+PACKED = (
+    ("torus:8x8", False), ("random-regular:64x4x1", False), ("mesh:8x8", False), ("mi250:4", False),
+    ("torus:8x8", True), ("random-regular:64x4x1", True), ("mesh:8x8", True), ("mi250:4", True),
+    ("dgx-a100:8", True), ("random-regular:256x4x1", False), ("torus:16x16", False),
+)
+"""Spec, and whether all trees grow level by level; the trees of tori are packed here as if their NPUs differed."""
+
+ALIKE = ("torus:64x64", "torus:16x16x16", "hypercube:12")
+"""4,096 NPUs each."""
+
+SCATTERED = (
+    "torus:4x4", "torus:8x8", "mesh:4x4", "hypercube:4", "random-regular:16x4x1", "random-regular:32x4x7",
+    "dragonfly:9x4", "dgx1:1", "mi250:1", "dgx-a100:2", "leaf-spine:4x4x4",
+)
+
+RANDOM = 50
+NEAR = 1.04
+MOST_CHUNKS, PLATEAU_CHUNKS = 1024, 64
+
+Line = list[str]
+T = TypeVar("T")
+
+
+def main() -> None:
+    """Measure everything, print it and write the page."""
+    cut_bound(from_spec("dgx-a100:2"), "all-gather")
+    pack_forest(from_spec("dgx-a100:2"), gather_shares(from_spec("dgx-a100:2")), None, None)
+    lines = ["# Exact bounds and packed trees", "", "`python -m benchmarks.bounds` writes this page. CPU seconds, two "
+             "shared cores.", ""]
+    lines += _table("Bound of an all-gather, 1,024 NPUs", ["fabric", "1/x*", "CPU s"], map(_bound, BOUNDS))
+    lines += _table("Packing", ["fabric", "NPUs", "growth", "trees", "height", "hops", "CPU s"],
+                    (_packed(*which) for which in PACKED))
+    lines += _table("4,096 NPUs that are alike: the schedule, proved", ["fabric", "trees a root", "CPU s"],
+                    map(_alike, ALIKE))
+    lines += _random()
+    lines += _table(
+        "All-to-all of 64 MiB: simulated time over that of the maximum concurrent flow, best of 1, 4 and 16 chunks",
+        ["fabric", "concurrent-flow", "direct", "direct, ties split", "CPU s of the routes"],
+        map(_scattered, SCATTERED),
+    )
+    write_text_whole(PAGE, "\n".join(lines).rstrip() + "\n")
+
+
+def _bound(spec: str) -> Line:
+    topology = from_spec(spec, bandwidth=None if spec.startswith("dgx") else "1GB/s")
+    cut, cpu_s = _timed(lambda: gather_cut(topology))
+    assert cut is not None
+    return [spec, str(cut.s_per_byte * 10**9), f"{cpu_s:.2f}"]
+
+
+def _packed(spec: str, level: bool) -> Line:
+    topology = from_spec(spec)
+    forest, cpu_s = _timed(lambda: pack_forest(topology, gather_shares(topology), level, None))
+    growth = "level by level" if level else "one after the other"
+    return [spec, str(topology.n_npus), growth, str(len(forest.trees)), str(forest.height), str(forest.hops),
+            f"{cpu_s:.2f}"]
+
+
+def _alike(spec: str) -> Line:
+    built, cpu_s = _timed(lambda: pipelined.all_gather(from_spec(spec), LARGE))
+    return [spec, str(built.pattern.n_blocks // built.pattern.p), f"{cpu_s:.2f}"]
+
+
+def _random() -> list[str]:
+    """Chunks, doubled, with which each random fabric is within 4 %, by service; and FIFO with all offered at once."""
+    counts: dict[str, Counter[int]] = {"lowest-chunk-first": Counter(), "fifo": Counter()}
+    plateau = []
+    for seed in range(RANDOM):
+        topology = random_fabric(20_000 + seed)
+        built = pipelined.all_gather(topology, LARGE)
+        for discipline, found in counts.items():
+            chunks = 1
+            while _over_bound(built, chunks, discipline) > NEAR and chunks < MOST_CHUNKS:
+                chunks *= 2
+            found[chunks] += 1
+        at_once = all_at_once(gather_forest(topology), PLATEAU_CHUNKS)
+        plateau.append(_over_bound(at_once, 1, "fifo"))
+    steps = sorted({chunks for found in counts.values() for chunks in found})
+    rows = [[str(chunks), *(str(found[chunks]) for found in counts.values())] for chunks in steps]
+    lines = _table(f"{RANDOM} random fabrics, all-gather of 1 GiB, store-and-forward: chunks until within 4 %",
+                   ["chunks", "lowest chunk first", "FIFO"], rows)
+    far = sum(over > NEAR for over in plateau)
+    summary = (f"FIFO with {PLATEAU_CHUNKS} chunks that the roots offer all at once: {far} of {RANDOM} stay above "
+               f"{NEAR}, the median at {median(plateau):.3f}, the worst at {max(plateau):.3f}.")
+    print(summary)
+    return [*lines, summary, ""]
+
+
+def _over_bound(built: Schedule, chunks: int, discipline: str) -> float:
+    bound = cut_bound(built.topology, "all-gather").s_per_byte * built.size_bytes
+    run = simulate(built, chunks=chunks, discipline=discipline, forwarding="store-and-forward")
+    return run.time_s / float(bound)
+
+
+def _scattered(spec: str) -> Line:
+    topology = from_spec(spec)
+    size = 2**26
+    built, cpu_s = _timed(lambda: concurrent_flow.all_to_all(topology, size))
+    least_s = size / topology.n_npus / all_to_all_rate_Bps(topology)
+    plain = direct.all_to_all(topology, size)
+    times = (_best_s(built, "first"), _best_s(plain, "first"), _best_s(plain, "split"))
+    return [spec, *(f"{time_s / least_s:.3f}" for time_s in times), f"{cpu_s:.2f}"]
+
+
+def _best_s(built: Schedule, tie: str) -> float:
+    return min(simulate(built, chunks=chunks, tie=tie).time_s for chunks in (1, 4, 16))
+
+
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    started = process_time()
+    return work(), process_time() - started
+
+
+def _table(title: str, head: Line, rows: Iterable[Line]) -> list[str]:
+    """A section of the page; printed as well."""
+    print(f"\n## {title}\n", flush=True)
+    found = list(rows)
+    print(aligned([head, *found], left=1), flush=True)
+    return [f"## {title}", "", *_markdown([head, *found]), ""]
+
+
+def _markdown(rows: list[Line]) -> Iterator[str]:
+    for at, row in enumerate(rows):
+        yield f"| {' | '.join(row)} |"
+        if at == 0:
+            yield "|" + "---|" * len(row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""All-to-all along the routes of a linear program: the maximum concurrent flow, cut into equal parts.
+
+The program gives each source the best rates over every link (P. Basu et al., "Efficient all-to-all collective
+communication schedules for direct-connect topologies", HPDC 2024, arXiv 2309.13541). Its flows become routes with
+rates, the rates of a pair of ranks become whole parts of its block, and each route carries its parts as one transfer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.collective import collective
+from collectives.pattern import Pattern
+from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.sends import SendList
+from collectives.transfers import take
+from topologies import Topology, WeftError
+from topologies.flow_programs import concurrent_flow
+from topologies.symmetry import Permutation, link_permutation, translation
+from topologies.tightest_cut import gather_cut, remembered
+from topologies.units import Quantity
+
+NAME = "concurrent-flow"
+MOST_NPUS = 64
+"""NPUs up to which the routes are looked for: beyond, blocks are too many to prove."""
+
+MOST_VARIABLES = 20_000
+"""Flows over links, of all sources that differ, up to which the linear program is solved: some ten seconds."""
+
+PARTS = (1, 2, 3, 4, 6, 8)
+"""Parts of a block that are tried, the fewest first."""
+
+NEAR = 1.01
+"""Time over that of the program at which no finer parts are tried."""
+
+NOTHING = 1e-7
+"""Share of the rate of a pair below which a flow is rounding error of the program."""
+
+Links = tuple[int, ...]
+Floats = npt.NDArray[np.float64]
+
+
+class Route(NamedTuple):
+    """A way between two ranks: its links in their order, and its share of what they exchange."""
+
+    source: int
+    target: int
+    links: Links
+    share: float
+
+
+def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """All-to-all along the routes of the maximum concurrent flow.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of up to 64 NPUs; switches send what they receive.
+    size : quantity
+        Bytes of the array.
+    element_bytes : int
+
+    Raises
+    ------
+    WeftError
+        Too many NPUs for the linear program, or some that cannot be reached.
+    """
+    return schedule(_pattern(topology), size, element_bytes)
+
+
+@remembered
+def _pattern(topology: Topology) -> Pattern:
+    n = topology.n_npus
+    parts, routes = _whole_routes(topology) if n > 1 else (1, {})
+    sends = SendList()
+    for by in range(1, n):  # every source begins with its neighbour in number: no target is all ranks' first
+        for source in range(n):
+            target = (source + by) % n
+            first = source * n + target
+            for links, numbers in routes[source, target]:
+                sends.add(source, target, [part * n * n + first for part in numbers], links=links)
+    transfers, blocks = sends.build()
+    return Pattern(
+        topology=topology, kind=collective("all-to-all"), algorithm=NAME, n_blocks=parts * n * n,
+        emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
+        blocks_of=lambda source, slot: blocks[source, slot],
+    )
+
+
+def _whole_routes(topology: Topology) -> tuple[int, dict[tuple[int, int], list[tuple[Links, Sequence[int]]]]]:
+    """Parts of a block, and for each pair of ranks its routes with the parts that they carry."""
+    routes = routes_of(topology)
+    rate = concurrent_flow(topology).rate_Bps
+    best_time, best_parts, best_counts = np.inf, 1, np.zeros(0, np.int64)
+    for parts in PARTS:
+        counts = whole_parts(topology, routes, parts)
+        load = np.zeros(topology.n_links)
+        for route, count in zip(routes, counts.tolist(), strict=True):
+            load[list(route.links)] += count / parts
+        time = float((load / topology.bandwidth_Bps).max()) * rate
+        if time < best_time - 1e-9:
+            best_time, best_parts, best_counts = time, parts, counts
+        if best_time <= NEAR:
+            break
+    found: dict[tuple[int, int], list[tuple[Links, Sequence[int]]]] = defaultdict(list)
+    given: dict[tuple[int, int], int] = defaultdict(int)
+    for route, count in zip(routes, best_counts.tolist(), strict=True):
+        if count:
+            pair = (route.source, route.target)
+            found[pair].append((route.links, range(given[pair], given[pair] + count)))
+            given[pair] += count
+    return best_parts, found
+
+
+def whole_parts(topology: Topology, routes: Sequence[Route], parts: int) -> npt.NDArray[np.int64]:
+    """Parts that each route carries: its share rounded down, the rest where links are emptiest, those of a pair alike.
+
+    Parameters
+    ----------
+    topology : Topology
+    routes : sequence of Route
+        Those of a pair one after the other.
+    parts : int
+        Of the block of a pair.
+    """
+    counts = np.array([int(parts * route.share + 1e-6) for route in routes], np.int64)
+    load = np.zeros(topology.n_links)
+    for route, count in zip(routes, counts.tolist(), strict=True):
+        load[list(route.links)] += count
+    by_pair: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, route in enumerate(routes):
+        by_pair[route.source, route.target].append(at)
+    for mine in by_pair.values():
+        for _ in range(parts - int(counts[mine].sum())):
+            left = {at: parts * routes[at].share - counts[at] for at in mine}
+            at = min(mine, key=lambda one: (_fullest(topology, load, routes[one].links), -left[one]))
+            counts[at] += 1
+            load[list(routes[at].links)] += 1
+    return counts
+
+
+def _fullest(topology: Topology, load: Floats, links: Links) -> float:
+    """Time that the fullest link of a route would take with one part more."""
+    where = list(links)
+    return float(((load[where] + 1) / topology.bandwidth_Bps[where]).max())
+
+
+def routes_of(topology: Topology) -> list[Route]:
+    """The routes of the maximum concurrent flow, pair by pair.
+
+    Raises
+    ------
+    WeftError
+        Too many NPUs or links.
+    """
+    n = topology.n_npus
+    alike = _alike(topology)
+    variables = topology.n_links * (1 if alike else n)
+    if n > MOST_NPUS or variables > MOST_VARIABLES:
+        raise WeftError(
+            f"{NAME} on {topology.name}: it takes up to {MOST_NPUS} NPUs and {MOST_VARIABLES:,} flows over links; this "
+            f"fabric has {n} and {variables:,}"
+        )
+    gather_cut(topology)  # refuses what cannot be reached, by name
+    flow = concurrent_flow(topology)
+    if not alike:
+        return [route for source in range(n) for route in _routes_from(topology, source, flow.flow_Bps[source],
+                                                                       flow.rate_Bps)]
+    own = _routes_from(topology, 0, flow.flow_Bps[0], flow.rate_Bps)
+    routes = []
+    for nodes, links in alike:
+        routes += [
+            Route(int(nodes[0]), int(nodes[one.target]), tuple(links[list(one.links)].tolist()), one.share)
+            for one in own
+        ]
+    return routes
+
+
+def _alike(topology: Topology) -> list[tuple[Permutation, Permutation]]:
+    """Where NPUs are alike, the translations that move NPU 0 to each of them, as maps of the nodes and the links."""
+    moves = [(np.arange(topology.n_nodes, dtype=np.int32), np.arange(topology.n_links, dtype=np.int32))]
+    for dim, extent in enumerate(topology.shape):
+        nodes = translation(topology, dim)
+        links = link_permutation(topology, nodes)
+        if nodes is None or links is None:
+            return []
+        further = moves
+        for _ in range(extent - 1):
+            further = [(nodes[a], links[b]) for a, b in further]
+            moves = moves + further
+    return moves
+
+
+def _routes_from(topology: Topology, source: int, flow_Bps: Floats, rate_Bps: float) -> list[Route]:
+    """The flow of one source as routes to every other rank: shortest ways through what is left of it."""
+    left = flow_Bps / rate_Bps
+    routes = []
+    for target in range(topology.n_npus):
+        due, found = 1.0, []
+        while target != source and due > NOTHING * topology.n_npus:
+            links = _shortest(topology, left, source, target)
+            if links is None:
+                break
+            share = min(due, float(left[links].min()))
+            left[links] -= share
+            due -= share
+            found.append((tuple(links), share))
+        total = sum(share for _, share in found)
+        routes += [Route(source, target, links, share / total) for links, share in found]
+    return routes
+
+
+def _shortest(topology: Topology, left: Floats, source: int, target: int) -> list[int] | None:
+    """Fewest links from source to target among those that have flow left."""
+    came: dict[int, int] = {source: -1}
+    reached = [source]
+    for node in reached:
+        for link in range(int(topology.link_ptr[node]), int(topology.link_ptr[node + 1])):
+            head = int(topology.dst[link])
+            if left[link] > NOTHING and head not in came:
+                came[head] = link
+                if head == target:
+                    return _back(topology, came, target)
+                reached.append(head)
+    return None
+
+
+def _back(topology: Topology, came: dict[int, int], target: int) -> list[int]:
+    links, node = [], target
+    while came[node] >= 0:
+        links.append(came[node])
+        node = int(topology.src[came[node]])
+    return links[::-1]

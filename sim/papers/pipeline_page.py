@@ -1,0 +1,139 @@
+"""The page of the pipeline schedules: four tables in Markdown, and what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from topologies.units import format_size
+
+Row = Mapping[str, Any]
+
+SHOWN = 6
+"""Columns of sizes, about as many; the figures have all."""
+
+WITHIN = 1.04
+
+HEAD = """# Pipeline schedules: optimum and simulated
+
+Source: Zhao, Krishnamurthy: Bandwidth Optimal Pipeline Schedule for Collective Communication, arXiv 2305.18461;
+ForestColl, arXiv 2402.06787; for the comparison BFB (arXiv 2202.03356) and TACOS (MICRO'24). `weft paper pipeline`
+computes this page. Machines have their own bandwidths and 500 ns a link; elsewhere a link has 1 GB/s and 100 ns, and a
+hop takes 300 ns.
+"""
+
+OPTIMUM = """
+## The optimum
+
+All-gather: N x* from the tightest cut, exact as a fraction (1/x* in seconds for shards of 1 GB), beside what is
+expected: 346.67 GB/s for two DGX A100 is printed by the authors' public code; the others follow from the cut that the
+field states for them. CPU seconds of the bound and of the trees: on two shared cores, nothing remembered. All-reduce:
+the bound by cuts, reduce-scatter and all-gather at their optimum, and the linear program with chosen roots (up to 36
+NPUs).
+"""
+
+TIMES = """
+## What the algorithms make of it
+
+Algorithm bandwidth in GB/s by size, and the share of the bound at the largest. Each is the best of 1, 8 and 64 chunks a
+transfer, cut-through; pipelined trees and BFB with links that serve the lowest chunk first, the others FIFO.
+
+![all-gather](../images/pipeline-all-gather.png)
+![all-reduce](../images/pipeline-all-reduce.png)
+"""
+
+SERVICE = """
+## How near a run comes
+
+Time over the exact bound, all-gather of 1 GiB along the packed trees, store-and-forward, no latency. What remains is
+the filling of the pipeline: four times the chunks leave a quarter of it, and lower trees (`dgx-a100:4` takes four times
+as many as it must, 8 links high instead of 20) leave less.
+
+![service](../images/pipeline-service.png)
+"""
+
+PLATEAU = """
+Here a transfer has one chunk at its first link at most, and so paces its root. Where every root offers all its chunks
+at once instead, a node's own chunks stand ahead of those that it must pass on, and FIFO stays on a plateau however many
+chunks there are:
+"""
+
+
+def page(
+    optimum: Sequence[Row], times: Sequence[Row], service: Sequence[Row], plateau: Sequence[Row]
+) -> str:
+    """The page; rows as `sim.papers.pipeline` makes them."""
+    lines = [HEAD, OPTIMUM, *_optimum(optimum), TIMES, *_times(times), *_refusals(times), SERVICE,
+             *_service(service), *_late(service), PLATEAU, *_plateau(plateau)]
+    return "\n".join(lines) + "\n"
+
+
+def _optimum(rows: Sequence[Row]) -> Iterable[str]:
+    yield from _head("fabric", "NPUs", "1/x*", "N x*, GB/s", "expected", "trees a root", "height", "in links",
+                     "bound, s", "trees, s", "all-reduce by cuts", "two phases", "best roots")
+    for row in rows:
+        yield _line(row["fabric"], row["npus"], row["inverse_x"], row["optimum_GBps"], row["expected_GBps"],
+                    row["trees_a_root"], row["height"], row["hops"], f"{row['bound_cpu_s']:.3f}",
+                    f"{row['trees_cpu_s']:.2f}", row["all_reduce_bound_GBps"], row["two_phase_GBps"],
+                    row["best_roots_GBps"])
+
+
+def _times(rows: Sequence[Row]) -> Iterable[str]:
+    sizes = sorted({row["size_bytes"] for row in rows})
+    shown = sizes[:: -(-len(sizes) // SHOWN)]
+    yield from _head("fabric", "collective", "algorithm", *map(format_size, shown),
+                     f"of the bound at {format_size(sizes[-1])}")
+    lines: dict[tuple[str, str, str], dict[int, Row]] = {}
+    for row in rows:
+        if row["algbw_GBps"] is not None:
+            lines.setdefault((row["fabric"], row["collective"], row["algorithm"]), {})[row["size_bytes"]] = row
+    for names, line in lines.items():
+        yield _line(*names, *(line[size]["algbw_GBps"] for size in shown), f"{100 * line[sizes[-1]]['of_bound']:.1f} %")
+
+
+def _refusals(rows: Sequence[Row]) -> Iterable[str]:
+    """Which algorithms take which fabrics not."""
+    refused: dict[str, list[str]] = {}
+    for row in rows:
+        if row["algbw_GBps"] is None and row["fabric"] not in refused.setdefault(row["algorithm"], []):
+            refused[row["algorithm"]].append(row["fabric"])
+    yield ""
+    yield from (f"- {name} does not take {', '.join(fabrics)}." for name, fabrics in refused.items())
+
+
+def _service(rows: Sequence[Row]) -> Iterable[str]:
+    counts = list(dict.fromkeys(row["chunks"] for row in rows))
+    yield from _head("fabric", *(f"lowest first, {count}" for count in counts), *(f"FIFO, {count}" for count in counts))
+    for fabric in dict.fromkeys(row["fabric"] for row in rows):
+        own = [row for row in rows if row["fabric"] == fabric]
+        yield _line(fabric, *(f"{row[name]:.4f}" for name in ("lowest-chunk-first", "fifo") for row in own))
+
+
+def _late(rows: Sequence[Row]) -> Iterable[str]:
+    """Fabrics that are not near the bound at 64 chunks, and why."""
+    late = [row["fabric"] for row in rows if row["chunks"] == 64 and row["lowest-chunk-first"] > WITHIN]
+    yield ""
+    reason = ": the highest trees in links, each of which stores a chunk before it forwards it" if late else ""
+    yield f"Above {WITHIN:.2f} at 64 chunks: {', '.join(late) if late else 'none'}{reason}."
+
+
+def _plateau(rows: Sequence[Row]) -> Iterable[str]:
+    counts = list(dict.fromkeys(row["chunks"] for row in rows))
+    yield from _head("fabric", *(f"FIFO, {count} at once" for count in counts))
+    for fabric in dict.fromkeys(row["fabric"] for row in rows):
+        yield _line(fabric, *(f"{row['fifo']:.4f}" for row in rows if row["fabric"] == fabric))
+
+
+def _head(*names: str) -> Iterable[str]:
+    yield _line(*names)
+    yield "|" + "---|" * len(names)
+
+
+def _line(*cells: Any) -> str:
+    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

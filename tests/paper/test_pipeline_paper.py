@@ -1,0 +1,52 @@
+"""The page of the pipeline schedules: expected optima, the FIFO plateau, and every table and figure in its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from collectives.pack_forest import gather_forest
+from sim.papers import pipeline
+
+SPECS = ("torus:4x4", "dgx1:1")
+
+
+HEAVY = ("dgx-a100:4", "mi250:2", "random-regular:32x4x7", "dragonfly:9x4")
+"""The linear program of an all-reduce takes seconds on each."""
+
+
+@pytest.mark.parametrize(
+    "spec", [pytest.param(spec, marks=pytest.mark.verify) if spec in HEAVY else spec for spec in pipeline.FABRICS]
+)
+def test_the_optimum_is_the_expected_one(spec):
+    row = pipeline.optimum_row(spec)
+    assert row["optimum_GBps"] == pytest.approx(row["expected_GBps"], rel=1e-12)
+    assert row["two_phase_GBps"] == pytest.approx(row["optimum_GBps"] / 2)
+    assert row["best_roots_GBps"] is None or row["best_roots_GBps"] == pytest.approx(row["optimum_GBps"] / 2)
+
+
+def test_fifo_stays_on_a_plateau_where_roots_offer_all_chunks_at_once():
+    """1.081 on torus:4x4 however many chunks; paced by their roots, as many chunks come within 0.2 %."""
+    (paced,) = pipeline.service_rows("torus:4x4", [64])
+    at_once = [row["fifo"] for row in pipeline.plateau_rows("torus:4x4", [16, 64])]
+    assert paced["fifo"] < 1.002 and 1.07 < at_once[1] < at_once[0] < 1.11
+
+
+def test_chunks_offered_at_once_carry_the_whole_array():
+    forest = gather_forest(pipeline._fabric("torus:4x4"))
+    schedule = pipeline.all_at_once(forest, 3)
+    assert schedule.pattern.n_blocks == 3 * 16 * forest.blocks_of_root(0)
+    assert schedule.proof.startswith("proved")
+
+
+def test_the_page_has_its_tables_and_figures(tmp_path):
+    optimum = [pipeline.optimum_row(spec) for spec in SPECS]
+    times = [row for spec in SPECS for row in pipeline.time_rows(spec, [2**10, 2**20])]
+    service = [row for spec in SPECS for row in pipeline.service_rows(spec, [4, 64])]
+    plateau = [row for spec in SPECS for row in pipeline.plateau_rows(spec, [4])]
+    assert all(row["of_bound"] is None or row["of_bound"] <= 1 for row in times)
+    pipeline.leave_page(tmp_path, optimum, times, service, plateau)
+    text = (tmp_path / "pipeline.md").read_text()
+    assert "| torus:4x4 | all-gather | pipelined |" in text and "Above 1.04 at 64 chunks: none." in text
+    figures = {file.name for file in tmp_path.glob("*.png")}
+    assert figures == {"pipeline-all-gather.png", "pipeline-all-reduce.png", "pipeline-service.png"}
+    assert all(f"../images/{name}" in text for name in figures)
