@@ -32,7 +32,7 @@ lint: $(STAMP)
 	$(BIN)/mypy topologies collectives workloads sim
 
 test-nojit: $(STAMP)  ## the same tests without the compiler, for coverage
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m "not verify and not browser and not compiled" \
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m "not verify and not browser and not compiled" --one-in 8 \
 	  --cov=sim --cov=collectives --cov=topologies --cov=workloads --cov-report=term:skip-covered --cov-fail-under=90
 
 verify: $(STAMP)  ## the verification book: papers reproduced, tables in docs/

@@ -18,7 +18,9 @@ import numpy as np
 
 from collectives.process_groups import ProcessGroup
 from topologies import Topology, WeftError
+from workloads.iteration import BYTES
 from workloads.job import Job
+from workloads.models.model import Model
 from workloads.parallelism import PIPELINE
 from workloads.training import Collectives, Layers, Training, process_groups
 from workloads.workload import Groups, Workload, check_groups
@@ -91,6 +93,31 @@ def pipeline_job(
     ]
     _Microbatches(job, stages, pipeline).run()
     return job
+
+
+def ideal_bubble(n_stages: int, microbatches: int) -> float:
+    """Share of an iteration in which a stage idles, (S-1)/(M+S-1): equal stages, messages of no time ([1], 2.3)."""
+    return (n_stages - 1) / (microbatches + n_stages - 1)
+
+
+def activation_bytes(model: Model, samples: float) -> int:
+    """What an NPU sends to the next stage for each microbatch: all activations between two equal layers ([2]).
+
+    Parameters
+    ----------
+    model : Model
+    samples : float
+        Of a tensor-parallel group in a microbatch.
+
+    Raises
+    ------
+    WeftError
+        The model has no equal layers, and activations of different sizes between them.
+    """
+    first = model.operators[0]
+    if model.layers == 1 or first.name != "embedding":
+        raise WeftError(f"model {model.name} has no equal layers between pipeline stages: give the size of activations")
+    return round(samples * first.out_elements * BYTES)
 
 
 def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:

@@ -59,6 +59,8 @@ class Training:
         Of all collectives; one that does not do all-to-all leaves that to "hierarchical".
     options : mapping
         Options of the algorithm: `pipeline_chunks`, `active_chunks`, `algorithms`, ...
+    orders : mapping from str to tuple of int
+        Order of dimensions of some collectives, by group and kind ("dp all-reduce"); they are then hierarchical.
     """
 
     loop: str = "wfbp"
@@ -68,6 +70,7 @@ class Training:
     updates: bool = False
     algorithm: str = "hierarchical"
     options: Mapping[str, object] = field(default_factory=lambda: {"pipeline_chunks": DEFAULT_PIPELINE_CHUNKS})
+    orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.loop not in LOOPS:
@@ -170,6 +173,11 @@ def process_groups(workload: Workload, groups: Groups, shape: tuple[int, ...]) -
     return found
 
 
+def kind_of(call: Call) -> str:
+    """What tables call a collective: "dp all-reduce"."""
+    return f"{call.group} {call.kind}"
+
+
 class Collectives:
     """Schedules of calls, one for each kind, size and group."""
 
@@ -182,12 +190,15 @@ class Collectives:
         group = self.groups[call.group]
         key = (call.kind, round(call.array_bytes(group.size)), call.group)
         if key not in self._known:
-            self._known[key] = self._build(call.kind, key[1], group)
+            self._known[key] = self._build(call, key[1], group)
         return self._known[key]
 
-    def _build(self, kind: str, size_bytes: int, group: ProcessGroup) -> Schedule:
-        name, options = self.training.algorithm, dict(self.training.options)
-        if kind not in algorithm(name).functions:
+    def _build(self, call: Call, size_bytes: int, group: ProcessGroup) -> Schedule:
+        kind, name, options = call.kind, self.training.algorithm, dict(self.training.options)
+        order = self.training.orders.get(kind_of(call))
+        if order is not None:
+            options["order"] = order
+        if order is not None or kind not in algorithm(name).functions:
             name = "hierarchical"
         if not group.is_whole:
             options["group"] = group
@@ -320,7 +331,7 @@ class Layers:
         return done
 
     def _collective(self, call: Call, number: int, after: Sequence[int], tag: str = "") -> int:
-        kind = f"{call.group} {call.kind}"
+        kind = kind_of(call)
         return self.job.collective(
             f"{kind} {self.layers[number].name}{tag}", self.collectives.schedule(call), kind=kind, after=after,
             npus=self.npus, priority=number + 1 if self.training.first_layers_first else 0,

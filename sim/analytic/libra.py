@@ -6,6 +6,7 @@ fill or drain. An iteration is a sum of such maxima, which is convex in the band
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64, dimension_traffic
 from topologies import WeftError
+from workloads.pipeline import Pipeline, cut_into_stages
 from workloads.workload import Call, Groups, Layer, Phase, Workload
 
 LOOPS = ("no-overlap", "overlap")
@@ -31,11 +33,30 @@ class Placed(NamedTuple):
     groups : mapping from group to NPUs of each dimension
     weight : float
         Worth of its time beside other workloads.
+    pipeline : Pipeline or None
+        Stages of layers; the workload is then one microbatch of all of them.
     """
 
     workload: Workload
     groups: Groups
     weight: float = 1.0
+    pipeline: Pipeline | None = None
+
+    @property
+    def n_stages(self) -> int:
+        """Stages of the pipeline; 1 where there is none."""
+        return math.prod(self.groups[self.pipeline.group]) if self.pipeline else 1
+
+    @property
+    def compute_ns(self) -> float:
+        """Compute of an iteration that nothing overlaps: of a pipeline the bubbles too, messages taken for nothing."""
+        if self.pipeline is None:
+            return self.workload.compute_ns
+        times = [
+            sum(phase.compute_ns for number in stage for phase in self.workload.layers[number].phases)
+            for stage in cut_into_stages(self.workload, self.n_stages)
+        ]
+        return sum(times) + (self.pipeline.microbatches - 1) * max(times)
 
     @property
     def n_dims(self) -> int:
@@ -69,6 +90,11 @@ def iteration_time(placed: Sequence[Placed], loop: str = "no-overlap", checkpoin
     for one in placed:
         if not 0 < one.weight < float("inf"):
             raise WeftError(f"workload {one.workload.name}: weight {one.weight:g} must be above zero and finite")
+        if one.pipeline is not None:
+            if loop != "no-overlap" or checkpointed:
+                raise WeftError("a pipeline is timed without overlap and without checkpoints: choose loop no-overlap")
+            _add_pipeline(sums, one, one.pipeline.microbatches)
+            continue
         for layer in one.workload.layers:
             _add_forward(sums, one, layer.forward, 2 if checkpointed else 1)
             if loop == "no-overlap":
@@ -84,6 +110,27 @@ def _add_forward(sums: _Sums, one: Placed, phase: Phase, times: int) -> None:
     sums.constant_ns += one.weight * phase.compute_ns
     for call in phase.calls:
         sums.collective(one.traffic(call), one.weight * times)
+
+
+def _add_pipeline(sums: _Sums, one: Placed, microbatches: int) -> None:
+    """The first microbatch through all stages, the others behind it at the pace of the slowest, then the gradients.
+
+    Messages between stages are taken for nothing: on which links they go is not part of LIBRA's model.
+    """
+    passes, gradients = list[_Branch](), list[_Branch]()
+    for stage in cut_into_stages(one.workload, one.n_stages):
+        layers = [one.workload.layers[number] for number in stage]
+        compute_ns = sum(phase.compute_ns for layer in layers for phase in layer.phases)
+        calls = [call for layer in layers for phase in layer.phases[:2] for call in phase.calls]
+        reductions = [call for layer in layers for call in layer.weight_grad.calls]
+        sums.constant_ns += one.weight * compute_ns
+        for call in calls:
+            sums.collective(one.traffic(call), one.weight)
+        passes.append((compute_ns, tuple(tuple(one.traffic(call)) for call in calls)))
+        gradients.append((0.0, tuple(tuple(one.traffic(call)) for call in reductions)))
+    if microbatches > 1:
+        sums.race(tuple(dict.fromkeys(passes)), one.weight * (microbatches - 1))
+    sums.race(tuple(dict.fromkeys(gradients)), one.weight)
 
 
 def _add_backward(sums: _Sums, one: Placed, layer: Layer) -> None:
@@ -143,6 +190,6 @@ class _Sums:
             weight=np.array(weight, np.float64),
             target=np.array([row[0] for row in rows], np.int64),
             offset_ns=np.array([row[1] for row in rows], np.float64),
-            slope_bytes=np.array([row[2] for row in rows], np.float64).reshape(-1, self.n_dims),
-            inner=np.array([row[3] for row in rows], np.float64).reshape(-1, len(weight)),
+            slope_bytes=np.array([row[2] for row in rows], np.float64).reshape(len(rows), self.n_dims),
+            inner=np.array([row[3] for row in rows], np.float64).reshape(len(rows), len(weight)),
         )

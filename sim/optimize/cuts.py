@@ -108,6 +108,36 @@ def optimize(
     return search.run(starts)
 
 
+class FloorOptimum(NamedTuple):
+    """Where the floors of an objective are least.
+
+    Attributes
+    ----------
+    bound : float
+        ns, or ns x $: certified, nothing feasible is below.
+    time_bound_ns : float
+        No feasible time is below.
+    bandwidth_GBps : (D,) float64
+    """
+
+    bound: float
+    time_bound_ns: float
+    bandwidth_GBps: F64
+
+
+def floor_optimum(objective: Objective, feasible: Feasible, cost: Cost | None = None) -> FloorOptimum | None:
+    """The least of the floors, and its certificate; None where no floor is known."""
+    if not objective.floors:
+        return None
+    floor = convex_model(objective.constant_ns, objective.weights, objective.floors, (), objective.n_dims)
+    least = least_time(floor, feasible)
+    bound_ns = least.certificate.bound_ns
+    if cost is None:
+        return FloorOptimum(bound_ns, bound_ns, positive(least.bandwidth_GBps))
+    product = least_time_cost(floor, feasible, cost)
+    return FloorOptimum(product.bound, bound_ns, positive(product.bandwidth_GBps))
+
+
 class _Search:
     def __init__(
         self, objective: Objective, feasible: Feasible, cost: Cost | None, tolerance: float, max_evaluations: int
@@ -117,7 +147,6 @@ class _Search:
         self.objective, self.feasible, self.cost = objective, feasible, cost
         self.tolerance, self.max_evaluations = tolerance, max_evaluations
         self.before = objective.runs, objective.replays
-        self.floors = objective.floors
         self.rows: list[Row] = []
         self.seen: list[Evaluation] = []
         self.history: list[float] = []
@@ -153,27 +182,16 @@ class _Search:
             if self.feasible.violation(point) > 1e-6:
                 raise WeftError(f"start {np.round(point, 4).tolist()} GB/s does not satisfy the constraints")
         middle = self.feasible.middle_GBps
-        bound, lowest = self._floor_optimum()
-        if lowest is None:
-            return bound, [*given, middle]
+        floor = floor_optimum(self.objective, self.feasible, self.cost)
+        if floor is None:
+            return None, [*given, middle]
+        self.time_bound_ns, lowest = floor.time_bound_ns, floor.bandwidth_GBps
         between = [toward(self.feasible, lowest**share * middle ** (1 - share)) for share in ON_THE_WAY]
-        return bound, [*given, lowest, *between, middle]
-
-    def _floor_optimum(self) -> tuple[float | None, F64 | None]:
-        """The certified bound of the floor, and where the floor is least."""
-        if not self.floors:
-            return None, None
-        floor = self._model(())
-        least = least_time(floor, self.feasible)
-        self.time_bound_ns = least.certificate.bound_ns
-        if self.cost is None:
-            return least.certificate.bound_ns, positive(least.bandwidth_GBps)
-        product = least_time_cost(floor, self.feasible, self.cost)
-        return product.bound, positive(product.bandwidth_GBps)
+        return floor.bound, [*given, lowest, *between, middle]
 
     def _model(self, paths: Sequence[Row]) -> Epigraph:
         one = self.objective
-        return convex_model(one.constant_ns, one.weights, self.floors, paths, one.n_dims)
+        return convex_model(one.constant_ns, one.weights, one.floors, paths, one.n_dims)
 
     def _value(self, one: Evaluation) -> float:
         return one.time_ns * (self.cost.of(one.bandwidth_GBps) if self.cost is not None else 1.0)

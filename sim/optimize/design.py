@@ -18,6 +18,8 @@ from sim.optimize.cuts import MAX_EVALUATIONS, Optimum, optimize
 from sim.optimize.objective import Objective
 
 NS = 1e-9
+VIOLATION = 1e-6
+"""Relative, by which a constraint may be missed."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +106,20 @@ def design_simulated(
     starts: Sequence[F64] = (),
     max_evaluations: int = MAX_EVALUATIONS,
 ) -> Design:
-    """The best bandwidths for a simulated time; the equal split is simulated too."""
+    """The best bandwidths for a simulated time; the equal split is simulated too, and is the answer if it is best."""
     runs, replays = objective.runs, objective.replays
     found: Optimum = optimize(objective, feasible, cost=cost, starts=starts, max_evaluations=max_evaluations)
-    bandwidth = found.best.bandwidth_GBps
-    equal = objective.evaluate(equal_split(bandwidth))
+    best, value = found.best, found.value
+    equal = objective.evaluate(equal_split(best.bandwidth_GBps))
+    of_equal = equal.time_ns * (cost.of(equal.bandwidth_GBps) if cost is not None else 1.0)
+    if of_equal < value and feasible.violation(equal.bandwidth_GBps) <= VIOLATION:
+        best, value = equal, of_equal
     return Design(
-        bandwidth,
-        found.best.time_ns,
+        best.bandwidth_GBps,
+        best.time_ns,
         equal.time_ns,
         found.time_bound_ns,
-        found.value,
+        value,
         float("nan") if found.bound is None else found.bound,
         found.evaluations,
         objective.runs - runs,

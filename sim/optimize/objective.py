@@ -9,11 +9,11 @@ import numpy as np
 
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
-from sim.engine import check_memory, only_fifo, run
+from sim.engine import check_memory, run
 from sim.gradient import gradient
 from sim.optimize.retime import Retimed
 from sim.program import Program
-from sim.replay import Tape
+from sim.replay import Tape, can_record
 from sim.why import Labels, explain
 from topologies import WeftError
 
@@ -85,8 +85,9 @@ class Objective(Protocol):
 class Simulated:
     """A weighted sum of the simulated times of several programs, and a constant.
 
-    Where all servers are fifo and there are no pools, a tape of the last run is replayed as long as the order of
-    service stays; a replay that finds another order is no evaluation, and the engine runs.
+    Where servers and pools are fifo, a tape of the last run is replayed as long as the order of service, and that in
+    which pools are asked and given back, stays; a replay that finds another order is no evaluation, and the engine
+    runs. Programs with another discipline run in the engine each time.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ class Simulated:
     def _part(self, index: int, bandwidth: F64) -> Part:
         weight, retimed = self.parts[index]
         program = retimed.at(bandwidth)
-        found = self._replay(index, program) if only_fifo(program) else None
+        found = self._replay(index, program)
         if found is None:
             found = self._run(index, program)
         makespan_ps, service_ps = found
@@ -155,11 +156,14 @@ class Simulated:
     def _run(self, index: int, program: Program) -> tuple[int, F64]:
         """The same from the engine; keeps a tape where one can be recorded."""
         check_memory(program, log=True)
-        outcome = run(program, log=True)
         self.runs += 1
-        if only_fifo(program):
-            self._tapes[index] = tape = Tape.record(program, outcome)
-            return outcome.makespan_ps, gradient(tape, program).service_ps[: self.n_dims].astype(np.float64)
+        if can_record(program):
+            tape = Tape.record(program)
+            if tape.replay(program).in_order:  # not where chunks ask a pool in the same picosecond
+                self._tapes[index] = tape
+                found = gradient(tape, program)
+                return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
+        outcome = run(program, log=True)
         names = [str(dim) for dim in self.parts[index][1].server_dim]
         why = explain(program, outcome, Labels(names.__getitem__, lambda hop: []))
         service = [why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)]

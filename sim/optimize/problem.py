@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
 from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
 from topologies import Topology, WeftError, from_spec
 from topologies.multidim import DimensionOrderRouter
+from topologies.totient_rings import select_permutations, totient_perms
 from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
 from workloads.iteration import training_workload
 from workloads.libra_files import NetworkFile, Prices, read_communicator, read_network
 from workloads.models import MODELS, model
 from workloads.parallelism import parse_parallelism
+from workloads.pipeline import Pipeline, activation_bytes
 from workloads.text_workload import read_text_workload
 
 NETWORK_FILES = (".yml", ".yaml")
@@ -52,12 +57,18 @@ class Network:
         return int(self.topology.dimension.max(initial=-1)) + 1
 
     @property
+    def has_formulas(self) -> bool:
+        """Whether LIBRA's formulas speak of its bandwidths: each belongs to a dimension of NPUs."""
+        return len(self.topology.shape) == self.n_dims
+
+    @property
     def has_usual_prices(self) -> bool:
-        """Whether the published tiers are meant for such a network: up to four dimensions, the last one switches."""
+        """Whether the published tiers are meant for it: up to four dimensions, the last of switches, no other."""
         router = self.topology.router
         if not isinstance(router, DimensionOrderRouter):
             return False
-        return bool(self.tiers) or (router.blocks[-1].kind == "SW" and len(router.blocks) <= len(TIERS))
+        *inner, last = (block.kind for block in router.blocks)
+        return bool(self.tiers) or (last == "SW" and set(inner) <= {"RI", "FC"} and len(inner) < len(TIERS))
 
     def cost(self, prices: Mapping[str, Prices] = PRICES, *, counting: str = "2024", fixed: float = 0.0) -> Cost:
         """What it costs.
@@ -75,6 +86,46 @@ class Network:
         return network_cost(blocks, self.topology.shape, tiers, prices, counting=counting, fixed=fixed)
 
 
+class Microbatches(NamedTuple):
+    """How many pass through a pipeline, the activations of one (the model's own unless given), and their order."""
+
+    number: int
+    activation_bytes: int | None
+    order: str
+
+
+def circulants(text: str, degrees: str | None) -> list[str]:
+    """The network itself, or a circulant of each degree.
+
+    Parameters
+    ----------
+    text : str
+        A network; "circulant:64" where degrees are given.
+    degrees : str or None
+        "2,4,8": ports of each NPU, two for a jump and its way back; the jumps are in geometric progression (TopoOpt).
+
+    Raises
+    ------
+    WeftError
+        Another network, or a degree that is odd, or more than there are jumps for.
+    """
+    if degrees is None:
+        return [text]
+    family, _, count = text.partition(":")
+    if family != "circulant" or not count.isdecimal():
+        raise WeftError(f"--degrees is for circulants: write the network as circulant:64, not {text}")
+    n = int(count)
+    found = []
+    for word in degrees.split(","):
+        if not word.strip().isdecimal():
+            raise WeftError(f"--degrees {degrees!r}: write even numbers joined by commas")
+        jumps = select_permutations(n, int(word), totient_perms(n), duplex=True, dedupe=True)
+        if 2 * len(jumps) < int(word):
+            raise WeftError(f"circulant:{n} has jumps for {2 * len(jumps)} ports at most, not for {word.strip()}")
+        found.append("circulant:" + "x".join(map(str, (n, *sorted(jumps)))))
+    return found
+
+
 def read_any_network(
     text: str, latency: Quantity | None = None, hop_latency: Quantity | None = None
 ) -> Network:
@@ -82,8 +133,22 @@ def read_any_network(
     if text.endswith(NETWORK_FILES):
         file: NetworkFile = read_network(text)
         return Network(file.spec, from_spec(file.spec, None, latency, hop_latency), file.tiers)
-    topology = from_spec(text, None, latency, hop_latency)
-    return Network(text, topology, ())
+    return Network(text, with_link_classes(from_spec(text, None, latency, hop_latency)), ())
+
+
+def with_link_classes(topology: Topology) -> Topology:
+    """Links that belong to no dimension in classes of one bandwidth and latency, the fastest first, after the others.
+
+    They are the dimensions whose bandwidths are shared out where a network has no other.
+    """
+    bare = topology.dimension < 0
+    if not bare.any():
+        return topology
+    of_link = np.stack([-topology.bandwidth_Bps, topology.latency_ps], axis=1)[bare]
+    classes = np.unique(of_link, axis=0, return_inverse=True)[1].reshape(-1)
+    dimension = topology.dimension.copy()
+    dimension[bare] = int(topology.dimension.max(initial=-1)) + 1 + classes
+    return replace(topology, dimension=dimension)
 
 
 def place_workload(
@@ -96,6 +161,7 @@ def place_workload(
     accelerator: Accelerator | None = None,
     compute_scale: float = 1.0,
     weight: float = 1.0,
+    microbatches: Microbatches | None = None,
 ) -> Placed:
     """A workload on the dimensions of a network.
 
@@ -109,12 +175,14 @@ def place_workload(
     parallelism : str, optional
         Of a model: "tp=16,dp=256"; that of LIBRA's evaluation unless given.
     samples : float, optional
-        Of a tensor-parallel group of a model in the iteration.
+        Of a tensor-parallel group of a model in the iteration; in a microbatch where there is a pipeline.
     accelerator : Accelerator, optional
         For a model, which has no compute times of its own.
     compute_scale : float
         Multiplies the compute times.
     weight : float
+    microbatches : Microbatches, optional
+        Of a model with pipeline stages.
 
     Raises
     ------
@@ -127,6 +195,8 @@ def place_workload(
             raise WeftError(f"workload {name!r} is neither a file nor a model: models are {', '.join(MODELS)}")
         if communicator is None:
             raise WeftError(f"workload {name} does not say who communicates with whom: give a communicator file")
+        if microbatches is not None:
+            raise WeftError(f"workload {name} has no pipeline stages: microbatches are of a model with pp above 1")
         workload = read_text_workload(name).scaled(compute_scale)
         return Placed(workload, read_communicator(communicator, shape), weight)
     if communicator is not None:
@@ -137,9 +207,20 @@ def place_workload(
     how = parse_parallelism(
         f"tp={USUAL_TENSOR.get(name, 1)}" if parallelism is None else parallelism, math.prod(shape)
     )
-    count = USUAL_SAMPLES[chosen.sample] if samples is None else samples
-    workload = training_workload(chosen, how, accelerator, count, bundled=True).scaled(compute_scale)
-    return Placed(workload, how.groups(shape), weight)
+    if (how.pp > 1) != (microbatches is not None):
+        raise WeftError(f"model {name} with pp={how.pp}: microbatches go with pipeline stages, and stages with them")
+    if microbatches is not None and microbatches.number < 1:
+        raise WeftError(f"model {name} with {microbatches.number} microbatches: at least 1")
+    usual = USUAL_SAMPLES[chosen.sample]
+    if microbatches is None:
+        count = usual if samples is None else samples
+        workload = training_workload(chosen, how, accelerator, count, bundled=True).scaled(compute_scale)
+        return Placed(workload, how.groups(shape), weight)
+    count = usual / microbatches.number if samples is None else samples
+    workload = training_workload(chosen, replace(how, pp=1), accelerator, count).scaled(compute_scale)
+    size = activation_bytes(chosen, count) if microbatches.activation_bytes is None else microbatches.activation_bytes
+    pipeline = Pipeline(microbatches=microbatches.number, activation_bytes=size, order=microbatches.order)
+    return Placed(workload, how.groups(shape), weight, pipeline)
 
 
 def limits(

@@ -1,11 +1,17 @@
-"""Objectives from what a user has: a collective on a fabric, or a training iteration on a product of dimensions."""
+"""Objectives from what a user has: a collective on a fabric, or a training iteration on a product of dimensions.
+
+Schedules are built for the network as given, and keep their transfers while bandwidths change: those of most
+algorithms do not depend on them; themis, pipelined, bfb and the like look at them once, when they are built.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from collectives import build
+from collectives.schedule import Schedule
 from sim.analytic.libra import Placed
 from sim.lower import lower
 from sim.lower_job import lower_job
@@ -14,6 +20,8 @@ from sim.optimize.objective import Simulated
 from sim.optimize.retime import Retimed, retimed, with_base_rates
 from topologies import Topology
 from topologies.units import Quantity
+from workloads.job import Collective, Job
+from workloads.pipeline import pipeline_job
 from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
 from workloads.workload import Call
 
@@ -33,14 +41,32 @@ def collective_objective(
     Parameters
     ----------
     topology : Topology
-        Its bandwidths do not matter.
+        Its bandwidths matter to algorithms that look at them.
     collective, algorithm, size, **options
         As `collectives.build` takes them.
     model : Model
     symmetry : {"auto", "off"}
     """
-    schedule = build(algorithm, collective, with_base_rates(topology), size, None, **options)
-    return Simulated([(1.0, retimed(lower(schedule, model, symmetry)))])
+    schedule = build(algorithm, collective, topology, size, None, **options)
+    moved = on_network(schedule, with_base_rates(topology))
+    return Simulated([(1.0, retimed(lower(moved, model, symmetry)))])
+
+
+def on_network(schedule: Schedule, topology: Topology) -> Schedule:
+    """The same transfers on the same network with other bandwidths."""
+    return replace(schedule, pattern=replace(schedule.pattern, topology=topology))
+
+
+def _job_on_network(job: Job, topology: Topology) -> Job:
+    moved: dict[int, Schedule] = {}
+    for operation in job.operations:
+        if isinstance(operation.work, Collective) and id(operation.work.schedule) not in moved:
+            moved[id(operation.work.schedule)] = on_network(operation.work.schedule, topology)
+    operations = [
+        replace(one, work=Collective(moved[id(one.work.schedule)])) if isinstance(one.work, Collective) else one
+        for one in job.operations
+    ]
+    return Job(topology, operations, job.speed)
 
 
 def iteration_objective(
@@ -55,12 +81,12 @@ def iteration_objective(
     """The time of a training iteration of each workload, weighted and summed.
 
     Without overlap an iteration is its collectives one after the other: each different one is simulated once and
-    counted as often as it occurs. Otherwise the whole iteration is one program.
+    counted as often as it occurs. Otherwise, and where there is a pipeline, the whole iteration is one program.
 
     Parameters
     ----------
     topology : Topology
-        A product of blocks; its bandwidths do not matter.
+        A product of blocks; its bandwidths matter to algorithms that look at them.
     placed : sequence of Placed
     training : Training
     checkpointed : bool
@@ -72,20 +98,24 @@ def iteration_objective(
     parts: list[tuple[float, Retimed]] = []
     constant_ns = 0.0
     for one in placed:
-        if training.loop == "no-overlap":
+        if one.pipeline is not None:
+            job = pipeline_job(topology, one.workload, one.groups, one.pipeline, training)
+            parts.append((one.weight, retimed(lower_job(_job_on_network(job, base), model, symmetry))))
+        elif training.loop == "no-overlap":
             constant_ns += one.weight * one.workload.compute_ns
-            parts += _collectives(base, one, training, checkpointed, model, symmetry)
+            parts += _collectives(topology, one, training, checkpointed, model, symmetry)
         else:
-            job = training_job(base, one.workload, one.groups, training)
-            parts.append((one.weight, retimed(lower_job(job, model, symmetry))))
+            job = training_job(topology, one.workload, one.groups, training)
+            parts.append((one.weight, retimed(lower_job(_job_on_network(job, base), model, symmetry))))
     return Simulated(parts, constant_ns)
 
 
 def _collectives(
-    base: Topology, one: Placed, training: Training, checkpointed: bool, model: Model, symmetry: str
+    topology: Topology, one: Placed, training: Training, checkpointed: bool, model: Model, symmetry: str
 ) -> list[tuple[float, Retimed]]:
-    groups = process_groups(one.workload, one.groups, base.shape)
-    schedules = Collectives(base, groups, training)
+    base = with_base_rates(topology)
+    groups = process_groups(one.workload, one.groups, topology.shape)
+    schedules = Collectives(topology, groups, training)
     count: Counter[Call] = Counter()
     for layer in one.workload.layers:
         for call in (*layer.forward.calls * (2 if checkpointed else 1), *layer.input_grad.calls):
@@ -93,6 +123,6 @@ def _collectives(
     for bucket in gradient_buckets(one.workload, training.bucket_bytes):
         count[bucket.call] += 1
     return [
-        (one.weight * times, retimed(lower(schedules.schedule(call), model, symmetry)))
+        (one.weight * times, retimed(lower(on_network(schedules.schedule(call), base), model, symmetry)))
         for call, times in count.items() if one.traffic(call).any()
     ]

@@ -152,9 +152,10 @@ def links_per_npu(topology: Topology) -> F64:
     """Links over which an NPU's bandwidth into each dimension is spread, (D,).
 
     2 for a ring, n - 1 for a fully connected block, 1 for a switch; the mean over NPUs where they differ (the ends of
-    a line), and 1 for a tier that joins no NPU, whose bandwidth is that of a link.
+    a line). Of a tier that joins no NPU each has its share of the cables, so that bandwidth is what the network has.
     """
     n_dims = int(topology.dimension.max(initial=-1)) + 1
     leaves_npu = topology.kind[topology.src] == NPU
     counts = np.bincount(topology.dimension[leaves_npu], minlength=n_dims).astype(np.float64)
-    return np.where(counts > 0, counts / topology.n_npus, 1.0)
+    every = np.bincount(topology.dimension[topology.dimension >= 0], minlength=n_dims)
+    return np.where(counts > 0, counts, every / 2) / topology.n_npus

@@ -1,46 +1,31 @@
-"""What `weft optimize` does with its flags: build the problem, search the discrete knobs, describe the answer."""
+"""A design problem with its knobs: search them, describe the answer."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from sim.analytic.constraints import Feasible
-from sim.analytic.cost import PRICES, Cost
+from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
 from sim.model import Model
+from sim.optimize.choices import Best, best_choice
 from sim.optimize.design import Design, design_analytic, design_simulated, sensitivity
+from sim.optimize.knobs import Knobs
 from sim.optimize.lanes import whole_lanes
 from sim.optimize.model import positive
-from sim.optimize.objective import Simulated
+from sim.optimize.objective import Objective, Simulated
 from sim.optimize.pareto import FrontPoint, pareto_front
-from sim.optimize.problem import Network, limits, place_workload, read_any_network
+from sim.optimize.problem import Network
 from sim.optimize.programs import collective_objective, iteration_objective
-from topologies import WeftError
-from topologies.units import parse_bandwidth, parse_sweep_size
-from workloads.compute import Accelerator
-from workloads.libra_files import read_prices
-from workloads.models import MODELS
-from workloads.training import LOOPS as SIMULATED_LOOPS
+from topologies.units import format_size
 from workloads.training import Training
-
-HIERARCHICAL = "hierarchical"
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """A choice of what is not a bandwidth."""
-
-    algorithm: str
-    chunks: int
 
 
 @dataclass
@@ -80,6 +65,7 @@ class Study:
     symmetry: str
     spec: dict[str, Any]
     _objectives: dict[Knobs, Simulated] = field(default_factory=dict)
+    _best: Best | None = None
 
     @property
     def title(self) -> str:
@@ -92,7 +78,8 @@ class Study:
         said = [f"least {'time' if self.goal == 'time' else 'time x cost'}", f"{self.loop} loop"]
         said += [constraint.text for constraint in self.feasible.constraints]
         if self.placed:
-            said.append(f"compute {sum(one.weight * one.workload.compute_ns for one in self.placed) / 1e6:.6g} ms")
+            said.append(f"compute {sum(one.weight * one.compute_ns for one in self.placed) / 1e6:.6g} ms")
+            said += [words for one in self.placed if (words := _pipeline_words(one, self.evaluator))]
         if self.cost is not None:
             said.append(f"{self.spec['counting']} counting of links")
         return said
@@ -105,14 +92,16 @@ class Study:
     def rows(self) -> list[dict[str, Any]]:
         """One row: the best answer over the knobs."""
         if self.evaluator == "analytic":
-            time = self._analytic_time()
-            found = design_analytic(time, self.feasible, self.goal_cost)
-            return [self._row(found, time.time_ns, None)]
-        design, knobs = self._best_simulated()
-        objective = self._objective(knobs)
-        row = self._row(design, lambda point: objective.evaluate(point).time_ns, knobs)
-        if self.placed and self.loop in ANALYTIC_LOOPS:
-            time, start = self._analytic_time(), self._analytic_start()
+            found, knobs = self._best_analytic()
+            time = self._analytic_time(knobs)
+            return [self._row(found, time.time_ns, None if self.placed else knobs)]
+        best = self._best_simulated()
+        objective = best.objective
+        row = self._row(best.design, lambda point: objective.evaluate(point).time_ns, best.knobs)
+        if len(best.tried) > 1:
+            row["choices"] = [one.row() for one in best.tried]
+        if self._has_formulas and self.loop in ANALYTIC_LOOPS:
+            time, start = self._analytic_time(best.knobs), self._analytic_start()
             row |= {
                 "analytic_bandwidth_GBps": start.tolist(),
                 "analytic_time_s": time.time_ns(start) * 1e-9,
@@ -124,24 +113,33 @@ class Study:
         """Time over cost for budgets from a quarter of the answer's total to twice it."""
         assert self.cost is not None
         if self.evaluator == "analytic":
-            time = self._analytic_time()
-            design = design_analytic(time, self.feasible, self.goal_cost)
+            design, knobs = self._best_analytic()
+            time = self._analytic_time(knobs)
             totals = _around(design, points)
             return pareto_front(totals, self.cost, lambda feasible: design_analytic(time, feasible))
-        design, knobs = self._best_simulated()
-        objective = self._objective(knobs)
+        best = self._best_simulated()
         return pareto_front(
-            _around(design, points), self.cost,
-            lambda feasible: design_simulated(objective, feasible, max_evaluations=self.evaluations),
+            _around(best.design, points), self.cost,
+            lambda feasible: design_simulated(best.objective, feasible, max_evaluations=self.evaluations),
         )
 
     # --- parts
 
-    def _analytic_time(self) -> Epigraph:
+    @property
+    def _has_formulas(self) -> bool:
+        return bool(self.placed) and self.network.has_formulas
+
+    def _best_analytic(self) -> tuple[Design, Knobs]:
+        """The best over the knobs; those of a workload are not part of LIBRA's formulas."""
+        choices = self.knobs[:1] if self.placed else self.knobs
+        found = [(design_analytic(self._analytic_time(one), self.feasible, self.goal_cost), one) for one in choices]
+        return min(found, key=lambda pair: pair[0].value)
+
+    def _analytic_time(self, knobs: Knobs) -> Epigraph:
         """LIBRA's time of a workload; of one collective the load of its busiest links."""
         if self.placed:
             return iteration_time(self.placed, self.loop, self.checkpointed)
-        return self._objective(self.knobs[0]).floors[0]
+        return self._objective(knobs).floors[0]
 
     def _analytic_start(self) -> F64:
         time = iteration_time(self.placed, "no-overlap", self.checkpointed)
@@ -154,33 +152,40 @@ class Study:
         return self._objectives[knobs]
 
     def _make_objective(self, knobs: Knobs) -> Simulated:
-        pipelined = knobs.algorithm in (HIERARCHICAL, "themis")
-        options: dict[str, object] = {"pipeline_chunks": knobs.chunks} if pipelined else {}
-        model = Model(chunks=1 if pipelined else knobs.chunks)
+        options: dict[str, object] = dict(knobs.options)
+        if knobs.is_pipelined:
+            options["pipeline_chunks"] = knobs.chunks
+        model = Model(chunks=1 if knobs.is_pipelined else knobs.chunks)
         topology = self.network.topology
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
                 **options,
             )
-        training = Training(loop=self.loop, algorithm=knobs.algorithm, options=options)
+        training = Training(
+            loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders)
+        )
         if self.loop == "no-overlap":
             training = replace(training, bucket_bytes=None)  # as LIBRA: each row reduces its own
         return iteration_objective(
             topology, self.placed, training, checkpointed=self.checkpointed, model=model, symmetry=self.symmetry
         )
 
-    def _best_simulated(self) -> tuple[Design, Knobs]:
-        return min((self._simulated(knobs) for knobs in self.knobs), key=lambda pair: pair[0].value)
+    def _best_simulated(self) -> Best:
+        if self._best is None:
+            starts = [self._analytic_start()] if self._has_formulas else []
 
-    def _simulated(self, knobs: Knobs) -> tuple[Design, Knobs]:
-        starts = [self._analytic_start()] if self.placed else []
-        design = design_simulated(
-            self._objective(knobs), self.feasible, self.goal_cost, starts=starts, max_evaluations=self.evaluations
-        )
-        return design, knobs
+            def solve(objective: Objective) -> Design:
+                return design_simulated(
+                    objective, self.feasible, self.goal_cost, starts=starts, max_evaluations=self.evaluations
+                )
 
-    def _row(self, design: Design, evaluate: Any, knobs: Knobs | None) -> dict[str, Any]:
+            self._best = best_choice(
+                self.knobs, self._make_objective, solve, self.feasible, self.goal_cost, starts
+            )
+        return self._best
+
+    def _row(self, design: Design, evaluate: Callable[[F64], float], knobs: Knobs | None) -> dict[str, Any]:
         if self.lane_GBps is not None:
             design = whole_lanes(design, self.lane_GBps, self.feasible, self.goal_cost, evaluate)
         row: dict[str, Any] = {
@@ -191,6 +196,7 @@ class Study:
             "loop": self.loop,
             "algorithm": knobs.algorithm if knobs else None,
             "chunks": knobs.chunks if knobs else None,
+            "knobs": knobs.words if knobs else None,
             **design.row(self.cost),
         }
         if self.wants_sensitivity:
@@ -204,86 +210,9 @@ def _around(design: Design, points: int) -> F64:
     return totals
 
 
-def make_study(flags: argparse.Namespace) -> Study:
-    """The study that the flags of `weft optimize` describe.
-
-    Raises
-    ------
-    WeftError
-        Flags that contradict each other, and whatever is wrong in the files.
-    """
-    network = read_any_network(flags.network, flags.link_latency, flags.hop_latency)
-    placed = _place(flags, network)
-    cost = _cost(flags, network)
-    if flags.objective == "time-cost" and cost is None:
-        raise WeftError("--objective time-cost needs prices: give --cost FILE, or a network of RI, FC and SW")
-    feasible = limits(
-        network.n_dims, total=flags.budget, rule=flags.budget_rule, constraints=flags.constraint, cost=cost,
-        dollars=flags.budget_cost,
-    )
-    loops = ANALYTIC_LOOPS if flags.evaluator == "analytic" else SIMULATED_LOOPS
-    if flags.loop not in loops:
-        known = ", ".join(loops)
-        raise WeftError(f"--loop {flags.loop!r} is unknown to the {flags.evaluator} evaluator: choose one of {known}")
-    if flags.checkpointed and flags.loop not in ANALYTIC_LOOPS:
-        raise WeftError(f"--checkpointed does not go with --loop {flags.loop}")
-    if flags.evaluations < 1:
-        raise WeftError(f"--evaluations {flags.evaluations}: at least 1")
-    lane = None if flags.lane is None else parse_bandwidth(flags.lane, "--lane") / 1e9
-    names = [name for name in (flags.algorithms or HIERARCHICAL).split(",") if name]
-    knobs = [Knobs(name, chunks) for name, chunks in product(names, _whole_numbers(flags.chunks))]
-    hidden = ("json", "csv", "plot", "quiet", "command_module")
-    return Study(
-        network=network, placed=placed, collective=flags.collective or "",
-        size_bytes=parse_sweep_size(flags.size or "32M"), feasible=feasible, cost=cost, goal=flags.objective,
-        evaluator=flags.evaluator, loop=flags.loop,
-        checkpointed=flags.checkpointed, knobs=knobs, lane_GBps=lane, evaluations=flags.evaluations,
-        wants_sensitivity=flags.sensitivity, symmetry=flags.symmetry,
-        spec={name: value for name, value in vars(flags).items() if name not in hidden},
-    )
-
-
-def _place(flags: argparse.Namespace, network: Network) -> tuple[Placed, ...]:
-    names = flags.workload or []
-    if bool(names) == bool(flags.collective):
-        raise WeftError("give either --workload or --collective")
-    if flags.size is not None and names:
-        raise WeftError("--size belongs to --collective; a workload has sizes of its own")
-    files = [name for name in names if name not in MODELS]
-    models = [name for name in names if name in MODELS]
-    communicator = _one_each(flags.communicator, files, "--communicator", "text workloads", None)
-    parallelism = _one_each(flags.parallelism, models, "--parallelism", "models", None)
-    weight = _one_each(flags.weight, names, "--weight", "workloads", 1.0)
-    accelerator = Accelerator(flags.peak_flops, flags.efficiency)
-    return tuple(
-        place_workload(
-            name, network, communicator=communicator.pop(0) if name in files else None,
-            parallelism=parallelism.pop(0) if name in models else None, samples=flags.samples,
-            accelerator=accelerator, compute_scale=flags.compute_scale, weight=weight.pop(0),
-        )
-        for name in names
-    )
-
-
-def _one_each(given: Sequence[Any] | None, names: Sequence[str], flag: str, what: str, default: Any) -> list[Any]:
-    """As many values as names."""
-    if not given:
-        return [default] * len(names)
-    if len(given) != len(names):
-        raise WeftError(f"{flag} is given {len(given)} times for {len(names)} {what}: one each, in their order")
-    return list(given)
-
-
-def _cost(flags: argparse.Namespace, network: Network) -> Cost | None:
-    prices = PRICES if flags.cost is None else read_prices(flags.cost)
-    asked = flags.cost is not None or flags.budget_cost is not None or flags.objective == "time-cost"
-    if not asked and not network.has_usual_prices:
-        return None
-    return network.cost(prices, counting=flags.counting, fixed=flags.fixed_cost)
-
-
-def _whole_numbers(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) for word in words):
-        raise WeftError(f"--chunks {text!r}: write whole numbers of at least 1, joined by commas")
-    return [int(word) for word in words]
+def _pipeline_words(one: Placed, evaluator: str) -> str:
+    if one.pipeline is None:
+        return ""
+    size = format_size(one.pipeline.activation_bytes)
+    said = f"pipeline of {one.n_stages} stages, {one.pipeline.microbatches} microbatches ({one.pipeline.order})"
+    return f"{said}, messages of {size}{' not counted' if evaluator == 'analytic' else ''}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -12,8 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sim.papers.files import write_table
 from sim.points import Row, Task, compute_all
 from sim.spec import ModelKeys, Spec, TopologyKeys
+from sim.whole_file import write_text_whole
 from topologies.units import format_size, parse_size
 
 HELP = "Swing all-reduce on tori and HammingMesh (NSDI'24), figures 6, 10, 11"
@@ -129,7 +130,7 @@ def run(out: Path, quick: bool) -> None:
     comparisons = compare(topologies)
     _write_csv(out / "points.csv", comparisons)
     report = "\n".join(_report(comparisons))
-    (out / "swing.md").write_text(report + "\n")
+    write_text_whole(out / "swing.md", report + "\n")
     print(report)
     from sim.papers.swing_figure import draw
 
@@ -299,8 +300,4 @@ def _winners(comparisons: list[Comparison]) -> Iterator[str]:
 
 
 def _write_csv(path: Path, comparisons: list[Comparison]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*asdict(comparisons[0]), "holds", "reason"])
-        writer.writeheader()
-        for c in comparisons:
-            writer.writerow(asdict(c) | {"holds": c.holds, "reason": c.reason})
+    write_table(path, (asdict(c) | {"holds": c.holds, "reason": c.reason} for c in comparisons))

@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from sim.papers.swing import ALGORITHMS, BASELINES, Comparison, published
+from sim.whole_file import write_whole
 from topologies.units import format_size
 
 COLOURS = {"Swing": "#D55E00", "RecDoub": "#0072B2", "Bucket": "#009E73", "Ring": "#CC79A7", "MirrRD": "#7F7F7F"}
@@ -46,7 +47,7 @@ def draw(path: Path, topology: str, comparisons: list[Comparison]) -> None:
         axes.grid(alpha=0.25, linewidth=0.5)
         axes.spines[["top", "right"]].set_visible(False)
     for suffix in (".png", ".pdf"):
-        figure.savefig(path.with_name(path.name + suffix), dpi=200)
+        write_whole(path.with_name(path.name + suffix), lambda file: figure.savefig(file, dpi=200))
     plt.close(figure)
 
 

@@ -69,3 +69,6 @@ def test_run_leaves_its_table(tmp_path, capsys, monkeypatch):
     run(tmp_path, True)
     assert "resnet-50" in capsys.readouterr().out
     assert len((tmp_path / "dear.csv").read_text().splitlines()) == 1 + len(NETWORKS)
+    page = (tmp_path / "dear.md").read_text()
+    assert page.count("| 25 MiB | resnet-50 |") == len(NETWORKS)
+    assert "up to 83 % (abstract)" in page

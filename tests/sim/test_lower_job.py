@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives import direct, hierarchical, swing
+from collectives import build, direct, hierarchical, swing
 from collectives.process_groups import process_group
 from sim.engine import run
+from sim.lower import lower
 from sim.lower_job import lower_job
 from sim.model import Model
 from sim.outcome import Outcome
@@ -200,3 +201,24 @@ def test_process_groups_of_a_spec_and_of_an_object_are_the_same():
     group = process_group(topology.shape, "4,-1")
     one, two = (hierarchical.all_reduce(topology, "1KiB", group=spec) for spec in (group, "4,-1"))
     assert one.pattern is two.pattern
+
+
+@pytest.mark.parametrize(
+    ("spec", "form"), [("fat-tree:4", "push"), ("leaf-spine:3x2x2", "pull"), ("torus:3x3", "push")]
+)
+def test_switches_that_send(spec, form):
+    """Alone, a collective in the network is its own program; behind another it waits for ranks, not for switches."""
+    topology = from_spec(spec)
+    schedule = build("in-network", "all-reduce", topology, "64KiB", form)
+    alone = run(lower(schedule, Model(chunks=4), "off").program).makespan_ps
+    job = Job(topology)
+    first = job.collective("first", schedule)
+    once = lower_job(job, Model(chunks=4))
+    assert run(once.program).makespan_ps == alone
+    second = job.collective("second", schedule, after=[job.compute("between", 10**6, after=[first])])
+    twice = lower_job(job, Model(chunks=4))
+    outcome = run(twice.program)
+    assert outcome.makespan_ps == run_reference(twice.program).makespan_ps
+    assert alone + 10**6 < outcome.makespan_ps <= 2 * alone + 10**6 + 1
+    for rank in range(topology.n_npus):
+        assert outcome.start_ps[twice.begin_task[second, rank]] >= outcome.finish_ps[twice.end_task[first, rank]]

@@ -28,6 +28,7 @@ COLLECTIVES = [
 ]
 
 SHARES: dict[str, list[float]] = {
+    "fat-tree:4": [1, 1, 1], "fat-tree:4x4": [1, 0.5, 0.5], "leaf-spine:8x4x2": [1, 0.25], "circulant:16x1x5": [2, 2],
     "RI(4)_FC(8)_SW(2)": [2, 7, 1], "RI(2)": [1], "LI(3)": [4 / 3], "torus:8x2": [2, 1], "SW(4)_SW(4)": [1, 1],
 }
 
@@ -67,6 +68,7 @@ def test_a_job_the_same_as_lowered_anew(loop: str) -> None:
     assert base.floor().time_ns(rates) * 1e3 <= run(base.at(rates)).makespan_ps
 
 
+@pytest.mark.compiled
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(COLLECTIVES), st.integers(0, 10**6), st.sampled_from(["tail", "head"]), st.sampled_from([1, 3, 8])
@@ -105,6 +107,23 @@ def test_replays_are_the_engine(spec: str, algorithm: str, kind: str, bandwidth:
     assert objective.runs + objective.replays == 4
     objective.evaluate(rates)
     assert objective.runs + objective.replays == 4
+
+
+@pytest.mark.parametrize("options", [{}, {"service": "smallest-first"}], ids=["fifo", "smallest-first"])
+def test_limits_on_active_chunks_are_replayed(options: dict[str, str]) -> None:
+    """To the picosecond where pools are fifo; others run in the engine each time."""
+    schedule = build(
+        "hierarchical", "all-reduce", with_base_rates(from_spec("RI(4)_FC(4)_SW(4)")), "4MiB", None,
+        pipeline_chunks=4, **options,
+    )
+    found = retimed(lower(schedule, Model(chunks=1)))
+    assert found.program.pool_capacity.size == 3
+    objective, rng = Simulated([(1.0, found)]), np.random.default_rng(0)
+    for _ in range(20):
+        point = np.array([120.0, 40.0, 20.0]) * np.exp(rng.normal(0, 0.1, 3))
+        assert round(objective.evaluate(point).time_ns * 1e3) == run(found.at(point)).makespan_ps
+    assert objective.runs + objective.replays == 20
+    assert (objective.replays > 0) == (not options)
 
 
 def test_what_is_refused() -> None:

@@ -12,6 +12,8 @@ from sim import simulate
 from sim.model import Model
 from topologies import from_spec
 
+pytestmark = pytest.mark.compiled
+
 LATENCY_PS = 400_000
 """Of a hop: wire and router by default."""
 

@@ -91,6 +91,57 @@ def test_a_collective_on_a_torus(capsys: pytest.CaptureFixture[str]) -> None:
     assert row["speedup"] >= 1
 
 
+def test_knobs_and_networks(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for each network, all choices of the knobs in it, and a table at the end."""
+    asked = ["optimize", "--topology", "RI(4)_FC(4)", "--topology", "circulant:8x1x3", "--collective", "all-reduce",
+             "-b", "1M", "--budget", "100GB/s", "--evaluator", "simulated", "--evaluations", "8"]
+    assert main([*asked, "--algorithm", "bucket", "--plot", "x.png"]) == EXIT_BAD_INPUT
+    assert "--plot draws one network, and 2 are given" in capsys.readouterr().err
+    assert main([*asked, "--algorithm", "bucket", "--chunks", "1,2"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("2 choices, best first") == 2
+    assert said.splitlines()[-3].startswith("network")
+    assert sum(line.endswith("best") for line in said.splitlines()) == 1
+
+
+def test_orders_and_algorithms_of_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--topology", "RI(4)_FC(2)", "--collective", "all-reduce", "-b", "1M", "--budget", "100GB/s",
+             "--evaluator", "simulated", "--chunks", "2", "--evaluations", "6", "--json", "-"]
+    assert main([*asked, "--orders", "all", "--dimension-algorithms", "ring,;direct,direct"]) == 0
+    row = row_of(capsys)
+    assert len(row["choices"]) == 4
+    assert row["time_s"] == min(one["time_s"] for one in row["choices"])
+    assert "order" in row["knobs"]
+
+
+def test_the_analytic_evaluator_takes_the_best_algorithm_too(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--topology", "torus:8x2", "--collective", "all-reduce", "--algorithms",
+             "recursive-doubling,bucket", "-b", "1M", "--budget", "100GB/s", "--json", "-"]
+    assert main(asked) == 0
+    assert row_of(capsys)["algorithm"] == "bucket"
+
+
+def test_an_iteration_on_a_network_without_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--topology", "circulant:8x1x3", "--workload", "resnet-50", "--budget", "100GB/s"]
+    assert main(asked) == EXIT_BAD_INPUT
+    assert "LIBRA's formulas need dimensions of NPUs" in capsys.readouterr().err
+    more = ["--evaluator", "simulated", "--algorithm", "totient-rings", "--evaluations", "3", "--json", "-"]
+    assert main([*asked, *more]) == 0
+    assert row_of(capsys)["speedup"] >= 1
+
+
+def test_pipeline_stages(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--network", "SW(2)_SW(4)", "--workload", "bert-base", "--parallelism", "tp=2,pp=4",
+             "--microbatches", "4", "--samples", "256", "--budget", "100GB/s"]
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert "pipeline of 4 stages, 4 microbatches (1f1b), messages of 384 KiB not counted" in said
+    assert main([*asked, "--evaluator", "simulated", "--chunks", "1", "--evaluations", "5", "--json", "-"]) == 0
+    row = row_of(capsys)
+    assert row["lower_bound_s"] <= row["time_s"] <= row["equal_time_s"]
+    assert row["time_s"] >= 0.99 * row["analytic_time_s"]
+
+
 def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     """Several at once, each with a weight."""
     asked = ["optimize", "--network", "RI(4)_FC(8)_RI(4)_SW(32)", "--workload", "gpt-3", "--workload", "resnet-50",
@@ -116,6 +167,11 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--counting", "1999"], "counting '1999' is unknown"),
         (["--weight", "1", "--weight", "2"], "--weight is given 2 times for 1 workloads"),
         (["--size", "1M"], "--size belongs to --collective"),
+        (["--orders", "all"], "--orders changes nothing in LIBRA's formulas of a workload"),
+        (["--degrees", "2"], "--degrees is for circulants"),
+        (["--algorithms", "none", "--evaluator", "simulated"], "algorithm 'none' is unknown"),
+        (["--option", "trees=1", "--evaluator", "simulated"], "none of the algorithms hierarchical takes it"),
+        (["--microbatches", "2"], "has no pipeline stages"),
     ],
 )
 def test_one_line_for_what_is_wrong(

@@ -80,6 +80,17 @@ def test_a_model_with_a_pipeline(tmp_path: Path) -> None:
     }
 
 
+def test_the_bubble_is_told_beside_the_ideal_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages of nothing, equal stages but for the ends: a model's own activations cost more."""
+    words = ["train", "--topology", "SW(4)", "--workload", "bert-base", "--parallelism", "pp=4", "--samples", "512",
+             "--peak", "10", "--efficiency", "0.5", "--microbatches", "8"]
+    assert main([*words, "--activation", "0B"]) == 0
+    assert "messages of 0 B: NPU 0 waits" in (said := capsys.readouterr().out)
+    assert "27.3% of the iteration; (S-1)/(M+S-1) is 27.3%" in said
+    assert main(words) == 0
+    assert "messages of 768 KiB" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -1,0 +1,122 @@
+"""The best of several choices of the discrete knobs: each has a certified bound, and the most promising are solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from sim.analytic.constraints import Feasible
+from sim.analytic.cost import Cost
+from sim.analytic.traffic import F64
+from sim.optimize.cuts import floor_optimum
+from sim.optimize.design import Design
+from sim.optimize.knobs import Knobs
+from sim.optimize.objective import Objective
+
+MOST_SOLVED = 12
+"""Choices whose bandwidths are optimised; the others are looked at where a search for bandwidths begins."""
+
+SOLVED, EXCLUDED, LOOKED_AT = "optimised", "excluded by its bound", "looked at, not optimised"
+
+
+class Tried(NamedTuple):
+    """A choice and how far it was followed.
+
+    Attributes
+    ----------
+    knobs : Knobs
+    value, time_ns : float
+        Least seen, ns or ns x $, and the time there.
+    bound : float
+        No bandwidths are better with this choice; nan where none is known.
+    how : str
+        SOLVED, EXCLUDED or LOOKED_AT.
+    """
+
+    knobs: Knobs
+    value: float
+    time_ns: float
+    bound: float
+    how: str
+
+    def row(self) -> dict[str, object]:
+        """Keys of a result."""
+        return {"knobs": self.knobs.words, "time_s": self.time_ns * 1e-9, "how": self.how}
+
+
+class Best(NamedTuple):
+    """The best choice, its design and objective, and all that were tried, best first."""
+
+    knobs: Knobs
+    design: Design
+    objective: Objective
+    tried: tuple[Tried, ...]
+
+
+def best_choice(
+    choices: Sequence[Knobs],
+    objective_of: Callable[[Knobs], Objective],
+    solve: Callable[[Objective], Design],
+    feasible: Feasible,
+    cost: Cost | None = None,
+    starts: Sequence[F64] = (),
+) -> Best:
+    """Look at every choice at a few bandwidths, then optimise the bandwidths of the most promising, best first.
+
+    A choice whose certified bound is not below the best value so far is left: nothing is lost by it. At most
+    MOST_SOLVED are optimised, and that others were only looked at is told with the answer.
+
+    Parameters
+    ----------
+    choices : sequence of Knobs
+    objective_of, solve : callable
+    feasible : Feasible
+    cost : Cost, optional
+        Minimise time x cost instead of time.
+    starts : sequence of (D,) float64
+        Where to look, beside the middle of the feasible set and the optimum of the load bound.
+    """
+    if len(choices) == 1:
+        objective = objective_of(choices[0])
+        design = solve(objective)
+        return Best(choices[0], design, objective, (_solved(choices[0], design),))
+    looked = [_look(knobs, objective_of(knobs), feasible, cost, starts) for knobs in choices]
+    looked.sort(key=lambda pair: pair[0].value)
+    best: Best | None = None
+    tried: list[Tried] = []
+    evaluations = 0
+    for number, (first, objective) in enumerate(looked):
+        excluded = best is not None and first.bound >= best.design.value
+        if excluded or number >= MOST_SOLVED:
+            tried.append(first._replace(how=EXCLUDED if excluded else LOOKED_AT))
+            evaluations += 2 + len(starts)
+            continue
+        design = solve(objective)
+        evaluations += design.evaluations  # where it was looked at included: the search begins there
+        tried.append(_solved(first.knobs, design))
+        if best is None or design.value < best.design.value:
+            best = Best(first.knobs, design, objective, ())
+    assert best is not None
+    runs, replays = (sum(counts) for counts in zip(*((one.runs, one.replays) for _, one in looked), strict=True))
+    design = replace(best.design, evaluations=evaluations, runs=runs, replays=replays)
+    return best._replace(design=design, tried=tuple(sorted(tried, key=lambda one: one.value)))
+
+
+def _solved(knobs: Knobs, design: Design) -> Tried:
+    return Tried(knobs, design.value, design.time_ns, design.bound, SOLVED)
+
+
+def _look(
+    knobs: Knobs, objective: Objective, feasible: Feasible, cost: Cost | None, starts: Sequence[F64]
+) -> tuple[Tried, Objective]:
+    """A choice at the bandwidths where a search begins."""
+    floor = floor_optimum(objective, feasible, cost)
+    points = [feasible.middle_GBps, *([] if floor is None else [floor.bandwidth_GBps]), *starts]
+    found = [objective.evaluate(point) for point in points]
+    value, best = min(
+        ((one.time_ns * (cost.of(one.bandwidth_GBps) if cost is not None else 1.0), one) for one in found),
+        key=lambda pair: pair[0],
+    )
+    bound = float("nan") if floor is None else floor.bound
+    return Tried(knobs, value, best.time_ns, bound, LOOKED_AT), objective
