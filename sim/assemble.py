@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,8 @@ def assemble(
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
     service = _tabulate(sizes, columns.rates)
     latency = columns.route_latency_ps.astype(np.int64)
+    if latency.min(initial=0) < 0:  # three times of the clock, added up
+        raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
     if forwarding == "cut-through" or deliver == "head":
         latency = np.maximum(latency, 1)
     whole = columns.edge_lag == WHOLE
@@ -136,7 +138,7 @@ def _tabulate(sizes: I64, rates: list[Fraction]) -> I64:
     longest = max((time for row in table for time in row), default=0)
     if longest >= CLOCK_END_PS:
         raise WeftError(
-            f"a chunk of {sizes.max()} units would be served for {format_time(float(longest))}; "
+            f"a chunk of {sizes.max()} units would be served for {format_time(longest)}; "
             f"the clock ends at {format_time(CLOCK_END_PS)}"
         )
     return np.array(table, np.int64).reshape(sizes.size, len(rates))
@@ -154,7 +156,7 @@ def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]
     return table, i32(row)
 
 
-def _hop_kinds(columns: Columns, latency: I64) -> dict[str, npt.NDArray[np.signedinteger]]:
+def _hop_kinds(columns: Columns, latency: I64) -> dict[str, Any]:
     """Distinct hops, and which of them each hop of a route is: 4 bytes a hop instead of 12."""
     latencies, row = unique_rows(latency)
     last = np.zeros(latency.size, np.int64)
@@ -170,7 +172,7 @@ def _hop_kinds(columns: Columns, latency: I64) -> dict[str, npt.NDArray[np.signe
     }
 
 
-def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, npt.NDArray[np.signedinteger]]:
+def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, Any]:
     n_pools = len(pools.capacity)
     rows = n_tasks if n_pools else 0
     pool, units, per = np.full(rows, -1, np.int32), np.zeros(rows, np.int32), np.zeros(rows, np.int8)

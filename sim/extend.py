@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def _with_chunk(program: Program) -> Program:
     )
 
 
-def _longer(program: Program) -> dict[str, np.ndarray[tuple[int], np.dtype[np.signedinteger]]]:
+def _longer(program: Program) -> dict[str, Any]:
     """Arrays with a row a task, for one task that has no streams and no pool."""
     rows = {"task_pool": -1, "task_units": 0, "task_per": 0}
     longer = {
