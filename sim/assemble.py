@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sim.contract import CLOCK_END_PS, DELIVERY, FORWARDING, I8, I32, I64, PRIORITY, WHOLE, Program, check_choice
 from sim.cutting import Cutting, service_time_ps
