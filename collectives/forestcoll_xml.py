@@ -11,6 +11,7 @@ from collectives.forest import Edge, Forest, Tree
 from collectives.forest_pattern import forest_pattern
 from collectives.pattern import Pattern
 from topologies import Topology, WeftError
+from topologies.input_text import read_input
 
 
 def read_forestcoll(path: str | Path, topology: Topology) -> Forest:
@@ -21,11 +22,7 @@ def read_forestcoll(path: str | Path, topology: Topology) -> Forest:
     WeftError
         A file that is no such XML, an unknown node, a path along no link, or trees that do not span all NPUs.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as fault:
-        raise WeftError(f"schedule file {path} cannot be read: {fault.strerror}") from None
-    return parse_forestcoll(text, topology, str(path))
+    return parse_forestcoll(read_input(path, "schedule file"), topology, str(path))
 
 
 def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML") -> Forest:

@@ -26,6 +26,7 @@ from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.sends import SendList
 from collectives.transfers import WHOLE, take
 from topologies import Topology, WeftError
+from topologies.input_text import read_input
 from topologies.units import Quantity
 
 KINDS = {
@@ -47,6 +48,9 @@ _KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "copy": (("i_off", "o_off"), ()),
 }
 """Attributes and children of each element."""
+
+MOST_PLACES = 2**20
+"""Chunks of all GPUs together: the proof keeps what each of them holds."""
 
 ORDERS = 3
 """Random orders of the thread blocks in which a program is run for its proof."""
@@ -102,10 +106,7 @@ def read_msccl(path: str | Path, topology: Topology, size: Quantity, element_byt
     WeftError
         A file that is no such XML, breaks a limit, or does not do its collective.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as fault:
-        raise WeftError(f"schedule file {path} cannot be read: {fault.strerror}") from None
+    text = read_input(path, "schedule file")
     return schedule(msccl_pattern(parse_msccl(text, str(path)), topology), size, element_bytes)
 
 
@@ -131,8 +132,11 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
         raise WeftError(f"{name} has coll={coll!r}: known are {', '.join(KINDS)}")
     gpus = root.findall("gpu")
     count = _whole(root, "ngpus", name)
-    if [_whole(gpu, "id", name) for gpu in gpus] != list(range(count)):
+    if count != len(gpus) or [_whole(gpu, "id", name) for gpu in gpus] != list(range(count)):
         raise WeftError(f"{name} says ngpus={count} and has GPUs {[gpu.get('id') for gpu in gpus]}")
+    if not 1 <= _whole(root, "nchunksperloop", name) * max(count, 1) <= MOST_PLACES:
+        chunks = root.get("nchunksperloop")
+        raise WeftError(f"{name} has nchunksperloop={chunks}: 1 to {MOST_PLACES // max(count, 1)} for {count} GPUs")
     algo = Algo(
         _text(root, "name", name), KINDS[coll], _whole(root, "nchunksperloop", name),
         _whole(root, "inplace", name) == 1, tuple(_gpu(gpu, name) for gpu in gpus),

@@ -10,6 +10,8 @@ from topologies import Topology, WeftError
 from topologies.units import Quantity, parse_size
 
 ELEMENT_BYTES = 4
+MOST_BYTES = 2**60
+"""Of an array: what its transfers add up to stays below 2^63."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,10 @@ class Schedule:
             raise WeftError(f"size {self.size_bytes} B is negative")
         if self.element_bytes < 1:
             raise WeftError(f"element size {self.element_bytes} B must be at least 1")
+        padded = self.kind.blocks_per_rank(self.pattern.n_blocks, self.pattern.p) * self.block_bytes
+        if self.size_bytes > MOST_BYTES or padded > 2 * MOST_BYTES:
+            elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
+            raise WeftError(f"size {self.size_bytes} B{elements} is out of range: at most 1 EiB (2^60 B)")
 
     @property
     def topology(self) -> Topology:

@@ -9,10 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from sim.assemble import Columns, Pools, assemble
-from sim.contract import DISCIPLINES, PER_CHUNK, WHOLE, Program, check_choice
-from sim.cutting import Cutting
+from sim.contract import CLOCK_END_PS, DISCIPLINES, PER_CHUNK, WHOLE, Program, check_choice
+from sim.cutting import MOST_WORK, Cutting
 from sim.rows import i32
 from topologies import WeftError
+from topologies.units import format_time
 
 
 @dataclass
@@ -73,6 +74,8 @@ class ProgramBuilder:
         task = len(self._tasks)
         if work < 0:
             raise WeftError(f"task {task} has negative work {work}")
+        if work >= MOST_WORK:
+            raise WeftError(f"task {task} has work of {work}; it must be below 2^62 (bytes or ps)")
         self._tasks.append((work, cutting, tuple(path), tie_class, priority))
         self._edges += [(parent, task, WHOLE) for parent in after]
         self._edges += [(parent, task, 0) for parent in stream]
@@ -128,6 +131,11 @@ class ProgramBuilder:
                     raise WeftError(f"task {task} crosses server {server}; there are {len(self._servers)}")
                 if latency < 0:
                     raise WeftError(f"task {task} has a negative latency after server {server}")
+                if latency >= CLOCK_END_PS:
+                    raise WeftError(
+                        f"task {task} has a latency of {format_time(latency)} after server {server}; the clock ends at "
+                        f"{format_time(CLOCK_END_PS)}"
+                    )
         for parent, child, _ in self._edges:
             if not 0 <= parent < len(self._tasks):
                 raise WeftError(f"task {child} waits for task {parent}; there are {len(self._tasks)}")

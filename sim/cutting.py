@@ -8,6 +8,9 @@ from fractions import Fraction
 from topologies import WeftError
 from topologies.units import PS_PER_S
 
+MOST_WORK = 2**62
+"""Of a task, in bytes or ps."""
+
 
 @dataclass(frozen=True)
 class Cutting:
@@ -27,7 +30,7 @@ class Cutting:
         if (self.chunks is None) == (self.chunk_bytes is None):
             raise WeftError("cutting needs either a number of chunks or a chunk size, and not both")
         if self.chunks is not None and not 1 <= self.chunks < 2**31:
-            raise WeftError(f"chunks={self.chunks} is out of range: at least 1 chunk a transfer")
+            raise WeftError(f"chunks={self.chunks} is out of range: 1 to {2**31 - 1} chunks a transfer")
         if self.chunk_bytes is not None and self.chunk_bytes < 1:
             raise WeftError(f"chunk size {self.chunk_bytes} B is out of range: at least 1 byte")
         if self.header_bytes < 0 or self.packet_header_bytes < 0:
@@ -47,6 +50,8 @@ class Cutting:
             leading = count - 1
             if rest == first or leading == 0:
                 leading, first = count, rest
+        if work + count * self.packet_header_bytes >= MOST_WORK:
+            raise WeftError(f"a transfer of {work} bytes and headers of its {count} chunks are more than 2^62 bytes")
         if count >= 2**31:
             raise WeftError(f"a transfer of {work} bytes would be cut into {count} chunks; at most 2147483647")
         return count, leading, first + self.packet_header_bytes, rest + self.packet_header_bytes

@@ -7,7 +7,6 @@ Nodes and links have the names of the topology: "npu3", "switch0", "npu0->npu1" 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,7 +17,8 @@ import numpy as np
 
 from sim.contract import I64, check_choice
 from topologies import Topology, WeftError
-from topologies.units import Quantity, parse_time
+from topologies.plain_data import read_toml
+from topologies.units import MOST_PS, Quantity, format_time, parse_time
 
 IN_FLIGHT = ("lost", "wait", "complete")
 """What becomes of a chunk that is being sent when its link goes down; `complete` drains."""
@@ -175,13 +175,7 @@ class FaultPlan:
         WeftError
             The file cannot be read, or is not a plan.
         """
-        try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as fault:
-            raise WeftError(f"fault plan {path}: {fault.strerror or fault}") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
-            raise WeftError(f"fault plan {path} is not TOML: {fault}") from None
-        return cls.from_dict(data, f"fault plan {path}")
+        return cls.from_dict(read_toml(path, "fault plan"), f"fault plan {path}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `from_dict` reads back; faults in the order of their kinds."""
@@ -293,4 +287,9 @@ def quantiles_ps(fault: Jitter) -> I64:
     else:
         normal = NormalDist()
         values = [mean * math.exp(normal.inv_cdf(u) - 0.5) for u in middle]
+    if max(values) > MOST_PS:
+        raise WeftError(
+            f"jitter of mean {fault.mean!r} would draw {format_time(max(values))}; the clock ends at "
+            f"{format_time(MOST_PS)}"
+        )
     return np.array([round(value) for value in values], np.int64)

@@ -26,6 +26,7 @@ from sim.program import (
 )
 from sim.quotient import Quotient, find_rows, quotient
 from topologies import Topology, WeftError
+from topologies.units import MOST_PS, format_time
 
 _shapes: WeakKeyDictionary[Pattern, dict[tuple[object, ...], Shape]] = WeakKeyDictionary()
 
@@ -97,7 +98,10 @@ class Lowered(NamedTuple):
 
     def wire_bytes(self) -> int:
         """Bytes that leave all ranks, padding included, headers not."""
-        return int((self.task_bytes * self.images()).sum())
+        images = self.images()
+        if float(np.dot(self.task_bytes.astype(np.float64), images)) < 2.0**62:
+            return int((self.task_bytes * images).sum())
+        return int(np.dot(self.task_bytes.astype(object), images.astype(object)))
 
 
 def lower(schedule: Schedule, model: Model = Model(), symmetry: str = "auto") -> Lowered:
@@ -167,6 +171,12 @@ def _pools(pattern: Pattern, shape: Shape) -> Pools:
 
 def _latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
     link = shape.server_link[shape.route_server]
+    used = [int(of.max(initial=0)) for of in (topology.latency_ps[link], topology.hop_latency_ps[topology.dst[link]])]
+    if sum(used) + endpoint_ps > MOST_PS:
+        raise WeftError(
+            f"the latency of a link, {format_time(sum(used) + endpoint_ps)} with the node behind it, is beyond the "
+            f"clock, which ends at {format_time(MOST_PS)}"
+        )
     latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
     ends = shape.route_ptr[1:][np.diff(shape.route_ptr) > 0] - 1
     latency[ends] += endpoint_ps

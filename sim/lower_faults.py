@@ -96,9 +96,21 @@ def add_faults(placed: Placed, plan: FaultPlan) -> Faulty:
     faults = Disruptions(seed=plan.seed)
     for server in range(program.n_servers):
         _disturb(faults, server, int(link_of[server]), int(rank_of[server]), history, plan)
+    _check_computes(rank_of, history, placed.topology)
     if plan.reroute is not None and history.breaks:
         faults.detours = _detours(program, placed, link_of, history, parse_time(plan.reroute, "reroute"))
     return Faulty(disrupt(program, faults), late, link_of)
+
+
+def _check_computes(rank_of: I32, history: _History, topology: Topology) -> None:
+    """Refuse the jitter of an NPU that computes nothing: it would change nothing."""
+    for named, _, of_npu in history.jitter:
+        if of_npu and not named & set(rank_of.tolist()):
+            name = topology.node_name(min(named))
+            raise WeftError(
+                f"fault plan, jitter of {name}: it is of what an NPU computes, and {name} computes nothing here; "
+                "give the jitter of a link"
+            )
 
 
 def check_names(topology: Topology, plan: FaultPlan) -> None:

@@ -6,7 +6,6 @@ ranks, which is a p-th of it. A reader follows the header of the file, not the p
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from collectives.collective import COLLECTIVES
 from topologies import WeftError
 from topologies.input_text import read_input
+from topologies.plain_data import parse_json
 
 PLACEMENTS = ("out-of-place", "in-place")
 MOST_POINTS = 100_000
@@ -205,10 +205,7 @@ def _nccl_collective(test: str, where: str) -> str:
 
 
 def _json(text: str, name: str, placement: str) -> Measurements:
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as fault:
-        raise WeftError(f"{name} is not JSON: {fault}") from None
+    data = parse_json(text, name)
     if "weft" in data:
         return _own_json(data, name)
     _check_keys(data, _JSON_KEYS, name)
@@ -258,10 +255,17 @@ def _own_json(data: Mapping[str, Any], name: str) -> Measurements:
         if len(names := {str(row.get(key)) for row in rows}) > 1:
             raise WeftError(f"{name} has rows of several: {key} {', '.join(sorted(names))}; one is expected")
     points, left_out = _points(
-        [(f"rows[{at}]", row.get("size_bytes"), float(row.get("time_s", 0)) * 1e6) for at, row in enumerate(rows)], name
+        [(f"rows[{at}]", row.get("size_bytes"), _microseconds(row.get("time_s", 0))) for at, row in enumerate(rows)],
+        name,
     )
     kind = rows[0].get("collective") if rows else None
     return Measurements(name, "JSON of weft", points, left_out, kind if kind in COLLECTIVES else None)
+
+
+def _microseconds(seconds: Any) -> Any:
+    """What is no number stays as it is, to be refused where it stands."""
+    plain = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    return float(seconds) * 1e6 if plain else str(seconds)
 
 
 # --- OSU ----------------------------------------------------------------------------------------------------------

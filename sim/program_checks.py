@@ -63,7 +63,7 @@ def check_clock(program: Program) -> None:
     if bound >= CLOCK_END_PS:
         bound = _exact_bound(program)
     if bound >= CLOCK_END_PS:
-        last, end = format_time(float(bound)), format_time(CLOCK_END_PS)
+        last, end = format_time(bound), format_time(CLOCK_END_PS)
         raise WeftError(f"the run could last {last}; the clock ends at {end}")
 
 

@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from sim import _tape as kernel
 from sim._tape import JOIN, Ops, Scratch, Waits
+from sim.contract import CLOCK_END_PS
 from sim.engine import advance_to_end, start
 from sim.outcome import Outcome, log_base
 from sim.program import FIFO, I32, I64, Program, check_healthy, unique_rows
+from sim.program_checks import check_clock
 from topologies import WeftError
 
 
@@ -142,8 +144,12 @@ class Tape:
         Raises
         ------
         WeftError
-            Hops that were alike when the tape was recorded differ now, or the program is another one.
+            Hops that were alike when the tape was recorded differ now, the program is another one, or its run could
+            outlast the clock.
         """
+        longest = int(program.service_ps.max(initial=1)) + int(program.hop_latency_ps.max(initial=0))
+        if self.n_ops * longest >= CLOCK_END_PS:
+            check_clock(program)
         service, onward = self.times(program)
         n_servers = program.n_servers + 3 * program.pool_capacity.size
         free, arrived = np.zeros(n_servers, np.int64), np.full(n_servers, -1, np.int64)

@@ -7,8 +7,6 @@ value of the preset, if one is named, or the default that its help states.
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +19,8 @@ from sim.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.program import check_choice
 from topologies import Topology, WeftError, from_spec
 from topologies.files import SUFFIXES
+from topologies.input_text import read_input
+from topologies.plain_data import parse_json, read_toml
 from topologies.units import Quantity, format_size, parse_size, parse_sweep_size
 
 PRESET_LINKS: dict[str, dict[str, str]] = {
@@ -379,16 +379,10 @@ def _check_type(section: str, key: Field[Any], value: Any) -> None:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise WeftError(f"spec file {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise WeftError(f"spec file {path} is not UTF-8 text") from None
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        kind = "JSON" if path.suffix == ".json" else "TOML"
-        raise WeftError(f"spec file {path} is not {kind}: {error}") from None
+    if path.suffix == ".json":
+        data = parse_json(read_input(path, "spec file"), f"spec file {path}")
+    else:
+        data = read_toml(path, "spec file")
     if not isinstance(data, Mapping):
         raise WeftError(f"spec file {path} is not a spec: it has the sections {', '.join(SECTIONS)}")
     return data["spec"] if isinstance(data.get("spec"), Mapping) else data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from sim.points import Task, check_joined, topology_of
 from sim.spec import SECTIONS, Spec
 from topologies import WeftError
+from topologies.plain_data import read_toml
 
 MAX_POINTS = 1_000_000
 
@@ -48,16 +48,7 @@ def read_sweep(path: str | Path, *, check: bool = False, why: bool = False, max_
     WeftError
         The file cannot be read, has an unknown key or a value that is not accepted, or has too many points.
     """
-    path = Path(path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise WeftError(f"sweep file {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise WeftError(f"sweep file {path} is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise WeftError(f"sweep file {path} is not TOML: {error}") from None
-    return make_sweep(data, f"sweep file {path}", check=check, why=why, max_events=max_events)
+    return make_sweep(read_toml(path, "sweep file"), f"sweep file {path}", check=check, why=why, max_events=max_events)
 
 
 def make_sweep(

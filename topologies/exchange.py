@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 from topologies.custom import rank_coordinates
 from topologies.errors import WeftError
+from topologies.input_text import read_input
+from topologies.plain_data import parse_json
 from topologies.routing import ShortestPathRouter
 from topologies.topology import KIND_NAMES, NPU, Topology
 from topologies.units import PS_PER_S, parse_bandwidth, parse_time
@@ -137,13 +139,7 @@ def read_topology(path: str | Path) -> Topology:
     """
     path = Path(path)
     _suffix(path)
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise WeftError(f"topology file {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise WeftError(f"topology file {path} is not UTF-8 text") from None
-    return parse_topology(text, path)
+    return parse_topology(read_input(path, "topology file"), path)
 
 
 def parse_topology(text: str, path: str | Path) -> Topology:
@@ -171,15 +167,12 @@ def _read_graphml(text: str, path: Path) -> nx.DiGraph:
             raise WeftError(f"topology file {path} has a {declaration!r}: only plain GraphML is read")
     try:
         return nx.read_graphml(io.BytesIO(text.encode()))
-    except (ParseError, nx.NetworkXError, KeyError, ValueError) as error:
+    except (ParseError, nx.NetworkXException, LookupError, ValueError, AttributeError, TypeError) as error:
         raise WeftError(f"topology file {path} is not GraphML: {error}") from None
 
 
 def _read_json(text: str, path: Path) -> nx.DiGraph:
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise WeftError(f"topology file {path} is not JSON: {error}") from None
+    data = parse_json(text, f"topology file {path}")
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
         raise WeftError(f"topology file {path} is not a node-link graph: it needs the keys nodes and edges")
     if not isinstance(data.get("graph", {}), dict):

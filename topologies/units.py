@@ -22,6 +22,9 @@ Quantities: TypeAlias = Quantity | Sequence[Quantity]
 
 PS_PER_S = 10**12
 
+MOST_PS = 2**62 - 1
+"""The end of the clock, 53 days."""
+
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _PREFIX = _DECIMAL | _BINARY
@@ -59,9 +62,9 @@ def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
         if match is None:
             raise WeftError(f"{what} {value!r} is not a rate: write a number with b/s or B/s, such as 400Gb/s, 50GB/s")
         bits = 8 if match["unit"] == "b" else 1
-        rate = float(Fraction(match["number"]) * _PREFIX[match["prefix"]] / bits)
+        rate = _float(Fraction(match["number"]) * _PREFIX[match["prefix"]] / bits)
     else:
-        rate = float(_exact(value, what))
+        rate = _float(_exact(value, what))
     if not 0 < rate < float("inf"):
         raise WeftError(f"{what} {value!r} must be above zero and finite")
     return rate
@@ -122,7 +125,17 @@ def parse_time(value: Quantity, what: str = "time") -> int:
         time_ps = Fraction(round(_exact(value, what) * PS_PER_S))
     if time_ps < 0:
         raise WeftError(f"{what} {value!r} is negative")
+    if time_ps > MOST_PS:
+        raise WeftError(f"{what} {value!r} is beyond the clock, which ends at {format_time(MOST_PS)}")
     return int(time_ps)
+
+
+def _float(value: Fraction) -> float:
+    """The nearest float; beyond the largest one, infinity."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
 
 
 def _exact(value: float, what: str) -> Fraction:
@@ -143,6 +156,8 @@ def format_size(size_bytes: int) -> str:
 
 def format_time(time_ps: float) -> str:
     """Time as people read it, base 10: 7.14 us."""
+    if abs(time_ps) > 10**300:  # more than a float holds, perhaps
+        return "more than 1e+288 s"
     for name, unit in (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3)):
         if abs(time_ps) >= unit:
             return f"{time_ps / unit:.4g} {name}"

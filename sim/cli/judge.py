@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from sim.cli.flags import add_outputs, add_spec, spec_of
+from sim.cli.flags import add_outputs, add_spec, healthy_spec_of
 from sim.cli.output import check_outputs, say, say_where, to_json, write_text
 from sim.cli.progress import progress
 from topologies import WeftError
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--known", default="", metavar="WORDS", help="latency, bandwidth or both: as the topology says, not fitted"
     )
     parser.add_argument("--reducing-switches", action="store_true", help="the bound counts on switches that add")
-    add_spec(parser, "topology", "collective", "model", leave_out=("model.engine",))
+    add_spec(parser, "topology", "collective", "model", leave_out=("model.engine", "model.faults"))
     add_outputs(parser, "json", "csv")
 
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
     from sim.points import check_joined
 
     check_outputs(arguments)
-    spec = spec_of(arguments)
+    spec = healthy_spec_of(arguments, NAME)
     topology = spec.build_topology()
     check_joined(topology)
     measured = read_measurements(

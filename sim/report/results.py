@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from topologies import WeftError
+from topologies.input_text import read_input
+from topologies.plain_data import parse_json
 
 Row = Mapping[str, Any]
 
@@ -58,12 +59,7 @@ def read_results(folder: Path) -> tuple[list[ResultFile], list[str]]:
 
 def read_result(path: Path, name: str) -> ResultFile:
     """One result file, under a name for messages."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise WeftError(f"{name} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise WeftError(f"{name} is not JSON: {error}") from None
+    data = parse_json(read_input(path, "result"), name)
     if not isinstance(data, dict):
         raise WeftError(f"{name} is not a result: it is no JSON object")
     rows = next((data[key] for key in ROWS if isinstance(data.get(key), list)), None)

@@ -140,7 +140,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         with pytest.raises(WeftError, match="fault plan"):
             FaultPlan.read(path)
     (tmp_path / "latin.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(WeftError, match="is not TOML"):
+    with pytest.raises(WeftError, match="is not UTF-8 text"):
         FaultPlan.read(tmp_path / "latin.toml")
 
 
@@ -380,3 +380,10 @@ def test_the_analytic_engine_refuses_faults() -> None:
     """It has no chunks to lose."""
     with pytest.raises(WeftError, match="analytic engine knows no faults"):
         simulate(RING, engine="analytic", faults=FaultPlan())
+
+
+def test_the_jitter_of_an_npu_that_computes_nothing_is_refused() -> None:
+    schedule = ring.all_reduce(ring_fabric(4), "1KiB")
+    plan = FaultPlan(faults=(Jitter(npu="npu1", mean="1us"),))
+    with pytest.raises(WeftError, match="npu1 computes nothing here"):
+        simulate(schedule, faults=plan)

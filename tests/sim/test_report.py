@@ -193,7 +193,7 @@ def test_training_and_optimisation_have_bars(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [("{", "is not JSON"), ("[]", "is no JSON object"), ("{}", "has no rows"), ('{"rows": [1]}', "has no rows"),
-     ("\udcff", "is not JSON")],
+     ("\udcff", "is not UTF-8 text")],
 )
 def test_a_folder_without_results_is_refused(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))

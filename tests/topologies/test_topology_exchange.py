@@ -191,7 +191,6 @@ def test_no_npu_is_refused():
         '<?xml version="1.0"?><!DOCTYPE graphml [<!ENTITY a "b">]><graphml/>',
         '<?xml version="1.0"?><!doctype graphml><graphml/>',
         '<?xml version="1.0"?><graphml><!ENTITY a "b"></graphml>',
-        "<graphml>\0</graphml>",
     ],
 )
 def test_declarations_of_entities_are_refused(text, tmp_path):

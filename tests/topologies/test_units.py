@@ -92,7 +92,7 @@ def test_time_survives_seconds_as_a_float(time_ps):
     assert parse_time(time_ps / 10**12) == time_ps
 
 
-@given(st.integers(1, 10**9), st.sampled_from(["ps", "ns", "us", "ms", "s"]))
+@given(st.integers(1, 4 * 10**6), st.sampled_from(["ps", "ns", "us", "ms", "s"]))
 def test_time_text_is_exact(number, unit):
     scale = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}[unit]
     assert parse_time(f"{number}{unit}") == number * scale

@@ -1,0 +1,129 @@
+"""Every reader of files: a good example, and how it is called. A new reader is entered here, or a test fails."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from collectives import build
+from collectives.forestcoll_xml import read_forestcoll
+from collectives.msccl import read_msccl
+from sim.astra.system_file import read_system
+from sim.faults import FaultPlan
+from sim.measurements import read_measurements
+from sim.report.results import read_result
+from sim.spec import Spec
+from sim.sweep_file import read_sweep
+from tests.astra_inputs import SYSTEM, network_text
+from tests.sim.test_measurements import NCCL, OSU, document
+from tests.sim.test_perfetto import ALL_GATHER_OF_TWO
+from tests.topologies.test_topology_files import BOX, all_to_all, infra, table
+from tests.workloads.test_chakra_trace import ALL_GATHER
+from tests.workloads.test_goal import GOOD
+from tests.workloads.test_libra_files import EXTENTS, GROUPS, NETWORK
+from topologies import read_topology, ring, write_topology
+from topologies.files import Given, read_topology_file
+from workloads.chakra import read_trace
+from workloads.comm_groups import read_comm_groups
+from workloads.goal import read_goal
+from workloads.libra_files import read_communicator, read_network, read_prices
+from workloads.text_workload import read_text_workload
+
+SPEC = (
+    '[topology]\nspec = "ring:4"\n[collective]\nname = "all-reduce"\nalgorithms = ["ring"]\n'
+    '[sweep]\nbegin = "1K"\nend = "4K"\n'
+)
+PLAN = 'seed = 3\n[[link-down]]\nlink = "0->1"\nat = "5us"\n[[straggler]]\nnpu = "1"\nspeed = 0.5\n'
+LAYERS = "DATA\n1\nlayer -1 10 NONE 0 10 ALLREDUCE 64 10 ALLREDUCE 1024 5\n"
+PRICES = "A:\n  Link: 7.8\nB:\n  Link: 4.7\n  Switch: 13.0\n"
+FORESTCOLL = (
+    '<Algo nchunkspernode="1"><tree root="0" index="0" nchunks="1" height="1"><send src="0" dst="1" path="0,1"/></tree>'
+    '<tree root="1" index="0" nchunks="1" height="1"><send src="1" dst="0" path="1,0"/></tree></Algo>'
+)
+RESULT = json.dumps({"weft": "1", "spec": {}, "rows": [{"algorithm": "ring", "size_bytes": 8, "time_s": 1.0}]})
+
+
+class Reader(NamedTuple):
+    """A reader of files.
+
+    Attributes
+    ----------
+    module : str
+        Where it is.
+    suffix : str
+        Of its files.
+    good : bytes
+    read : callable (path)
+    """
+
+    module: str
+    suffix: str
+    good: bytes
+    read: Callable[[Path], object]
+
+
+def _written(suffix: str, folder: Path) -> bytes:
+    path = folder / f"ring{suffix}"
+    write_topology(ring(3), path)
+    return path.read_bytes()
+
+
+def readers(folder: Path) -> dict[str, Reader]:
+    """All readers; the folder is for examples that are written by their writers."""
+
+    def one(module: str, suffix: str, good: str | bytes, read: Callable[[Path], object]) -> Reader:
+        return Reader(module, suffix, good.encode() if isinstance(good, str) else good, read)
+
+    two = ring(2)
+    return {
+        "GraphML": one("topologies.exchange", ".graphml", _written(".graphml", folder), read_topology),
+        "node-link JSON": one("topologies.exchange", ".json", _written(".json", folder), read_topology_file),
+        "InfraGraph JSON": one("topologies.infragraph", ".json", json.dumps(infra()), read_topology_file),
+        "NCCL topology XML": one("topologies.nccl_xml", ".xml", BOX, read_topology_file),
+        "nvidia-smi": one(
+            "topologies.nvidia_smi", ".txt", table(all_to_all(4, 4)),
+            lambda path: read_topology_file(path, Given(nvlink="3")),
+        ),
+        "ASTRA-sim network": one(
+            "topologies.astra_network", ".yml", network_text(("Ring", 4), ("Switch", 2)), read_topology_file
+        ),
+        "MSCCL XML": one("collectives.msccl", ".xml", ALL_GATHER_OF_TWO, lambda path: read_msccl(path, two, "1KiB")),
+        "ForestColl XML": one(
+            "collectives.forestcoll_xml", ".xml", FORESTCOLL, lambda path: read_forestcoll(path, two)
+        ),
+        "schedule in place of an algorithm": one(
+            "collectives.algorithm_files", ".xml", FORESTCOLL,
+            lambda path: build(str(path), "all-gather", two, "1KiB"),
+        ),
+        "GOAL": one("workloads.goal", ".goal", GOOD, lambda path: read_goal(path, two)),
+        "Chakra": one("workloads.chakra", ".et", ALL_GATHER, read_trace),
+        "Chakra, gzipped": one("workloads.chakra", ".et", gzip.compress(ALL_GATHER, mtime=0), read_trace),
+        "text workload": one("workloads.text_workload", ".txt", LAYERS, read_text_workload),
+        "LIBRA network": one("workloads.libra_files", ".yml", NETWORK, read_network),
+        "LIBRA communicator": one(
+            "workloads.libra_files", ".yml", GROUPS, lambda path: read_communicator(path, EXTENTS)
+        ),
+        "LIBRA cost": one("workloads.libra_files", ".yml", PRICES, read_prices),
+        "communicator groups": one(
+            "workloads.comm_groups", ".json", '{"1": [0, 2], "2": [1, 3]}', lambda path: read_comm_groups(path, 4)
+        ),
+        "system file": one("sim.astra.system_file", ".json", json.dumps(SYSTEM), lambda path: read_system(path, 1)),
+        "spec TOML": one("sim.spec", ".toml", SPEC, Spec.read),
+        "spec JSON": one(
+            "sim.spec", ".json", json.dumps({"topology": {"spec": "ring:4"}, "sweep": {"begin": "1K", "end": "4K"}}),
+            Spec.read,
+        ),
+        "sweep": one("sim.sweep_file", ".toml", SPEC, read_sweep),
+        "fault plan": one("sim.faults", ".toml", PLAN, FaultPlan.read),
+        "nccl-tests text": one("sim.measurements", ".txt", NCCL, lambda path: read_measurements(path, n_ranks=2)),
+        "nccl-tests JSON": one(
+            "sim.measurements", ".json", document(), lambda path: read_measurements(path, n_ranks=2)
+        ),
+        "OSU text": one("sim.measurements", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
+        "JSON of weft": one("sim.measurements", ".json", RESULT, lambda path: read_measurements(
+            path, n_ranks=2, collective="all-reduce")),
+        "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),
+    }
