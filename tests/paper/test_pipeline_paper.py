@@ -7,6 +7,8 @@ import pytest
 from collectives.pack_forest import gather_forest
 from sim.papers import pipeline
 
+pytestmark = pytest.mark.compiled
+
 SPECS = ("torus:4x4", "dgx1:1")
 
 

@@ -7,6 +7,8 @@ import pytest
 from sim.papers.swing import SPECS, Comparison, bar, compare, published, winners
 from topologies.units import parse_size
 
+pytestmark = pytest.mark.compiled
+
 PUBLISHED_FASTEST = {
     "8x8": ["Swing"] * 6 + ["Bucket"] * 2 + ["Ring"] * 2,
     "8x8x8": ["Swing"] * 10,

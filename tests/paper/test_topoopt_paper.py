@@ -18,6 +18,8 @@ from sim.papers.topoopt_studies import (
     twisted,
 )
 
+pytestmark = pytest.mark.compiled
+
 
 def test_every_study_has_a_headline_and_a_figure() -> None:
     assert STUDIES.keys() == HEADLINES.keys() == topoopt_figures._PANELS.keys()

@@ -54,6 +54,7 @@ def test_committing_on_arrival_is_choosing_at_start(program: Program) -> None:
     """The fifo kernel and the general kernel are one engine."""
     fifo, general = Run(program, log=True), Run(program, log=True)
     general._kernel = kernel.run_general
+    general.state = general.state._replace(first_of=np.full(program.n_servers, -1, np.int32))  # a fifo run has none
     assert fifo._kernel is kernel.run_fifo
     try:
         fifo.advance()

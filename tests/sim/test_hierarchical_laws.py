@@ -139,6 +139,7 @@ def asplos_case(schedule_of, **options) -> Result:
     return simulate(schedule, chunks=1, endpoint_latency="10ns")
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("schedule_of", "published_us"), [(hierarchical.all_reduce, 35008.129), (themis.all_reduce, 13635.871)]
 )
@@ -146,10 +147,12 @@ def test_themis_evens_out_three_equal_dimensions(schedule_of, published_us):
     assert asplos_case(schedule_of).time_s * 1e6 == pytest.approx(published_us, rel=0.01)
 
 
+@pytest.mark.compiled
 def test_the_order_inside_a_dimension_matters():
     assert asplos_case(themis.all_reduce, service="fifo").time_ps > 1.15 * asplos_case(themis.all_reduce).time_ps
 
 
+@pytest.mark.compiled
 def test_split_and_order_are_two_cures_for_one_ill():
     """At LIBRA's split the loads are equal, and Themis changes next to nothing."""
     m = traffic((8, 8, 8), 1.0)

@@ -25,6 +25,7 @@ def ideal_s(size, rate_Bps):
     return size / rate_Bps
 
 
+@pytest.mark.compiled
 def test_in_network_against_the_ring():
     size = 100 * MIB
     pushed = {p: simulate(in_network.all_reduce(star(p), size, slots=64), chunk=1024, packet_header_bytes=66,
@@ -96,6 +97,7 @@ def test_both_engines_agree(form):
             assert run_reference(program).makespan_ps == run(program).makespan_ps
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("per", "rate", "slower"), [("port", "50Gb/s", 2.0), ("switch", "400Gb/s", 2.0), ("switch", "3.2Tb/s", 1.0)]
 )
@@ -132,6 +134,7 @@ def test_rail_wise_takes_the_array_once_through_the_node():
     assert result.time_s == pytest.approx(ideal_s(64 * MIB, 50e9), rel=0.05)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("rule", RULES)
 def test_jobs_that_share_slots(rule):
     job = PoolStreaming(size_bytes=MIB, slots=64)

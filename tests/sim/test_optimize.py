@@ -104,6 +104,7 @@ def test_never_worse_than_its_starts_nor_below_its_bound(seed: int) -> None:
     assert list(found.history) == sorted(found.history, reverse=True)
 
 
+@pytest.mark.compiled
 def test_as_good_as_a_long_search_with_a_tenth_of_its_evaluations() -> None:
     """Two of the cases of benchmarks/optimize_random.py, here without it."""
     for chunks in (2, 8):

@@ -14,6 +14,8 @@ from tests import fabrics
 from topologies import TOPOLOGIES, WeftError, from_spec, torus
 from topologies.units import PS_PER_S
 
+pytestmark = pytest.mark.compiled
+
 LARGE = 2**30
 
 

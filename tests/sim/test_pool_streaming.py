@@ -13,6 +13,8 @@ from sim.reference import run_reference
 from tests.oracles import pool_streaming as oracle
 from topologies import WeftError, switch
 
+pytestmark = pytest.mark.compiled
+
 MIB = 2**20
 
 LOSS = {
