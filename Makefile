@@ -11,7 +11,7 @@ CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome h
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
 	  --algorithms swing,ring,bucket,recursive-doubling -b 32 -e 512M -f 4 --preset swing-paper \
-	  --json out/demo.json --csv out/demo.csv
+	  --json out/demo.json --csv out/demo.csv --progress
 	$(BIN)/weft paper swing --quick --out out
 
 test: lint  ## contracts, lint, types, then the tests, compiled
