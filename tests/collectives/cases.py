@@ -56,7 +56,7 @@ def supported(case: Case, shape: tuple[int, ...]) -> bool:
     if case.algorithm == "swing" and (case.form == "bandwidth" or case.collective != "all-reduce"):
         return len(long) < 2 or not any(extent % 2 for extent in long)
     if case.algorithm.endswith("recursive-doubling") and case.collective != "all-reduce":
-        return all(extent in (2, 4, 8, 16, 32, 64) for extent in long)
+        return all(extent in (2, 4, 8, 16, 32, 64, 128) for extent in long)
     if case.algorithm == "ring":
         return len(long) < 2 or (len(long) == 2 and any(map(_cycles, (long, long[::-1]))))
     return True
