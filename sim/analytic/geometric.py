@@ -55,7 +55,7 @@ def geometric_time_cost(time: Epigraph, feasible: Feasible, cost: Cost) -> F64:
     problem = cp.Problem(cp.Minimize(took * spent), rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cvxpy tells of its own rewriting of the problem
-        problem.solve(gp=True, solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
+        problem.solve(gp=True, solver=cp.CLARABEL)  # type: ignore[no-untyped-call]  # cvxpy has no types
     if problem.status not in SOLVED:
         raise WeftError(f"the geometric program was not solved: {problem.status}")
     return np.asarray(bandwidth.value, np.float64) * scale

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
     for path, text in written:
         write_text(path, text)
     for path, data in traces:
-        write_whole(path, lambda file, data=data: file.write_bytes(data))  # type: ignore[misc]
+        write_whole(path, partial(_write_bytes, data))
     say_where(arguments)
 
 
@@ -128,6 +129,10 @@ def _schedules(spec: Spec) -> list[Schedule]:
         for name in spec.algorithms
         for form in spec.forms_of(name) or ("",)
     ]
+
+
+def _write_bytes(data: bytes, path: Path) -> None:
+    path.write_bytes(data)
 
 
 def _draw(arguments: argparse.Namespace, schedules: Sequence[Schedule], path: Path) -> None:

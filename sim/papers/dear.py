@@ -131,7 +131,7 @@ def best(subject: Subject, network: Network, fusion: str, gpu: Accelerator = GPU
 ):
     """Least closed-form time of WFBP and of DeAR over the thresholds of a fusion, and at which."""
     times = [closed_forms(subject, network, bucket_bytes, gpu) for bucket_bytes in FUSIONS[fusion]]
-    slow, fast = (min(range(len(times)), key=lambda at, k=k: times[at][k]) for k in (0, 1))  # type: ignore[misc]
+    slow, fast = (min(range(len(times)), key=[time[k] for time in times].__getitem__) for k in (0, 1))
     return (times[slow][0], FUSIONS[fusion][slow]), (times[fast][1], FUSIONS[fusion][fast])
 
 

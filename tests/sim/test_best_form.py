@@ -14,7 +14,7 @@ from topologies import Topology, WeftError, from_spec
 FORMED = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.forms]
 
 
-def forms_ready(name: str, kind: str, topology: Topology, size: int, model: Model) -> tuple[dict, dict]:  # type: ignore[type-arg]
+def forms_ready(name: str, kind: str, topology: Topology, size: int, model: Model) -> tuple[dict, dict]:  # type: ignore[type-arg]  # as `ready_forms` gives them
     def schedule_of(form: str) -> Schedule:
         return build(name, kind, topology, size, form)
 
@@ -35,7 +35,7 @@ def test_the_kept_form_is_the_fastest_of_all(name: str, kind: str, spec: str, po
     assert set(best.others) == set(ALGORITHMS[name].forms_of(kind)) - {best.result.schedule.pattern.form}
 
 
-def counted(schedules: list[str]):  # type: ignore[no-untyped-def]
+def counted(schedules: list[str]):  # type: ignore[no-untyped-def]  # a closure
     def run(schedule: Schedule) -> Result:
         schedules.append(schedule.pattern.form)
         return simulate(schedule)
