@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sim.papers import lhc, lhc_figure, lhc_report
+from workloads.compression.rates import INSTANT
 
-pytestmark = pytest.mark.compiled
+FIGURES = ("cliff", "throughput", "models", "sizes")
 
 
 def rows_where(rows, **wanted):
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
+@pytest.mark.compiled
 def test_published_slots_stragglers_and_nvls():
     for row in lhc.slot_rows():
         assert abs(row["difference"]) < 1e-3
@@ -26,6 +29,7 @@ def test_published_slots_stragglers_and_nvls():
         assert abs(row["difference"]) < 0.03
 
 
+@pytest.mark.compiled
 def test_the_cliff_stands_between_1_20_and_1_23():
     rows = lhc.cliff_rows(1_000_000, 1)
     for layout in ("element", "rotated"):
@@ -43,6 +47,7 @@ def test_the_headline_needs_one_bit_or_a_very_sparse_union():
     assert shares[0.87] == "no" and shares[0.9] == "yes"
 
 
+@pytest.mark.compiled
 def test_simulated_gains_follow_the_closed_form():
     """Within 2 % in the network; over a ring too, with the latency of its steps, which two messages pay twice."""
     n = 100_000_000
@@ -56,6 +61,7 @@ def test_simulated_gains_follow_the_closed_form():
         assert row["speed_up"] == pytest.approx(with_latency, rel=2e-3)
 
 
+@pytest.mark.compiled
 def test_dense_models_gain_nothing_without_sparsification():
     rows = lhc.model_rows()
     for row in rows_where(rows, model="bert-base"):
@@ -63,6 +69,7 @@ def test_dense_models_gain_nothing_without_sparsification():
     assert min(row["speed_up"] for row in rows_where(rows, support="top 1 % identical")) > 20
 
 
+@pytest.mark.compiled
 def test_fixed_point_loses_only_its_rounding():
     for row in lhc.baseline_rows(2**17):
         if row["codec"] == "lossless, fixed point":
@@ -94,6 +101,34 @@ def test_tables_of_the_page():
     assert list(lhc_report.table([])) == []
 
 
+def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
+    """Of arrays of some KiB, and of all-reduces that take what the wire takes: gains are those of the closed form."""
+    monkeypatch.setattr(lhc, "MIB", 64)
+    monkeypatch.setattr(lhc, "all_reduce_s", lambda fabric, p, size: size / 12.5e9)
+    monkeypatch.setattr(lhc, "measure", lambda n, density: SimpleNamespace(rates=lambda: INSTANT))
+    cliff = [{"layout": layout, "cells": 1.23, "full": 1.0, "lost": 0.0} for layout in lhc.LAYOUTS]
+    monkeypatch.setattr(lhc, "cliff_rows", lambda *words: cliff)
+    small = lhc.baseline_rows(2**10)
+    monkeypatch.setattr(lhc, "baseline_rows", lambda: small)
+    nvls = [{"gpus": n, "difference": 0.0} for n in lhc.PUBLISHED_NVLS]
+    monkeypatch.setattr(lhc, "nvls_rows", lambda: nvls)
+    sizes = [{"topology": "torus:8x8", "algorithm": "ring", "size_bytes": size, "size": f"{size} B", "time_us": 1.0,
+              "goodput_Gbps": 8e-3 * size} for size in (32, 1024)]
+    monkeypatch.setattr(lhc, "size_rows", lambda quick: sizes)
+    lhc.run(tmp_path, quick=True)
+    page = (tmp_path / "lhc.md").read_text()
+    tables = {file.stem for file in tmp_path.glob("*.csv")}
+    assert len(tables) == 12
+    assert page.count("\n## ") == 9 and page.count("\n|--") == 12 - 2 + 8 + 2  # gains are eight, the cliff two
+    assert {file.stem for file in tmp_path.glob("*.png")} == {f"lhc-{name}" for name in FIGURES}
+    assert all(f"../images/lhc-{name}.png" in page for name in FIGURES)
+    for row in lhc.throughput_rows():
+        assert row["speed_up"] == pytest.approx(row["closed_form"], rel=1e-3)  # sketches are whole rows of lanes
+    for row in lhc.model_rows():
+        assert row["one_core_s"] == pytest.approx(row["codec_free_s"])
+    assert "What reaches the published 6.33x" in capsys.readouterr().out
+
+
 def test_numbers_in_the_background_are_those_of_the_page():
     """The table of losses stands in two places: the one written by hand must not drift from the one made."""
     docs = Path(__file__).parents[2] / "docs"
@@ -113,7 +148,6 @@ def test_numbers_in_the_background_are_those_of_the_page():
 def test_the_whole_quick_run(tmp_path):
     lhc.run(tmp_path, quick=True)
     assert len(list(tmp_path.glob("*.csv"))) == 12
-    assert {file.stem for file in tmp_path.glob("*.png")} == {f"lhc-{name}" for name in (
-        "cliff", "throughput", "models", "sizes")}
+    assert {file.stem for file in tmp_path.glob("*.png")} == {f"lhc-{name}" for name in FIGURES}
     page = (tmp_path / "lhc.md").read_text()
     assert all(f"../images/{file.name}" in page for file in tmp_path.glob("*.png"))

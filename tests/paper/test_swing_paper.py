@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
 import pytest
 
+from sim.papers import swing
 from sim.papers.swing import SPECS, Comparison, bar, compare, published, winners
+from sim.points import Row, Task
 from topologies.units import parse_size
-
-pytestmark = pytest.mark.compiled
 
 PUBLISHED_FASTEST = {
     "8x8": ["Swing"] * 6 + ["Bucket"] * 2 + ["Ring"] * 2,
@@ -24,6 +30,7 @@ def on_8x8() -> list[Comparison]:
     return compare(["8x8"])
 
 
+@pytest.mark.compiled
 def test_every_point_with_a_bar_is_within_it(on_8x8: list[Comparison]) -> None:
     """Zero load within 2 %, ring within 1 %, bucket within 3 %, Swing within 10 (15) %, recursive doubling 15 %."""
     barred = [c for c in on_8x8 if c.bar is not None]
@@ -31,6 +38,7 @@ def test_every_point_with_a_bar_is_within_it(on_8x8: list[Comparison]) -> None:
     assert [(c.algorithm, c.size_bytes, c.error) for c in barred if not c.holds] == []
 
 
+@pytest.mark.compiled
 def test_the_better_form_changes_where_the_paper_changes(on_8x8: list[Comparison]) -> None:
     """Bandwidth form from 512 KiB for Swing and from 128 KiB for recursive doubling."""
     first = {
@@ -40,6 +48,7 @@ def test_the_better_form_changes_where_the_paper_changes(on_8x8: list[Comparison
     assert first == {"Swing": parse_size("512KiB"), "RecDoub": parse_size("128KiB")}
 
 
+@pytest.mark.compiled
 def test_winners_up_to_where_bucket_and_ring_meet(on_8x8: list[Comparison]) -> None:
     """The winner is the published one up to 128 MiB; beyond, bucket and ring are within 5 % of each other."""
     found = [(theirs, ours) for _, size, theirs, ours in sorted(winners(on_8x8), key=lambda w: w[1])
@@ -63,6 +72,53 @@ def test_bars_are_the_stated_ones() -> None:
     assert bar("Swing", "8x8", 256 * 2**10, 100) == 0.15
     assert bar("Ring", "8x8", 2**20, 0.49) is None
     assert bar("Bucket", "8x8", 8 * 2**20, 500) is None
+
+
+def page_at(factor: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The page, were every time the published one times a factor."""
+
+    def slower(tasks: Sequence[Task], workers: int = 1, done: Callable[[Task, Row], None] | None = None) -> list[Row]:
+        rows = [{"time_s": 1e-6 * factor * published_us(task), "form": "bandwidth"} for task in tasks]
+        for task, row in zip(tasks, rows, strict=True) if done else ():
+            done(task, row)
+        return rows
+
+    monkeypatch.setattr(swing, "compute_all", slower)
+    swing.run(out, quick=True)
+    return (out / "swing.md").read_text()
+
+
+def test_the_page_says_how_far_each_point_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = page_at(1.005, tmp_path, monkeypatch)
+    with (tmp_path / "points.csv").open() as file:
+        errors = [float(row["error"]) for row in csv.DictReader(file)]
+    assert all(error == pytest.approx(0.005) or math.isnan(error) for error in errors)  # goodputs that print as 0.00
+    assert page.count("+0.5 %") == sum(not math.isnan(error) for error in errors) > 50
+    for sentence in (r"(\d+) of (\d+) points with a bar are within it", r"published one at (\d+) of (\d+) sizes"):
+        inside, of = re.search(sentence, page).groups()  # type: ignore[union-attr]  # it is there, or the test fails
+        assert inside == of
+    assert " !" not in page
+    assert {path.name for path in tmp_path.glob("swing-*")} == {"swing-8x8.png", "swing-8x8.pdf"}
+    assert "tables and figures are in" in capsys.readouterr().err
+
+
+def test_the_page_lists_what_is_outside_its_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring has a bar of 1 %, and nothing explains one that is slower."""
+    page = page_at(1.015, tmp_path, monkeypatch)
+    outside = [line for line in page.splitlines() if line.startswith("- 8x8 ")]
+    assert len(outside) == page.count(" !") > 3
+    assert all("8x8 Ring at" in line and f"{swing.REASONS['unknown']}." in line for line in outside)
+
+
+def published_us(task: Task) -> float:
+    """The plotted runtime of a point on 8x8, or that of its goodput."""
+    curves = published()["topologies"]["8x8"]
+    label = next(label for label, name in swing.ALGORITHMS.items() if name == task.algorithm)
+    at = [parse_size(text) for text in published()["sizes"]].index(task.size_bytes)
+    small, goodputs = curves["runtime_us_32B_to_32KiB"].get(label, []), curves["goodput_Gbps"][label]
+    return float(small[at] if at < len(small) else 8e-3 * task.size_bytes / max(goodputs[at], 1e-3))
 
 
 @pytest.mark.verify

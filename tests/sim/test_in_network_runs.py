@@ -9,10 +9,8 @@ from sim import simulate
 from sim.engine import run
 from sim.lower import lower
 from sim.model import Model
-from sim.pool_streaming import PoolStreaming, streaming_program
 from sim.reference import run_reference
-from sim.slot_sharing import RULES, Sharing, fallback_share, sharing_program
-from topologies import WeftError, fat_tree, from_spec, leaf_spine, switch, torus, with_reduction_units
+from topologies import fat_tree, from_spec, leaf_spine, switch, torus, with_reduction_units
 
 MIB = 2**20
 
@@ -121,6 +119,7 @@ def test_an_oversubscribed_spine_does_not_slow_a_tree_down():
     assert even == narrow
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("fallback", [0.0, 0.25, 0.5])
 def test_the_link_of_the_server_decides(fallback):
     size, p = 64 * MIB, 8
@@ -132,36 +131,3 @@ def test_the_link_of_the_server_decides(fallback):
 def test_rail_wise_takes_the_array_once_through_the_node():
     result = simulate(in_network.all_reduce(from_spec("SW(4)_SW(8)"), "64MiB", form="rail-wise"), chunks=64, check=True)
     assert result.time_s == pytest.approx(ideal_s(64 * MIB, 50e9), rel=0.05)
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("rule", RULES)
-def test_jobs_that_share_slots(rule):
-    job = PoolStreaming(size_bytes=MIB, slots=64)
-    alone = run(streaming_program(job)).makespan_ps
-    finishes = []
-    for jobs in (1, 4):
-        sharing = Sharing(job=job, jobs=jobs, slots=128, rule=rule)
-        program, ends = sharing_program(sharing)
-        outcome = run(program)
-        finishes.append([max(int(outcome.finish_ps[task]) for task in tasks) for tasks in ends])
-        assert fallback_share(Sharing(job=job, jobs=1, slots=128, rule=rule)) == 0
-    (single,), several = finishes
-    if rule != "hashed":
-        assert single == alone
-    if rule == "locked":
-        assert several == [alone * (i + 1) for i in range(4)]
-    if rule == "static":
-        divided = PoolStreaming(size_bytes=MIB, slots=32)
-        assert several == [run(streaming_program(divided)).makespan_ps] * 4
-    assert max(several) >= single
-
-
-def test_hashed_slots_collide_as_often_as_they_should():
-    job = PoolStreaming(size_bytes=4 * MIB, slots=64)
-    for jobs, slots in ((2, 128), (4, 128), (4, 4096)):
-        share = fallback_share(Sharing(job=job, jobs=jobs, slots=slots, rule="hashed"))
-        assert share == pytest.approx(parameter_server.collision_probability(jobs, 64, slots), abs=0.015)
-    for bad in ({"rule": "fair"}, {"slots": 1}):
-        with pytest.raises(WeftError):
-            Sharing(**({"job": job, "jobs": 2, "slots": 8, "rule": "static"} | bad))

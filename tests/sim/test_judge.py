@@ -33,6 +33,14 @@ def switch8() -> tuple[Topology, list[Curve]]:
     return topology, curves(spec, topology, NAMES, SIZES)[0]
 
 
+@pytest.fixture(scope="module")
+def pair() -> tuple[Topology, list[Curve]]:
+    """The smallest ring, where curves are known at once."""
+    spec = spec_of("ring:2")
+    topology = spec.build_topology()
+    return topology, curves(spec, topology, ("ring",), SIZES)[0]
+
+
 def noisy(times_s: Iterable[float], noise: float, seed: int = 1, collective: str = "all-reduce") -> Measurements:
     rng = np.random.default_rng(seed)
     points = [
@@ -105,22 +113,22 @@ def test_the_same_schedule_under_two_names_is_alike() -> None:
     assert {result.best.algorithm, *result.alike} == {"ring", "bucket"}
 
 
-def test_what_is_known_is_not_fitted(switch8: tuple[Topology, list[Curve]]) -> None:
-    topology, found = switch8
+def test_what_is_known_is_not_fitted(pair: tuple[Topology, list[Curve]]) -> None:
+    topology, found = pair
     measured = noisy(found[0].times_s(0.0, 0.8), 0.01)
-    latency = judge(measured, topology, found[:1], ["latency"]).best
+    latency = judge(measured, topology, found, ["latency"]).best
     assert latency.latency_s == (0.0, 0.0, 0.0)
     assert latency.share.low <= 0.8 <= latency.share.high
-    nothing = judge(measured, topology, found[:1], ["latency", "bandwidth"]).best
+    nothing = judge(measured, topology, found, ["latency", "bandwidth"]).best
     assert nothing.share == (1.0, 1.0, 1.0)
     with pytest.raises(WeftError, match="--known 'colour' is unknown"):
         judge(measured, topology, found, ["colour"])
 
 
-def test_sizes_that_say_nothing_of_the_bandwidth(switch8: tuple[Topology, list[Curve]]) -> None:
+def test_sizes_that_say_nothing_of_the_bandwidth(pair: tuple[Topology, list[Curve]]) -> None:
     """Where a byte takes no time beside the latency, the interval of the bandwidth is wide open."""
-    topology, _ = switch8
-    spec, sizes = spec_of("switch:8"), (32, 64, 128, 256)
+    topology, _ = pair
+    spec, sizes = spec_of("ring:2"), (32, 64, 128, 256)
     found = curves(spec, topology, ["ring"], sizes)[0]
     times = found[0].times_s(50e-6, 0.9) * np.array([1.01, 0.99, 0.99, 1.01])
     points = tuple(Point(size, float(time)) for size, time in zip(sizes, times, strict=True))
@@ -132,20 +140,20 @@ def test_sizes_that_say_nothing_of_the_bandwidth(switch8: tuple[Topology, list[C
 @pytest.mark.parametrize(
     ("share", "grade"), [(1.0, "good"), (0.6, "fair"), (0.3, "poor"), (1.3, "impossible")]
 )
-def test_grades(share: float, grade: str, switch8: tuple[Topology, list[Curve]]) -> None:
-    topology, found = switch8
-    result = judge(noisy(found[0].times_s(1e-6, share), 0.001), topology, found[:1])
+def test_grades(share: float, grade: str, pair: tuple[Topology, list[Curve]]) -> None:
+    topology, found = pair
+    result = judge(noisy(found[0].times_s(1e-6, share), 0.001), topology, found)
     assert result.grade() == grade
     assert (SIZES[-1] in result.too_fast()) == (grade == "impossible")
     assert result.rows()[-1]["share_of_bound"] == pytest.approx(share, rel=0.12)
 
 
-def test_too_few_sizes_and_no_candidate(switch8: tuple[Topology, list[Curve]]) -> None:
-    topology, found = switch8
+def test_too_few_sizes_and_no_candidate(pair: tuple[Topology, list[Curve]]) -> None:
+    topology, found = pair
     few = Measurements("few.json", "x", tuple(Point(size, 1e-6) for size in SIZES[:3]), 0, "all-reduce", 8)
     with pytest.raises(WeftError, match=r"few\.json has 3 sizes; at least 4 needed"):
         judge(few, topology, found)
-    with pytest.raises(WeftError, match="no algorithm can run all-reduce on switch:8"):
+    with pytest.raises(WeftError, match="no algorithm can run all-reduce on ring:2"):
         judge(noisy([1e-6] * len(SIZES), 0.01), topology, [])
 
 
@@ -176,6 +184,22 @@ def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFi
     assert data["measured"]["points"] == len(data["rows"]) == len(SIZES)
     low, high = data["fits"][0]["latency_s"][1:]
     assert low < 2e-6 < high
+    assert (tmp_path / "rows.csv").read_text(encoding="utf-8").count("\n") == len(SIZES) + 1
+
+
+def test_the_command_on_two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All algorithms are alike there, and the report says so; what was put in is found again."""
+    file = measured_file(tmp_path / "m.json", "ring:2")
+    words = ["judge", str(file), "--topology", "ring:2", "--algorithms", "ring,direct", "--quiet"]
+    assert main([*words, "--json", str(tmp_path / "judged.json"), "--csv", str(tmp_path / "rows.csv")]) == 0
+    said = capsys.readouterr().out
+    assert "looks like  ring, within 1" in said
+    assert "or          direct: these points do not tell them from it" in said
+    assert "verdict     good: 16 MiB at 8" in said
+    data = json.loads((tmp_path / "judged.json").read_text(encoding="utf-8"))
+    (_, low, high), (_, least, most) = data["fits"][0]["latency_s"], data["fits"][0]["bandwidth_share"]
+    assert low < 2e-6 < high and least < 0.85 < most
+    assert data["alike"] == ["direct"]
     assert (tmp_path / "rows.csv").read_text(encoding="utf-8").count("\n") == len(SIZES) + 1
 
 

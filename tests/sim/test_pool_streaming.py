@@ -13,8 +13,6 @@ from sim.reference import run_reference
 from tests.oracles import pool_streaming as oracle
 from topologies import WeftError, switch
 
-pytestmark = pytest.mark.compiled
-
 MIB = 2**20
 
 LOSS = {
@@ -33,6 +31,7 @@ def makespan(job, **options):
     return run(streaming_program(job, **options)).makespan_ps
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("slots", "published_ms"), [(8, 63.673), (16, 31.838), (57, 8.941), (64, 8.934)])
 def test_slots_against_the_delay(slots, published_ms):
     job = PoolStreaming(size_bytes=100 * MIB, slots=slots)
@@ -41,6 +40,7 @@ def test_slots_against_the_delay(slots, published_ms):
     assert time_ps == pytest.approx(job.closed_form_ps(), rel=1e-3)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("slots", [1, 2, 3, 5, 20, 40, 56, 57, 58, 59, 60, 100, 1000])
 def test_the_closed_form_holds_for_every_number_of_slots(slots):
     job = PoolStreaming(size_bytes=4 * MIB, slots=slots)
@@ -63,16 +63,19 @@ def test_more_slots_are_never_slower_and_workers_do_not_count(size, slots, worke
     assert makespan(more) <= makespan(job) == makespan(one)
 
 
+@pytest.mark.compiled
 def test_a_late_worker_costs_exactly_its_delay():
     job = PoolStreaming(size_bytes=100 * MIB, slots=64)
     assert makespan(job, late_ps={3: 5 * 10**9}) - makespan(job) == 5 * 10**9
 
 
+@pytest.mark.compiled
 def test_a_worker_at_half_rate_halves_the_job():
     job = PoolStreaming(size_bytes=100 * MIB, slots=128)
     assert makespan(job, rate_factor={2: Fraction(1, 2)}) / makespan(job) == pytest.approx(2.0, abs=1e-3)
 
 
+@pytest.mark.compiled
 def test_the_schedule_and_the_program_agree():
     fabric = switch(8, bandwidth="100Gb/s", latency="2us", hop_latency="0.8us")
     for slots in (8, 64):
@@ -97,6 +100,7 @@ def test_lost_packets_event_by_event(packets, slots, workers, loss, seed):
         assert run(program).makespan_ps == expected == makespan(job)
 
 
+@pytest.mark.compiled
 def test_nothing_lost_is_the_plain_job():
     job = PoolStreaming(size_bytes=MIB + 77, slots=64)
     assert run(lossy_program(job, 0.0, 10**8)).makespan_ps == makespan(job)
@@ -115,6 +119,7 @@ def check_loss(key, seeds):
         assert np.mean(found) == pytest.approx(LOSS[key], rel=0.25)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("key", [(1e-3, 0.1, 64), (1e-2, 1, 512)], ids=str)
 def test_loss_of_a_few_seeds(key):
     check_loss(key, 3)
@@ -136,6 +141,7 @@ def gain_of_forgetting(job, loss, timeout_ps, seeds):
     return np.divide(*np.sum(times, axis=0))
 
 
+@pytest.mark.compiled
 def test_what_early_duplicates_are_answered_with_hardly_counts():
     job = PoolStreaming(size_bytes=MIB, slots=64)
     assert 1 <= gain_of_forgetting(job, 1e-2, 10**9, 2) < 1.1

@@ -45,6 +45,7 @@ def test_rates_of_a_device_count():
     assert line.total_s == pytest.approx(0.1 + line.index_s + line.sketch_s + 0.05 + 0.1)
 
 
+@pytest.mark.compiled
 def test_what_this_machine_does_is_measured():
     one = measure(100_000, 0.1, 1.4, repeats=1)
     assert one.complete and one.n_items == pytest.approx(10_000, rel=0.05) and one.rounds > 3
@@ -61,6 +62,7 @@ def bench(*arguments):
     return bench_codec.run(parser.parse_args(list(arguments)))
 
 
+@pytest.mark.compiled
 def test_the_command_prints_a_row_a_layout_and_density(capsys, tmp_path):
     file = tmp_path / "rates.json"
     quick = ("--size", "64KiB", "--densities", "0.1,0.2", "--cells", "2", "--repeats", "1")
