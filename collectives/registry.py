@@ -121,7 +121,7 @@ _ALGORITHMS = (
     Algorithm(
         ring.NAME,
         "blocks go around cycles of all ranks, in both directions",
-        "one dimension, or two that admit two edge-disjoint Hamiltonian cycles",
+        "one dimension, tiers of switches, or two dimensions that admit two edge-disjoint Hamiltonian cycles",
         {"all-reduce": ring.all_reduce, "reduce-scatter": ring.reduce_scatter, "all-gather": ring.all_gather},
         options={"directions": "1 or 2: whether each cycle is used both ways"},
     ),

@@ -1,8 +1,8 @@
 """Ring: each block travels once around a cycle of all ranks to be summed, and once more to be spread.
 
-On one dimension the cycle is the rank order, in both directions at once. On two dimensions there are two
-edge-disjoint Hamiltonian cycles, each in both directions (Swing paper, NSDI 2024, section 5; the construction is
-that of the Lee distance Gray codes of Bae and Bose, 2003).
+On one dimension, and behind the switches of a fat-tree, the cycle is the rank order, in both directions at once. On
+two dimensions there are two edge-disjoint Hamiltonian cycles, each in both directions (Swing paper, NSDI 2024, section
+5; the construction is that of the Lee distance Gray codes of Bae and Bose, 2003).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.collective import collective
-from collectives.families import shrink
+from collectives.families import shrink_shape
 from collectives.grid import Grid, Ranks
 from collectives.pattern import Pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -37,8 +37,9 @@ def all_reduce(
     Parameters
     ----------
     topology : Topology
-        Of one dimension, or of two that admit two edge-disjoint Hamiltonian cycles: extents of at least 3, one a
-        multiple k C of the other C, and k C and C - 1 without a common divisor.
+        Of one dimension, of tiers of switches (fat-tree, leaf-spine), or of two dimensions that admit two edge-disjoint
+        Hamiltonian cycles: extents of at least 3, one a multiple k C of the other C, and k C and C - 1 without a common
+        divisor.
     size : quantity
         Bytes of the array.
     directions : {1, 2}
@@ -127,7 +128,7 @@ def _cycle(order: Ranks) -> _Cycle:
 def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
     if directions not in (1, 2):
         raise WeftError(f"ring with directions={directions}: choose 1 or 2")
-    grid = Grid(topology.shape)
+    grid = Grid(_shape(topology))
     orders = _orders(topology.name, grid)
     return cycles_pattern(
         topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
@@ -188,14 +189,20 @@ def _add_steps(table: TransferTable, port: int, n_ports: int, cycle: _Cycle, pha
     )
 
 
+def _shape(topology: Topology) -> tuple[int, ...]:
+    """Extents that cycles follow: one row where coordinates count tiers of switches, as NPUs have links of one kind."""
+    of_npus = topology.dimension[topology.src < topology.n_npus]
+    return topology.shape if np.any(of_npus != of_npus[:1]) else (topology.n_npus,)
+
+
 def _orders(name: str, grid: Grid) -> list[Ranks]:
     """Ranks in the order of each undirected cycle."""
     if len(grid.dims) < 2:
         return [np.arange(grid.p)]
     if len(grid.dims) > 2:
         raise WeftError(
-            f"ring on {name}: {len(grid.dims)} dimensions; it takes one dimension, or two that admit two "
-            "edge-disjoint Hamiltonian cycles. bucket takes any number of dimensions"
+            f"ring on {name}: {len(grid.dims)} dimensions; it takes one dimension, tiers of switches, or two "
+            "dimensions that admit two edge-disjoint Hamiltonian cycles. bucket takes any number of dimensions"
         )
     fast, slow = grid.extents
     if _admits(slow, fast):
@@ -207,9 +214,10 @@ def _orders(name: str, grid: Grid) -> list[Ranks]:
 
 def _smaller(topology: Topology) -> Topology:
     """Of two dimensions, the smallest torus of the same parities that admits the cycles."""
-    extents = Grid(topology.shape).extents
+    shape = _shape(topology)
+    extents = Grid(shape).extents
     if len(extents) < 2:
-        return shrink(topology)
+        return torus(shrink_shape(shape))
     short, many = min(extents), max(extents) // min(extents)
     k, columns = min(
         ((k, c) for k in range(2 - many % 2, many + 1, 2) for c in range(3 + (short + 1) % 2, short + 1, 2)
@@ -221,10 +229,10 @@ def _smaller(topology: Topology) -> Topology:
 
 @lru_cache(maxsize=64)
 def _groups(topology: Topology, directions: int) -> Groups:
-    grid = Grid(topology.shape)
+    grid = Grid(_shape(topology))
     orders = _orders(topology.name, grid)
-    if len(orders) == 1:
-        return translations(topology)
+    if len(orders) == 1:  # behind tiers of switches, ranks in a row move by whole pods alone
+        return translations(topology, max(Grid(topology.shape).dims, default=0))
     return Groups(lambda: _rotation(topology, orders, directions) or _slides(topology, grid))
 
 

@@ -121,12 +121,15 @@ def _action(topology: Topology, nodes: Permutation | None) -> Action | None:
 
 
 @lru_cache(maxsize=64)
-def translations(topology: Topology) -> Groups:
-    """Translations by one, or by two or four where boards forbid it; and those that keep the parity of coordinates."""
+def translations(topology: Topology, first: int = 0) -> Groups:
+    """Translations by one, or by two or four where boards forbid it; and those that keep the parity of coordinates.
+
+    Along the dimensions from `first` on.
+    """
 
     def shifts(least: int) -> Group:
         """In each dimension by `least`, or by more."""
-        long = [dim for dim, extent in enumerate(topology.shape) if extent > least]
+        long = [dim for dim, extent in enumerate(topology.shape) if extent > least and dim >= first]
         strides = [by for by in (1, 2, 4) if by >= least]
         choices = [(f"translation in dimension {dim}", _shifts(topology, dim, strides)) for dim in long]
         return widest_group(topology, "even translations" if least > 1 else "translations", choices)

@@ -21,14 +21,14 @@ KEY_LETTERS = 32
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
-    "collective": ("name", "algorithms", "element_bytes"),
+    "collective": ("name", "algorithms", "element_bytes", "options", "root"),
     "model": (
         "preset", "forwarding", "deliver", "chunk", "chunks", "header", "packet_header", "endpoint_latency", "tie",
         "discipline", "engine", "symmetry", "seed", "faults",
     ),
     "sweep": ("begin", "end", "factor", "step"),
 }
-"""Keys of a spec that are told by what they come to: the fabric's links, the model's fields, the size."""
+"""Keys of a spec that are told by what they come to: links, fields of the model, options of the algorithm, the size."""
 
 
 def point_key(task: Task) -> str:
@@ -47,7 +47,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "collective": spec.kind.name,
         "algorithm": task.algorithm,
         "size_bytes": task.size_bytes,
-        "element_bytes": spec.options()["element_bytes"],
+        "options": spec.options_of(task.algorithm),
         "model": _model(spec),
         "engine": spec.engine,
         "symmetry": spec.symmetry,
@@ -59,7 +59,8 @@ def meaning(task: Task) -> dict[str, Any]:
 def point_spec(task: Task) -> Spec:
     """The spec of one point alone, to run it again."""
     sizes = {"begin": task.size_bytes, "end": None, "factor": None, "step": None}
-    return task.spec.updated({"collective": {"algorithms": (task.algorithm,)}, "sweep": sizes})
+    alone = {"collective": {"algorithms": (task.algorithm,)}, "sweep": sizes}
+    return task.spec.self_contained().updated(alone)
 
 
 def fabric_digest(topology: Topology) -> str:
@@ -87,7 +88,7 @@ def _model(spec: Spec) -> dict[str, Any]:
 
 
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
-    """Keys that stand for themselves: form, root, and whatever a spec may get later."""
+    """Keys that stand for themselves: the form, and whatever a spec may get later."""
     others = {
         section: {name: value for name, value in keys.items() if name not in _RESOLVED.get(section, ())}
         for section, keys in spec.to_dict().items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, buil
 from collectives.collective import Collective, collective
 from sim.faults import FaultPlan
 from sim.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
+from sim.options import parse_option
 from sim.program import check_choice
 from topologies import Topology, WeftError, from_spec
 from topologies.files import SUFFIXES
@@ -51,6 +53,14 @@ def _names(help: str, metavar: str, flags: tuple[str, ...]) -> Any:
     return field(default=None, metadata={"kind": "names", "help": help, "metavar": metavar, "flags": flags})
 
 
+def _options(help: str, flags: tuple[str, ...]) -> Any:
+    return field(default=None, metadata={"kind": "options", "help": help, "metavar": "NAME=VALUE", "flags": flags})
+
+
+def _plan(help: str) -> Any:
+    return field(default=None, metadata={"kind": "plan", "help": help, "metavar": "FILE", "flags": ()})
+
+
 @dataclass(frozen=True, kw_only=True)
 class TopologyKeys:
     """Section `[topology]`: the fabric."""
@@ -72,6 +82,8 @@ class CollectiveKeys:
     algorithms: tuple[str, ...] | None = _names("comma-separated (all that can run)", "NAME[,NAME]",
                                                 ("--algorithms", "--algorithm"))
     form: str | None = _text("form of algorithms that have several (the better one at each size)", "NAME")
+    options: tuple[str, ...] | None = _options("of the algorithms that take it (docs/reference/algorithms.md), such as "
+                                               "trees=2; again for another", ("--option",))
     root: int | None = _whole("root of a broadcast or a reduce (0)", "RANK")
     element_bytes: int | None = _whole("blocks are padded to whole elements (4)", "BYTES")
 
@@ -93,7 +105,7 @@ class ModelKeys:
     engine: str | None = _text("chunk, reference or analytic (chunk)", "NAME")
     symmetry: str | None = _text("auto or off: simulate representatives, or all ranks (auto)", "auto|off")
     seed: int | None = _whole("of whatever is random (0)")
-    faults: str | None = _text("a fault plan in TOML: what goes wrong, and when (docs/guides/faults.md)", "FILE")
+    faults: str | FaultPlan | None = _plan("a fault plan in TOML: what goes wrong, and when (docs/guides/faults.md)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +152,8 @@ class Spec:
             raise WeftError(f"preset {preset!r} is unknown: choose one of {', '.join(PRESETS)}")
         check_choice(self.engine, ENGINES, "engine")
         check_choice(self.symmetry, SYMMETRY, "symmetry")
+        if self.collective.root is not None and not self.kind.rooted:
+            raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
         form = self.collective.form
         forms = {one for name in self.algorithms for one in algorithm(name).forms_of(self.kind.name)}
         if form is not None and form not in forms:
@@ -147,6 +161,13 @@ class Spec:
                 f"form {form!r} belongs to none of {', '.join(self.algorithms)} {self.kind.name}: "
                 f"their forms are {', '.join(sorted(forms)) or 'none'}"
             )
+        accepted = dict.fromkeys(option for name in self.algorithms for option in algorithm(name).options)
+        for option in self._chosen_options:
+            if option not in accepted:
+                raise WeftError(
+                    f"option {option!r} belongs to none of {', '.join(self.algorithms)}: "
+                    f"their options are {', '.join(accepted) or 'none'}"
+                )
 
     # --- what it stands for
 
@@ -191,7 +212,8 @@ class Spec:
         WeftError
             The file cannot be read, or is not a plan.
         """
-        return None if self.model.faults is None else FaultPlan.read(self.model.faults)
+        plan = self.model.faults
+        return FaultPlan.read(plan) if isinstance(plan, str) else plan
 
     @property
     def kind(self) -> Collective:
@@ -226,17 +248,31 @@ class Spec:
 
     def build_schedule(self, name: str, topology: Topology, size: Quantity, form: str | None = None) -> Schedule:
         """The schedule of one algorithm at one size; in the algorithm's default form unless one is given."""
-        return build(name, self.kind.name, topology, size, form, **self.options())
+        return build(name, self.kind.name, topology, size, form, **self.options_of(name))
 
-    def options(self) -> dict[str, object]:
-        """Options for `collectives.build`."""
-        element = ELEMENT_BYTES if self.collective.element_bytes is None else self.collective.element_bytes
-        options: dict[str, object] = {"element_bytes": element}
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element, to whole ones of which blocks are padded."""
+        return ELEMENT_BYTES if self.collective.element_bytes is None else self.collective.element_bytes
+
+    def options_of(self, name: str) -> dict[str, object]:
+        """Options of an algorithm for `collectives.build`: of those of the spec, the ones that it takes."""
+        taken = algorithm(name).options
+        options = {option: value for option, value in self._chosen_options.items() if option in taken}
+        options["element_bytes"] = self.element_bytes
         if self.collective.root is not None:
-            if not self.kind.rooted:
-                raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
             options["root"] = self.collective.root
         return options
+
+    @cached_property
+    def _chosen_options(self) -> dict[str, object]:
+        chosen: dict[str, object] = {}
+        for text in self.collective.options or ():
+            name, value = parse_option(text)
+            if name in chosen:
+                raise WeftError(f"option {name!r} is given twice: {text!r}")
+            chosen[name] = value
+        return chosen
 
     def schedules(self) -> Iterator[Schedule]:
         """Every algorithm at every size, each in the form of the spec or the algorithm's default."""
@@ -254,8 +290,12 @@ class Spec:
         for section in SECTIONS:
             keys = getattr(self, section)
             given = {key.name: getattr(keys, key.name) for key in fields(keys) if getattr(keys, key.name) is not None}
-            data[section] = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+            data[section] = {name: _plain(value) for name, value in given.items()}
         return data
+
+    def self_contained(self) -> Spec:
+        """The same spec with its fault plan itself in place of the name of a file, which may change."""
+        return self.updated({"model": {"faults": self.build_faults()}})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], where: str = "spec") -> Spec:
@@ -273,6 +313,9 @@ class Spec:
                 raise WeftError(f"{where}: [{section}] is {keys!r}: give keys and values")
             _check_keys(keys, accepted_keys(section), f"{where}: [{section}]", "key")
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in keys.items()}
+            plan = values.get("faults")
+            if section == "model" and isinstance(plan, Mapping):
+                values["faults"] = FaultPlan.from_dict(plan, f"{where}: [model.faults]")
             sections[section] = SECTIONS[section](**values)
         return cls(**sections)
 
@@ -363,6 +406,12 @@ def _check_keys(data: Mapping[str, Any], accepted: Mapping[str, Any] | tuple[str
             raise WeftError(f"{where} has the unknown {what} {key!r}: accepted are {', '.join(accepted)}")
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, FaultPlan):
+        return value.to_dict()
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _check_type(section: str, key: Field[Any], value: Any) -> None:
     if value is None:
         return
@@ -370,10 +419,16 @@ def _check_type(section: str, key: Field[Any], value: Any) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
     text = isinstance(value, str)
     names = isinstance(value, tuple) and bool(value) and all(isinstance(name, str) and name for name in value)
-    if not {"text": text, "whole": whole, "size": text or whole, "names": names}[kind]:
+    accepted = {
+        "text": text, "whole": whole, "size": text or whole, "names": names, "options": names,
+        "plan": text or isinstance(value, FaultPlan),
+    }
+    if not accepted[kind]:
         wanted = {
             "text": "give text, with a unit where it is a quantity", "whole": "give a whole number",
             "size": "give a number of bytes, or text such as \"8M\"", "names": "give a list of names",
+            "options": "give a list of texts such as \"trees=2\"",
+            "plan": "give the name of a file, or a table [model.faults]",
         }[kind]
         raise WeftError(f"[{section}] {key.name} is {value!r}: {wanted}")
 

@@ -116,7 +116,6 @@ def _specs(
         place = dict(zip(axes, values, strict=True))
         spec = Spec.from_dict(_placed(data, place), where)
         spec.build_model()
-        spec.options()
         spec.build_faults()
         if (topology := topology_of(spec)) is not joined:
             check_joined(topology)

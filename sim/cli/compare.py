@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.nccl_json:
         from sim.nccl_json import nccl_json
 
-        ranks, element = spec.build_topology().n_npus, int(str(spec.options()["element_bytes"]))
+        ranks, element = spec.build_topology().n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
     if arguments.plot:
         write_figure(arguments, rows, spec)
@@ -109,10 +109,10 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str]) -> list[
 
     topology = spec.build_topology()
     lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs", *assumptions(spec, rows)]
-    element, root = spec.options()["element_bytes"], spec.collective.root or 0
+    element, root = spec.element_bytes, spec.collective.root or 0
     for name in dict.fromkeys(row["algorithm"] for row in rows):
         own = [row for row in rows if row["algorithm"] == name]
-        lines += ["#", f"# {name}{_forms(own)}", nccl_table(own, topology.n_npus, int(str(element)), root)]
+        lines += ["#", f"# {name}{_forms(own)}", nccl_table(own, topology.n_npus, element, root)]
     lines += ["#", "# time by size and algorithm", comparison_table(rows), *(f"# {line}" for line in legend(rows))]
     lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
     return lines + [f"# note: {note}" for note in _notes(rows)]

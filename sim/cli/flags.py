@@ -54,6 +54,7 @@ def _add_key(group: argparse._ArgumentGroup, section: str, key: Field[Any]) -> N
     group.add_argument(
         *names, dest=f"{section}.{key.name}", metavar=key.metadata["metavar"],
         help=key.metadata["help"].replace("%", "%%"), type=kinds.get(key.metadata["kind"], str),
+        action="append" if key.metadata["kind"] == "options" else "store",
     )
 
 
@@ -71,7 +72,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
         if dot and value is not None:
             if value == ():
                 raise WeftError(f"--{key} is empty: give at least one name")
-            changes.setdefault(section, {})[key] = value
+            changes.setdefault(section, {})[key] = tuple(value) if isinstance(value, list) else value
     path = getattr(arguments, "spec", None)
     return (Spec.read(path) if path else Spec()).updated(changes)
 
@@ -86,7 +87,8 @@ def healthy_spec_of(arguments: argparse.Namespace, command: str) -> Spec:
     """
     spec = spec_of(arguments)
     if spec.model.faults is not None:
-        raise WeftError(f"weft {command} does not follow faults: leave out the plan {spec.model.faults}")
+        plan = spec.model.faults if isinstance(spec.model.faults, str) else "of the spec"
+        raise WeftError(f"weft {command} does not follow faults: leave out the plan {plan}")
     return spec
 
 

@@ -11,6 +11,7 @@ from collectives.process_groups import process_group
 from collectives.registry import algorithm
 from collectives.stages import STAGE_ALGORITHMS, check_algorithm
 from sim.analytic.libra import Placed
+from sim.options import parse_value
 from topologies import WeftError
 from workloads.training import kind_of
 
@@ -96,7 +97,7 @@ class Asked:
         WeftError
             A value that is not accepted, an option that no algorithm takes, or more choices than can be looked at.
         """
-        options = [parse_option(text) for text in self.options]
+        options = [parse_axis(text) for text in self.options]
         for name, _ in options:
             if not any(name in algorithm(one).options for one in self.algorithms):
                 raise WeftError(f"--option {name}: none of the algorithms {', '.join(self.algorithms)} takes it")
@@ -136,8 +137,8 @@ def _extents(shape: tuple[int, ...], placed: Sequence[Placed]) -> list[tuple[int
     return list(dict.fromkeys(tuple(extents) for extents in groups)) or [shape]
 
 
-def parse_option(text: str) -> tuple[str, list[object]]:
-    """ "trees=1;2;4" as a name and values, whole numbers where they look so.
+def parse_axis(text: str) -> tuple[str, list[object]]:
+    """ "trees=1;2;4" as a name and values, numbers where they look so.
 
     Raises
     ------
@@ -148,7 +149,7 @@ def parse_option(text: str) -> tuple[str, list[object]]:
     words = [word.strip() for word in values.split(";") if word.strip()]
     if not name.strip() or not words:
         raise WeftError(f"--option {text!r}: write NAME=VALUE;VALUE")
-    return name.strip(), [int(word) if word.isdecimal() else word for word in words]
+    return name.strip(), [parse_value(word) for word in words]
 
 
 def orders_of_dimensions(text: str, extents: tuple[int, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from sim.analytic.libra import Placed
 from sim.model import Model
 from sim.optimize.choices import EXCLUDED, SOLVED, best_choice
 from sim.optimize.design import Design, design_simulated
-from sim.optimize.knobs import Asked, Knobs, dimension_algorithms, orders_of_collectives, parse_option
+from sim.optimize.knobs import Asked, Knobs, dimension_algorithms, orders_of_collectives, parse_axis
 from sim.optimize.objective import Objective, Simulated
 from sim.optimize.programs import collective_objective, iteration_objective
 from topologies import WeftError, from_spec
@@ -59,7 +59,7 @@ def test_an_option_goes_to_the_algorithms_that_know_it() -> None:
     assert found == [
         Knobs("in-network", 2, (("trees", 1),)), Knobs("in-network", 2, (("trees", 2),)), Knobs("swing", 2)
     ]
-    assert parse_option("service=fifo;smallest-first") == ("service", ["fifo", "smallest-first"])
+    assert parse_axis("service=fifo;smallest-first") == ("service", ["fifo", "smallest-first"])
 
 
 @pytest.mark.parametrize(

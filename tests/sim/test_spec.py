@@ -12,14 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectives import build
 from sim.cli.flags import Parser, add_spec, spec_of
 from sim.model import PRESETS, SWING_PAPER, Model
+from sim.options import parse_value
 from sim.spec import PRESET_LINKS, SECTIONS, Spec, SweepKeys, TopologyKeys, accepted_keys, sweep_sizes
-from topologies import WeftError, torus, write_topology
+from topologies import WeftError, from_spec, torus, write_topology
 
 FULL: dict[str, dict[str, Any]] = {
     "topology": {"spec": "torus:4x4", "link_bandwidth": "200Gb/s", "link_latency": "50ns,60ns", "hop_latency": "0ns"},
-    "collective": {"name": "all-reduce", "algorithms": ["swing", "ring"], "form": "latency", "element_bytes": 2},
+    "collective": {"name": "all-reduce", "algorithms": ["swing", "ring"], "form": "latency",
+                   "options": ["directions=1"], "element_bytes": 2},
     "model": {"preset": "swing-paper", "forwarding": "store-and-forward", "deliver": "tail", "chunks": 4,
               "header": "16B", "packet_header": "2B", "endpoint_latency": "1us", "tie": "split",
               "discipline": "priority", "engine": "reference", "symmetry": "off", "seed": 3},
@@ -143,8 +146,57 @@ def test_a_mistake_is_told(data: dict[str, Any], message: str) -> None:
 
 def test_a_root_is_refused_where_there_is_none() -> None:
     with pytest.raises(WeftError, match="all-reduce has no root: leave out root 1"):
-        Spec.from_dict({"collective": {"root": 1}}).options()
-    assert Spec.from_dict({"collective": {"name": "reduce", "root": 1}}).options()["root"] == 1
+        Spec.from_dict({"collective": {"root": 1}})
+    assert Spec.from_dict({"collective": {"name": "reduce", "root": 1}}).options_of("tree")["root"] == 1
+
+
+def test_every_algorithm_takes_the_options_that_it_knows() -> None:
+    keys = {"algorithms": ["in-network", "ring"], "options": ["slots=4", "directions=1"]}
+    spec = Spec.from_dict({"collective": keys})
+    assert spec.options_of("in-network") == {"slots": 4, "element_bytes": 4}
+    assert spec.options_of("ring") == {"directions": 1, "element_bytes": 4}
+    assert Spec.from_dict(spec.to_dict()) == spec
+    topology = from_spec("switch:4")
+    with_slots = spec.build_schedule("in-network", topology, "1MiB")
+    assert with_slots.pattern is build("in-network", "all-reduce", topology, "1MiB", slots=4).pattern
+    assert spec.build_schedule("ring", topology, "1MiB").pattern.n_blocks == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["tree=2"], "option 'tree' belongs to none of in-network, swing: their options are trees, slots"),
+        (["trees=2", "trees=3"], "option 'trees' is given twice: 'trees=3'"),
+        (["trees"], "option 'trees': write NAME=VALUE"),
+        (["=2"], "option '=2': write NAME=VALUE"),
+        ("trees=2", "give a list of texts such as"),
+        ([2], "give a list of texts such as"),
+    ],
+)
+def test_options_that_are_refused(options: object, message: str) -> None:
+    with pytest.raises(WeftError, match=message):
+        Spec.from_dict({"collective": {"algorithms": ["in-network", "swing"], "options": options}})
+
+
+def test_a_result_carries_its_fault_plan(tmp_path: Path) -> None:
+    """Run again elsewhere, or when the file has changed, it is the same experiment."""
+    file = tmp_path / "plan.toml"
+    file.write_text('timeout = "5us"\n[[link-down]]\nlink = "npu0->npu1"\nat = "1us"\n')
+    named = Spec.from_dict({"topology": {"spec": "ring:4"}, "model": {"faults": str(file)}})
+    again = Spec.from_dict(json.loads(json.dumps(named.self_contained().to_dict())))
+    assert again.build_faults() == named.build_faults()
+    assert Spec.from_dict(again.to_dict()) == again and hash(again) == hash(named.self_contained())
+    file.unlink()
+    assert len(again.build_faults().faults) == 1  # type: ignore[union-attr]  # it has a plan, as above
+    with pytest.raises(WeftError, match=r"spec: \[model\.faults\]: unknown key 'down'"):
+        Spec.from_dict({"model": {"faults": {"down": 1}}})
+    with pytest.raises(WeftError, match=r"\[model\] faults is 3: give the name of a file, or a table"):
+        Spec.from_dict({"model": {"faults": 3}})
+
+
+def test_values_of_options_are_what_they_look_like() -> None:
+    words = ("4", "-1", "0.5", "true", "none", "16,-1", "fifo", "1_000")
+    assert [parse_value(word) for word in words] == [4, -1, 0.5, True, None, "16,-1", "fifo", "1_000"]
 
 
 def test_a_topology_must_be_given() -> None:

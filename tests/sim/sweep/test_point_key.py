@@ -35,6 +35,7 @@ def task(**sections: dict[str, Any]) -> Task:
         {"model": {"header": "0B", "seed": 0}},
         {"collective": {"name": "all-reduce", "element_bytes": 4}},
         {"collective": {"algorithms": ["ring", "bucket"]}},
+        {"collective": {"algorithms": ["ring", "in-network"], "options": ["slots=4"]}},
     ],
 )
 def test_other_spellings_have_the_same_key(spelling: dict[str, dict[str, Any]]) -> None:
@@ -44,7 +45,8 @@ def test_other_spellings_have_the_same_key(spelling: dict[str, dict[str, Any]]) 
 CHANGES: dict[str, Any] = {
     "topology.spec": "RI(5)", "topology.link_bandwidth": "1GB/s", "topology.link_latency": "1us",
     "topology.hop_latency": "1us", "collective.name": "all-gather", "collective.algorithms": ["bucket"],
-    "collective.element_bytes": 8, "model.preset": "swing-paper", "model.forwarding": "store-and-forward",
+    "collective.element_bytes": 8, "collective.options": ["directions=1"],
+    "model.preset": "swing-paper", "model.forwarding": "store-and-forward",
     "model.deliver": "head", "model.chunk": "64B", "model.chunks": 2, "model.header": "8B", "model.packet_header": "8B",
     "model.endpoint_latency": "1us", "model.tie": "split", "model.discipline": "priority", "model.engine": "reference",
     "model.symmetry": "off", "model.seed": 1, "sweep.begin": "2K",

@@ -1,0 +1,38 @@
+"""Options of algorithms as they are written on the command line: NAME=VALUE."""
+
+from __future__ import annotations
+
+from topologies import WeftError
+
+WORDS: dict[str, object] = {"true": True, "false": False, "none": None}
+
+
+def parse_option(text: str) -> tuple[str, object]:
+    """An option and its value: "trees=2" is ("trees", 2).
+
+    Raises
+    ------
+    WeftError
+        No name, or no value.
+    """
+    name, _, value = text.partition("=")
+    if not name.strip() or not value.strip():
+        raise WeftError(f"option {text!r}: write NAME=VALUE")
+    return name.strip(), parse_value(value)
+
+
+def parse_value(word: str) -> object:
+    """A value as the number, the truth value or the text that it looks like.
+
+    >>> [parse_value(word) for word in ("4", "0.5", "true", "none", "16,-1")]
+    [4, 0.5, True, None, '16,-1']
+    """
+    word = word.strip()
+    if word in WORDS:
+        return WORDS[word]
+    for kind in (int, float):
+        try:
+            return kind(word) if word.isascii() and "_" not in word else word
+        except ValueError:
+            continue
+    return word
