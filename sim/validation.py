@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.analytic.closed_form import deficiency
 from sim.analytic.estimate import Estimate, estimate_parts
+from sim.analytic.streaming_form import streaming_ps
 from sim.result import Result
 from sim.why import QUEUEING, SERIALISATION, Why
 from topologies import Topology
@@ -23,7 +24,8 @@ class Validation(NamedTuple):
     ----------
     result : Result
     closed_form_ps : int or None
-        Of the deficiency model (`sim.analytic.closed_form`); None where it has none.
+        Of the deficiency model (`sim.analytic.closed_form`), or of arrays that stream along trees
+        (`sim.analytic.streaming_form`); None where neither holds.
     estimate : Estimate
         Alpha-beta, steps in lockstep, with the routes and loads of this schedule.
     why : Why
@@ -92,17 +94,17 @@ def validate(result: Result) -> Validation:
 
 
 def closed_form_ps(result: Result) -> int | None:
-    """The deficiency model's time of an all-reduce on a torus of equal links, or None.
+    """The deficiency model's time of an all-reduce on a torus of equal links, that of streaming trees, or None.
 
-    A step takes the time to a neighbour (endpoint, wire and router), whatever its distance: the model knows
+    A step takes the time to a neighbour (endpoint, wire and router), whatever its distance: the deficiency model knows
     distance only as congestion.
     """
     schedule, topology = result.schedule, result.schedule.topology
-    if schedule.kind.name != "all-reduce" or not is_plain_torus(topology):
-        return None
-    factors = deficiency(schedule.pattern.algorithm, schedule.pattern.form, topology.shape)
+    factors = None
+    if schedule.kind.name == "all-reduce" and is_plain_torus(topology):
+        factors = deficiency(schedule.pattern.algorithm, schedule.pattern.form, topology.shape)
     if factors is None:
-        return None
+        return streaming_ps(result.lowered.program)
     alpha_ps = result.model.endpoint_latency_ps + int(topology.latency_ps[0] + topology.hop_latency_ps[0])
     n_dims = sum(extent > 1 for extent in topology.shape)
     return factors.time_ps(schedule.size_bytes, alpha_ps, float(topology.bandwidth_Bps[0]), n_dims)

@@ -48,12 +48,22 @@ def run(arguments: argparse.Namespace) -> None:
     root = spec.collective.root or 0
     rows = bound_rows(topology, kind, root, programs=arguments.program, reducing_switches=arguments.reducing_switches)
     lines = [_line(topology, row) for row in rows]
-    say(arguments, f"# weft {NAME}: {kind} on {topology.name}, {topology.n_npus} NPUs", *lines)
+    head = f"# weft {NAME}: {kind} on {topology.name}, {topology.n_npus} NPUs"
+    say(arguments, head, *lines, *_note(topology, kind, arguments.reducing_switches))
     if arguments.json:
         write_text(arguments.json, to_json(spec, rows))
     if arguments.csv:
         write_text(arguments.csv, to_csv([row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows]))
     say_where(arguments)
+
+
+def _note(topology: Topology, kind: str, reducing_switches: bool) -> list[str]:
+    """What the bound leaves out, where the fabric could do it."""
+    from topologies import SWITCH
+
+    if reducing_switches or kind == "all-to-all" or SWITCH not in topology.kind:
+        return []
+    return ["# switches only forward here: adding up or multicast in the network may be faster (--reducing-switches)"]
 
 
 def bound_rows(

@@ -43,6 +43,13 @@ def test_the_bottleneck_is_named_in_few_words(capsys):
     )
 
 
+def test_where_switches_could_add_up_the_bound_says_that_they_do_not(capsys):
+    for words, said in ((["fat-tree:4"], True), (["torus:4x4"], False), (["fat-tree:4", "--reducing-switches"], False),
+                        (["fat-tree:4", "--collective", "all-to-all"], False)):
+        assert main(["bound", "--topology", *words]) == 0
+        assert ("switches only forward here" in capsys.readouterr().out) == said
+
+
 def test_one_npu_has_no_limit(capsys):
     assert rows(capsys, "--topology", "ring:1", "--collective", "all-gather")[0]["algbw_GBps"] is None
 

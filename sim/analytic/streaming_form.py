@@ -1,0 +1,84 @@
+"""Closed form of arrays that stream along trees: aggregation in the network, chains and broadcasts in chunks.
+
+    T = RTT + (C - 1) max(service, RTT / s)
+
+The first of C chunks needs RTT from the first sender to the last receiver; the others follow at the pace of the slowest
+link, or of the window of s chunks that are on the way at once (in-network aggregation: one slot a chunk).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sim.contract import I64, Program
+
+
+def streaming_ps(program: Program) -> int | None:
+    """Time by the formula, whole ps rounded up; None where transfers share links, or wait for others as a whole.
+
+    The last chunk counts as a whole one. A window that binds turns in whole round trips: unless s divides C - 1 the
+    formula is up to one of them away.
+
+    Parameters
+    ----------
+    program : Program
+        Healthy, as lowered.
+    """
+    if not _streams(program):
+        return None
+    service, latency = _first_chunk(program)
+    first = _delivered(program, latency)
+    chunks = int(program.chunks().max())
+    pace = max(float(service.max()), _pace_of_windows(program, first))
+    return int(first.max()) + math.ceil((chunks - 1) * pace)
+
+
+def _streams(program: Program) -> bool:
+    if program.n_tasks == 0 or not program.is_healthy or program.whole_child.size or program.pool_capacity.size:
+        return False
+    hops = program.route_server[_hops_of(program)]
+    return bool(np.unique(program.chunks()).size == 1 and np.unique(hops).size == hops.size)
+
+
+def _hops_of(program: Program) -> I64:
+    """Hops of all tasks, task by task."""
+    hops = program.hops()
+    first = program.route_ptr[program.task_route].astype(np.int64)
+    found: I64 = np.arange(int(hops.sum())) + np.repeat(first - (np.cumsum(hops) - hops), hops)
+    return found
+
+
+def _first_chunk(program: Program) -> tuple[I64, I64]:
+    """Longest service of the first chunk of each task, and its time from release to delivery, (T,) each."""
+    hops, at = program.hops(), _hops_of(program)
+    task = np.repeat(np.arange(program.n_tasks), hops)
+    size = program.cut_size[program.task_cut[task], 0]
+    service = program.service_ps[size, program.server_rate[program.route_server[at]]]
+    longest = np.zeros(program.n_tasks, np.int64)
+    np.maximum.at(longest, task, service)
+    wire = np.bincount(task, weights=program.route_latency_ps[at], minlength=program.n_tasks).astype(np.int64)
+    served = np.bincount(task, weights=service, minlength=program.n_tasks).astype(np.int64)
+    return longest, wire + (longest if program.cut_through else served)
+
+
+def _delivered(program: Program, time_ps: I64) -> I64:
+    """When the first chunk of each task is delivered if nothing is in its way."""
+    parent, child, lag = program.stream_edges()
+    parent, child = parent[lag == 0], child[lag == 0]
+    done = time_ps.copy()
+    for _ in range(program.n_tasks):
+        ready = np.zeros_like(done)
+        np.maximum.at(ready, child, done[parent])
+        if np.array_equal(ready + time_ps, done):
+            break
+        done = ready + time_ps
+    return done
+
+
+def _pace_of_windows(program: Program, first: I64) -> float:
+    """Time from chunk to chunk that windows allow: until the delivery that is waited for, over the chunks on the way."""
+    parent, _, lag = program.stream_edges()
+    windows = lag > 0
+    return float((first[parent[windows]] / lag[windows]).max()) if windows.any() else 0.0
