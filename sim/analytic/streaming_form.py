@@ -78,7 +78,7 @@ def _delivered(program: Program, time_ps: I64) -> I64:
 
 
 def _pace_of_windows(program: Program, first: I64) -> float:
-    """Time from chunk to chunk that windows allow: until the delivery that is waited for, over the chunks on the way."""
+    """Time from chunk to chunk that windows allow: until what is waited for is there, over the chunks on the way."""
     parent, _, lag = program.stream_edges()
     windows = lag > 0
     return float((first[parent[windows]] / lag[windows]).max()) if windows.any() else 0.0
