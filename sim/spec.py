@@ -13,13 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
 from collectives.collective import Collective, collective
 from sim.faults import FaultPlan
 from sim.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.options import parse_option
 from sim.program import check_choice
-from topologies import Topology, WeftError, from_spec
+from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.files import SUFFIXES
 from topologies.input_text import read_input
 from topologies.plain_data import parse_json, read_toml
@@ -72,6 +74,9 @@ class TopologyKeys:
     hop_latency: str | None = _text("of every switch or router passed (300ns)", "TIME")
     boxes: int | None = _whole("copies of the box of an NCCL topology file, joined by a switch for each NIC (1)")
     nvlink: str | None = _text("generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m", "GEN")
+    aggregation_rate: str | None = _text("at which switches, or routers where there are none, add up (any)", "RATE")
+    aggregation_per: str | None = _text("what has that rate: switch or port (switch)", "WHAT")
+    aggregation_latency: str | None = _text("of adding up (0s); give a rate as well", "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,9 +193,24 @@ class Spec:
         if self.model.preset and not keys.spec.endswith(SUFFIXES):
             given = {name: value for name, value in links.items() if value is not None}
             links |= PRESET_LINKS.get(self.model.preset, {}) | given
-        return from_spec(
+        topology = from_spec(
             keys.spec, links["link_bandwidth"], links["link_latency"], links["hop_latency"], boxes=keys.boxes,
             nvlink=keys.nvlink,
+        )
+        return self._with_aggregation(topology)
+
+    def _with_aggregation(self, topology: Topology) -> Topology:
+        """The fabric with units that add up at the given rate: behind switches, or routers where there are none."""
+        keys = self.topology
+        if keys.aggregation_rate is None:
+            for name in ("aggregation_per", "aggregation_latency"):
+                if getattr(keys, name) is not None:
+                    raise WeftError(f"[topology] {name} needs an aggregation_rate as well")
+            return topology
+        nodes = None if np.any(topology.kind == SWITCH) else range(topology.n_npus)
+        return with_reduction_units(
+            topology, keys.aggregation_rate, per=keys.aggregation_per or "switch",
+            latency=keys.aggregation_latency or 0, nodes=nodes,
         )
 
     def build_model(self) -> Model:
@@ -328,7 +348,7 @@ class Spec:
         WeftError
             The file cannot be read, is neither, or has an unknown key.
         """
-        return cls.from_dict(_read(Path(path)), f"spec file {path}")
+        return cls.from_dict(read_sections(Path(path)), f"spec file {path}")
 
     def updated(self, changes: Mapping[str, Mapping[str, Any]]) -> Spec:
         """The same spec with other values of some keys, by section; a chunk size replaces a number and vice versa."""
@@ -433,7 +453,8 @@ def _check_type(section: str, key: Field[Any], value: Any) -> None:
         raise WeftError(f"[{section}] {key.name} is {value!r}: {wanted}")
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def read_sections(path: Path) -> Mapping[str, Any]:
+    """The sections of a TOML file, or of a result's JSON."""
     if path.suffix == ".json":
         data = parse_json(read_input(path, "spec file"), f"spec file {path}")
     else:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectives import build
+from sim import simulate
 from sim.cli.flags import Parser, add_spec, spec_of
 from sim.model import PRESETS, SWING_PAPER, Model
 from sim.options import parse_value
@@ -176,6 +177,26 @@ def test_every_algorithm_takes_the_options_that_it_knows() -> None:
 def test_options_that_are_refused(options: object, message: str) -> None:
     with pytest.raises(WeftError, match=message):
         Spec.from_dict({"collective": {"algorithms": ["in-network", "swing"], "options": options}})
+
+
+def test_switches_add_up_at_a_rate() -> None:
+    """Half the rate of the eight ports together takes twice as long; routers have units where there are no switches."""
+    collective = {"algorithms": ["in-network"]}
+    times = []
+    for keys in ({}, {"aggregation_rate": "800Gb/s"}, {"aggregation_rate": "50GB/s", "aggregation_per": "port"}):
+        spec = Spec.from_dict({"topology": {"spec": "switch:4"} | keys, "collective": collective})
+        times.append(simulate(next(spec.schedules()), chunk="64KiB").time_s)
+    assert times[1] / times[0] == pytest.approx(2, rel=0.02) and times[2] / times[0] == pytest.approx(1, rel=0.02)
+    keys = {"spec": "ring:4", "aggregation_rate": "1GB/s", "aggregation_latency": "1us"}
+    assert Spec.from_dict({"topology": keys}).build_topology().n_nodes == 8
+    for lacking, message in (
+        ({"aggregation_per": "port"}, "aggregation_per needs an aggregation_rate"),
+        ({"aggregation_latency": "1us"}, "aggregation_latency needs an aggregation_rate"),
+        ({"aggregation_rate": "1GB/s", "aggregation_per": "node"}, "aggregation rate per 'node' is unknown"),
+        ({"aggregation_rate": "fast"}, "aggregation rate 'fast'"),
+    ):
+        with pytest.raises(WeftError, match=message):
+            Spec.from_dict({"topology": {"spec": "switch:4"} | lacking}).build_topology()
 
 
 def test_a_result_carries_its_fault_plan(tmp_path: Path) -> None:
