@@ -59,7 +59,7 @@ def meaning(task: Task) -> dict[str, Any]:
 def point_spec(task: Task) -> Spec:
     """The spec of one point alone, to run it again."""
     sizes = {"begin": task.size_bytes, "end": None, "factor": None, "step": None}
-    alone = {"collective": {"algorithms": (task.algorithm,)}, "sweep": sizes}
+    alone: dict[str, dict[str, Any]] = {"collective": {"algorithms": (task.algorithm,)}, "sweep": sizes}
     return task.spec.self_contained().updated(alone)
 
 

@@ -68,7 +68,7 @@ def to_json(spec: Spec, rows: Sequence[Mapping[str, Any]], **more: Any) -> str:
     """The JSON of results: version, spec, resolved model, and rows; runs again with `--spec FILE`."""
     from sim.version import weft_version
 
-    data = {"weft": weft_version(), "spec": spec.self_contained().to_dict(), "model": asdict(spec.build_model()), **more}
+    data = {"weft": weft_version(), "spec": spec.self_contained().to_dict(), "model": asdict(spec.build_model())} | more
     return json.dumps(data | {"rows": list(rows)}, indent=1) + "\n"
 
 
