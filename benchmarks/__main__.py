@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import scale, speed
+from benchmarks import codec, scale, speed
 from benchmarks.cases import Case
 from topologies.units import format_size
 
@@ -32,6 +32,8 @@ def main() -> None:
     ratios = (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES)
     lines += show("Against plain Python, in one process", RATIO_HEAD, ratios)
     lines += show("What a record costs", ACCOUNT_HEAD, [account_row(speed.CASES[0], times)])
+    coded = list(codec.measured(2 * times))
+    lines += show("Homomorphic codec, 16 MiB, one core", codec.HEAD, (codec.row(*one) for one in coded))
     print("\nscaling ...", flush=True)
     found = scale.curves(128 if quick else 1024, lambda one: print(" ", *scale_row(one), flush=True))
     found += [] if quick else [scale.run_apart(*which) for which in scale.LARGEST]
@@ -40,6 +42,9 @@ def main() -> None:
     if not quick:
         (DOCS / "performance_tables.md").write_text("\n".join(lines))
         plot(found, DOCS / "performance.png")
+    missed = [f"{layout} at {one.density:.2%}" for layout, one in coded if not codec.keeps(layout, one)]
+    if missed:
+        raise SystemExit(f"the codec misses its gates: {', '.join(missed)}")
 
 
 def machine() -> str:

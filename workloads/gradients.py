@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from topologies import WeftError
+from workloads.compression.checks import number, whole
 from workloads.compression.sizing import union_density
 
 
@@ -30,6 +31,10 @@ class Gradient:
     n_elements: int
     density: float
 
+    def __post_init__(self) -> None:
+        whole(self.n_elements, f"gradient {self.name}'s n_elements", 0, 2**62)
+        number(self.density, f"gradient {self.name}'s density", 0, 1)
+
     @property
     def size_bytes(self) -> int:
         """Bytes of the dense array."""
@@ -45,8 +50,7 @@ class Gradient:
             Share of a worker's non-zeros that all workers have in common; the rest fall independently. 0 is the
             densest union, 1 that of identical supports.
         """
-        if not 0 <= shared <= 1:
-            raise WeftError(f"shared support of {shared} is out of range: 0 to 1")
+        number(shared, "shared support", 0, 1)
         common = shared * self.density
         rest = (self.density - common) / (1 - common) if common < 1 else 0.0
         return common + (1 - common) * union_density(rest, workers)

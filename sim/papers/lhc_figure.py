@@ -21,8 +21,8 @@ def draw_cliff(path: Path, rows: Sequence[Row]) -> None:
         for (key, label), one in zip((("full", "arrays decoded in full"), ("lost", "items lost")), axes, strict=True):
             for at, layout in enumerate(dict.fromkeys(row["layout"] for row in rows)):
                 mine = [row for row in rows if row["layout"] == layout]
-                one.plot([row["cells"] for row in mine], [row[key] for row in mine], color=COLOURS[at],
-                         marker=MARKERS[at], markersize=3.5, linewidth=1.2, label=f"{layout} layout")
+                one.plot([row["effective"] for row in mine], [row[key] for row in mine], color=COLOURS[at],
+                         marker=MARKERS[at], markersize=3.5, linewidth=1.2, label=f"{layout} layout", zorder=9 - at)
             one.axvline(1.2218, color="black", linewidth=0.7, linestyle=":")
             one.set_xlabel("sketch cells a non-zero of the union")
             one.set_ylabel(label)

@@ -43,8 +43,10 @@ def _page(tables: Tables) -> Iterable[str]:
     yield from table(tables["sharing"])
     yield from (
         "## The cliff", "", "![share of arrays decoded in full, and of items lost](../images/lhc-cliff.png)", "",
-        "A million elements, union of 8 workers of 1 % each.", "",
+        "A million elements, union of 8 workers of 1 % each. Sketches have whole rows of 64 or 1,024 cells, so that "
+        "there are more cells than asked for: the first table says how many, and the figure is drawn over these.", "",
     )
+    yield from table(pivot(tables["cliff"], "cells", "layout", "effective"), "cells", "Cells an item in whole rows")
     yield from table(pivot(tables["cliff"], "cells", "layout", "full"), "cells", "Arrays decoded in full")
     yield from table(pivot(tables["cliff"], "cells", "layout", "lost"), "cells", "Items lost")
     yield from (
@@ -60,7 +62,8 @@ def _gains(tables: Tables) -> Iterable[str]:
     yield from (
         "## Aggregation throughput", "", "![speed-up by density and workers](../images/lhc-throughput.png)", "",
         "All-reduce of 400 MB at 100 Gb/s a link, codec for free, 1.23 cells an item. Throughput is 32 bits times the "
-        "elements over the time; the union of all workers decides.", "",
+        "elements over the time; the union of all workers decides. Sums of 4-bit fields count 15 workers, so that the "
+        "codec refuses them for 16.", "",
     )
     for support in ("independent", "identical"):
         for over, bits in (("in-network", 1), ("ring", 4)):
@@ -80,11 +83,20 @@ def _gains(tables: Tables) -> Iterable[str]:
     yield from (
         "## Models", "", "![time of an iteration](../images/lhc-models.png)", "",
         "8 workers at 100 Gb/s, whole gradients. The published evaluation gives no compute times: "
-        f"{tables['models'][0]['compute_s']:g} s are assumed for every model, and nothing overlaps. `one_core_s` is "
-        "the all-reduce with the codec at the rates of one core of the machine that made this page; an iteration takes "
-        "the dense all-reduce where that is faster. Sizes and densities are those of `workloads.gradients`.", "",
+        f"{tables['models'][0]['compute_s']:g} s are assumed for every model, and nothing overlaps. `codec_free_s` and "
+        "`iteration_s` are without the time of the codec, and an iteration takes the dense all-reduce where that is "
+        "faster; `with_codec_s` and `iteration_with_codec_s` encode, count and peel at the rates of one core of the "
+        "machine that made this page, always through the codec. `codec_GBps_to_gain` is how many bytes of the dense "
+        "array a device must encode and decode in a second, both together, to win anything. Sizes and densities are "
+        "those of `workloads.gradients`.", "",
     )
     yield from table(tables["models"], leave_out=("compute_s",))
+    yield from (
+        "## Number formats", "",
+        "100 million elements, 8 workers, codec for free, 1.23 cells an item, 1-bit index. A switch that adds integers "
+        "of 32 bits doubles a dense array of 16, and cells are of 32 bits everywhere.", "",
+    )
+    yield from table(tables["formats"])
 
 
 def _sizes(tables: Tables) -> Iterable[str]:

@@ -16,9 +16,11 @@ def murmur(key: int, seed: int) -> int:
     return h ^ h >> 16
 
 
-def cells_of(element: int, rows: int, lanes: int, rotated: bool, split: bool, seed: int) -> list[tuple[int, int]]:
-    """(cell, sign) of an element under each of the three hashes."""
-    block, lane = divmod(element, lanes)
+def cells_of(
+    element: int, rows: int, lanes: int, rotated: bool, split: bool, seed: int, apart: int = 0
+) -> list[tuple[int, int]]:
+    """(cell, sign) of an element under each of the three hashes; a block's are neighbours unless `apart`."""
+    block, lane = (element % apart, element // apart) if apart and lanes > 1 else divmod(element, lanes)
     found = []
     for j in range(3):
         word = murmur(block, seed + j)
@@ -28,21 +30,22 @@ def cells_of(element: int, rows: int, lanes: int, rotated: bool, split: bool, se
     return found
 
 
-def encode(x: list[int], rows: int, lanes: int, rotated: bool, split: bool, seed: int) -> list[int]:
+def encode(x: list[int], rows: int, lanes: int, rotated: bool, split: bool, seed: int, apart: int = 0) -> list[int]:
     """The sketch of one worker."""
     cells = [0] * (rows * lanes)
     for element, value in enumerate(x):
-        for cell, sign in cells_of(element, rows, lanes, rotated, split, seed):
+        for cell, sign in cells_of(element, rows, lanes, rotated, split, seed, apart):
             cells[cell] += sign * value
     return cells
 
 
 def decode(
-    cells: list[int], union: list[int], rows: int, lanes: int, rotated: bool, split: bool, seed: int
+    cells: list[int], union: list[int], rows: int, lanes: int, rotated: bool, split: bool, seed: int,
+    apart: int = 0,
 ) -> tuple[dict[int, int], int, int]:
     """Values recovered by peeling in rounds, the number of rounds, and the cells that are left."""
     cells = list(cells)
-    places = {element: cells_of(element, rows, lanes, rotated, split, seed) for element in union}
+    places = {element: cells_of(element, rows, lanes, rotated, split, seed, apart) for element in union}
     found: dict[int, int] = {}
     rounds = 0
     while True:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sim.papers import lhc, lhc_figure, lhc_report
-from workloads.compression.rates import INSTANT
+from workloads.compression.rates import INSTANT, Rates
 
 FIGURES = ("cliff", "throughput", "models", "sizes")
 
@@ -32,16 +32,17 @@ def test_published_slots_stragglers_and_nvls():
 @pytest.mark.compiled
 def test_the_cliff_stands_between_1_20_and_1_23():
     rows = lhc.cliff_rows(1_000_000, 1)
-    for layout in ("element", "rotated"):
+    for layout in ("spread", "element"):
         assert rows_where(rows, layout=layout, cells=1.2)[0]["full"] == 0
         assert rows_where(rows, layout=layout, cells=1.23)[0]["full"] == 1
     assert rows_where(rows, layout="published", cells=1.5)[0]["full"] == 0
+    assert all(row["cells"] <= row["effective"] < row["cells"] + 1024 / 70_000 for row in rows)
 
 
 def test_the_headline_needs_one_bit_or_a_very_sparse_union():
     reached = {row["assumption"]: row for row in lhc.headline_rows()}
-    assert reached["rotated layout, OR on the way"]["demo_5%_reaches"] == "yes"
-    assert reached["rotated layout, 4-bit sums (NCCL)"]["demo_5%_reaches"] == "no"
+    assert reached["spread layout, OR on the way"]["demo_5%_reaches"] == "yes"
+    assert reached["spread layout, 4-bit sums (NCCL)"]["demo_5%_reaches"] == "no"
     assert all(row["independent_5%_x8"] < 6.33 for row in reached.values())
     shares = {row["communication_share"]: row["6.33x_reaches_3.74x"] for row in lhc.iteration_rows()}
     assert shares[0.87] == "no" and shares[0.9] == "yes"
@@ -86,7 +87,7 @@ def test_tables_and_figures_are_left(tmp_path, capsys):
     assert (tmp_path / "tiny.csv").read_text().splitlines()[1] == "switch:2,ring,32,1.0"
     assert "A table" in capsys.readouterr().out
     lhc_figure.draw_sizes(tmp_path / "sizes", tiny * 2)
-    lhc_figure.draw_cliff(tmp_path / "cliff", [{"layout": "element", "cells": 1.2, "full": 0.0, "lost": 0.5}])
+    lhc_figure.draw_cliff(tmp_path / "cliff", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
     line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
     lhc_figure.draw_throughput(tmp_path / "throughput", [line, line | {"support": "independent"}])
     bar = {"model": "ncf", "support": "identical", "over": "ring", "iteration_dense_s": 2.0, "iteration_s": 1.0}
@@ -106,7 +107,7 @@ def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lhc, "MIB", 64)
     monkeypatch.setattr(lhc, "all_reduce_s", lambda fabric, p, size: size / 12.5e9)
     monkeypatch.setattr(lhc, "measure", lambda n, density: SimpleNamespace(rates=lambda: INSTANT))
-    cliff = [{"layout": layout, "cells": 1.23, "full": 1.0, "lost": 0.0} for layout in lhc.LAYOUTS]
+    cliff = [{"layout": layout, "cells": 1.23, "effective": 1.23, "full": 1.0, "lost": 0.0} for layout in lhc.FORMS]
     monkeypatch.setattr(lhc, "cliff_rows", lambda *words: cliff)
     small = lhc.baseline_rows(2**10)
     monkeypatch.setattr(lhc, "baseline_rows", lambda: small)
@@ -118,14 +119,19 @@ def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
     lhc.run(tmp_path, quick=True)
     page = (tmp_path / "lhc.md").read_text()
     tables = {file.stem for file in tmp_path.glob("*.csv")}
-    assert len(tables) == 12
-    assert page.count("\n## ") == 9 and page.count("\n|--") == 12 - 2 + 8 + 2  # gains are eight, the cliff two
+    assert len(tables) == 13
+    assert page.count("\n## ") == 10 and page.count("\n|--") == 13 - 2 + 8 + 3  # gains are eight, the cliff three
     assert {file.stem for file in tmp_path.glob("*.png")} == {f"lhc-{name}" for name in FIGURES}
     assert all(f"../images/lhc-{name}.png" in page for name in FIGURES)
     for row in lhc.throughput_rows():
         assert row["speed_up"] == pytest.approx(row["closed_form"], rel=1e-3)  # sketches are whole rows of lanes
     for row in lhc.model_rows():
-        assert row["one_core_s"] == pytest.approx(row["codec_free_s"])
+        assert row["with_codec_s"] == pytest.approx(row["codec_free_s"])
+    slow = lhc.model_rows(Rates(1e9, 1e9, 1e-7))[0]
+    assert slow["iteration_with_codec_s"] > slow["iteration_dense_s"] > slow["iteration_s"]
+    assert (4, 16) not in {(row["index_bits"], row["workers"]) for row in lhc.throughput_rows()}
+    wide = rows_where(lhc.format_rows(), value_bits=16, union=0.1)
+    assert [row["dense_expansion"] for row in wide] == [1, 2] and wide[1]["dense_s"] == 2 * wide[0]["dense_s"]
     assert "What reaches the published 6.33x" in capsys.readouterr().out
 
 
@@ -147,7 +153,7 @@ def test_numbers_in_the_background_are_those_of_the_page():
 @pytest.mark.verify
 def test_the_whole_quick_run(tmp_path):
     lhc.run(tmp_path, quick=True)
-    assert len(list(tmp_path.glob("*.csv"))) == 12
+    assert len(list(tmp_path.glob("*.csv"))) == 13
     assert {file.stem for file in tmp_path.glob("*.png")} == {f"lhc-{name}" for name in FIGURES}
     page = (tmp_path / "lhc.md").read_text()
     assert all(f"../images/{file.name}" in page for file in tmp_path.glob("*.png"))

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 
 from tests.oracles import lhc
 from topologies import WeftError
-from workloads.compression import Bitmap, Codec, Layout, NibbleSum, bloom_for, layout_for, lossless_sum
+from workloads.compression import Bitmap, Bloom, Codec, Form, Layout, NibbleSum, bloom_for, layout_for, lossless_sum
 from workloads.compression import _kernels as kernels
 
 INDEXES = {"bitmap": Bitmap, "nibbles": NibbleSum, "bloom": lambda n: bloom_for(n, max(1, n // 4), 0.05)}
@@ -20,6 +20,10 @@ floats = st.one_of(
 )
 
 
+def turned(width, spread=True):
+    return Form(width, rotated=True, spread=spread)
+
+
 def union_size(given_arrays):
     return int(np.count_nonzero(np.any(np.array(given_arrays) != 0, axis=0)))
 
@@ -27,7 +31,7 @@ def union_size(given_arrays):
 @settings(max_examples=60)
 @given(arrays.arrays(np.float32, st.integers(0, 70), elements=floats), lanes, st.integers(0, 9))
 def test_any_floats_of_one_worker_are_refused_or_come_back(x, width, seed):
-    codec = Codec(layout_for(x.size, union_size([x]), 3.0, lanes=width, seed=seed), dtype="float32")
+    codec = Codec(layout_for(x.size, union_size([x]), 3.0, turned(width), seed=seed), dtype="float32")
     if not np.isfinite(x).all():
         first = int(np.flatnonzero(~np.isfinite(x))[0])
         with pytest.raises(WeftError, match=f"element {first} is .*: the codec takes finite values only"):
@@ -48,7 +52,7 @@ def test_any_number_of_workers_through_any_index(workers, n, width, density, ind
     rng = np.random.default_rng(draw)
     given_arrays = list(np.where(rng.random((workers, n)) < density, rng.integers(-(2**31), 2**31, (workers, n)), 0)
                         .astype(np.int32))
-    codec = Codec(layout_for(n, union_size(given_arrays), 2.0, lanes=width), INDEXES[index](n))
+    codec = Codec(layout_for(n, union_size(given_arrays), 2.0, turned(width)), INDEXES[index](n))
     if index == "nibbles" and workers > 15:
         with pytest.raises(WeftError, match="would carry over at 16"):
             lossless_sum(codec, given_arrays)
@@ -59,12 +63,12 @@ def test_any_number_of_workers_through_any_index(workers, n, width, density, ind
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 300), st.integers(3, 40), lanes, st.booleans(), st.booleans(),
+@given(st.integers(0, 300), st.integers(3, 40), lanes, st.booleans(), st.booleans(), st.booleans(),
        st.sampled_from(["int32", "int64", "float32", "float64"]), st.integers(0, 2**32 - 1))
-def test_damaged_messages_are_decoded_to_something_that_is_looked_at(n, rows, width, rotated, split, dtype, draw):
+def test_damaged_messages_are_decoded_to_something(n, rows, width, rotated, split, spread, dtype, draw):
     """No bits in the index and no values in the cells lead outside the arrays, whatever they are."""
     rng = np.random.default_rng(draw)
-    codec = Codec(Layout(n, rows, width, rotated, split, seed=draw % 2**31), dtype=dtype)
+    codec = Codec(Layout(n, rows, width, rotated, split, draw % 2**31, spread), dtype=dtype)
     message = codec.encode(np.zeros(n, dtype))
     cells = rng.integers(0, 256, message.cells.nbytes, dtype=np.uint8).view(dtype)
     damaged = message._replace(cells=cells, support=rng.integers(0, 256, message.support.size, dtype=np.uint8))
@@ -77,7 +81,7 @@ def test_damaged_messages_are_decoded_to_something_that_is_looked_at(n, rows, wi
 def test_every_damaged_cell_of_a_peelable_sketch_is_noticed(width):
     rng = np.random.default_rng(6)
     x = np.where(rng.random(4000) < 0.1, rng.integers(1, 2**20, 4000), 0).astype(np.int32)
-    codec = Codec(layout_for(4000, union_size([x]), 3.0, lanes=width, seed=1))
+    codec = Codec(layout_for(4000, union_size([x]), 3.0, turned(width), seed=1))
     message = codec.encode(x)
     assert codec.decode(message).complete
     for cell in rng.choice(message.cells.size, 200, replace=False):
@@ -89,27 +93,96 @@ def test_every_damaged_cell_of_a_peelable_sketch_is_noticed(width):
 def test_messages_of_other_codecs_are_refused():
     codec, other = Codec(Layout(100, 9, lanes=8)), Codec(Layout(100, 10, lanes=8))
     mine, theirs = (one.encode(np.zeros(100, np.int32)) for one in (codec, other))
-    with pytest.raises(WeftError, match="has 80 cells of int32 and an index of 13 B; this codec has 72 of"):
-        codec.decode(theirs)
-    with pytest.raises(WeftError, match="80 cells"):
-        codec.add(mine, theirs)
-    with pytest.raises(WeftError, match="an index of 12 B"):
+    for refused in (lambda: codec.decode(theirs), lambda: codec.add(mine, theirs)):
+        with pytest.raises(WeftError, match=r"the message is of Layout\(n_elements=100, rows=10.* this codec has"):
+            refused()
+    with pytest.raises(WeftError, match="has 72 cells of int32 and an index of 12 B; this codec has 72 of"):
         codec.decode(mine._replace(support=mine.support[:-1]))
-    with pytest.raises(WeftError, match="has seed -1"):
+    with pytest.raises(WeftError, match="layout's seed is -1"):
         Layout(100, 9, seed=-1)
+    with pytest.raises(WeftError, match="what was opened is of"):
+        codec.peel(other.open(theirs))
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 4095, 4096, 4097, 8193])
-@pytest.mark.parametrize("width", [1, 5, 1024])
+@pytest.mark.parametrize("other", [
+    Codec(Layout(100, 90, lanes=8, seed=3), dtype="float32"),
+    Codec(Layout(100, 90, lanes=8, split=True), dtype="float32"),
+    Codec(Layout(100, 90, lanes=8, spread=False), dtype="float32"),
+    Codec(Layout(100, 90, lanes=8), Bloom(100, 104, 2), "float32"),
+], ids=["seed", "split", "spread", "index"])
+def test_messages_of_the_same_size_are_told_apart(other):
+    codec, x = Codec(Layout(100, 90, lanes=8), dtype="float32"), np.ones(100, np.float32)
+    mine, theirs = codec.encode(x), other.encode(x)
+    assert (mine.cells.size, mine.support.size) == (theirs.cells.size, theirs.support.size)
+    for refused in (lambda: codec.add(mine, theirs), lambda: codec.decode(theirs)):
+        with pytest.raises(WeftError, match="the message is of"):
+            refused()
+
+
+OTHER = np.ones(4, np.int32)
+
+
+@pytest.mark.parametrize("refused", [
+    lambda: Codec(Layout(100, 9, lanes=8), NibbleSum(50)), lambda: Codec(Layout(100, 9, lanes=8), Bitmap(50)),
+    lambda: Codec(Layout(100, 9), Bloom(101, 8, 1)), lambda: Layout(4.5, 9), lambda: Layout(4, 9, lanes=2.5),
+    lambda: Layout(4, True), lambda: Layout(4, 2**21, 1024), lambda: Layout("4", 9), lambda: Bitmap(-1),
+    lambda: Bitmap(4.5), lambda: NibbleSum(4, 16), lambda: Bloom(4, 2.5, 1),
+    lambda: Bitmap(50).encode(np.ones(51, np.int32)),
+    lambda: NibbleSum(50).encode(np.ones(500, np.int32)), lambda: Bloom(4, 8, 1).encode(np.ones(5)),
+    lambda: Bitmap(50).bits(np.zeros(6, np.uint8)), lambda: NibbleSum(50).bits(np.zeros(1, np.uint8)),
+    lambda: NibbleSum(4).bits(np.zeros(2, np.int64)), lambda: Bloom(4, 80, 1).bits([0]),
+    lambda: Bitmap(4).combine(np.zeros(1, np.uint8), np.zeros(2, np.uint8)),
+    lambda: Codec(Layout(4, 9, lanes=1)).encode([1, 2, 3, 4]), lambda: Codec(Layout(4, 9, lanes=1)).encode(OTHER[:3]),
+    lambda: Codec(Layout(4, 9, lanes=1)).encode(OTHER.astype(">i4")),
+    lambda: Codec(Layout(4, 9, lanes=1)).encode(OTHER.reshape(2, 2)), lambda: Codec(Layout(4, 9, lanes=1)).sum([]),
+    lambda: Codec(Layout(1, 9, lanes=1)).encode(np.array([1 + 2j])), lambda: layout_for(100, 10.5),
+    lambda: layout_for(100, 10, float("nan")), lambda: layout_for(100, 10, float("inf")),
+    lambda: layout_for(9, 1, 2.0, "blocked"),
+], ids=range(30))
+def test_what_would_lead_outside_of_an_array_is_refused(refused):
+    with pytest.raises(WeftError):
+        refused()
+
+
+class Short(Bitmap):
+    """An index of somebody else's that gives too few bits."""
+
+    def bits(self, packed):
+        return packed[:1]
+
+
+def test_an_index_with_too_few_bits_and_arrays_of_other_kinds_are_refused():
+    codec = Codec(Layout(100, 90), Short(100))
+    with pytest.raises(WeftError, match="the index gives 1 B of bits"):
+        codec.decode(codec.encode(np.ones(100, np.int32)))
+    with pytest.raises(WeftError, match="is a MaskedArray: give a numpy array"):
+        Codec(Layout(4, 9)).encode(np.ma.array(OTHER, mask=[1, 0, 0, 0]))
+    for dtype in (np.float16, np.longdouble, np.int8):
+        assert Bitmap(4).encode(np.array([0, 1, 0, 2], dtype)).tolist() == [10]
+
+
+def test_arrays_with_gaps_and_read_only_ones_are_taken():
+    codec, x = Codec(Layout(50, 90, lanes=1)), np.arange(100, dtype=np.int32)
+    x.setflags(write=False)
+    assert np.array_equal(codec.decode(codec.encode(x[::2])).values, x[::2])
+    assert np.array_equal(codec.decode(codec.encode(x[50::-1][:50])).values, x[50::-1][:50])
+
+
+@pytest.mark.parametrize(
+    "n", [0, 1, 7, 8, 9, *(pytest.param(n, marks=pytest.mark.compiled) for n in (4095, 4096, 4097, 8193))]
+)
+@pytest.mark.parametrize("width", [1, 5, 64, 1024])
 def test_lengths_around_what_is_looked_through_at_a_time(n, width):
     x = np.arange(1, n + 1, dtype=np.int64)
-    codec = Codec(layout_for(n, n, 2.0, lanes=width), dtype="int64")
+    codec = Codec(layout_for(n, n, 2.0, turned(width, width != 1024)), dtype="int64")
     result = lossless_sum(codec, [x, -2 * x])
     assert np.array_equal(result.values, -x)
 
 
-@pytest.mark.parametrize("how", [(2**31 - 1, 1, False, False, 5), (2097151, 1024, True, False, 0),
-                                 (2147483, 1000, True, True, 3), (3, 1, False, True, 2**31 - 1)])
+@pytest.mark.parametrize("how", [
+    (2**31 - 1, 1, False, False, 5, 0), (2097151, 1024, True, False, 0, 0), (2147483, 1000, True, True, 3, 0),
+    (3, 1, False, True, 2**31 - 1, 0), (33554431, 64, True, False, 0, 33554432), (9, 64, False, True, 1, 33554432),
+])
 def test_places_up_to_the_largest_that_are_allowed(how):
     items = np.array([0, 1, 1023, 1024, 2**30 + 1, 2**31 - 1025, 2**31 - 2], np.int32)
     places = np.empty((3, items.size), np.int32)

@@ -141,3 +141,40 @@ def test_the_lossy_codec_on_nothing_and_on_zeros():
     codec = Thc(5)
     assert codec.range_of([np.zeros(5)]) == 0.0
     assert codec.decode(codec.add([codec.encode(np.zeros(5), 0.0)]), 1, 0.0).tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("refused", [
+    lambda: Thc(8, clip=0), lambda: Thc(8, clip=2), lambda: Thc(-1), lambda: Thc(8).add([]),
+    lambda: Thc(8).range_of([]),
+    lambda: Thc(8).encode(np.ones(5), 1.0), lambda: Thc(8).encode(np.ones(9), 1.0),
+    lambda: Thc(8).encode(np.full(8, np.nan), 1.0), lambda: Thc(8).encode(np.ones(8), -1.0),
+    lambda: Thc(8).encode(np.ones(8), np.nan), lambda: Thc(8, bits=2).add([Thc(8).encode(np.ones(8), 1.0)]),
+    lambda: Thc(8).range_of([np.ones(7)]), lambda: Thc(8).decode(np.zeros(7, np.int64), 1, 1.0),
+    lambda: Thc(8).range_of([np.full(8, np.inf)]), lambda: add_coordinates([], 5), lambda: add_blocks([], 5),
+    lambda: add_coordinates([top_k(np.ones(9), 9)], 5), lambda: add_blocks([non_zero_blocks(np.ones(9), 2)], 3),
+    lambda: add_blocks([non_zero_blocks(np.ones(9), 2), non_zero_blocks(np.ones(9), 3)], 9),
+    lambda: top_k(np.array([1.0, np.nan]), 1), lambda: top_k([1, 2], 1), lambda: block_density(2),
+    lambda: to_fixed(np.array([1e30]), 1.0), lambda: to_fixed(np.array([2.0**31]), 1.0),
+    lambda: to_fixed(np.array([np.nan]), 1.0), lambda: to_fixed(np.array([1.0]), 1.0, "uint8"),
+    lambda: from_fixed(np.array([1]), 0.0), lambda: cells_required(-1), lambda: union_density(0.5, 0),
+    lambda: best_bloom_rate(0.5, 0.0), lambda: best_bloom_rate(1.0), lambda: shared_scale([[1.0]]),
+], ids=range(32))
+def test_what_does_not_fit_is_refused_in_one_line(refused):
+    with pytest.raises(WeftError) as fault:
+        refused()
+    assert "\n" not in str(fault.value)
+
+
+def test_the_least_integer_is_the_largest_in_magnitude():
+    assert top_k(np.array([5, -(2**31), 3], np.int32), 1).positions.tolist() == [1]
+    assert to_fixed(np.array([-(2.0**31)]), 1.0).tolist() == [-(2**31)]
+
+
+def test_cells_that_layouts_require():
+    assert [cells_required(n) for n in (999, 1_000, 10_000, 77_000)] == [2.0, 1.30, 1.25, 1.23]
+    assert [cells_required(round(0.5695 * n), n, 64) for n in (10**6, 10**5, 10**4)] == [1.23, 1.25, 1.30]
+    assert cells_required(900_000, 10**6, 64) == 1.25  # full lanes: as few items as blocks
+    assert cells_required(0, 10, 64) == cells_required(5, 10, 64) == 2.0
+    wide = [cells_required(round(0.0773 * n), n, 1024, rotated=False) for n in (2**20, 2**24, 2**28)]
+    assert wide[0] > 3 and wide == sorted(wide, reverse=True) and wide[2] == 1.30
+    assert cells_required(10, 10, 1024, rotated=False) > 3

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from topologies import WeftError
 from workloads.compression import _kernels as kernels
+from workloads.compression.checks import vector
 from workloads.compression.index import Bitmap, Bytes, Index
 from workloads.compression.layout import Layout
 
@@ -35,15 +36,37 @@ _FEW_LANES = 32
 
 
 class Message(NamedTuple):
-    """What is on the wire, of one worker or summed: (M,) cells, the packed index, and of how many workers."""
+    """What is on the wire, of one worker or summed, and what both ends know of it.
+
+    Attributes
+    ----------
+    cells : (M,)
+    support : (n_bytes,) uint8
+        The packed index.
+    workers : int
+        Of how many it is the sum.
+    layout, made_by
+        Layout and index by which it was made: messages of another one are refused, as their sizes do not tell.
+    """
 
     cells: Values
     support: Bytes
     workers: int
+    layout: Layout
+    made_by: Index
 
     @property
     def n_bytes(self) -> int:
         return int(self.cells.nbytes + self.support.nbytes)
+
+
+class Opened(NamedTuple):
+    """A message made ready to peel: each cell with the tally of its items, and the number of items in all."""
+
+    state: Values
+    bits: Bytes
+    n_items: int
+    layout: Layout
 
 
 class Decoded(NamedTuple):
@@ -117,6 +140,11 @@ class Codec:
             raise WeftError(f"codec has cells of {self.dtype!r}: choose one of {', '.join(DTYPES)}")
         if self.index is None:
             object.__setattr__(self, "index", Bitmap(self.layout.n_elements))
+        if self.index.n_elements != self.layout.n_elements:
+            raise WeftError(
+                f"the index is of {self.index.n_elements} elements and the layout of {self.layout.n_elements}: "
+                "give one of as many"
+            )
 
     def encode(self, x: Values) -> Message:
         """The message of one worker.
@@ -132,14 +160,15 @@ class Codec:
         WeftError
             Another shape or type, or a value that is not finite: infinities and NaN would spread to other elements.
         """
-        if x.shape != (self.layout.n_elements,) or x.dtype.name != self.dtype:
+        vector(x, "the array of a worker")
+        if x.shape != (self.layout.n_elements,) or x.dtype != np.dtype(self.dtype):
             raise WeftError(
                 f"codec takes {self.layout.n_elements} values of {self.dtype}; the array has shape {x.shape} "
                 f"of {x.dtype.name}"
             )
         x = np.ascontiguousarray(x)
         self._refuse_not_finite(x)
-        return Message(self._sketch(x), self.index.encode(x), 1)
+        return Message(self._sketch(x), self.index.encode(x), 1, self.layout, self.index)
 
     def add(self, one: Message, other: Message) -> Message:
         """What a switch or a ring step does: sum the sketches, unite the indexes.
@@ -157,11 +186,22 @@ class Codec:
                 "use a bitmap with OR"
             )
         with np.errstate(over="ignore"):  # float cells that overflow show as values that are not finite
-            return Message(one.cells + other.cells, self.index.combine(one.support, other.support), workers)
+            cells, support = one.cells + other.cells, self.index.combine(one.support, other.support)
+        return Message(cells, support, workers, self.layout, self.index)
 
     def sum(self, arrays: Iterable[Values]) -> Message:
-        """The summed message of several workers, in their order."""
-        return reduce(self.add, map(self.encode, arrays))
+        """The summed message of several workers, in their order.
+
+        Raises
+        ------
+        WeftError
+            No arrays, or what `encode` and `add` refuse.
+        """
+        messages = map(self.encode, arrays)
+        first = next(messages, None)
+        if first is None:
+            raise WeftError("a sum needs at least one worker")
+        return reduce(self.add, messages, first)
 
     def decode(self, message: Message, median: bool = False) -> Decoded:
         """Recover the sum.
@@ -179,44 +219,62 @@ class Codec:
             A message of another codec. One that was damaged on the way is decoded to something: `complete` says
             whether it fits together.
         """
+        opened = self.open(message)
+        values, recovered, rounds = self.peel(opened)
+        residual = int(np.count_nonzero(opened.state["value"]))
+        if median and recovered < opened.n_items:
+            self._guess(opened, values)
+        return Decoded(values, opened.n_items, recovered, rounds, residual, values.dtype.kind == "i")
+
+    def open(self, message: Message) -> Opened:
+        """Go through the index and count the items of each cell (`kernels.count_items`).
+
+        Raises
+        ------
+        WeftError
+            A message of another codec.
+        """
         self._refuse_others(message)
         bits = self.index.bits(message.support)
-        state, n_items = self.open_cells(message.cells, bits)
-        values, recovered, rounds = self.peel(state)
-        residual = int(np.count_nonzero(state["value"]))
-        if median and recovered < n_items:
-            self._guess(state, bits, values)
-        return Decoded(values, n_items, recovered, rounds, residual, values.dtype.kind == "i")
-
-    def open_cells(self, cells: Values, bits: Bytes) -> tuple[Values, int]:
-        """Each cell with the tally of its items (`kernels.count_items`); also the number of items in all."""
-        state = np.zeros(cells.size, [("tally", np.int64), ("value", cells.dtype)])
-        state["value"] = cells
+        if bits.dtype != np.uint8 or bits.shape != (-(-self.layout.n_elements // 8),):
+            raise WeftError(f"the index gives {bits.size} B of bits, not those of {self.layout.n_elements} elements")
+        state = np.zeros(message.cells.size, [("tally", np.int64), ("value", message.cells.dtype)])
+        state["value"] = message.cells
         n_items = kernels.count_items(state, bits, self.layout.n_elements, self.layout.hashing())
-        return state, int(n_items)
+        return Opened(state, bits, int(n_items), self.layout)
 
-    def peel(self, state: Values) -> tuple[Values, int, int]:
-        """Empty opened cells: the values, how many were recovered, and the rounds of a parallel peel."""
-        values = np.zeros(self.layout.n_elements, state["value"].dtype)
-        queue = np.empty(state.size + 1, np.int32)
+    def peel(self, opened: Opened) -> tuple[Values, int, int]:
+        """Empty what `open` made ready, once: the values, how many were recovered, and rounds of a parallel peel."""
+        if opened.layout != self.layout or opened.state.shape != (self.layout.n_cells,):
+            raise WeftError(f"what was opened is of {opened.layout}; this codec has {self.layout}")
+        values = np.zeros(self.layout.n_elements, opened.state["value"].dtype)
+        queue = np.empty(opened.state.size + 1, np.int32)
         with np.errstate(over="ignore", invalid="ignore"):  # where the loops run uncompiled
-            recovered, rounds, _ = kernels.peel(state, values, self.layout.hashing(), queue)
+            recovered, rounds, _ = kernels.peel(opened.state, values, self.layout.hashing(), queue)
         return values, int(recovered), int(rounds)
 
-    def _guess(self, state: Values, bits: Bytes, values: Values) -> None:
-        kernels.median_of_three(state, bits, self.layout.n_elements, values, self.layout.hashing())
+    def _guess(self, opened: Opened, values: Values) -> None:
+        kernels.median_of_three(opened.state, opened.bits, values.size, values, self.layout.hashing())
 
     def _sketch(self, x: Values) -> Values:
         cells = np.zeros(self.layout.n_cells, x.dtype)
-        adder = kernels.add_rows if self.layout.lanes >= _FEW_LANES else kernels.add_items
+        adder = kernels.add_items
+        if self.layout.lanes >= _FEW_LANES:
+            adder = kernels.add_spread if self.layout.spread else kernels.add_rows
         with np.errstate(over="ignore"):
             adder(cells, x, self.layout.hashing())
         return cells
 
     def _refuse_others(self, *messages: Message) -> None:
-        for cells, support, _ in messages:
-            if (cells.dtype.name, cells.shape, support.shape) != (
-                self.dtype, (self.layout.n_cells,), (self.index.n_bytes,)
+        for message in messages:
+            if (message.layout, message.made_by) != (self.layout, self.index):
+                raise WeftError(
+                    f"the message is of {message.layout} and {message.made_by}; this codec has {self.layout} and "
+                    f"{self.index}"
+                )
+            cells, support = message.cells, message.support
+            if (cells.dtype.name, cells.shape, support.dtype.name, support.shape) != (
+                self.dtype, (self.layout.n_cells,), "uint8", (self.index.n_bytes,)
             ):
                 raise WeftError(
                     f"the message has {cells.size} cells of {cells.dtype.name} and an index of {support.size} B; this "
@@ -241,7 +299,7 @@ class Aggregate(NamedTuple):
     decoded: Decoded
 
 
-def lossless_sum(codec: Codec, arrays: list[Values]) -> Aggregate:
+def lossless_sum(codec: Codec, arrays: Iterable[Values]) -> Aggregate:
     """Sum arrays through the codec, and densely where its detectors object.
 
     In integers the result is the exact sum (modulo the width) of whatever was given. The fall-back sends the dense
@@ -252,11 +310,11 @@ def lossless_sum(codec: Codec, arrays: list[Values]) -> Aggregate:
     WeftError
         No arrays, or what `Codec.encode` refuses.
     """
-    if not arrays:
-        raise WeftError("a sum needs at least one worker")
+    arrays = list(arrays)
     message = codec.sum(arrays)
     decoded = codec.decode(message)
     if decoded.complete:
         return Aggregate(decoded.values, False, message.n_bytes, decoded)
-    dense = reduce(np.add, arrays)
+    with np.errstate(over="ignore"):  # as in `Codec.add`
+        dense = reduce(np.add, arrays)
     return Aggregate(dense, True, message.n_bytes + int(arrays[0].nbytes), decoded)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
+from workloads.compression.checks import finite, vector, whole
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -33,6 +34,9 @@ def shared_scale(arrays: Sequence[Floats], bits: int = 32) -> float:
     WeftError
         A value that is not finite, or more workers than the integer has room for.
     """
+    whole(bits, "bits of an integer", 4, 64)
+    for worker, x in enumerate(arrays):
+        vector(x, f"worker {worker}'s array")
     headroom = math.ceil(math.log2(max(len(arrays), 1)))
     if headroom > bits - 3:
         raise WeftError(f"{len(arrays)} workers leave no bits of a {bits}-bit integer")
@@ -46,10 +50,28 @@ def shared_scale(arrays: Sequence[Floats], bits: int = 32) -> float:
 
 
 def to_fixed(x: Floats, scale: float, dtype: str = "int32") -> npt.NDArray[np.signedinteger[Any]]:
-    """Values times the scale, rounded to the nearest integer."""
-    return np.rint(x.astype(np.float64) * scale).astype(dtype)
+    """Values times the scale, rounded to the nearest integer.
+
+    Raises
+    ------
+    WeftError
+        A value that is not finite, or that the integer does not hold; `shared_scale` leaves room for all workers.
+    """
+    vector(x, "the array")
+    finite(scale, "scale", 0, above=True)
+    if dtype not in ("int8", "int16", "int32", "int64"):
+        raise WeftError(f"fixed point of {dtype!r}: choose int8, int16, int32 or int64")
+    with np.errstate(over="ignore"):  # shows as infinite
+        scaled = np.rint(x.astype(np.float64) * scale)
+    limit = float(2 ** (np.dtype(dtype).itemsize * 8 - 1))
+    bad = np.flatnonzero(~((scaled >= -limit) & (scaled < limit)))
+    if bad.size:
+        raise WeftError(f"element {bad[0]} is {x[bad[0]]}: times the scale {scale:g} it does not fit {dtype}")
+    return scaled.astype(dtype)
 
 
 def from_fixed(values: npt.NDArray[np.signedinteger[Any]], scale: float) -> npt.NDArray[np.float64]:
     """Integers back to values."""
+    vector(values, "the sum")
+    finite(scale, "scale", 0, above=True)
     return values.astype(np.float64) / scale

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from topologies import WeftError
 from workloads.compression import _kernels as kernels
+from workloads.compression.checks import number, vector, whole
 
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.generic]
@@ -21,9 +22,13 @@ class Index(Protocol):
 
     Attributes
     ----------
+    n_elements : int
     max_workers : int or None
         Workers beyond which combining fails.
     """
+
+    @property
+    def n_elements(self) -> int: ...
 
     @property
     def n_bytes(self) -> int: ...
@@ -48,20 +53,23 @@ class Bitmap:
     n_elements: int
     max_workers: None = None
 
+    def __post_init__(self) -> None:
+        whole(self.n_elements, "bitmap's n_elements", 0)
+
     @property
     def n_bytes(self) -> int:
         return -(-self.n_elements // 8)
 
     def encode(self, x: Array) -> Bytes:
         packed = np.zeros(self.n_bytes, np.uint8)
-        kernels.pack_bits(x, packed)
+        kernels.pack_bits(_plain(x, self), packed)
         return packed
 
     def combine(self, one: Bytes, other: Bytes) -> Bytes:
-        return one | other
+        return _packed(one, self) | _packed(other, self)
 
     def bits(self, packed: Bytes) -> Bytes:
-        return packed
+        return _packed(packed, self)
 
 
 @dataclass(frozen=True)
@@ -71,21 +79,25 @@ class NibbleSum:
     n_elements: int
     max_workers: int = 15
 
+    def __post_init__(self) -> None:
+        whole(self.n_elements, "index's n_elements", 0)
+        whole(self.max_workers, "workers that fields of 4 bits count", 1, 15)
+
     @property
     def n_bytes(self) -> int:
         return -(-self.n_elements // 2)
 
     def encode(self, x: Array) -> Bytes:
         packed = np.zeros(self.n_bytes, np.uint8)
-        kernels.pack_nibbles(x, packed)
+        kernels.pack_nibbles(_plain(x, self), packed)
         return packed
 
     def combine(self, one: Bytes, other: Bytes) -> Bytes:
-        return one + other
+        return _packed(one, self) + _packed(other, self)
 
     def bits(self, packed: Bytes) -> Bytes:
         bits = np.zeros(-(-self.n_elements // 8), np.uint8)
-        kernels.unpack_nibbles(packed, bits, self.n_elements)
+        kernels.unpack_nibbles(_packed(packed, self), bits, self.n_elements)
         return bits
 
 
@@ -106,8 +118,9 @@ class Bloom:
     max_workers: None = None
 
     def __post_init__(self) -> None:
-        if self.n_filter_bits < 1 or self.hashes < 1:
-            raise WeftError(f"Bloom filter of {self.n_filter_bits} bits and {self.hashes} hashes: at least 1 each")
+        whole(self.n_elements, "Bloom filter's n_elements", 0)
+        whole(self.n_filter_bits, "Bloom filter's n_filter_bits", 1, 2**40)
+        whole(self.hashes, "Bloom filter's number of hashes", 1, 64)
 
     @property
     def n_bytes(self) -> int:
@@ -115,16 +128,29 @@ class Bloom:
 
     def encode(self, x: Array) -> Bytes:
         packed = np.zeros(self.n_bytes, np.uint8)
-        kernels.pack_bloom(x, packed, self.hashes, 0)
+        kernels.pack_bloom(_plain(x, self), packed, self.hashes, 0)
         return packed
 
     def combine(self, one: Bytes, other: Bytes) -> Bytes:
-        return one | other
+        return _packed(one, self) | _packed(other, self)
 
     def bits(self, packed: Bytes) -> Bytes:
         bits = np.zeros(-(-self.n_elements // 8), np.uint8)
-        kernels.unpack_bloom(packed, bits, self.n_elements, self.hashes, 0)
+        kernels.unpack_bloom(_packed(packed, self), bits, self.n_elements, self.hashes, 0)
         return bits
+
+
+def _plain(x: Array, index: Index) -> Array:
+    """The array, or where it is not zero if compiled loops do not know its type."""
+    checked = vector(x, "the array that is indexed", index.n_elements)
+    return checked if checked.dtype.itemsize in (4, 8) else (checked != 0).view(np.uint8)
+
+
+def _packed(packed: Bytes, index: Index) -> Bytes:
+    if not isinstance(packed, np.ndarray) or packed.dtype != np.uint8 or packed.shape != (index.n_bytes,):
+        what = f"{packed.dtype} of shape {packed.shape}" if isinstance(packed, np.ndarray) else type(packed).__name__
+        raise WeftError(f"packed index is {what}: {type(index).__name__} has {index.n_bytes} B")
+    return np.ascontiguousarray(packed)
 
 
 def bloom_for(n_elements: int, n_items: int, false_positive_rate: float) -> Bloom:
@@ -135,8 +161,10 @@ def bloom_for(n_elements: int, n_items: int, false_positive_rate: float) -> Bloo
     WeftError
         A rate that is not between 0 and 1.
     """
-    if not 0 < false_positive_rate < 1:
-        raise WeftError(f"false positive rate is {false_positive_rate}; it must be between 0 and 1")
+    whole(n_elements, "number of elements", 0)
+    whole(n_items, f"number of non-zeros among {n_elements} elements", 0, n_elements)
+    if number(false_positive_rate, "false positive rate", 0, 1, above=True) == 1:
+        raise WeftError("false positive rate is 1; it must be between 0 and 1")
     per_item = math.log2(1 / false_positive_rate)
     n_bits = max(8, math.ceil(per_item / math.log(2) * n_items))
     return Bloom(n_elements, n_bits, max(1, round(per_item)))

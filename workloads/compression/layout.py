@@ -1,4 +1,4 @@
-"""Where elements go in a sketch: blocks of lanes, three rows each, and whether lanes are turned."""
+"""Where elements go in a sketch: blocks of lanes, three rows each, turned or not, of neighbours or from all over."""
 
 from __future__ import annotations
 
@@ -8,31 +8,85 @@ from typing import NamedTuple
 
 from topologies import WeftError
 from workloads.compression import _kernels as kernels
-
-LANES = 1024
-"""Elements of a block, as in the public code."""
+from workloads.compression.checks import finite, whole
+from workloads.compression.sizing import cells_required
 
 CELLS_PER_ITEM = 1.23
-"""Cells a non-zero of the union at which a large hypergraph always peels; its threshold is 1.2218."""
+"""Cells a non-zero of the union at which arrays of a million elements decode, spread or by element (40 of 40)."""
+
+
+MOST_ELEMENTS = (2**32 - 1) // kernels.HASHES
+"""So many that the count of a cell, of 32 bits, holds all of them thrice."""
+
+
+class Form(NamedTuple):
+    """What a layout is like, whatever its size.
+
+    Attributes
+    ----------
+    lanes : int
+        Elements of a block, which share their rows and signs.
+    rotated : bool
+        Whether lanes are turned.
+    spread : bool
+        Whether elements of a block come from all over the array.
+    """
+
+    lanes: int
+    rotated: bool
+    spread: bool
+
+    def cells_required(self, n_items: int, n_elements: int) -> float:
+        """Cells an item with which nearly all arrays decode (`sizing.cells_required`)."""
+        return cells_required(n_items, n_elements, self.lanes, self.rotated)
+
+
+FORMS: dict[str, Form] = {
+    "spread": Form(64, rotated=True, spread=True),
+    "element": Form(1, rotated=False, spread=False),
+    "rotated": Form(1024, rotated=True, spread=False),
+    "published": Form(1024, rotated=False, spread=False),
+}
+"""`spread` is ours; `rotated` is the published one with lanes turned, as its authors might have mended it."""
+
+SPREAD, PUBLISHED = FORMS["spread"], FORMS["published"]
+
+
+def form_of(name: str) -> Form:
+    """The form of that name.
+
+    Raises
+    ------
+    WeftError
+        No such form.
+    """
+    if name not in FORMS:
+        raise WeftError(f"layout {name!r} is unknown: choose one of {', '.join(FORMS)}")
+    return FORMS[name]
 
 
 class Hashing(NamedTuple):
-    """What the cells of an element depend on, as the compiled loops take it."""
+    """What the cells of an element depend on, as the compiled loops take it; `apart` is 0 for blocks of neighbours."""
 
     rows: int
     lanes: int
     rotated: bool
     split: bool
     seed: int
+    apart: int
 
 
 @dataclass(frozen=True)
 class Layout:
     """How `n_elements` are spread over `rows` x `lanes` cells; every worker uses the same.
 
-    Element i is lane i mod L of block i div L. A hash of the block chooses a row and a sign, three times over, and
-    the element goes to its lane of that row. Published, each lane is a small hypergraph of its own and all of them
-    must decode; turning the lanes by another hash of the block joins them into one.
+    A hash of an element's block chooses a row and a sign, three times over, and the element goes to its lane of that
+    row. Published, block and lane of element i are i div L and i mod L with L = 1024, and each lane is a small
+    hypergraph of its own; all of them must decode. Turning the lanes by another hash of the block joins them into one.
+    There are still as few rows and blocks as before, so that chance gives some arrays too many full rows, and
+    where non-zeros stand in a row, as in embeddings, all lanes of a block are items, and turning changes nothing.
+    Smaller blocks cure the first. Blocks whose elements are n_blocks apart, i mod n_blocks and i div n_blocks,
+    cure the second.
 
     Attributes
     ----------
@@ -45,25 +99,32 @@ class Layout:
         Whether each hash has a third of the rows to itself.
     seed : int
         Of the first hash.
+    spread : bool
+        Whether the elements of a block are `n_blocks` apart; otherwise they are neighbours.
+
+    Raises
+    ------
+    WeftError
+        An extent that is no whole number, below zero, or too large for cells to be numbered with 32 bits.
     """
 
     n_elements: int
     rows: int
-    lanes: int = LANES
+    lanes: int = SPREAD.lanes
     rotated: bool = True
     split: bool = False
     seed: int = 0
+    spread: bool = True
 
     def __post_init__(self) -> None:
-        if self.n_elements < 0 or self.lanes < 1:
-            raise WeftError(f"layout of {self.n_elements} elements in {self.lanes} lanes: give at least 0 and 1")
-        least = kernels.HASHES if self.split else 1
-        if self.rows < least:
-            raise WeftError(f"layout has {self.rows} rows; give at least {least}")
-        if not 0 <= self.seed < 2**31:
-            raise WeftError(f"layout has seed {self.seed}; give 0 to 2147483647")
-        if self.n_elements >= 2**31 or self.n_cells >= 2**31:
-            raise WeftError(f"layout of {self.n_elements} elements and {self.n_cells} cells: below 2147483648 each")
+        least = {"n_elements": 0, "rows": kernels.HASHES if self.split else 1, "lanes": 1, "seed": 0}
+        for name, lowest in least.items():
+            most = MOST_ELEMENTS if name == "n_elements" else 2**31 - 1
+            object.__setattr__(self, name, whole(getattr(self, name), f"layout's {name}", lowest, most))
+        for name in ("rotated", "split", "spread"):
+            object.__setattr__(self, name, bool(getattr(self, name)))
+        if self.n_cells >= 2**31:
+            raise WeftError(f"layout has {self.rows} rows of {self.lanes} lanes: below 2147483648 cells in all")
 
     @property
     def n_cells(self) -> int:
@@ -72,20 +133,23 @@ class Layout:
 
     @property
     def n_blocks(self) -> int:
-        return -(-self.n_elements // self.lanes)
+        """Blocks; where they are spread a multiple of 16, with some empty lanes, which encodes twice as fast."""
+        blocks = -(-self.n_elements // self.lanes)
+        return -(-blocks // kernels.LINE) * kernels.LINE if self.spread and self.lanes > 1 else blocks
 
     def hashing(self) -> Hashing:
         """Parameters of the hashes."""
-        return Hashing(self.rows, self.lanes, self.rotated and self.lanes > 1, self.split, self.seed)
+        many = self.lanes > 1
+        apart = self.n_blocks if self.spread and many else 0
+        return Hashing(self.rows, self.lanes, self.rotated and many, self.split, self.seed, apart)
 
 
 def layout_for(
     n_elements: int,
     n_items: int,
-    cells_per_item: float = CELLS_PER_ITEM,
+    cells_per_item: float | None = None,
+    form: str | Form = "spread",
     *,
-    lanes: int = LANES,
-    rotated: bool = True,
     split: bool = False,
     seed: int = 0,
 ) -> Layout:
@@ -94,26 +158,34 @@ def layout_for(
     Parameters
     ----------
     n_elements, n_items : int
-    cells_per_item : float
-        c. Whole rows make the cells a little more than c times the items.
-    lanes, rotated, split, seed
+    cells_per_item : float, optional
+        c; what nearly all arrays of that many items need in that form unless given. Whole rows make the cells
+        a little more than c times the items.
+    form : str or Form
+        One of `FORMS`, or lanes, rotated and spread.
+    split, seed
         As in `Layout`.
 
     Raises
     ------
     WeftError
-        More items than elements, or no cells.
+        More items than elements, no cells, or a form that is unknown.
     """
-    if not 0 <= n_items <= n_elements:
-        raise WeftError(f"{n_items} non-zeros among {n_elements} elements: give 0 to {n_elements}")
-    if not cells_per_item > 0:
-        raise WeftError(f"cells per item is {cells_per_item}; it must be above zero")
-    rows = max(kernels.HASHES, math.ceil(cells_per_item * n_items / lanes))
-    return Layout(n_elements, rows, lanes, rotated, split, seed)
+    shape = form_of(form) if isinstance(form, str) else Form(*form)
+    whole(n_elements, "number of elements", 0)
+    whole(n_items, f"number of non-zeros among {n_elements} elements", 0, n_elements)
+    lanes = whole(shape.lanes, "number of lanes", 1)
+    if cells_per_item is None:
+        wanted = shape.cells_required(n_items, n_elements)
+    else:
+        wanted = finite(cells_per_item, "cells per item", 0, above=True)
+    rows = max(kernels.HASHES, math.ceil(wanted * n_items / lanes))
+    return Layout(n_elements, rows, lanes, shape.rotated, split, seed, shape.spread)
 
 
 def published_layout(n_elements: int, compression_ratio: float) -> Layout:
     """The layout of the public code: 1,024 lanes that are not turned, and a preset ratio of elements to cells."""
-    if not compression_ratio > 0:
-        raise WeftError(f"compression ratio is {compression_ratio}; it must be above zero")
-    return Layout(n_elements, max(1, math.ceil(n_elements / LANES / compression_ratio)), LANES, rotated=False)
+    whole(n_elements, "number of elements", 0)
+    finite(compression_ratio, "compression ratio", 0, above=True)
+    lanes = PUBLISHED.lanes
+    return Layout(n_elements, max(1, math.ceil(n_elements / lanes / compression_ratio)), lanes, False, spread=False)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from topologies import WeftError
+from workloads.compression.checks import finite, number, whole
 from workloads.compression.codec import Codec
-from workloads.compression.layout import layout_for
+from workloads.compression.layout import CELLS_PER_ITEM, layout_for
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,17 @@ class Rates:
     peel_s_per_item: float
     launch_s: float = 0.0
 
-    def encode_s(self, n_elements: int, word_bytes: int = 4) -> float:
+    def __post_init__(self) -> None:
+        number(self.encode_Bps, "encode_Bps", 0, above=True)
+        number(self.scan_Bps, "scan_Bps", 0, above=True)
+        finite(self.peel_s_per_item, "peel_s_per_item", 0)
+        finite(self.launch_s, "launch_s", 0)
+
+    def encode_s(self, n_elements: int, word_bytes: float = 4) -> float:
         """Time to make a message."""
         return word_bytes * n_elements / self.encode_Bps
 
-    def decode_s(self, n_elements: int, n_items: int, rounds: int = 0, word_bytes: int = 4) -> float:
+    def decode_s(self, n_elements: int, n_items: int, rounds: int = 0, word_bytes: float = 4) -> float:
         """Time to recover a sum."""
         return word_bytes * n_elements / self.scan_Bps + n_items * self.peel_s_per_item + rounds * self.launch_s
 
@@ -55,6 +62,7 @@ class Measured(NamedTuple):
     Attributes
     ----------
     density, cells_per_item : float
+        The latter with whole rows, somewhat more than asked for.
     n_elements, n_items : int
     index_Bps, sketch_Bps, encode_Bps, scan_Bps : float
         Bytes of the dense array a second: index alone, sketch alone, both, and counting the items of each cell.
@@ -84,9 +92,13 @@ class Measured(NamedTuple):
         return Rates(self.encode_Bps, self.scan_Bps, self.peel_s_per_item)
 
 
+MOST_ELEMENTS = 2**28
+"""Elements that `measure` takes at most: 1 GiB of 32 bits, and several times that in memory."""
+
+
 def measure(
-    n_elements: int, density: float, cells_per_item: float = 1.23, lanes: int = 1024, *, dtype: str = "int32",
-    repeats: int = 5, seed: int = 0,
+    n_elements: int, density: float, cells_per_item: float = CELLS_PER_ITEM, form: str = "spread", *,
+    dtype: str = "int32", repeats: int = 5, seed: int = 0,
 ) -> Measured:
     """Time every part of the codec on one random array on one core.
 
@@ -95,39 +107,37 @@ def measure(
     n_elements : int
     density : float
         Share of non-zeros, of the union.
-    cells_per_item, lanes, dtype
-        See `workloads.compression.layout`; 1,024 lanes are turned, 1 is the element layout.
+    cells_per_item, form, dtype
+        See `workloads.compression.layout`.
     repeats : int
     seed : int
 
     Raises
     ------
     WeftError
-        No elements, a density that is not between 0 and 1, or no repeats.
+        A number out of range, or a density at which no element is an item.
     """
-    if n_elements < 1 or not 0 < density <= 1 or repeats < 1:
-        raise WeftError(
-            f"cannot measure {n_elements} elements of density {density}, {repeats} times: give at least one element, "
-            "a density above 0 and up to 1, and at least one repeat"
-        )
+    whole(n_elements, "number of elements to measure", 1, MOST_ELEMENTS)
+    number(density, "density", 0, 1, above=True)
+    whole(repeats, "number of repeats", 1)
+    if round(density * n_elements) < 1:
+        raise WeftError(f"density {density:g} of {n_elements} elements leaves no item: give {1 / n_elements:g} or more")
     rng = np.random.default_rng(seed)
     x = np.where(rng.random(n_elements) < density, rng.integers(1, 2**20, n_elements), 0).astype(dtype)
+    x[int(rng.integers(n_elements))] = 1  # one item at least, however few are drawn
     n_items = int(np.count_nonzero(x))
-    codec = Codec(layout_for(n_elements, n_items, cells_per_item, lanes=lanes), dtype=dtype)
+    codec = Codec(layout_for(n_elements, n_items, cells_per_item, form), dtype=dtype)
     message = codec.encode(x)  # compiled, and rows placed, before the clock starts
     decoded = codec.decode(message)
     total = x.copy()
     add = _best(lambda: np.add(total, x, out=total), repeats)
     encode, index = _best(lambda: codec.encode(x), repeats), _best(lambda: codec.index.encode(x), repeats)
-    scan = _best(lambda: codec.open_cells(message.cells, codec.index.bits(message.support)), repeats)
-    peel = min(
-        _best(partial(codec.peel, codec.open_cells(message.cells, codec.index.bits(message.support))[0]), 1)
-        for _ in range(repeats)
-    )
+    scan = _best(lambda: codec.open(message), repeats)
+    peel = min(_best(partial(codec.peel, codec.open(message)), 1) for _ in range(repeats))
     size = x.nbytes
     return Measured(
-        density, cells_per_item, n_elements, n_items, size / index, size / max(encode - index, 1e-9),
-        size / encode, size / scan, peel / max(n_items, 1), decoded.rounds, decoded.complete, size / add,
+        density, codec.layout.n_cells / n_items, n_elements, n_items, size / index, size / max(encode - index, 1e-9),
+        size / encode, size / scan, peel / n_items, decoded.rounds, decoded.complete, size / add,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
+from workloads.compression.checks import number, vector, whole
 
 Values = npt.NDArray[Any]
 
@@ -31,15 +33,28 @@ def top_k(x: Values, k: int) -> Coordinates:
     WeftError
         More values than there are.
     """
-    if not 0 <= k <= x.size:
-        raise WeftError(f"top {k} of {x.size} values: give 0 to {x.size}")
-    order = np.argsort(-np.abs(x), kind="stable")[:k]
+    vector(x, "the array")
+    whole(k, f"k of the top values of {x.size}", 0, x.size)
+    if np.isnan(x).any():
+        raise WeftError("the array holds a NaN, which is neither large nor small")
+    small = -np.abs(x) if x.dtype.kind == "f" else np.minimum(x, -x)  # the least integer has no positive twin
+    order = np.argsort(small, kind="stable")[:k]
     positions = np.sort(order).astype(np.int32)
     return Coordinates(positions, x[positions])
 
 
 def add_coordinates(messages: list[Coordinates], n_elements: int) -> Values:
-    """The dense sum of several lists."""
+    """The dense sum of several lists; each holds a position once.
+
+    Raises
+    ------
+    WeftError
+        No lists, or a position that is not among the elements.
+    """
+    _refuse_none(messages)
+    whole(n_elements, "number of elements", 0)
+    for message in messages:
+        _refuse_outside(message.positions, n_elements, "position", "elements")
     total = np.zeros(n_elements, messages[0].values.dtype)
     for message in messages:
         total[message.positions] += message.values
@@ -63,8 +78,8 @@ BLOCK = 256
 
 def non_zero_blocks(x: Values, block: int = BLOCK) -> Blocks:
     """The blocks of an array that are not zero, as OmniReduce streams them (Fei et al., SIGCOMM 2021)."""
-    if block < 1:
-        raise WeftError(f"block of {block} elements: at least 1")
+    vector(x, "the array")
+    whole(block, "number of elements of a block", 1)
     padded = np.zeros(-(-x.size // block) * block, x.dtype)
     padded[: x.size] = x
     rows = padded.reshape(-1, block)
@@ -73,9 +88,21 @@ def non_zero_blocks(x: Values, block: int = BLOCK) -> Blocks:
 
 
 def add_blocks(messages: list[Blocks], n_elements: int) -> Values:
-    """The dense sum: an aggregator adds the blocks of one number as they arrive."""
+    """The dense sum: an aggregator adds the blocks of one number as they arrive.
+
+    Raises
+    ------
+    WeftError
+        No messages, blocks of other sizes, or a block that is not among the elements.
+    """
+    _refuse_none(messages)
     block = messages[0].values.shape[1]
-    total = np.zeros((-(-n_elements // block), block), messages[0].values.dtype)
+    n_blocks = -(-whole(n_elements, "number of elements", 0) // block)
+    for message in messages:
+        if message.values.shape[1] != block:
+            raise WeftError(f"blocks of {message.values.shape[1]} elements do not add to blocks of {block}")
+        _refuse_outside(message.numbers, n_blocks, "block", "blocks")
+    total = np.zeros((n_blocks, block), messages[0].values.dtype)
     for message in messages:
         total[message.numbers] += message.values
     return total.reshape(-1)[:n_elements]
@@ -83,4 +110,17 @@ def add_blocks(messages: list[Blocks], n_elements: int) -> Values:
 
 def block_density(density: float, block: int = BLOCK) -> float:
     """Share of blocks that are not zero where non-zeros fall independently."""
+    number(density, "density", 0, 1)
+    whole(block, "number of elements of a block", 1)
     return 1.0 - float((1.0 - density) ** block)
+
+
+def _refuse_none(messages: Sequence[object]) -> None:
+    if not messages:
+        raise WeftError("a sum needs at least one worker")
+
+
+def _refuse_outside(places: npt.NDArray[np.int32], limit: int, what: str, of: str) -> None:
+    outside = places[(places < 0) | (places >= limit)]
+    if outside.size:
+        raise WeftError(f"{what} {outside[0]} is not among the {limit} {of}")

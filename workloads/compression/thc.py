@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
+from workloads.compression.checks import finite, number, same_size, vector, whole
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,7 +61,11 @@ class Thc:
     clip: float = 1 / 32
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 8 or self.granularity < 2**self.bits - 1:
+        whole(self.n_elements, "THC's n_elements", 0)
+        whole(self.granularity, "THC's granularity", 1)
+        whole(self.seed, "THC's seed", 0)
+        number(self.clip, "THC's clip", 1e-12, 0.99)
+        if not 1 <= whole(self.bits, "THC's bits", 0) <= 8 or self.granularity < 2**self.bits - 1:
             raise WeftError(
                 f"a table of {self.bits} bits over {self.granularity} steps: give 1 to 8 bits and at least "
                 "2**bits - 1 steps"
@@ -85,11 +90,17 @@ class Thc:
 
     def range_of(self, arrays: Sequence[npt.NDArray[np.floating[Any]]]) -> float:
         """Half-width of the range: from the largest norm among the workers, which they exchange first."""
+        same_size(arrays, "the range")
+        for worker, x in enumerate(arrays):
+            self._refuse(x, f"worker {worker}'s array")
         norm = max(float(np.linalg.norm(x.astype(np.float64))) for x in arrays)
         return NormalDist().inv_cdf(1 - self.clip / 2) * norm / math.sqrt(self.padded)
 
     def encode(self, x: npt.NDArray[np.floating[Any]], half_width: float, worker: int = 0) -> Quantised:
         """Table indices of one worker, rounded stochastically so that the sum is unbiased within the range."""
+        self._refuse(x, "the array of a worker")
+        finite(half_width, "half-width of the range", 0)
+        whole(worker, "worker", 0)
         turned = self._rotate(np.asarray(x, np.float64))
         grid = self.table().astype(np.float64)
         scale = self.granularity / (2 * half_width) if half_width else 0.0
@@ -101,17 +112,31 @@ class Thc:
 
     def add(self, messages: Sequence[Quantised]) -> npt.NDArray[np.int64]:
         """What the switch does: look up and add, in integers."""
+        if not messages:
+            raise WeftError("a sum needs at least one worker")
         table = self.table()
-        total = np.zeros(messages[0].indices.size, np.int64)
+        total = np.zeros(self.padded, np.int64)
         for message in messages:
+            if message.bits != self.bits or message.indices.shape != total.shape:
+                raise WeftError(
+                    f"the message has {message.indices.size} indices of {message.bits} bits; this codec has "
+                    f"{self.padded} of {self.bits}"
+                )
             total += table[message.indices]
         return total
 
     def decode(self, total: npt.NDArray[np.int64], workers: int, half_width: float) -> Floats:
         """The sum of the workers' arrays, approximately."""
+        vector(total, "the sum of table entries", self.padded)
+        whole(workers, "number of workers", 1)
+        finite(half_width, "half-width of the range", 0)
         turned = total.astype(np.float64) * (2 * half_width / self.granularity) - workers * half_width
         back = _hadamard(turned) * self._signs()
         return back[: self.n_elements]
+
+    def _refuse(self, x: npt.NDArray[np.floating[Any]], what: str) -> None:
+        if not np.isfinite(vector(x, what, self.n_elements)).all():
+            raise WeftError(f"{what} holds a value that is not finite")
 
     def _rotate(self, x: Floats) -> Floats:
         padded = np.zeros(self.padded)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workloads.compression.checks import finite, number, whole
+from workloads.compression.layout import form_of
 from workloads.compression.rates import INSTANT, Rates
-from workloads.compression.sizing import Compression, cells_required
-
-WORD_BYTES = 4
+from workloads.compression.sizing import Compression, peel_rounds
 
 AllReduceTime = Callable[[int], float]
 """Seconds that a fabric takes to all-reduce so many bytes."""
@@ -42,8 +42,8 @@ class Timeline:
 
     @property
     def speed_up(self) -> float:
-        """Time without the codec over time with it."""
-        return self.dense_s / self.total_s
+        """Time without the codec over time with it; 1 where there is nothing to send."""
+        return self.dense_s / self.total_s if self.total_s else 1.0
 
 
 def compressed_all_reduce(
@@ -53,6 +53,9 @@ def compressed_all_reduce(
     compression: Compression = Compression(),
     rates: Rates = INSTANT,
     required: float | None = None,
+    *,
+    form: str = "spread",
+    dense_bits: int | None = None,
 ) -> Timeline:
     """The parts of one all-reduce through the codec.
 
@@ -61,26 +64,40 @@ def compressed_all_reduce(
     all_reduce : callable (bytes) -> seconds
         Of any collective on any fabric.
     n_elements : int
-        Words of 32 bits.
     union : float
         Share of non-zeros in the union of all workers.
     compression : Compression
     rates : Rates
         Of the device that encodes and decodes.
     required : float, optional
-        Cells an item below which decoding fails; that of the element and rotated layouts unless given.
+        Cells an item below which decoding fails; what the form requires of so many items unless given.
+    form : str
+        Of the layout, by its name in `layout.FORMS`.
+    dense_bits : int, optional
+        Of an element where the array is added densely: 32 for values of 16 bits that a switch adds as integers of 32.
+
+    Raises
+    ------
+    WeftError
+        A number out of range.
     """
-    n_items = round(union * n_elements)
-    least = cells_required(n_items) if required is None else required
+    whole(n_elements, "number of elements", 0, 2**62)
+    n_items = round(number(union, "union density", 0, 1) * n_elements)
+    shape = form_of(form)
+    least = shape.cells_required(n_items, n_elements) if required is None else finite(required, "required", 0)
     index, sketch = compression.index_bytes(n_elements), compression.sketch_bytes(n_elements, union)
-    dense_s = all_reduce(WORD_BYTES * n_elements)
+    wide = compression.value_bits if dense_bits is None else whole(dense_bits, "dense bits", 1, 1024)
+    dense_bytes = -(-n_elements * wide // 8)
+    dense_s = all_reduce(dense_bytes)
     fails = n_items > 0 and compression.cells_per_item < least
+    rounds = peel_rounds(n_items, compression.cells_per_item)
+    word_bytes = compression.value_bits / 8
     return Timeline(
-        encode_s=rates.encode_s(n_elements),
+        encode_s=rates.encode_s(n_elements, word_bytes),
         index_s=all_reduce(index),
         sketch_s=all_reduce(sketch),
-        decode_s=rates.decode_s(n_elements, n_items),
+        decode_s=rates.decode_s(n_elements, n_items, rounds, word_bytes),
         fallback_s=dense_s if fails else 0.0,
         dense_s=dense_s,
-        wire_bytes=index + sketch + (WORD_BYTES * n_elements if fails else 0),
+        wire_bytes=index + sketch + (dense_bytes if fails else 0),
     )

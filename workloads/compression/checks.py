@@ -1,0 +1,71 @@
+"""Whole numbers, numbers and arrays that the codecs are given: one line for each that does not fit."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies import WeftError
+
+Values = npt.NDArray[Any]
+
+
+def whole(value: object, what: str, least: int, most: int = 2**31 - 1) -> int:
+    """A whole number in its range; a boolean or a float is none."""
+    accepted = f"give a whole number, {least} to {most}"
+    if isinstance(value, bool | np.bool_):
+        raise WeftError(f"{what} is {value}: {accepted}")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise WeftError(f"{what} is {value!r}: {accepted}") from None
+    if not least <= number <= most:
+        raise WeftError(f"{what} is {number}: {accepted}")
+    return number
+
+
+def number(value: object, what: str, least: float, most: float = math.inf, *, above: bool = False) -> float:
+    """A number in its range, that it may end (`above`: lies above its start) and that is not NaN."""
+    accepted = f"give a number {'above' if above else 'from'} {least:g}" + (f" to {most:g}" if most < math.inf else "")
+    if isinstance(value, bool | np.bool_ | str) or not isinstance(value, int | float | np.integer | np.floating):
+        raise WeftError(f"{what} is {value!r}: {accepted}")
+    if not (least < value if above else least <= value) or not value <= most:
+        raise WeftError(f"{what} is {value}: {accepted}")
+    return float(value)
+
+
+def finite(value: object, what: str, least: float, *, above: bool = False) -> float:
+    """The same without infinity."""
+    checked = number(value, what, least, above=above)
+    if math.isinf(checked):
+        raise WeftError(f"{what} is {value}: give a finite number")
+    return checked
+
+
+def vector(x: object, what: str, size: int | None = None) -> Values:
+    """An array of one dimension, of numbers, in native order of bytes, and of that size if one is given.
+
+    Compiled loops are made for the type and the size that they are told, and look at nothing.
+    """
+    if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray):
+        raise WeftError(f"{what} is a {type(x).__name__}: give a numpy array")
+    if x.ndim != 1 or (size is not None and x.size != size):
+        raise WeftError(f"{what} has shape {x.shape}: give ({'n' if size is None else size},)")
+    if x.dtype.kind not in "iuf" or not x.dtype.isnative:
+        raise WeftError(f"{what} is of {x.dtype!r}: give integers or floating point in native order of bytes")
+    return np.asarray(x)
+
+
+def same_size(arrays: Sequence[Any], what: str) -> Sequence[Values]:
+    """At least one array, all of one size."""
+    if not arrays:
+        raise WeftError(f"{what} has no arrays: give at least one")
+    first = vector(arrays[0], f"{what}, array 0")
+    for at, x in enumerate(arrays):
+        vector(x, f"{what}, array {at}", first.size)
+    return arrays
