@@ -6,25 +6,38 @@ and sends the sum to all. What a schedule cannot say is built here task by task:
 Loss is sampled when the program is built: packet i of worker w is lost on the way up or down by a hash of (seed, w, i,
 direction). A worker resends what has no result a timeout after it left, once; the switch adds it, or answers a
 duplicate of a finished slot from its copy. Resent packets are not lost. Workers whose packets were not lost but whose
-results are late do not resend: their duplicates would be dropped at the switch.
+results are late do not resend: their duplicates would be dropped at the switch. Late workers, slow ones and loss
+combine as one likes.
+
+An array of no bytes has no packets and takes no time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sim.engine import run
-from sim.program import FIFO, I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, assemble, service_time_ps
+from sim.packet_tasks import TIMER_RATE, PacketTasks, packets_of
+from sim.program import Cutting, Program, ProgramBuilder, service_time_ps
+from sim.quantity_fields import Bytes, Count, Rate, Time, picoseconds, whole
 from topologies import WeftError
 from topologies.routing import hash64
+from topologies.units import format_time
 
-TIMER_RATE = 10**12
-"""Work a second of servers that only pass time: work in ps."""
+T = TypeVar("T")
+
+Late: TypeAlias = Mapping[int, int | str]
+"""By worker: picoseconds, or text with a unit."""
+
+Slow: TypeAlias = Mapping[int, Fraction | float]
+"""By worker: share of the bandwidth that its links have, above 0 and at most 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,36 +46,39 @@ class PoolStreaming:
 
     Attributes
     ----------
-    size_bytes : int
+    size_bytes : int, or text such as "1MiB"
     slots : int
         Packets that each worker may have on the way.
     workers : int
-    payload_bytes, header_bytes : int
-    bandwidth_Bps : int
-    latency_ps : int
+    payload_bytes, header_bytes : int, or text
+    bandwidth_Bps : float, or text such as "100Gb/s"
+    latency_ps : int, or text such as "2us"
         Between a worker and the switch, one way.
-    switch_latency_ps : int
+    switch_latency_ps : int, or text
+
+    Raises
+    ------
+    WeftError
+        Not a whole number, text without a unit, no slot, worker or byte in a packet, or no bandwidth.
     """
 
-    size_bytes: int
-    slots: int
-    workers: int = 8
-    payload_bytes: int = 1024
-    header_bytes: int = 66
-    bandwidth_Bps: int = 12_500_000_000
-    latency_ps: int = 2_000_000
-    switch_latency_ps: int = 800_000
-
-    def __post_init__(self) -> None:
-        if min(self.slots, self.workers, self.payload_bytes) < 1 or self.size_bytes < 0:
-            raise WeftError(
-                f"pool streaming of {self.size_bytes} B by {self.workers} workers in {self.slots} slots of "
-                f"{self.payload_bytes} B: at least one worker, slot and byte a slot"
-            )
+    size_bytes: Bytes = Bytes()
+    slots: Count = Count()
+    workers: Count = Count(8, most=2**16)
+    payload_bytes: Bytes = Bytes(1024, least=1)
+    header_bytes: Bytes = Bytes(66)
+    bandwidth_Bps: Rate = Rate(12_500_000_000)
+    latency_ps: Time = Time(2_000_000)
+    switch_latency_ps: Time = Time(800_000)
 
     @property
     def n_packets(self) -> int:
-        return max(1, -(-self.size_bytes // self.payload_bytes))
+        return -(-self.size_bytes // self.payload_bytes)
+
+    @property
+    def to_switch_ps(self) -> int:
+        """From the end of a packet on the uplink until the switch has added it."""
+        return self.latency_ps + self.switch_latency_ps
 
     @property
     def wire_ps(self) -> int:
@@ -80,43 +96,50 @@ class PoolStreaming:
         return -(-self.round_trip_ps // self.wire_ps)
 
     def closed_form_ps(self) -> float:
-        """RTT + (N - 1) max(wire, RTT / s), for full packets."""
+        """RTT + (N - 1) max(wire, RTT / s), for full packets, nobody late or slow, and nothing lost."""
+        if self.n_packets == 0:
+            return 0.0
         return self.round_trip_ps + (self.n_packets - 1) * max(self.wire_ps, self.round_trip_ps / self.slots)
 
 
-def streaming_program(
-    job: PoolStreaming, *, late_ps: Mapping[int, int] | None = None, rate_factor: Mapping[int, Fraction] | None = None
-) -> Program:
-    """The job without loss: two tasks a worker, a window between them.
+def streaming_program(job: PoolStreaming, *, late_ps: Late | None = None, rate_factor: Slow | None = None) -> Program:
+    """The job without loss: two tasks a worker, the sum and a window between them.
 
     Parameters
     ----------
     job : PoolStreaming
-    late_ps : mapping from worker to ps
+    late_ps : mapping from worker to ps, or to text such as "5ms"
         Workers that begin later.
     rate_factor : mapping from worker to factor
         Workers whose links are slower, both ways.
+
+    Raises
+    ------
+    WeftError
+        No such worker, a time or a factor that is none.
     """
-    late, factor = late_ps or {}, rate_factor or {}
-    _check_workers(job, (*late, *factor))
+    late, rates = _late(job, late_ps), _rates(job, rate_factor)
     builder = ProgramBuilder(forwarding="store-and-forward")
+    if job.n_packets == 0:
+        return builder.build()
     cutting = Cutting(None, job.payload_bytes, 0, job.header_bytes)
     up, down = [], []
-    for worker in range(job.workers):
-        rate = Fraction(job.bandwidth_Bps) * factor.get(worker, Fraction(1))
-        delay = [builder.task(late[worker], [(builder.server(TIMER_RATE), 0)])] if late.get(worker) else []
-        path = [(builder.server(rate), job.latency_ps + job.switch_latency_ps)]
-        up.append(builder.task(job.size_bytes, path, cutting, after=delay))
-    for worker in range(job.workers):
-        rate = Fraction(job.bandwidth_Bps) * factor.get(worker, Fraction(1))
-        path = [(builder.server(rate), job.latency_ps)]
-        down.append(builder.task(job.size_bytes, path, cutting, stream=up))
+    for worker, rate in enumerate(rates):
+        # a service takes 1 ps: the rest of the delay is latency
+        delay = [builder.task(0, [(builder.server(TIMER_RATE), late[worker] - 1)])] if late.get(worker) else []
+        up.append(builder.task(job.size_bytes, [(builder.server(rate), job.to_switch_ps)], cutting, after=delay))
+    summed = builder.task(job.size_bytes, (), cutting, stream=up)
+    for rate in rates:
+        down.append(builder.task(job.size_bytes, [(builder.server(rate), job.latency_ps)], cutting, stream=[summed]))
     for sent, received in zip(up, down, strict=True):
         builder.window(sent, received, job.slots)
     return builder.build()
 
 
-def lossy_program(job: PoolStreaming, loss: float, timeout_ps: int, seed: int = 0) -> Program:
+def lossy_program(
+    job: PoolStreaming, loss: float, timeout_ps: int | str, seed: int = 0, *, late_ps: Late | None = None,
+    rate_factor: Slow | None = None,
+) -> Program:
     """The job with lost packets: every packet is a task, every resend a timer and one or two tasks more.
 
     Parameters
@@ -124,138 +147,98 @@ def lossy_program(job: PoolStreaming, loss: float, timeout_ps: int, seed: int = 
     job : PoolStreaming
     loss : float
         Probability on each link and direction.
-    timeout_ps : int
-        From when a packet has left its worker; longer than a round trip.
+    timeout_ps : int, or text such as "1ms"
+        From when a packet has left its worker; longer than a round trip, that of the slowest worker.
     seed : int
+    late_ps, rate_factor : mapping
+        As in `streaming_program`.
 
     Raises
     ------
     WeftError
-        A probability out of range, or a timeout that ends before a result can be there.
+        A probability out of range, a timeout that ends before a result can be there, or what `streaming_program`
+        refuses.
     """
-    if not 0 <= loss <= 1:
-        raise WeftError(f"loss of {loss} is out of range: 0 to 1")
-    if timeout_ps <= job.round_trip_ps:
-        raise WeftError(f"timeout of {timeout_ps} ps is not above the round trip of {job.round_trip_ps} ps")
-    lost_up, lost_down = (_lost(job, loss, seed, direction) for direction in (0, 1))
-    return _Packets(job, timeout_ps, lost_up, lost_down).build()
+    late, rates, timeout_ps = _late(job, late_ps), _rates(job, rate_factor), picoseconds(timeout_ps, "timeout_ps")
+    longest = service_time_ps(job.payload_bytes + job.header_bytes, min(rates))
+    round_trip = job.round_trip_ps + 2 * (longest - job.wire_ps)
+    if timeout_ps <= round_trip:
+        known = f"the round trip of {format_time(round_trip)}"
+        raise WeftError(f"timeout of {format_time(timeout_ps)} is not above {known}")
+    lost_up, lost_down = (_lost(job, loss, seed, direction).ravel() for direction in (0, 1))
+    tasks = PacketTasks(job.size_bytes, job.payload_bytes, job.header_bytes)
+    uplink, downlink = tasks.links(rates), tasks.links(rates)
+    packet, worker = packets_of(job.n_packets, job.workers)
+
+    def up(which: npt.NDArray[np.int64], latency_ps: int, *after: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return tasks.send(packet[which], uplink[worker[which]], latency_ps, after=after, tie=worker[which])
+
+    arrives, gone = np.flatnonzero(~lost_up), np.flatnonzero(lost_up)
+    first = np.empty(packet.size, np.int64)  # the task that puts each packet on its link
+    first[arrives] = up(arrives, job.to_switch_ps)
+    first[gone] = up(gone, timeout_ps)  # what is lost is over when its timer is
+    added = first.copy()  # the task that brings it to the switch
+    added[gone] = up(gone, job.to_switch_ps, first[gone])
+    summed = tasks.join(np.arange(job.n_packets))
+    tasks.order(added, summed[packet])
+    received = tasks.send(packet, downlink[worker], job.latency_ps, after=[summed[packet]], tie=worker)
+    # a result that is lost: resend what was sent, and have it answered; what was resent already has its answer lost
+    again = np.flatnonzero(lost_down)
+    timer = tasks.wait(packet[again], timeout_ps - job.to_switch_ps, after=[added[again]])
+    asked = [up(again, job.to_switch_ps, timer), summed[packet[again]]]
+    answer = tasks.send(packet[again], downlink[worker[again]], job.latency_ps, after=asked, tie=worker[again])
+    received[again] = answer
+    tasks.order(received[packet + job.slots < job.n_packets], first[job.slots * job.workers :])
+    for one, time_ps in late.items() if job.n_packets else ():
+        waiting = first[(worker == one) & (packet < job.slots)]
+        delay = tasks.wait(np.zeros(1, np.int64), time_ps)
+        tasks.order(np.repeat(delay, waiting.size), waiting)
+    return tasks.build()[0]
 
 
-def slow_down(job: PoolStreaming, loss: float, timeout_ps: int, seed: int) -> float:
-    """Time with loss over time without."""
-    clean = run(streaming_program(job)).makespan_ps
-    return run(lossy_program(job, loss, timeout_ps, seed)).makespan_ps / clean
+def slow_down(
+    job: PoolStreaming, loss: float, timeout_ps: int | str, seed: int, *, late_ps: Late | None = None,
+    rate_factor: Slow | None = None,
+) -> float:
+    """Time with loss over time without, late and slow workers in both; 1 where nothing is sent."""
+    clean = run(streaming_program(job, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
+    lossy = run(lossy_program(job, loss, timeout_ps, seed, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
+    return lossy / clean if clean else 1.0
 
 
 def _lost(job: PoolStreaming, loss: float, seed: int, direction: int) -> npt.NDArray[np.bool_]:
     """Whether each packet of each worker is lost, (packets, workers)."""
-    packet, worker = np.indices((job.n_packets, job.workers))
-    drawn = hash64(seed, worker.ravel(), packet.ravel(), direction) >> np.uint64(11)
-    return np.asarray(drawn.astype(np.float64) / 2.0**53 < loss).reshape(packet.shape)
+    if not (isinstance(loss, Real) and 0 <= loss <= 1):
+        raise WeftError(f"loss of {loss!r} is out of range: a number from 0 to 1")
+    packet, worker = packets_of(job.n_packets, job.workers)
+    drawn = hash64(whole(seed, "seed"), worker, packet, direction) >> np.uint64(11)
+    return np.asarray(drawn.astype(np.float64) / 2.0**53 < loss).reshape(job.n_packets, job.workers)
 
 
-def _check_workers(job: PoolStreaming, named: tuple[int, ...]) -> None:
-    for worker in named:
-        if not 0 <= worker < job.workers:
-            raise WeftError(f"no worker {worker}: workers are 0 to {job.workers - 1}")
+def _late(job: PoolStreaming, late_ps: Late | None) -> dict[int, int]:
+    late = _by_worker(late_ps or {}, "late_ps")
+    return {_worker(job, one): picoseconds(by, f"lateness of worker {one}:") for one, by in late.items()}
 
 
-# Kinds of task. On routes: an upload reaches the switch; a lost one ends where it leaves; timers only pass time.
-_UP, _LOST_UP, _TIMER, _TIMER_FROM_SWITCH, _JOIN, _DOWN = range(6)
+def _rates(job: PoolStreaming, rate_factor: Slow | None) -> list[Fraction]:
+    """Bandwidth of each worker's links."""
+    rates = [Fraction(job.bandwidth_Bps)] * job.workers
+    for one, factor in _by_worker(rate_factor or {}, "rate_factor").items():
+        try:
+            share = Fraction(factor)
+        except (TypeError, ValueError, ArithmeticError):
+            share = Fraction(0)
+        if not 0 < share <= 1:
+            raise WeftError(f"worker {one} at a rate of {factor}: give a share above 0 and at most 1")
+        rates[_worker(job, one)] *= share
+    return rates
 
 
-@dataclass
-class _Packets:
-    """Columns of a lossy job. Each kind of task is a block of columns; all are sorted by packet at the end."""
+def _by_worker(given: Mapping[int, T], what: str) -> Mapping[int, T]:
+    if not isinstance(given, Mapping):
+        raise WeftError(f"{what} {given!r} is not a mapping: give {{worker: value}}")
+    return given
 
-    job: PoolStreaming
-    timeout_ps: int
-    lost_up: npt.NDArray[np.bool_]
-    lost_down: npt.NDArray[np.bool_]
-    _tasks: list[tuple[I64, I64, int, int]] = field(default_factory=list)
-    _edges: list[tuple[I64, I64]] = field(default_factory=list)
-    _count: int = 0
 
-    def build(self) -> Program:
-        packets, workers = self.lost_up.shape
-        packet, worker = (place.ravel() for place in np.indices((packets, workers)))
-        lost_up, lost_down = self.lost_up.ravel(), self.lost_down.ravel()
-        sent = self._add(packet[~lost_up], worker[~lost_up], _UP, 0)
-        gone = self._add(packet[lost_up], worker[lost_up], _LOST_UP, 0)
-        first = np.empty(packet.size, np.int64)  # the task that puts each packet on its link
-        first[~lost_up], first[lost_up] = sent, gone
-        added = first.copy()  # the task that brings it to the switch
-        added[lost_up] = self._after(self._after(gone, packet[lost_up], worker[lost_up], _TIMER, 1),
-                                     packet[lost_up], worker[lost_up], _UP, 2)
-        join = self._add(np.arange(packets), np.zeros(packets, np.int64), _JOIN, 3)
-        self._edges.append((added, join[packet]))
-        down = self._after(join[packet], packet, worker, _DOWN, 4)
-        received = down.copy()
-        # a result that is lost: resend what was sent, and have it answered; what was resent already has its answer lost
-        again = np.flatnonzero(lost_down)
-        timer = self._after(added[again], packet[again], worker[again], _TIMER_FROM_SWITCH, 5)
-        resent = self._after(timer, packet[again], worker[again], _UP, 6)
-        received[again] = self._after(resent, packet[again], worker[again], _DOWN, 7)
-        self._edges.append((join[packet[again]], received[again]))
-        following = (packet + self.job.slots < packets)
-        behind = first[np.flatnonzero(following) + self.job.slots * workers]
-        self._edges.append((received[following], behind))
-        return self._assemble()
-
-    def _add(self, packet: I64, worker: I64, kind: int, order: int) -> I64:
-        """Tasks of one kind; returns their numbers."""
-        self._tasks.append((packet.astype(np.int64), worker.astype(np.int64), kind, order))
-        numbers = self._count + np.arange(packet.size)
-        self._count += packet.size
-        return numbers
-
-    def _after(self, parent: I64, packet: I64, worker: I64, kind: int, order: int) -> I64:
-        child = self._add(packet, worker, kind, order)
-        self._edges.append((parent, child))
-        return child
-
-    def _assemble(self) -> Program:
-        job, workers = self.job, self.job.workers
-        packet, worker = (np.concatenate([task[i] for task in self._tasks]) for i in (0, 1))
-        sizes = [task[0].size for task in self._tasks]
-        kind, order = (np.repeat([task[i] for task in self._tasks], sizes) for i in (2, 3))
-        place = np.lexsort((worker, order, packet))
-        number = np.empty(place.size, np.int64)
-        number[place] = np.arange(place.size)
-        packet, worker, kind = packet[place], worker[place], kind[place]
-        on_wire = np.isin(kind, (_UP, _LOST_UP, _DOWN))
-        payload = np.minimum(job.payload_bytes, job.size_bytes - packet * job.payload_bytes)
-        parent, child = (np.concatenate([edge[i] for edge in self._edges]) for i in (0, 1))
-        rates = [Fraction(job.bandwidth_Bps), Fraction(TIMER_RATE)]
-        route_ptr, route_server, route_latency = self._routes()
-        columns = Columns(
-            rates=rates,
-            server_rate=np.repeat(np.array([0, 1], np.int32), [2 * workers, workers]),
-            server_discipline=np.full(3 * workers, FIFO, np.int8),
-            route_ptr=route_ptr,
-            route_server=route_server,
-            route_latency_ps=route_latency,
-            task_work=np.where(on_wire, payload + job.header_bytes, 0),
-            task_cutting=None,
-            task_route=(kind * workers + worker).astype(np.int32),
-            task_class=worker.astype(np.int32),
-            task_priority=np.zeros(packet.size, np.int32),
-            edge_parent=number[parent].astype(np.int32),
-            edge_child=number[child].astype(np.int32),
-            edge_lag=np.full(parent.size, WHOLE, np.int32),
-        )
-        return assemble(columns, [Cutting()], "store-and-forward")
-
-    def _routes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], I64]:
-        """Routes of each kind and worker: servers are uplinks, downlinks, timers; joins have none."""
-        job, workers = self.job, self.job.workers
-        to_switch = job.latency_ps + job.switch_latency_ps
-        hop = {
-            _UP: (0, to_switch), _LOST_UP: (0, 0), _TIMER: (2, self.timeout_ps),
-            _TIMER_FROM_SWITCH: (2, self.timeout_ps - to_switch), _DOWN: (1, job.latency_ps),
-        }
-        kinds = [kind for kind in range(6) for _ in range(workers)]
-        ptr = np.concatenate(([0], np.cumsum([kind != _JOIN for kind in kinds])))
-        named = [(hop[kind], at % workers) for at, kind in enumerate(kinds) if kind != _JOIN]
-        server = np.array([group * workers + worker for (group, _), worker in named], np.int32)
-        return ptr.astype(np.int32), server, np.array([latency for (_, latency), _ in named], np.int64)
+def _worker(job: PoolStreaming, worker: int) -> int:
+    return whole(worker, "worker", 0, job.workers - 1)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 
 import numpy as np
 
 
 def makespan_ps(
-    wire_ps: int, latency_ps: int, switch_ps: int, slots: int, lost_up: np.ndarray, lost_down: np.ndarray,
-    timeout_ps: int, forgets: bool = False,
+    wire_ps: int | np.ndarray, latency_ps: int, switch_ps: int, slots: int, lost_up: np.ndarray, lost_down: np.ndarray,
+    timeout_ps: int, forgets: bool = False, late_ps: Mapping[int, int] | None = None,
 ) -> int:
-    """When the last worker has the last result; all packets are of one size, `lost_*` are (packets, workers).
+    """When the last worker has the last result; `lost_*` and, if not one number, `wire_ps` are (packets, workers).
 
     A switch that `forgets` drops a duplicate that comes before the sum is complete, as SwitchML does, and the worker
     asks again after another timeout; one that does not answers it when the sum is complete.
     """
     packets, workers = lost_up.shape
+    wire = np.broadcast_to(wire_ps, lost_up.shape).tolist()
+    late = late_ps or {}
     up_free, down_free = [0] * workers, [0] * workers
     missing = [workers] * packets
     done: dict[int, int] = {}
     waiting: dict[tuple[int, int], bool] = {}
-    events: list[tuple[int, int, int, str]] = [(0, packet, worker, "send") for packet in range(min(slots, packets))
-                                              for worker in range(workers)]
+    events: list[tuple[int, int, int, str]] = [(late.get(worker, 0), packet, worker, "send")
+                                              for packet in range(min(slots, packets)) for worker in range(workers)]
     heapq.heapify(events)
     last = 0
 
@@ -32,7 +35,7 @@ def makespan_ps(
     while events:
         now, packet, worker, what = heapq.heappop(events)
         if what in ("send", "resend", "resend for the result"):
-            left = up_free[worker] = max(now, up_free[worker]) + wire_ps
+            left = up_free[worker] = max(now, up_free[worker]) + wire[packet][worker]
             if what == "send" and lost_up[packet, worker]:
                 put(left + timeout_ps, packet, worker, "resend")
                 continue
@@ -55,7 +58,7 @@ def makespan_ps(
             else:
                 waiting[packet, worker] = True
         elif what in ("result", "lost result"):
-            left = down_free[worker] = max(now, down_free[worker]) + wire_ps
+            left = down_free[worker] = max(now, down_free[worker]) + wire[packet][worker]
             if what == "result":
                 put(left + latency_ps, packet, worker, "received")
         else:

@@ -1,0 +1,51 @@
+"""Goodput of a slot pool by its slots, with the closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.ticker import NullLocator
+
+from sim.plots.style import WIDE, figure, lines_of, save, size_label
+
+Row = Mapping[str, Any]
+
+
+def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
+    """Draw goodput over slots, a line for each rule or leaf, the closed form (thin), and the slots of a round trip.
+
+    Parameters
+    ----------
+    rows : sequence of row
+        Of `sim.pool_rows`: one array, of more than no bytes, and several numbers of slots.
+    path : Path
+        .png, .pdf or .svg.
+    width : {"narrow", "wide"}
+    """
+    slots = sorted({int(row["slots"]) for row in rows})
+    named: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: int(row["slots"])):
+        named.setdefault(str(row.get("rule", row.get("leaf", "simulated"))), []).append(row)
+    lines = lines_of(named)
+    with figure(width) as drawn:
+        axes = drawn.add_subplot()
+        for name, own in named.items():
+            axes.plot([row["slots"] for row in own], [row["goodput_Gbps"] for row in own], label=name,
+                      **lines[name].style())
+        if len(named) == 1:
+            own = next(iter(named.values()))
+            closed = [8e-9 * row["size_bytes"] / row["closed_form_s"] for row in own]
+            axes.plot([row["slots"] for row in own], closed, color="#222222", linewidth=0.8, linestyle=":",
+                      label="closed form")
+        axes.axvline(rows[0]["slots_needed"], color="#444444", linewidth=0.6, linestyle=(0, (4, 3)))
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(slots, [str(count) for count in slots], rotation=35 if len(slots) > 8 else 0)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("slots of a job (dashed: one round trip)")
+        axes.set_ylabel("goodput (Gb/s)")
+        axes.legend()
+        drawn.suptitle(f"{size_label(rows[0]['size_bytes'])}, {rows[0]['workers']} workers", fontsize=9, weight="bold")
+        save(drawn, path)
