@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
 
-from topologies import NPU, SWITCH, Topology, WeftError
+from topologies import NPU, OCS, SWITCH, Topology, WeftError
 
 MOST_DISTANCES = 4_000_000
 """Distances held at a time while a root is looked for."""
@@ -70,6 +71,8 @@ class AggregationTree:
 def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> AggregationTree:
     """A tree of the user's own.
 
+    Whether the routers of NPUs among its inner nodes may reduce is asked where a schedule takes it.
+
     Parameters
     ----------
     topology : Topology
@@ -80,7 +83,8 @@ def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> Aggreg
     Raises
     ------
     WeftError
-        Nodes that do not hang on the root, or an edge without a link in both directions.
+        Nodes that do not hang on the root, an edge without a link in both directions, or an inner node that can never
+        reduce, such as an optical switch.
     """
     children: dict[int, list[int]] = {}
     for node, parent in parents.items():
@@ -94,11 +98,64 @@ def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> Aggreg
             ahead.append(child)
     if len(order) < len(parents) or root in parents:
         raise WeftError(f"topology {topology.name}: the tree does not hang together on node {root}")
-    for child, parent in order:
-        for ends in ((child, parent), (parent, child)):
-            if not all(0 <= end < topology.n_nodes for end in ends) or _link(topology, *ends) < 0:
+    tree = AggregationTree(root, tuple(order))
+    _check_links(topology, tree, both_ways=True)
+    _check_inner(topology, tree, routers=True)
+    return tree
+
+
+def check_tree(topology: Topology, tree: AggregationTree, *, routers: bool) -> None:
+    """Refuse a tree that is none of the network, leaves out a rank, or adds up where nothing may.
+
+    Raises
+    ------
+    WeftError
+        Names the node.
+    """
+    if not isinstance(tree, AggregationTree):
+        raise WeftError(f"topology {topology.name}: {tree!r} is no AggregationTree")
+    known = {tree.root}
+    for node, parent in tree.parent:
+        if node in known or parent not in known:
+            raise WeftError(f"topology {topology.name}: the tree does not hang together at node {node}")
+        known.add(node)
+    _check_links(topology, tree, both_ways=False)
+    for rank in range(topology.n_npus):
+        if rank not in known:
+            raise WeftError(f"topology {topology.name}: rank {rank} is not in the tree of root {tree.root}")
+    _check_inner(topology, tree, routers)
+
+
+def reducing(topology: Topology, routers: bool) -> npt.NDArray[np.bool_]:
+    """Whether each node may add up and copy, (n_nodes,): switches, and the routers of NPUs if told."""
+    inner = np.asarray(topology.kind == SWITCH)
+    return inner | (topology.kind == NPU) if routers else inner
+
+
+def _check_links(topology: Topology, tree: AggregationTree, both_ways: bool) -> None:
+    for node in (tree.root, *(node for node, _ in tree.parent)):
+        if not isinstance(node, int | np.integer) or not 0 <= node < topology.n_nodes:
+            raise WeftError(f"topology {topology.name}: no node {node!r}, as the tree has; nodes are 0 to "
+                            f"{topology.n_nodes - 1}")
+    for child, parent in tree.parent:
+        for ends in ((child, parent), (parent, child))[0 if both_ways else 1 :]:
+            if _link(topology, *ends) < 0:
                 raise WeftError(f"topology {topology.name}: the tree needs a link from node {ends[0]} to {ends[1]}")
-    return AggregationTree(root, tuple(order))
+
+
+def _check_inner(topology: Topology, tree: AggregationTree, routers: bool) -> None:
+    may = reducing(topology, routers)
+    for node in tree.children:
+        if not may[node]:
+            raise WeftError(f"topology {topology.name}: {_cannot_reduce(topology, node)}")
+
+
+def _cannot_reduce(topology: Topology, node: int) -> str:
+    name = topology.node_name(node)
+    if topology.kind[node] == NPU:
+        return f"{name} is an NPU in the middle of the tree: routers of NPUs reduce only if told (routers=True)"
+    what = "an optical switch" if topology.kind[node] == OCS else "a reduction unit"
+    return f"{name} is {what} and no inner node of a tree: switches reduce, and routers of NPUs if told (routers=True)"
 
 
 def minimum_depth_tree(
@@ -107,7 +164,7 @@ def minimum_depth_tree(
     members: Iterable[int] | None = None,
     root: int | None = None,
     routers: bool = False,
-    dimension: int | None = None,
+    dimensions: Iterable[int] | None = None,
     unused: Iterable[tuple[int, int]] = (),
 ) -> AggregationTree:
     """A tree of shortest paths from the best root to all members; of equal roots the first.
@@ -123,24 +180,28 @@ def minimum_depth_tree(
     root : int, optional
         A switch, an NPU whose router reduces, or an NPU that is the only destination.
     routers : bool
-        Whether the routers of NPUs may reduce and branch.
-    dimension : int, optional
-        Keep to links of this dimension.
+        Whether the routers of members may reduce and branch.
+    dimensions : iterable of int, optional
+        Keep to links of these dimensions.
     unused : iterable of (node, node)
         Edges that may not be taken.
 
     Raises
     ------
     WeftError
-        No node that can reduce reaches all members.
+        No node that can reduce reaches all members, or the root is neither a rank nor a switch that reduces.
     """
     wanted = list(range(topology.n_npus)) if members is None else sorted(set(members))
-    inner = np.asarray(topology.kind == SWITCH)
-    if routers:
-        inner = inner | (topology.kind == NPU)
+    if root is not None and not 0 <= root < topology.n_nodes:
+        raise WeftError(f"topology {topology.name}: no node {root} for a root; nodes are 0 to {topology.n_nodes - 1}")
+    if root is not None and topology.kind[root] not in (NPU, SWITCH):
+        raise WeftError(f"topology {topology.name}: {_cannot_reduce(topology, root)}")
+    inner = reducing(topology, routers)
+    inner[: topology.n_npus] &= np.isin(np.arange(topology.n_npus), wanted)  # others would add parts of their own
+    kept = None if dimensions is None else frozenset(dimensions)
     found = None
     for both_ways in (True, False):
-        neighbours = _neighbours(topology, dimension, set(unused), both_ways)
+        neighbours = _neighbours(topology, kept, frozenset(unused), both_ways)
         start = root
         if start is None:
             start = wanted[0] if len(wanted) == 1 else _best_root(neighbours, wanted, inner)
@@ -154,33 +215,6 @@ def minimum_depth_tree(
             + ("" if routers else "; routers of NPUs reduce only if told (routers=True), optical switches never")
         )
     return found
-
-
-def edge_disjoint_trees(topology: Topology, count: int, *, routers: bool = False) -> tuple[AggregationTree, ...]:
-    """Trees that share no link, but for the only cable of an NPU; built one after the other, each of least depth.
-
-    Raises
-    ------
-    WeftError
-        Fewer are found this way.
-    """
-    if count < 1:
-        raise WeftError(f"{count} aggregation trees: at least 1")
-    cables = np.bincount(topology.src, minlength=topology.n_nodes)
-    used: set[tuple[int, int]] = set()
-    trees: list[AggregationTree] = []
-    for _ in range(count):
-        try:
-            tree = minimum_depth_tree(topology, routers=routers, unused=used)
-        except WeftError as none:
-            if not trees:
-                raise
-            raise WeftError(f"topology {topology.name}: {len(trees)} edge-disjoint trees found, not {count}") from none
-        trees.append(tree)
-        for node, parent in tree.parent:
-            if not (cables[node] == 1 and topology.kind[node] == NPU):
-                used |= {(node, parent), (parent, node)}
-    return tuple(trees)
 
 
 def torus_trees(topology: Topology) -> tuple[AggregationTree, AggregationTree]:
@@ -212,18 +246,23 @@ def _rooted(topology: Topology, edges: list[tuple[tuple[int, int], tuple[int, in
         one, other = x + width * y, u + width * v
         neighbours.setdefault(one, []).append(other)
         neighbours.setdefault(other, []).append(one)
-    everywhere = np.ones(topology.n_nodes, np.bool_)
-    trees = [_search(neighbours, root, range(topology.n_npus), everywhere) for root in range(topology.n_npus)]
-    return min((tree for tree in trees if tree is not None), key=lambda tree: tree.depth)
+    ranks, everywhere = range(topology.n_npus), np.ones(topology.n_nodes, np.bool_)
+    root = _best_root(neighbours, ranks, everywhere)
+    tree = None if root is None else _search(neighbours, root, ranks, everywhere)
+    if tree is None:
+        raise WeftError(f"topology {topology.name}: its shape is no torus of all {topology.n_npus} NPUs")
+    _check_links(topology, tree, both_ways=True)
+    return tree
 
 
+@lru_cache(maxsize=8)
 def _neighbours(
-    topology: Topology, dimension: int | None, unused: set[tuple[int, int]], both_ways: bool
+    topology: Topology, dimensions: frozenset[int] | None, unused: frozenset[tuple[int, int]], both_ways: bool
 ) -> dict[int, list[int]]:
     """Nodes to which each node has a link, in both directions if asked for."""
     pairs = [
         (int(src), int(dst)) for src, dst, dim in zip(topology.src, topology.dst, topology.dimension, strict=True)
-        if dimension is None or dim == dimension
+        if dimensions is None or int(dim) in dimensions
     ]
     there = set(pairs) - unused
     found: dict[int, list[int]] = {}

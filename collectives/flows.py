@@ -29,6 +29,7 @@ class Flows:
         self.relays = Relays(topology)
         self._unit = unit_of(topology)
         self._port = _ports(topology)
+        self._routes: dict[tuple[int, int], list[int]] = {}
 
     def collect(
         self,
@@ -65,7 +66,7 @@ class Flows:
                 waits = [*waits, self.relays.add([node, own], blocks, step=tree.depth, reduces=True)]
             place = node if again else own
             above = parent if again else int(self._unit[parent])
-            hop = self._route(node, parent)
+            hop = self.route(node, parent)
             path = [*([place] if place != node else []), *hop, *([above] if above != parent else [])]
             row = self.relays.add(
                 path, blocks, step=tree.depth - tree.depth_of[node], reduces=not again, stream=waits,
@@ -86,15 +87,23 @@ class Flows:
 
     def direct(self, source: int, receiver: int, blocks: Sequence[int], feed: Sequence[int] = ()) -> int:
         """Send blocks past all switches: partial sums, or what arrived with `feed`; returns the row."""
-        path = self._route(source, receiver)
+        path = self.route(source, receiver)
         return self.relays.add(path, blocks, step=int(bool(feed)), reduces=not feed, stream=feed)
 
-    def _route(self, source: int, receiver: int) -> list[int]:
+    def route(self, source: int, receiver: int) -> list[int]:
         """Nodes of the link between two nodes, or of the route where there is none."""
-        if (source, receiver) in self._port:
-            return [source, receiver]
-        links = self.topology.paths(np.array([source]), np.array([receiver])).links
-        return [source, *self.topology.dst[links].tolist()]
+        if (source, receiver) not in self._routes:
+            if (source, receiver) in self._port:
+                return [source, receiver]
+            self.find_routes([source], [receiver])
+        return self._routes[source, receiver]
+
+    def find_routes(self, sources: Sequence[int], receivers: Sequence[int]) -> None:
+        """Look up the routes of many pairs of nodes at once, which is faster."""
+        paths = self.topology.paths(np.array(sources, np.int64), np.array(receivers, np.int64))
+        after, ptr = self.topology.dst[paths.links].tolist(), paths.ptr.tolist()
+        for i, ends in enumerate(zip(sources, receivers, strict=True)):
+            self._routes[ends] = [ends[0], *after[ptr[i] : ptr[i + 1]]]
 
     def spread(
         self, tree: AggregationTree, ranks: Iterable[int], blocks: Sequence[int], at_root: Sequence[int]

@@ -7,21 +7,33 @@ the server from every rank by itself.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
-from collectives.aggregation_tree import minimum_depth_tree
+from collectives.aggregation_tree import AggregationTree, minimum_depth_tree
 from collectives.flows import Flows
+from collectives.option_values import rank_number, truth, whole_number
 from collectives.pattern import Pattern
 from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from topologies import Topology, WeftError
+from collectives.small_networks import small_network
+from topologies import Topology, WeftError, switch
 from topologies.routing import hash64
 from topologies.units import Quantity
 
 NAME = "parameter-server"
 PARTS = 64
-"""Parts of the array, of which some fall back."""
+"""Parts of the array, of which some fall back, at least."""
+
+MOST_PARTS = 1000
+"""Largest denominator of a fraction that falls back, unless parts are given."""
+
+MOST_TRANSFERS = 1_000_000
+"""Of a schedule, one row of Python each: about ten seconds."""
+
+MOST_WAITS = 4_000_000
+"""Of the sends of a plain server for all arrivals: some seconds."""
 
 
 def all_reduce(
@@ -30,8 +42,9 @@ def all_reduce(
     *,
     server: int = 0,
     fallback: float = 1.0,
-    parts: int = PARTS,
+    parts: int | None = None,
     seed: int = 0,
+    routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce over a parameter server, which is one of the ranks.
@@ -46,23 +59,39 @@ def all_reduce(
         Fraction of the array that switches do not aggregate. 1 is a plain server on any network, which also sends
         every rank its own copy of the sum. Below, switches copy what the server sends once, and a hash of the seed
         decides which parts fall back.
-    parts : int
-        Parts that are aggregated or fall back as a whole.
+    parts : int, optional
+        Parts that are aggregated or fall back as a whole: the fraction must be a whole number of them. Unless given
+        the least number from 64 on of which the fraction is one, up to 1,000ths.
     seed : int
+    routers : bool
+        Whether the routers of NPUs aggregate as well.
     element_bytes : int
 
     Raises
     ------
     WeftError
-        A server that is no rank, or a fraction out of range.
+        A server that is no rank, a fraction out of range or no whole number of parts, no tree of nodes that aggregate.
     """
-    if not 0 <= fallback <= 1:
-        raise WeftError(f"fallback of {fallback} is out of range: 0 to 1")
-    if parts < 1:
-        raise WeftError(f"{parts} parts: at least 1")
-    if not 0 <= server < topology.n_npus:
-        raise WeftError(f"server {server} is not one of the {topology.n_npus} ranks of {topology.name}")
-    return schedule(_pattern(topology, server, round(fallback * parts), parts, seed), size, element_bytes)
+    n_fallback, n_parts = _parts(fallback, parts)
+    server = rank_number(server, "server", topology.n_npus, topology.name)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise WeftError(f"seed is {seed!r}: a whole number")
+    pattern = _pattern(topology, server, n_fallback, n_parts, int(seed), truth(routers, "routers"))
+    return schedule(pattern, size, element_bytes)
+
+
+def _parts(fallback: float, parts: object) -> tuple[int, int]:
+    """Parts that fall back, and parts in all."""
+    number = isinstance(fallback, int | float | np.floating) and not isinstance(fallback, bool)
+    if not number or not 0 <= float(fallback) <= 1:
+        raise WeftError(f"fallback of {fallback!r} is out of range: a number from 0 to 1")
+    share = Fraction(float(fallback)).limit_denominator(MOST_PARTS)
+    n_parts = -(-PARTS // share.denominator) * share.denominator if parts is None else whole_number(parts, "parts")
+    n_fallback = round(float(fallback) * n_parts)
+    if not math.isclose(n_fallback, float(fallback) * n_parts, rel_tol=1e-12, abs_tol=0):
+        what = f"fraction of up to {MOST_PARTS:,}ths" if parts is None else f"multiple of 1/{n_parts}"
+        raise WeftError(f"fallback of {fallback!r} is no {what}: give one, or other parts")
+    return n_fallback, n_parts
 
 
 def collision_probability(jobs: int, window: int, slots: int) -> float:
@@ -73,25 +102,48 @@ def collision_probability(jobs: int, window: int, slots: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def _pattern(topology: Topology, server: int, n_fallback: int, parts: int, seed: int) -> Pattern:
-    flows = Flows(topology)
+def _pattern(topology: Topology, server: int, n_fallback: int, parts: int, seed: int, routers: bool) -> Pattern:
     others = [rank for rank in range(topology.n_npus) if rank != server]
-    drawn = hash64(seed, np.arange(parts))
-    falls_back = set(np.argsort(drawn, kind="stable")[:n_fallback].tolist())
-    if n_fallback == parts:
+    plain = n_fallback == parts
+    tree = AggregationTree(server, ())
+    if plain and len(others) ** 2 > MOST_WAITS:
+        raise WeftError(
+            f"parameter-server all-reduce on {topology.name} would let each of {len(others):,} sends of the server "
+            f"wait for as many arrivals, more than {MOST_WAITS:,} in all: take a fallback below 1, or a smaller network"
+        )
+    if 2 * parts * topology.n_nodes > MOST_TRANSFERS:
+        raise WeftError(
+            f"parameter-server all-reduce on {topology.name} would send {parts:,} parts up and down over "
+            f"{topology.n_nodes:,} nodes, more than {MOST_TRANSFERS:,} transfers: take fewer parts"
+        )
+    if others and not plain:
+        tree = minimum_depth_tree(topology, root=server, routers=routers)
+    flows = Flows(topology)
+    if plain:
         _plain(flows, server, others, parts)
-    elif others:
-        tree = minimum_depth_tree(topology, root=server)
-        for part in range(parts):
-            if part in falls_back:
-                at_server = [flows.direct(rank, server, (part,)) for rank in others]
-            else:
-                _, at_server = flows.collect(tree, others, (part,))
-            flows.spread(tree, others, (part,), at_server)
-    return flows.pattern("all-reduce", NAME, "" if n_fallback == parts else "best-effort", parts)
+    else:
+        drawn = hash64(seed, np.arange(parts))
+        _best_effort(flows, tree, others, parts, set(np.argsort(drawn, kind="stable")[:n_fallback].tolist()))
+
+    def small() -> Pattern:
+        fewer = switch(8) if plain else small_network(topology, (tree,))
+        return _pattern(fewer, min(server, fewer.n_npus - 1), n_fallback, parts, seed, routers)
+
+    return flows.pattern("all-reduce", NAME, "" if plain else "best-effort", parts, smaller=small)
+
+
+def _best_effort(flows: Flows, tree: AggregationTree, others: list[int], parts: int, falls_back: set[int]) -> None:
+    flows.find_routes(others, [tree.root] * len(others))
+    for part in range(parts if others else 0):
+        if part in falls_back:
+            at_server = [flows.direct(rank, tree.root, (part,)) for rank in others]
+        else:
+            _, at_server = flows.collect(tree, others, (part,))
+        flows.spread(tree, others, (part,), at_server)
 
 
 def _plain(flows: Flows, server: int, others: list[int], parts: int) -> None:
+    flows.find_routes([*others, *[server] * len(others)], [*[server] * len(others), *others])
     at_server = [flows.direct(rank, server, range(parts)) for rank in others]
     for rank in others:
         flows.direct(server, rank, range(parts), at_server)

@@ -20,6 +20,9 @@ PROOF_TRANSFERS = 40_000
 
 _PROVED: dict[tuple[object, ...], str] = {}
 
+_SHRINKING: list[int] = []
+"""Ranks of the patterns whose smaller members are being built."""
+
 Emit = Callable[[npt.NDArray[np.integer]], Transfers]
 
 
@@ -28,7 +31,8 @@ class Pattern:
     """Transfers, their dependencies, the blocks they carry, and the collective they do.
 
     A pattern that does not do its collective cannot be built: building one proves it or, beyond `PROOF_MOVES` and
-    `PROOF_TRANSFERS`, proves the same algorithm on a smaller topology of the same family.
+    `PROOF_TRANSFERS`, proves the same algorithm on a smaller topology of the same family. A member of which there is no
+    smaller one is proved itself.
 
     Attributes
     ----------
@@ -124,7 +128,8 @@ class Pattern:
         return _PROVED[key]
 
     def _prove_anew(self) -> str:
-        if not self.only_own_proof and not self.is_too_large():
+        is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which nothing halves
+        if not self.only_own_proof and (is_no_smaller or not self.is_too_large()):
             prove(self.kind, self.p, self.n_blocks, self.root, self.transfers(), self.blocks_of)
             return "proved"
         if self.own_proof is not None:
@@ -134,5 +139,10 @@ class Pattern:
                 f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "
                 f"{PROOF_TRANSFERS:,} transfers of a port), and it names no smaller topology to be proved on"
             )
-        small = self.smaller()
-        return f"proved on {small.topology.name}" if small.proof == "proved" else small.proof
+        _SHRINKING.append(self.p)
+        try:
+            small = self.smaller()
+        finally:
+            _SHRINKING.pop()
+        same = self.key is not None and (small.key, small.p) == (self.key, self.p)
+        return f"proved on {small.topology.name}" if small.proof == "proved" and not same else small.proof

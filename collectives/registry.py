@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import Parameter, signature
 
 from collectives import (
     bfb,
@@ -86,7 +87,7 @@ _ANYWHERE = {
         in_network.reduce,
     )
 }
-"""Who names this algorithm on a network without switches tells its routers to reduce."""
+"""Who names this algorithm tells the routers of NPUs to reduce, which matters where switches do not join them."""
 
 _ALGORITHMS = (
     Algorithm(
@@ -192,17 +193,24 @@ _ALGORITHMS = (
         "switches, or the routers of NPUs where there are none, add up along trees; results are multicast",
         "any network whose nodes reduce; optical switches do not",
         _ANYWHERE,
-        {"all-reduce": in_network.FORMS[:2]},
-        options={"trees": "edge-disjoint trees over which the array is striped", "slots": "chunks on the way (push)"},
+        {"all-reduce": in_network.FORMS},
+        options={
+            "trees": "edge-disjoint trees over which the array is striped (1); not for rail-wise",
+            "slots": "chunks of a rank on the way in each tree; all-reduce (push) only",
+            "routers": "whether the routers of NPUs reduce (true)",
+        },
     ),
     Algorithm(
         parameter_server.NAME,
         "ranks send to one of them, switches adding up what finds a slot",
         "any network",
-        {"all-reduce": parameter_server.all_reduce},
+        {"all-reduce": partial(parameter_server.all_reduce, routers=True)},
         options={
-            "server": "the rank that adds", "fallback": "fraction that switches do not aggregate",
-            "parts": "parts that fall back as a whole", "seed": "which parts fall back",
+            "server": "the rank that adds (0)",
+            "fallback": "fraction that switches do not aggregate (1: none)",
+            "parts": "parts that fall back as a whole (64, or as many as the fraction takes)",
+            "seed": "which parts fall back (0)",
+            "routers": "whether the routers of NPUs aggregate (true)",
         },
     ),
     Algorithm(
@@ -316,13 +324,22 @@ def build(
             f"{name} does no {kind}: it does {', '.join(chosen.functions)}; {kind} is done by "
             f"{', '.join(algorithms_for(kind)) or 'none'}"
         )
-    accepted = (*chosen.options, "element_bytes", *(["root"] if COLLECTIVES[kind].rooted else []))
+    accepted = _options_of(chosen, kind)
     for option in options:
         if option not in accepted:
-            raise WeftError(f"{name} has no option {option!r}: it takes {', '.join(accepted)}")
+            of = f"{name} {kind}" if option in chosen.options else name
+            raise WeftError(f"{of} has no option {option!r}: it takes {', '.join(accepted)}")
     if form is not None:
         if not chosen.forms_of(kind):
             raise WeftError(f"{name} {kind} has no form {form!r}: it has only one form, give none")
         check_form(f"{name} {kind}", form, chosen.forms_of(kind))
         options["form"] = form
     return chosen.functions[kind](topology, size, **options)
+
+
+def _options_of(chosen: Algorithm, kind: str) -> tuple[str, ...]:
+    """Options of an algorithm that its function for one collective takes."""
+    parameters = signature(chosen.functions[kind]).parameters
+    any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+    taken = (option for option in chosen.options if any_name or option in parameters)
+    return (*taken, "element_bytes", *(["root"] if COLLECTIVES[kind].rooted else []))

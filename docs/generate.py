@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 DOCS = Path(__file__).parent
 ABOUT = {
@@ -20,6 +21,12 @@ ABOUT = {
 """The rooms of docs/, by what a reader wants; papers are results."""
 
 ROOMS = ("topologies", "collectives", "workloads", "sim")
+MODULES = (
+    "collectives.in_network", "collectives.aggregation_tree", "collectives.parameter_server", "workloads.compression",
+    "workloads.compression.sizing", "workloads.compression.timeline", "workloads.gradients", "sim.faults",
+    "sim.shared_fabric", "sim.pool_streaming", "sim.slot_sharing", "sim.partial_aggregates",
+)
+"""Modules within the rooms whose names the API has as well: what one imports from there."""
 NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"
 
 
@@ -126,7 +133,21 @@ def api() -> str:
         text += table(["name", "what it is"], [[f"`{signature(name, getattr(module, name))}`",
                                                first_sentence(getattr(module, name))] for name in module.__all__])
         text.append("")
+    for path in MODULES:
+        module = importlib.import_module(path)
+        text += [f"## {path}\n", f"{first_sentence(module)}\n"]
+        text += table(["name", "what it is"], [[f"`{signature(name, thing)}`", first_sentence(thing)]
+                                               for name, thing in own_names(module)])
+        text.append("")
     return "\n".join(text).rstrip() + "\n"
+
+
+def own_names(module: ModuleType) -> list[tuple[str, object]]:
+    """What a module offers: `__all__`, or the public functions and classes that it defines."""
+    if hasattr(module, "__all__"):
+        return [(name, getattr(module, name)) for name in module.__all__]
+    return [(name, thing) for name, thing in vars(module).items()
+            if not name.startswith("_") and getattr(thing, "__module__", None) == module.__name__ and callable(thing)]
 
 
 def signature(name: str, thing: object) -> str:

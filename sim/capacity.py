@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from collectives.pattern import Pattern
+from collectives.routes import paths_of
+from collectives.transfers import take
 from topologies import WeftError
 from topologies.extents import physical_memory
 from topologies.units import format_size
@@ -45,6 +47,6 @@ def lowering_bytes(pattern: Pattern, n_ranks: int) -> tuple[int, int]:
     if t.src.size == 0:
         return 0, 0
     rows = np.unique(np.linspace(0, t.src.size - 1, SAMPLED_TRANSFERS).astype(np.int64))
-    hops = pattern.topology.paths(t.src[rows], t.dst[rows]).links.size / rows.size
+    hops = paths_of(take(t, rows), pattern.topology).links.size / rows.size
     transfers = t.src.size * n_ranks
     return int(transfers * (BYTES_PER_TRANSFER + BYTES_PER_HOP * hops)), transfers

@@ -83,6 +83,7 @@ RUN = [
 ]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("page", RUN)
 def test_what_a_page_runs_gives_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -57,6 +57,8 @@ def supported(case: Case, shape: tuple[int, ...]) -> bool:
         return len(long) < 2 or not any(extent % 2 for extent in long)
     if case.algorithm.endswith("recursive-doubling") and case.collective != "all-reduce":
         return all(extent in (2, 4, 8, 16, 32, 64, 128) for extent in long)
+    if case.form == "rail-wise":
+        return len(shape) > 1
     if case.algorithm == "ring":
         return len(long) < 2 or (len(long) == 2 and any(map(_cycles, (long, long[::-1]))))
     return True
@@ -87,6 +89,7 @@ LIMITS = {
     "recursive-doubling": "not all powers of two, as it needs",
     "mirrored-recursive-doubling": "not all powers of two, as it needs",
     "ring": "edge-disjoint Hamiltonian cycles",
+    "in-network": "takes networks of two dimensions and more",
 }
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
 
-from collectives import in_network, parameter_server
-from collectives.aggregation_tree import edge_disjoint_trees, given_tree, minimum_depth_tree, torus_trees
+from collectives import build, in_network, parameter_server
+from collectives.aggregation_tree import AggregationTree, given_tree, minimum_depth_tree
+from collectives.pattern import Pattern
 from tests.oracles import arrays
 from topologies import (
     OCS,
@@ -61,15 +64,30 @@ def test_any_root(kind):
         getattr(in_network, kind)(leaf_spine(3, 2, 1), "1KiB", root=6)
 
 
-@pytest.mark.parametrize("spec", ["SW(4)_SW(3)", "FC(3)_SW(4)", "SW(2)_SW(1)", "FC(1)_SW(3)", "leaf-spine:2x1x1"])
+@pytest.mark.parametrize("spec", ["SW(4)_SW(3)", "FC(3)_SW(4)", "SW(2)_SW(1)", "FC(1)_SW(3)", "SW(2)_SW(2)_SW(2)"])
 def test_rail_wise(spec):
-    if spec.startswith("leaf"):
-        with pytest.raises(WeftError):
-            in_network.all_reduce(leaf_spine(2, 3, 1), "1MiB", form="rail-wise")
-        return
-    schedule = in_network.all_reduce(from_spec(spec), "1MiB", form="rail-wise")
+    fabric = from_spec(spec)
+    schedule = in_network.all_reduce(fabric, "1MiB", form="rail-wise", routers=len(fabric.shape) > 2)
     assert schedule.proof == "proved"
     on_arrays(schedule)
+
+
+@pytest.mark.parametrize("spec", ["torus:3x4", "FC(4)_FC(3)", "RI(4)_SW(3)", "torus:3x2x2"])
+def test_rail_wise_over_routers(spec):
+    on_arrays(in_network.all_reduce(from_spec(spec), "1MiB", form="rail-wise", routers=True))
+
+
+@pytest.mark.parametrize(("spec", "options", "message"), [
+    ("leaf-spine:2x3x1", {}, "no tree of switches that reduce joins all 3 NPUs"),
+    ("torus:3x4", {}, "routers of NPUs reduce only if told"),
+    ("switch:4", {}, "two dimensions and more, the node and the rails: switch:4 has 1"),
+    ("SW(4)_SW(3)", {"trees": 3}, "one tree a rail and takes no trees: 3"),
+    ("SW(4)_SW(3)", {"trees": ("x",)}, "one tree a rail and takes no trees"),
+    ("SW(4)_SW(3)", {"slots": 4}, "takes no slots"),
+])
+def test_rail_wise_refuses_what_it_cannot_honour(spec, options, message):
+    with pytest.raises(WeftError, match=message):
+        in_network.all_reduce(from_spec(spec), "1MiB", form="rail-wise", **options)
 
 
 @pytest.mark.parametrize("routers_of", ["torus:4x4", "torus:3x5", "mesh:3x3", "ring:5", "hx2mesh:2x2", "SW(2)_SW(3)"])
@@ -83,13 +101,57 @@ def test_routers_reduce_only_if_told(routers_of):
     on_arrays(schedule)
 
 
-def test_optical_switches_never_reduce():
+def optical_star():
     star = switch(4)
-    optical = Topology(
+    return Topology(
         name="optical", kind=np.where(star.kind == 1, OCS, star.kind).astype(np.int8), src=star.src, dst=star.dst,
         bandwidth_Bps=star.bandwidth_Bps, latency_ps=star.latency_ps, hop_latency_ps=star.hop_latency_ps,
         dimension=star.dimension, shape=star.shape, coords=star.coords, router=ShortestPathRouter(),
     )
+
+
+STAR = ((0, 4), (1, 4), (2, 4), (3, 4))
+
+
+def test_no_tree_adds_up_in_an_optical_switch():
+    optical = optical_star()
+    for make in (
+        lambda: given_tree(optical, 4, dict(STAR)), lambda: minimum_depth_tree(optical, root=4),
+        lambda: in_network.all_reduce(optical, "1MiB", trees=(AggregationTree(4, STAR),), routers=True),
+    ):
+        with pytest.raises(WeftError, match="topology optical: ocs0 is an optical switch and no inner node"):
+            make()
+    with_units = with_reduction_units(switch(4), "1GB/s")
+    for make in (
+        lambda: minimum_depth_tree(with_units, root=5), lambda: given_tree(with_units, 4, {0: 4, 5: 4, 1: 5}),
+    ):
+        with pytest.raises(WeftError, match=r"reducer0 is a reduction unit|needs a link from node 1 to 5"):
+            make()
+    with pytest.raises(WeftError, match="no node 9 for a root"):
+        minimum_depth_tree(optical, root=9)
+
+
+def test_routers_add_up_in_a_given_tree_only_if_told():
+    tree = given_tree(torus((2, 2)), 0, {1: 0, 2: 0, 3: 1})
+    assert in_network.all_reduce(torus((2, 2)), "1MiB", trees=[tree], routers=True).proof == "proved"
+    with pytest.raises(WeftError, match=r"npu0 is an NPU in the middle of the tree: .* only if told"):
+        in_network.all_reduce(torus((2, 2)), "1MiB", trees=[tree])
+
+
+@pytest.mark.parametrize(("tree", "message"), [
+    (AggregationTree(4, STAR[:3]), "rank 3 is not in the tree of root 4"),
+    (AggregationTree(5, tuple((node, 5) for node in range(5))), "no node 5"),
+    (AggregationTree(4, ((0, 1), (1, 4), (2, 4), (3, 4))), "does not hang together at node 0"),
+    (AggregationTree(4, ((0, 4), (1, 0), (2, 4), (3, 4))), "needs a link from node 0 to 1"),
+    ((4, STAR), "is no AggregationTree"),
+])
+def test_a_tree_that_does_not_fit_the_network_is_refused(tree, message):
+    with pytest.raises(WeftError, match=message):
+        in_network.all_reduce(switch(4), "1MiB", trees=(tree,))
+
+
+def test_optical_switches_never_reduce():
+    optical = optical_star()
     for routers in (False, True):
         with pytest.raises(WeftError, match="no tree of"):
             in_network.all_reduce(optical, "1MiB", routers=routers)
@@ -110,40 +172,13 @@ def test_units_behind_switches(spec, per, form):
 def test_units_behind_routers():
     fabric = with_reduction_units(torus((3, 3)), "800Gb/s", nodes=range(9))
     on_arrays(in_network.all_reduce(fabric, "1MiB", routers=True))
+    with pytest.raises(WeftError, match=r"adds up twice at an NPU.* torus:3x3 has a unit behind npu0"):
+        in_network.all_reduce(fabric, "1MiB", form="rail-wise", routers=True)
     for nodes, message in (([99], "no node 99"), (None, "units already")):
         with pytest.raises(WeftError, match=message):
             with_reduction_units(fabric, "1GB/s", nodes=nodes)
     with pytest.raises(WeftError, match="per 'chip' is unknown"):
         with_reduction_units(torus((3, 3)), "1GB/s", per="chip")
-
-
-@pytest.mark.parametrize(("spec", "count"), [("fat-tree:4", 2), ("fat-tree:8", 4), ("leaf-spine:4x3x3", 3)])
-def test_edge_disjoint_trees(spec, count):
-    fabric = from_spec(spec)
-    trees = edge_disjoint_trees(fabric, count)
-    assert len({tree.depth for tree in trees}) == 1
-    seen = [pair for tree in trees for pair in tree.parent if pair[0] >= fabric.n_npus]
-    assert len(seen) == len(set(seen))
-    with pytest.raises(WeftError, match=f"{count} edge-disjoint trees found, not {count + 1}"):
-        edge_disjoint_trees(fabric, count + 1)
-    with pytest.raises(WeftError, match="0 aggregation trees"):
-        edge_disjoint_trees(fabric, 0)
-    on_arrays(in_network.all_reduce(fabric, "1MiB", trees=count))
-    on_arrays(in_network.reduce_scatter(from_spec("leaf-spine:2x2x2"), "1MiB", trees=2))
-
-
-@pytest.mark.parametrize("shape", [(3, 3), (4, 4), (3, 5), (6, 4)])
-def test_two_trees_of_a_torus(shape):
-    fabric = torus(shape)
-    trees = torus_trees(fabric)
-    cables = [frozenset(pair) for tree in trees for pair in tree.parent]
-    assert len(cables) == len(set(cables)) == 2 * fabric.n_npus - 2
-    for tree in trees:
-        given_tree(fabric, tree.root, tree.parent_of)
-        assert len(tree.depth_of) == fabric.n_npus
-    on_arrays(in_network.all_reduce(fabric, "1MiB", trees=trees, routers=True))
-    with pytest.raises(WeftError, match="two extents of at least 3"):
-        torus_trees(torus((2, 4)))
 
 
 def test_trees_have_least_depth_and_given_ones_are_checked():
@@ -175,8 +210,12 @@ def test_a_plain_server_needs_no_switches():
     with pytest.raises(WeftError, match="no tree of switches"):
         parameter_server.all_reduce(torus((2, 3)), "1MiB", fallback=0.5)
     for bad, message in (
-        ({"fallback": 2}, "fallback of 2 is out of range"), ({"server": 9}, "server 9 is not"),
-        ({"parts": 0}, "0 parts"),
+        *(({"fallback": bad}, "fallback of .* is out of range: a number from 0 to 1") for bad in (2, -1, True, "x")),
+        *(({"server": bad}, f"server {bad!r} is not one of") for bad in (9, 1.5, "1")),
+        *(({"parts": bad}, f"parts is {bad!r}: a whole number") for bad in (0, 2.5)),
+        ({"seed": 1.5}, "seed is 1.5"), ({"fallback": float("nan")}, "out of range"),
+        ({"fallback": 0.5, "parts": 1}, "fallback of 0.5 is no multiple of 1/1: give one, or other parts"),
+        ({"fallback": 0.77712}, "fallback of 0.77712 is no fraction of up to 1,000ths"),
     ):
         with pytest.raises(WeftError, match=message):
             parameter_server.all_reduce(switch(4), "1MiB", **bad)
@@ -186,25 +225,93 @@ def test_a_plain_server_needs_no_switches():
         parameter_server.collision_probability(0, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("fallback", "direct", "parts"), [(0.005, 1, 200), (0.1, 7, 70), (1 / 3, 22, 66), (0.5, 32, 64), (0, 0, 64)]
+)
+def test_the_fraction_that_falls_back_is_exact(fallback, direct, parts):
+    schedule = parameter_server.all_reduce(switch(3), "1MiB", fallback=fallback)
+    t = schedule.pattern.transfers()
+    assert schedule.pattern.n_blocks == parts
+    assert np.count_nonzero((t.src == 1) & (t.dst == 0)) == direct
+
+
 def test_options_that_do_not_fit_are_refused():
     for options, message in (
-        ({"form": "pull", "slots": 4}, "takes no slots"), ({"slots": 0}, "0 slots: at least 1"),
+        ({"form": "pull", "slots": 4}, "takes no slots"), ({"slots": 0}, "slots is 0: a whole number, at least 1"),
         ({"form": "shove"}, "in-network has no form 'shove': choose one of push, pull, rail-wise"),
-        ({"form": "rail-wise"}, "takes networks of two dimensions"),
+        *(({"slots": bad}, f"slots is {bad!r}: a whole") for bad in ("4", 2.5, True)),
+        *(({"trees": bad}, "trees is .*: a whole number, at least 1, or Agg") for bad in ("2", 2.0, None, 0, -3, True)),
+        ({"trees": []}, "at least one AggregationTree"), ({"trees": (1,)}, "1 is no AggregationTree"),
+        ({"routers": "yes"}, "routers is 'yes': true or false"),
     ):
-        with pytest.raises(WeftError, match=message):
-            in_network.all_reduce(switch(4), "1MiB", **options)
+        for p in (1, 4):
+            with pytest.raises(WeftError, match=message):
+                in_network.all_reduce(switch(p), "1MiB", **options)
+    assert in_network.all_reduce(switch(1), "1MiB", trees=2).proof == "proved"
     far = from_links([(0, 2, "1GB/s", 0), (2, 0, "1GB/s", 0), (1, 3, "1GB/s", 0), (3, 1, "1GB/s", 0)], n_npus=2)
     with pytest.raises(WeftError, match="no tree of switches that reduce joins all 2 NPUs"):
         in_network.all_reduce(far, "1MiB")
 
 
-def test_large_networks_are_proved_on_smaller_ones_or_refused():
-    big = switch(400)
-    assert in_network.all_reduce(big, "1MiB").proof == "proved"
-    assert in_network.reduce_scatter(big, "1MiB").proof.startswith("proved on torus")
-    with pytest.raises(WeftError, match="more than 4,000,000 transfers"):
-        in_network.all_gather(switch(2000), "1MiB")
+def test_the_registry_takes_the_options_that_a_collective_has():
+    assert build("in-network", "all-reduce", torus((3, 4)), "1MiB", "rail-wise").name == "in-network (rail-wise)"
+    assert build("in-network", "all-reduce", torus((3, 4)), "1MiB", trees=2, slots=3, routers=True).proof == "proved"
+    half = build("parameter-server", "all-reduce", torus((3, 4)), "1MiB", fallback=0.5, server=3, parts=4)
+    assert half.pattern.form == "best-effort"
+    for name in ("in-network", "parameter-server"):
+        options = {"fallback": 0.5} if name == "parameter-server" else {}
+        with pytest.raises(WeftError, match="routers of NPUs reduce only if told"):
+            build(name, "all-reduce", torus((3, 4)), "1MiB", routers=False, **options)
+    for kind in KINDS:
+        with pytest.raises(WeftError, match="has no option 'slots': it takes trees, routers, element_bytes"):
+            build("in-network", kind.replace("_", "-"), switch(4), "1MiB", slots=4)
+
+
+def test_a_torus_that_halves_to_itself_is_proved_on_another():
+    """Its smaller member was itself, again and again."""
+    proof = in_network.reduce_scatter(torus((6, 6, 6)), "1MiB", routers=True).proof
+    assert proof == "proved on torus:4x4"
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize(("spec", "small"), [
+    ("fat-tree:12", "fat-tree:4"), ("torus:16x16", "torus:4x4"), ("torus:6x6x6", "torus:4x4"),
+    ("SW(8)_SW(40)", "torus:4x4"), ("switch:300", "switch:8"), ("leaf-spine:32x8x2", "leaf-spine:4x4x4"),
+])
+def test_pull_on_large_networks(spec, small):
+    assert in_network.all_reduce(from_spec(spec), "1MiB", form="pull", routers=True).proof == f"proved on {small}"
+
+
+def test_small_networks_are_of_the_kind_of_the_large_one(monkeypatch):
+    """Every kind of large network, without building one: all patterns count as too large but the small ones."""
+    monkeypatch.setattr(Pattern, "is_too_large", lambda pattern: pattern.topology.name in ("large", "large-units"))
+    for spec, form, small in (
+        ("switch:5", "push", "switch:8"), ("leaf-spine:2x2x2", "pull", "leaf-spine:4x4x4"),
+        ("fat-tree:4", "push", "fat-tree:4"), ("torus:3x3", "pull", "torus:4x4"),
+        ("torus:3x3", "rail-wise", "torus:3x4"), ("SW(2)_SW(3)", "rail-wise", "SW(3)_SW(4)"),
+    ):
+        fabric = replace(from_spec(spec), name="large")
+        units = replace(fabric, name="large-units")
+        rails = form == "rail-wise"
+        units = with_reduction_units(units, "1GB/s", nodes=range(fabric.n_npus if rails else 0, fabric.n_nodes))
+        for network in (fabric, units):
+            proof = in_network.all_reduce(network, "1MiB", form=form, routers=True).proof
+            assert proof == f"proved on {small}"
+        if form != "rail-wise":
+            best = parameter_server.all_reduce(fabric, "1MiB", fallback=0.5, parts=4, server=1, routers=True)
+            assert best.proof == f"proved on {small}"
+
+
+def test_what_would_take_too_long_is_refused_at_once():
+    with pytest.raises(WeftError, match="2,000 blocks one by one over 2,001 nodes, more than 1,000,000"):
+        in_network.all_reduce(switch(2000), "1MiB", form="pull")
+    with pytest.raises(WeftError, match="1,024 blocks one by one over 1,025 nodes"):
+        in_network.all_reduce(from_spec("SW(1024)_SW(1)"), "1MiB", form="rail-wise")
+    with pytest.raises(WeftError, match="let each of 2,099 sends"):
+        parameter_server.all_reduce(switch(2100), "1MiB")
+    with pytest.raises(WeftError, match="1,000,000 parts up and down over 5 nodes"):
+        parameter_server.all_reduce(switch(4), "1MiB", parts=10**6, fallback=0.5)
+    assert parameter_server.all_reduce(switch(200), "1MiB").proof == "proved on switch:8"
 
 
 @pytest.mark.parametrize("routers", [False, True])

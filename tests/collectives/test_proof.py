@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from collectives import build
 from collectives.pattern import Pattern
 from collectives.proof import ScheduleError, prove
 from collectives.transfers import Transfers, take
 from tests.collectives.cases import CASES, Case, supported
-from topologies import WeftError, ring, torus
+from topologies import WeftError, from_spec, ring, torus
 
 LEAN = {
     "swing", "recursive-doubling", "mirrored-recursive-doubling", "ring", "bucket", "direct", "dimension-wise", "tree",
@@ -192,3 +193,9 @@ def test_blocks_must_suit_the_collective():
             topology=pattern.topology, kind=pattern.kind, algorithm="direct", n_blocks=9, emit=pattern.emit,
             blocks_of=pattern.blocks_of,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", ["torus:6x6x6", "SW(6)_SW(6)_SW(6)"])
+def test_a_member_of_which_there_is_no_smaller_one_is_proved_itself(spec):
+    """Its smaller member was itself, again and again."""
+    assert build("direct", "all-to-all", from_spec(spec), "1MiB").proof == "proved"

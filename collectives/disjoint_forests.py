@@ -1,0 +1,144 @@
+"""Edge-disjoint spanning forests with as many edges as there can be: the union of graphic matroids (Roskind, Tarjan).
+
+An edge that fits into no forest is put in all the same if edges can change their forests along a chain, each making
+room for the one before. The shortest such chain is looked for; where there is none, there never will be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+Edge = tuple[int, int]
+
+
+class DisjointForests:
+    """Forests over the nodes 0 to n - 1 that share no edge.
+
+    Parameters
+    ----------
+    n : int
+        Nodes.
+    edges : sequence of (node, node)
+        Undirected, each once, none from a node to itself.
+    count : int
+        Forests.
+
+    Attributes
+    ----------
+    forest_of : list of int
+        The forest of each edge, -1 for none.
+    """
+
+    def __init__(self, n: int, edges: Sequence[Edge], count: int) -> None:
+        self.n, self.edges, self.count = n, edges, count
+        self.forest_of = [-1] * len(edges)
+        self._at: list[list[int]] = [[] for _ in range(n)]
+        for edge, ends in enumerate(edges):
+            for end in ends:
+                self._at[end].append(edge)
+
+    def fill(self) -> None:
+        """Grow the forests from different nodes at once, then put in every other edge for which there is a chain."""
+        self._grow()
+        rooted = self._rooted()
+        for edge, forest in enumerate(list(self.forest_of)):
+            if forest < 0 and self._insert(edge, rooted):
+                rooted = self._rooted()
+
+    def _grow(self) -> None:
+        """Breadth-first by turns; an edge is left alone if others have no other to reach one of its ends."""
+        starts = [forest * self.n // self.count for forest in range(self.count)]
+        inside = [{start} for start in starts]
+        ahead = [deque([start]) for start in starts]
+        free = [len(edges) for edges in self._at]
+        missing = [self.count - starts.count(node) for node in range(self.n)]
+        while any(ahead):
+            for forest in range(self.count):
+                edge = self._next_edge(ahead[forest], inside[forest], free, missing)
+                if edge is None:
+                    continue
+                (new,) = set(self.edges[edge]) - inside[forest]
+                self.forest_of[edge] = forest
+                inside[forest].add(new)
+                ahead[forest].append(new)
+                missing[new] -= 1
+                for end in self.edges[edge]:
+                    free[end] -= 1
+
+    def _next_edge(self, ahead: deque[int], inside: set[int], free: list[int], missing: list[int]) -> int | None:
+        while ahead:
+            node = ahead[0]
+            for edge in self._at[node]:
+                one, other = self.edges[edge]
+                new = other if one == node else one
+                spare = free[node] > missing[node] and free[new] >= missing[new]
+                if spare and new not in inside and self.forest_of[edge] < 0:
+                    return edge
+            ahead.popleft()
+        return None
+
+    def _insert(self, first: int, rooted: list[_Rooted]) -> bool:
+        """Put in one edge along the shortest chain of edges that change their forests; whether there is one."""
+        before: dict[int, int] = {first: -1}
+        ahead = deque([first])
+        while ahead:
+            edge = ahead.popleft()
+            for forest in range(self.count):
+                if forest == self.forest_of[edge]:
+                    continue
+                between = rooted[forest].path(*self.edges[edge])
+                if between is None:
+                    self._move(edge, forest, before)
+                    return True
+                for other in between:
+                    if other not in before:
+                        before[other] = edge
+                        ahead.append(other)
+        return False
+
+    def _move(self, edge: int, forest: int, before: dict[int, int]) -> None:
+        while edge >= 0:
+            forest, self.forest_of[edge] = self.forest_of[edge], forest
+            edge = before[edge]
+
+    def _rooted(self) -> list[_Rooted]:
+        return [_Rooted(self, forest) for forest in range(self.count)]
+
+
+class _Rooted:
+    """A forest with a root in each of its trees, for the path between two nodes."""
+
+    def __init__(self, forests: DisjointForests, forest: int) -> None:
+        neighbours: list[list[Edge]] = [[] for _ in range(forests.n)]
+        for edge, its in enumerate(forests.forest_of):
+            if its == forest:
+                one, other = forests.edges[edge]
+                neighbours[one].append((other, edge))
+                neighbours[other].append((one, edge))
+        self.up: list[Edge] = [(-1, -1)] * forests.n
+        self.depth, self.root = [-1] * forests.n, [-1] * forests.n
+        for root in range(forests.n):
+            if self.root[root] < 0:
+                self._hang(root, neighbours)
+
+    def _hang(self, root: int, neighbours: list[list[Edge]]) -> None:
+        self.root[root], self.depth[root] = root, 0
+        ahead = [root]
+        for node in ahead:
+            for other, edge in neighbours[node]:
+                if self.root[other] < 0:
+                    self.root[other], self.depth[other], self.up[other] = root, self.depth[node] + 1, (node, edge)
+                    ahead.append(other)
+
+    def path(self, one: int, other: int) -> list[int] | None:
+        """Edges between two nodes, or None where they are in different trees."""
+        if self.root[one] != self.root[other]:
+            return None
+        found = []
+        while one != other:
+            if self.depth[one] < self.depth[other]:
+                one, other = other, one
+            one, edge = self.up[one]
+            found.append(edge)
+        return found
