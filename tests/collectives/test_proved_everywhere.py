@@ -21,7 +21,6 @@ from tests.collectives.cases import (
 )
 from topologies import TOPOLOGIES, WeftError, from_spec, torus
 from topologies.multidim import DimensionOrderRouter
-from topologies.updown import UpDownRouter
 
 pytestmark = pytest.mark.compiled
 
@@ -78,9 +77,9 @@ def _proved_or_refused(case: Case, fabric) -> None:
 
 
 def _followed(case: Case, fabric) -> tuple[int, ...]:
-    """Extents that an algorithm follows: a ring behind tiers of switches has its ranks in a row."""
-    in_a_row = case.algorithm == "ring" and isinstance(fabric.router, UpDownRouter)
-    return (fabric.n_npus,) if in_a_row else fabric.shape
+    """Extents that an algorithm follows: where NPUs hang on switches of one tier, a ring has its ranks in a row."""
+    tiers = set(fabric.dimension[fabric.src < fabric.n_npus].tolist())
+    return (fabric.n_npus,) if case.algorithm == "ring" and len(tiers) < 2 else fabric.shape
 
 
 def _proved_or_refused_by_name(case: Case, fabric) -> None:
