@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim._draw import draw
-from sim._heap import without_root
+from sim._heap import lone, meld, without_root
 from sim._jit import helper, u64
 from sim._state import (
     AT,
@@ -144,6 +144,32 @@ def begin_faulty(program, state, token, server, start, end, extra):
 
 
 @helper
+def send_other_ways(program, state, server):
+    """Let chunks at their source take the routes that hold now, until one is first whose route has not changed."""
+    n_servers, now = program.server_rate.size, state.register[NOW]
+    discipline = program.server_discipline[u64(server)]
+    while state.queue[u64(server)] != NONE:
+        token = state.queue[u64(server)]
+        event = n_servers + token
+        at = state.event[u64(8 * event + AT)]
+        if at > 0 and program.hop_last[u64(program.route_hop[u64(at - 1)])] == 0:
+            return
+        first = first_hop_at(program, state.event[u64(8 * event + TASK)], now)
+        if first == at:
+            return
+        state.queue[u64(server)] = without_root(program, state, discipline, token)
+        if program.hop_server[u64(program.route_hop[u64(first)])] == server:
+            state.event[u64(8 * event + AT)] = first
+            alone = lone(program, state, token)
+            state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
+        else:
+            state.event_ps[u64(4 * event)] = ~state.event_ps[u64(4 * event)]
+            journal(program, state, token, now, now, now + 1)
+            state.event[u64(8 * event + AT)] = first
+            push(state, event, now + 1)
+
+
+@helper
 def occupy(program, state, token, server, start, end):
     """Let a server be busy with a token, whose mark of the first hop goes."""
     field = 8 * (program.server_rate.size + token)
@@ -190,6 +216,10 @@ def serve_faulty(program, state, server):
             state.queue[u64(server)] = without_root(program, state, discipline, token)
             lose(program, state, token, server, now, now)
         return
+    if program.detour_ptr.size:
+        send_other_ways(program, state, server)
+        if state.queue[u64(server)] == NONE:
+            return
     token = state.queue[u64(server)]
     size = state.event[u64(8 * (n_servers + token) + SIZE)] & (FIRST_HOP - 1)
     end = now + program.service_ps[u64(size), u64(column)] + jitter_ps(program, state, token, server, True)

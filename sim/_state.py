@@ -89,8 +89,8 @@ class State(NamedTuple):
     held : (T,) or (0,) int32
         Tokens that are in, while one of a chunk before them is not: a list through NEXT.
     journal : (rows * JOURNAL_COLUMNS,) or (0,) int64
-        Task, chunk, place in the routes, arrival, start, end, and when the chunk is ready for what follows (its
-        complement: sent again after it was lost), of every service, where asked for.
+        Task, chunk, place in the routes, arrival (its complement: sent another way), start, end, and when the chunk is
+        ready for what follows (its complement: sent again after it was lost), of every service, where asked for.
     """
 
     register: I64

@@ -50,7 +50,7 @@ def advance(state, until_ps):
         level = word // WORDS
         digit = (word % WORDS) * 64 + count_trailing_zeros(occupied[u64(word)])
         shift = DIGIT * level
-        present = ((register[NOW] >> (shift + DIGIT)) << (shift + DIGIT)) | (np.int64(digit) << shift)
+        present = (((register[NOW] >> shift) & ~np.int64(SLOTS - 1)) | np.int64(digit)) << shift
         if present > until_ps:
             return PAUSED
         register[NOW] = present

@@ -11,6 +11,7 @@ from sim.capacity import check_capacity
 from sim.engine import check_memory
 from sim.lower import lower
 from sim.model import Model
+from sim.outcome import Deadlock
 from sim.result import Result
 from topologies import WeftError
 from topologies.units import format_time
@@ -23,7 +24,7 @@ class BestForm(NamedTuple):
     ----------
     result : Result
     others : dict of str to str
-        By form: "35.1 us", "at least 104.7 us, not simulated", or why it cannot run.
+        By form: "35.1 us", "at least 104.7 us, not simulated", or why it cannot run or, under faults, end.
     """
 
     result: Result
@@ -93,16 +94,28 @@ def best_form(
     refused : mapping of str to str, optional
         Of `ready_forms`; told with the others.
     prune : bool
-        False simulates all, for times that need not respect the bounds (analytic estimates).
+        False simulates all, for times that need not respect the bounds (analytic estimates, detours).
+
+    Raises
+    ------
+    Deadlock
+        Faults leave no form that ends.
     """
     others = dict(refused or {})
     results: dict[str, Result] = {}
+    stuck: dict[str, Deadlock] = {}
     for form in sorted(ready, key=lambda form: ready[form].lower_bound_ps):
         bound_ps = ready[form].lower_bound_ps
         if prune and results and bound_ps > min(result.time_ps for result in results.values()):
             others[form] = f"at least {format_time(bound_ps)}, not simulated"
         else:
-            results[form] = simulate(ready[form].schedule)
+            try:
+                results[form] = simulate(ready[form].schedule)
+            except Deadlock as wrong:
+                stuck[form] = wrong
+                others[form] = str(wrong)
+    if not results:
+        raise next(stuck[form] for form in ready)
     best = min((form for form in ready if form in results), key=lambda form: results[form].time_ps)
     others |= {form: format_time(result.time_ps) for form, result in results.items() if form != best}
     return BestForm(results[best], dict(sorted(others.items())))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,9 +43,10 @@ def _refuse(bad: Rows, journal: Journal, what: str) -> None:
 def _conservation(program: Program, outcome: Outcome, journal: Journal, server: I64) -> None:
     """Every chunk crosses, in its last attempt, a whole route of its task; every ps of busy time is a service's."""
     order = np.lexsort((journal.start_ps, journal.chunk, journal.task))
-    task, chunk, at, lost = (column[order] for column in (journal.task, journal.chunk, journal.at, journal.lost))
+    task, chunk, at = (column[order] for column in (journal.task, journal.chunk, journal.at))
+    lost, moved = journal.lost[order], journal.moved[order]
     first = np.append(True, (task[1:] != task[:-1]) | (chunk[1:] != chunk[:-1]))[: task.size]
-    begins = first | np.append(False, lost[:-1])[: task.size]
+    begins = first | np.append(False, (lost | moved)[:-1])[: task.size]
     of_task = np.isin(np.stack([task, at]).T @ [program.route_hop.size, 1], _first_hops(program))
     sorted_rows = Journal._make(column[order] for column in journal)
     _refuse(begins & ~of_task, sorted_rows, "conservation: an attempt begins in the middle of a route")
@@ -51,11 +54,12 @@ def _conservation(program: Program, outcome: Outcome, journal: Journal, server: 
     _refuse(~begins & ~follows, sorted_rows, "conservation: a hop is left out or taken twice")
     ends = np.append(first[1:], True)[: task.size]
     last = program.hop_last[program.route_hop[at]] != 0
-    _refuse(ends & (lost | ~last), sorted_rows, "conservation: never delivered")
-    moved = int(np.count_nonzero(first))
+    _refuse(ends & (lost | moved | ~last), sorted_rows, "conservation: never delivered")
+    _refuse(moved & ~begins, sorted_rows, "conservation: sent another way after it had left its source")
+    sent = int(np.count_nonzero(first))
     due = int(program.chunks()[program.hops() > 0].sum())
-    if moved != due:
-        raise CertificateError(f"conservation: {moved} chunks were sent where the program has {due}")
+    if sent != due:
+        raise CertificateError(f"conservation: {sent} chunks were sent where the program has {due}")
     services = int(np.count_nonzero(journal.end_ps > journal.start_ps))
     if outcome.events != services:
         raise CertificateError(f"conservation: {outcome.events} services were done where the journal has {services}")
@@ -90,21 +94,30 @@ def _capacity(program: Program, journal: Journal, server: I64) -> None:
 
 def _up(program: Program, journal: Journal, server: I64) -> None:
     """No service begins while its server is down, or crosses that unless it may."""
+    served = journal.end_ps > journal.start_ps
+    asleep, crosses = np.zeros(server.size, np.bool_), np.zeros(server.size, np.bool_)
+    for one, rows, place in _in_force(program, journal, server):
+        first, last = program.timetable_ptr[one], program.timetable_ptr[one + 1]
+        down = program.timetable_rate[first:last] == DOWN
+        # By the row in force, -1 before the first: when the server next goes down after it.
+        times = np.append(np.where(down, program.timetable_from_ps[first:last], NEVER_PS), NEVER_PS)
+        next_down = np.minimum.accumulate(times[::-1])[::-1]
+        asleep[rows] = served[rows] & (place >= 0) & down[np.maximum(place, 0)]
+        if program.server_crossing[one] % DROPS != COMPLETES:
+            crosses[rows] = served[rows] & (journal.end_ps[rows] > next_down[place + 1])
+    for bad, what in ((asleep, "is down and serves"), (crosses, "goes down while it serves")):
+        if np.any(bad):
+            _refuse(bad, journal, f"capacity: server {server[np.flatnonzero(bad)[0]]} {what}")
+
+
+def _in_force(program: Program, journal: Journal, server: I64) -> Iterator[tuple[int, I64, I64]]:
+    """Each server with a timetable, its rows of the journal, and the row in force as they start (-1: none)."""
+    order = np.argsort(server, kind="stable")
+    ends = np.searchsorted(server[order], np.arange(program.n_servers + 1))
     for one in np.flatnonzero(np.diff(program.timetable_ptr)).tolist():
-        rows = slice(program.timetable_ptr[one], program.timetable_ptr[one + 1])
-        times, rates = program.timetable_from_ps[rows], program.timetable_rate[rows]
-        begins = np.append(times, NEVER_PS)
-        here = (server == one) & (journal.end_ps > journal.start_ps)
-        for start, end in zip(begins[:-1][rates == DOWN], begins[1:][rates == DOWN], strict=True):
-            _refuse(
-                here & (journal.start_ps >= start) & (journal.start_ps < end), journal,
-                f"capacity: server {one} is down and serves",
-            )
-            if program.server_crossing[one] % DROPS != COMPLETES:
-                _refuse(
-                    here & (journal.start_ps < start) & (journal.end_ps > start), journal,
-                    f"capacity: server {one} goes down while it serves",
-                )
+        rows = order[ends[one] : ends[one + 1]]
+        times = program.timetable_from_ps[program.timetable_ptr[one] : program.timetable_ptr[one + 1]]
+        yield one, rows, np.searchsorted(times, journal.start_ps[rows], side="right") - 1
 
 
 def _durations(program: Program, journal: Journal, server: I64) -> None:
@@ -112,12 +125,10 @@ def _durations(program: Program, journal: Journal, server: I64) -> None:
     cut = program.task_cut[journal.task]
     size = np.where(journal.chunk < program.cut_first[cut], program.cut_size[cut, 0], program.cut_size[cut, 1])
     rate = program.server_rate[server].astype(np.int64)
-    for one in np.flatnonzero(np.diff(program.timetable_ptr)).tolist():
-        rows = slice(program.timetable_ptr[one], program.timetable_ptr[one + 1])
-        here = np.flatnonzero(server == one)
-        place = np.searchsorted(program.timetable_from_ps[rows], journal.start_ps[here], side="right") - 1
-        rate[here] = np.where(place >= 0, program.timetable_rate[rows][np.maximum(place, 0)], rate[here])
-    short = (rate != DOWN) & ~journal.lost
+    for one, rows, place in _in_force(program, journal, server):
+        rates = program.timetable_rate[program.timetable_ptr[one] : program.timetable_ptr[one + 1]]
+        rate[rows] = np.where(place >= 0, rates[np.maximum(place, 0)], rate[rows])
+    short = (rate != DOWN) & ~journal.lost & ~journal.moved
     least = program.service_ps[size, np.maximum(rate, 0)]
     _refuse(short & (journal.end_ps - journal.start_ps < least), journal, "capacity: served faster than its server can")
 
@@ -150,7 +161,7 @@ def _causality(program: Program, outcome: Outcome, journal: Journal) -> None:
 
 def _delivered(program: Program, journal: Journal) -> I64:
     """When the last chunk of each task was in, (T,)."""
-    final = (program.hop_last[program.route_hop[journal.at]] != 0) & ~journal.lost
+    final = (program.hop_last[program.route_hop[journal.at]] != 0) & ~journal.lost & ~journal.moved
     last = np.full(program.n_tasks, -1, np.int64)
     np.maximum.at(last, journal.task[final], journal.ready_ps[final])
     return last

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import _kernel, _state
-from sim._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, STUCK, State
-from sim.contract import ATTEMPTS, NEVER_PS, check_healthy
-from sim.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base
+from sim._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
+from sim.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS, check_healthy
+from sim.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
 from sim.program import FIFO, I32, I64, PER_CHUNK, Program
 from topologies import WeftError
 from topologies.units import format_size, format_time
@@ -21,7 +21,7 @@ from topologies.units import format_size, format_time
 SLICE_EVENTS = 1_000_000
 """Services between two looks at the clock and at Ctrl-C: a fraction of a second."""
 
-FOREVER_PS = 2**62
+FOREVER_PS = CLOCK_END_PS
 
 DEFAULT_MEMORY_BYTES = 16 * 2**30
 
@@ -118,10 +118,14 @@ class Run:
         ------
         Deadlock
             Nothing can move any more and tasks are left.
+        WeftError
+            The run goes on beyond the end of the clock.
         """
         goal = min(self.events + max_events, FOREVER_PS)
         while True:
-            status = self._kernel(self.program, self.state, np.int64(goal - self.events), np.int64(until_ps))
+            status = self._kernel(
+                self.program, self.state, np.int64(goal - self.events), np.int64(min(until_ps, CLOCK_END_PS - 1))
+            )
             if status == NEEDS_TOKENS:
                 self.state = _with_more_tokens(self.state, self.program.n_servers)
             elif status == NEEDS_JOURNAL:
@@ -132,6 +136,8 @@ class Run:
                 break
         if status == STUCK:
             check_finished(self.program, self.state.delivered.astype(np.int64), _stranded(self.program, self.state))
+        if status == PAUSED and self.events < goal and until_ps >= CLOCK_END_PS:
+            raise past_the_clock()
         return bool(status == FINISHED)
 
     def outcome(self) -> Outcome:

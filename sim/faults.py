@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sim.contract import I64, check_choice
-from topologies import Topology, WeftError
+from sim.fault_names import breadth, told
+from sim.fault_names import links_named as links_named
+from sim.fault_names import node_named as node_named
+from topologies import WeftError
 from topologies.plain_data import read_toml
-from topologies.units import MOST_PS, Quantity, format_time, parse_time
+from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_time
+
+if TYPE_CHECKING:
+    from sim.analytic.bounds import Bounds
 
 IN_FLIGHT = ("lost", "wait", "complete")
 """What becomes of a chunk that is being sent when its link goes down; `complete` drains."""
@@ -105,6 +111,9 @@ class FaultPlan:
     Attributes
     ----------
     faults : tuple of Fault
+        Kept in the order of kinds, times and names, so that equal sets of faults are equal plans. At one time repairs
+        come first, then what slows, then what fails. Where one entry is of a link and another of a cable, a dimension
+        or all links (`npu0->npu1`, `npu0--npu1`, `dimension 0`, `*`), the more special one counts.
     in_flight : {"lost", "wait", "complete"}
         What becomes of a chunk that is being sent when its link goes down. "lost": it is cut off, and what comes to
         the link while it is down is lost too. "wait": it is not sent unless it can be finished, and the link's queue
@@ -133,14 +142,21 @@ class FaultPlan:
 
     def __post_init__(self) -> None:
         check_choice(self.in_flight, IN_FLIGHT, "in-flight")
-        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise WeftError(f"seed {self.seed!r} is out of range: a whole number from 0 to 2^63 - 1")
-        if parse_time(self.timeout, "timeout") < 1:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise WeftError(f"seed {told(self.seed)} is out of range: a whole number from 0 to 2^63 - 1")
+        _keep(self, "timeout", _time(self.timeout, "timeout"))
+        if parse_time(self.timeout) < 1:
             raise WeftError("timeout 0: at least 1ps")
         if self.reroute is not None:
-            parse_time(self.reroute, "reroute")
-        for fault in self.faults:
-            _check(fault)
+            _keep(self, "reroute", _time(self.reroute, "reroute"))
+        if not isinstance(self.faults, (tuple, list)):
+            raise WeftError(f"faults {told(self.faults)}: give a tuple of faults, also of one")
+        _keep(self, "faults", tuple(sorted(map(_checked, self.faults), key=_order)))
+
+    @property
+    def moves_routes(self) -> bool:
+        """Whether chunks may take other routes than on the healthy fabric."""
+        return self.reroute is not None and any(isinstance(fault, (LinkDown, NodeDown)) for fault in self.faults)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], where: str = "fault plan") -> FaultPlan:
@@ -154,14 +170,16 @@ class FaultPlan:
         settings = {key.name.replace("_", "-"): key.name for key in fields(cls) if key.name != "faults"}
         values: dict[str, Any] = {}
         found: list[Fault] = []
-        for key, value in data.items():
-            if key in TABLES:
-                found += _tables(key, value, where)
-            elif key in settings:
-                values[settings[key]] = value
-            else:
-                raise WeftError(f"{where}: unknown key {key!r}; accepted are {', '.join([*settings, *TABLES])}")
+        if not isinstance(data, Mapping):
+            raise WeftError(f"{where}: {told(data)} is not a table of keys")
         try:
+            for key, value in data.items():
+                if key in TABLES:
+                    found += _tables(key, value)
+                elif key in settings:
+                    values[settings[key]] = _written(settings[key], value)
+                else:
+                    raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*settings, *TABLES])}")
             return cls(faults=tuple(found), **values)
         except WeftError as wrong:
             raise WeftError(f"{where}: {wrong}") from None
@@ -178,7 +196,7 @@ class FaultPlan:
         return cls.from_dict(read_toml(path, "fault plan"), f"fault plan {path}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that `from_dict` reads back; faults in the order of their kinds."""
+        """Plain data that `from_dict` reads back."""
         data: dict[str, Any] = {"in-flight": self.in_flight, "timeout": self.timeout, "seed": self.seed}
         if self.reroute is not None:
             data["reroute"] = self.reroute
@@ -189,20 +207,60 @@ class FaultPlan:
         return data
 
 
-def _tables(name: str, tables: object, where: str) -> list[Fault]:
+def bound_under(plan: FaultPlan | None, found: Bounds) -> int:
+    """The tightest of the bounds of a healthy fabric that holds under a plan, in ps.
+
+    What servers must serve, and the way of every transfer, hold for the healthy routes: where chunks may take others,
+    what has to enter and leave the NPUs, and to cross the tightest cut, is what is left.
+    """
+    return found.best_ps if plan is None or not plan.moves_routes else max(found.wire_ps, found.cut_ps)
+
+
+def check_plan(plan: object) -> None:
+    """Refuse what is not a plan.
+
+    Raises
+    ------
+    WeftError
+        With what it is.
+    """
+    if not isinstance(plan, FaultPlan):
+        raise WeftError(f"faults {told(plan)}: not a FaultPlan; make one, or FaultPlan.from_dict, or FaultPlan.read")
+
+
+TIMES = ("at", "delay", "latency", "mean", "timeout", "reroute")
+SHARES = {"share": "above 0 and at most 1", "speed": "above 0 and at most 1", "probability": f"from 0 to {MOST_LOSS}"}
+
+
+def _keep(one: object, name: str, value: object) -> None:
+    """Set a field of a frozen object that is being made."""
+    object.__setattr__(one, name, value)
+
+
+def _written(key: str, value: object) -> object:
+    """A value of a file, where bare numbers are no times."""
+    if key in TIMES and not isinstance(value, str):
+        raise _no_time(key, value)
+    return value
+
+
+def _no_time(key: str, value: object) -> WeftError:
+    return WeftError(f"{key} {told(value)} is not a time: write a number with a unit, such as 10us")
+
+
+def _tables(name: str, tables: object) -> list[Fault]:
     """The faults of one kind."""
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
-        raise WeftError(f"{where}: {name} is {tables!r}: write it as [[{name}]] with its keys below")
+        raise WeftError(f"{name} is {told(tables)}: write it as [[{name}]] with its keys below")
     keys = {key.name: key for key in fields(TABLES[name])}
     made = []
     for number, table in enumerate(tables, 1):
-        here = f"{where}: [[{name}]] {number}"
+        here = f"[[{name}]] {number}"
         for key in table:
             if key not in keys:
-                raise WeftError(f"{here}: unknown key {key!r}; accepted are {', '.join(keys)}")
+                raise WeftError(f"{here}: unknown key {told(key)}; accepted are {', '.join(keys)}")
         try:
-            made.append(TABLES[name](**table))
-            _check(made[-1])
+            made.append(_checked(TABLES[name](**{key: _written(key, value) for key, value in table.items()})))
         except TypeError:
             missing = [key for key in ("link", "node", "npu", "mean", "probability") if key in keys
                        and key not in table and keys[key].default is not None]
@@ -212,18 +270,13 @@ def _tables(name: str, tables: object, where: str) -> list[Fault]:
     return made
 
 
-def _check(fault: Fault) -> None:
-    """Refuse values that mean nothing, whatever the topology."""
-    for key in ("at", "delay", "latency", "mean"):
-        if hasattr(fault, key):
-            value = getattr(fault, key)
-            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                raise WeftError(f"{key} {value!r} is not a time: write a number with a unit, such as 10us")
-            parse_time(value, key)
-    for key, least, most in (("share", 0, 1), ("speed", 0, 1), ("probability", -1, MOST_LOSS)):
-        value = getattr(fault, key, None)
-        if value is not None and not (isinstance(value, (int, float)) and least < value <= most and value >= 0):
-            raise WeftError(f"{key} {value!r} is out of range: above 0 and at most {most}")
+def _checked(fault: object) -> Fault:
+    """A fault with its times and shares in one spelling; refused is what means nothing, whatever the topology."""
+    if not isinstance(fault, Fault):
+        kinds = ", ".join(kind.__name__ for kind in TABLES.values())
+        raise WeftError(f"{told(fault)} is not a fault: they are {kinds}")
+    same = {key: _time(getattr(fault, key), key) for key in TIMES if hasattr(fault, key)}
+    shares = {key: _share(getattr(fault, key), key) for key in SHARES if hasattr(fault, key)}
     if isinstance(fault, (Repair, Jitter)):
         one, other = ("link", "node") if isinstance(fault, Repair) else ("link", "npu")
         if (getattr(fault, one) is None) == (getattr(fault, other) is None):
@@ -231,49 +284,39 @@ def _check(fault: Fault) -> None:
     if isinstance(fault, Jitter):
         check_choice(fault.distribution, DISTRIBUTIONS, "distribution")
     for key in ("link", "node", "npu"):
-        value = getattr(fault, key, None)
-        if value is not None and not isinstance(value, str):
-            raise WeftError(f"{key} {value!r} is not a name")
+        value = getattr(fault, key, "")
+        optional = value is None and isinstance(fault, (Repair, Jitter))
+        if not (isinstance(value, str) or optional):
+            raise WeftError(f"{key} {told(value)} is not a name")
+    return replace(fault, **same, **shares)  # type: ignore[arg-type]  # fields of these names
 
 
-def links_named(topology: Topology, name: str) -> list[int]:
-    """Links that a name stands for.
-
-    Raises
-    ------
-    WeftError
-        No link has that name.
-    """
-    if name == "*":
-        return list(range(topology.n_links))
-    word, _, number = name.partition(" ")
-    if word == "dimension" and number.isdecimal():
-        found = np.flatnonzero(topology.dimension == int(number)).tolist()
-    else:
-        both = name.split("--")
-        names = {name} if len(both) != 2 else {f"{both[0]}->{both[1]}", f"{both[1]}->{both[0]}"}
-        found = [link for link in range(topology.n_links) if topology.link_name(link) in names]
-    if not found:
-        some = ", ".join(topology.link_name(link) for link in range(min(3, topology.n_links)))
-        raise WeftError(f"topology {topology.name} has no link {name!r}: its links are {some}, ...; or write a--b for "
-                        "both directions, dimension 0, or *")
-    return found
+def _time(value: object, key: str) -> str:
+    """A time as a whole number of the largest unit that it is a whole number of."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or len(told(value)) > LONGEST_TIME:
+        raise _no_time(key, value)
+    time_ps = parse_time(value, key)
+    unit, length_ps = next((unit, length_ps) for unit, length_ps in _UNITS if time_ps % length_ps == 0)
+    return f"{time_ps // length_ps}{unit}"
 
 
-def node_named(topology: Topology, name: str, *, npu: bool = False) -> int:
-    """The node of a name.
+_UNITS = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3), ("ps", 1))
+LONGEST_TIME = 50
 
-    Raises
-    ------
-    WeftError
-        There is none, or it is no NPU where one is needed.
-    """
-    n_nodes = topology.n_npus if npu else topology.n_nodes
-    for node in range(n_nodes):
-        if topology.node_name(node) == name:
-            return node
-    first, last = topology.node_name(0), topology.node_name(n_nodes - 1)
-    raise WeftError(f"topology {topology.name} has no {'NPU' if npu else 'node'} {name!r}: they are {first} to {last}")
+
+def _share(value: object, key: str) -> float:
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and (
+        0 <= value <= MOST_LOSS if key == "probability" else 0 < value <= 1
+    )
+    if not fits:
+        raise WeftError(f"{key} {told(value)} is out of range: {SHARES[key]}")
+    return float(value)  # type: ignore[arg-type]  # a number
+
+
+def _order(fault: Fault) -> tuple[int, int, int, str]:
+    """Kind, time, and what is broad before what is special, so that equal sets of faults are equal plans."""
+    kind = [*TABLES.values()].index(type(fault))
+    return kind, parse_time(getattr(fault, "at", "0s")), breadth(getattr(fault, "link", None) or ""), repr(fault)
 
 
 def quantiles_ps(fault: Jitter) -> I64:

@@ -20,6 +20,7 @@ from sim.reference import run_reference
 from sim.why import Labels, Why, explain
 from sim.why_faults import explain_faults
 from topologies import WeftError
+from workloads.job import CLOCK, Compute
 
 if TYPE_CHECKING:
     from sim.engine import Progress
@@ -37,9 +38,14 @@ def place(lowered: Lowered) -> Placed:
 
 
 def place_job(lowered: LoweredJob) -> Placed:
-    """What the servers and tasks of a job's program stand for."""
+    """What the servers and tasks of a job's program stand for; clocks, and those who wait for them, are of no NPU."""
+    clocks = [number for number, name in enumerate(lowered.streams) if name.startswith(CLOCK)]
+    waiting = [number for number, operation in enumerate(lowered.job.operations)
+               if isinstance(operation.work, Compute) and operation.work.stream.startswith(CLOCK)]
     return Placed(
-        lowered.program, lowered.job.topology, lowered.server_link, lowered.server_rank, lowered.task_rank,
+        lowered.program, lowered.job.topology, lowered.server_link,
+        np.where(np.isin(lowered.server_stream, clocks), -1, lowered.server_rank).astype(np.int32),
+        np.where(np.isin(lowered.task_operation, waiting), -1, lowered.task_rank).astype(np.int32),
         lowered.model.endpoint_latency_ps,
     )
 
@@ -66,12 +72,12 @@ def run_schedule(
         src, dst = (schedule.topology.node_name(int(end[row[task]])) for end in (transfers.src, transfers.dst))
         return f"{src} to {dst} (step {transfers.step[row[task]]})"
 
-    return lowered, faulty, run_faulty(faulty, placed, name, engine, progress, max_events)
+    return lowered, faulty, run_faulty(faulty, placed, name, engine, progress, max_events, plan=plan)
 
 
 def run_faulty(
     faulty: Faulty, placed: Placed, task_name: Callable[[int], str], engine: str = "chunk",
-    progress: Callable[[Progress], None] | None = None, max_events: int | None = None,
+    progress: Callable[[Progress], None] | None = None, max_events: int | None = None, *, plan: FaultPlan,
 ) -> Outcome:
     """Run a program with faults; a deadlock is told in the names of the topology."""
     if engine == "analytic":
@@ -82,15 +88,19 @@ def run_faulty(
         check_memory(faulty.program, log=True)
         return run(faulty.program, log=True, progress=progress, max_events=max_events)
     except Deadlock as stuck:
-        raise named_deadlock(stuck, faulty, placed, task_name) from None
+        raise named_deadlock(stuck, faulty, placed, task_name, plan) from None
 
 
 def explain_schedule(lowered: Lowered, faulty: Faulty, outcome: Outcome) -> Why:
     """The critical path of a run of a schedule with faults."""
     labels = faulty_labels(faulty, place(lowered))
-    if outcome.journal is None:  # the plan changes nothing in time
-        return explain(faulty.program, outcome, labels)
-    return explain_faults(faulty.program, outcome, labels)
+    walk = explain if outcome.journal is None else explain_faults  # without a journal nothing but starts is late
+    found = walk(faulty.program, outcome, labels)
+    pieces = tuple(
+        piece._replace(name=labels.server(piece.server)) if piece.server in faulty.late else piece
+        for piece in found.pieces
+    )
+    return Why(found.makespan_ps, pieces, found.service_ps)
 
 
 def faulty_labels(faulty: Faulty, placed: Placed) -> Labels:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
+from sim.analytic.program_bound import program_bound_ps
 from sim.certificates import certify
 from sim.engine import check_memory, run
 from sim.fault_cost import FAULTS_BREAK, FaultCost
-from sim.faults import FaultPlan
+from sim.faults import FaultPlan, check_plan
 from sim.faulty_run import LATE, place_job, run_faulty
 from sim.lower_faults import add_faults, check_names
 from sim.lower_job import LoweredJob, lower_job
 from sim.model import Model
 from sim.outcome import Outcome
-from sim.program import I32, I64, check_choice
+from sim.program import I32, I64, Program, check_choice
 from sim.reference import run_reference
+from sim.task_names import task_names
 from sim.why import Labels, Piece, Wait, walk_back
-from sim.why_faults import REPAIR, RESENT, walk_back_faults
+from sim.why_faults import MOVED, REPAIR, RESENT, walk_back_faults
 from topologies.units import PS_PER_S
 from workloads.job import COMPUTE_STREAM, Compute, Job
 
@@ -66,6 +69,16 @@ class IterationResult:
     @property
     def job(self) -> Job:
         return self.lowered.job
+
+    @property
+    def program(self) -> Program:
+        """What was run: with its faults, where there were any."""
+        return self.lowered.program if self.faults is None else self.faults.faulty.program
+
+    @cached_property
+    def lower_bound_ps(self) -> int:
+        """No run is faster: the work of the busiest link or stream, or the longest chain of operations."""
+        return program_bound_ps(self.program)
 
     @property
     def time_ps(self) -> int:
@@ -127,13 +140,13 @@ class IterationResult:
 
     def _crossings(self) -> tuple[I64, I64, I64]:
         """Task and server of everything that was served, and for how long."""
-        journal = self.outcome.journal
-        if self.faults is not None and journal is not None:
-            kept = journal.task < self.lowered.task_operation.size
-            server = self.faults.faulty.program.route_server[journal.at[kept]]
+        journal, program = self.outcome.journal, self.program
+        n_tasks = self.lowered.task_operation.size  # what begins late comes after them
+        if journal is not None:
+            kept = journal.task < n_tasks
+            server = program.route_server[journal.at[kept]]
             return journal.task[kept], server.astype(np.int64), (journal.end_ps - journal.start_ps)[kept]
-        program = self.lowered.program
-        task, at = _crossings(program.hops(), program.route_ptr[program.task_route])
+        task, at = _crossings(program.hops()[:n_tasks], program.route_ptr[program.task_route[:n_tasks]])
         server = program.route_server[at]
         cut = program.task_cut[task]
         lead, rest = (program.service_ps[program.cut_size[cut, k], program.server_rate[server]] for k in (0, 1))
@@ -153,10 +166,8 @@ class IterationResult:
         so that compute and exposed times sum to the makespan.
         """
         gaps = self._gaps(rank)
-        if self.faults is not None and self.outcome.journal is not None:
-            paths = walk_back_faults(self.faults.faulty.program, self.outcome, _LABELS, gaps)
-        else:
-            paths = walk_back(self.lowered.program, self.outcome, _LABELS, gaps)
+        walk = walk_back if self.outcome.journal is None else walk_back_faults
+        paths = walk(self.program, self.outcome, _LABELS, gaps)
         found: dict[tuple[str, str], int] = {}
         for path in paths:
             for piece in path:
@@ -180,7 +191,7 @@ class IterationResult:
         if piece.task >= self.lowered.task_operation.size:
             return LATE, NO_DIMENSION
         operation = self.job.operations[int(self.lowered.task_operation[piece.task])]
-        if piece.name.startswith((REPAIR, RESENT)):
+        if piece.name.startswith((REPAIR, RESENT, MOVED)):
             return operation.kind, piece.name.partition(",")[0]
         if isinstance(operation.work, Compute):
             return IDLE_ELSEWHERE, NO_DIMENSION
@@ -223,17 +234,20 @@ def simulate_job(
     ------
     WeftError
         A job that does not fit memory or model, or a broken certificate.
+    Deadlock
+        Faults leave operations that can never end: who waits for whom.
     """
     check_choice(engine, ("chunk", "reference"), "engine of a job")
     if faults is not None:
+        check_plan(faults)
         check_names(job.topology, faults)
     started = perf_counter()
     lowered = lower_job(job, model, symmetry)
     check_memory(lowered.program, log=True)
     outcome = run(lowered.program, log=True) if engine == "chunk" else run_reference(lowered.program, log=True)
-    if check:
-        certify(lowered.program, outcome)
     healthy = IterationResult(lowered=lowered, outcome=outcome, wall_s=perf_counter() - started)
+    if check:
+        certify(healthy.program, outcome, healthy.lower_bound_ps)
     return healthy if faults is None else _with_faults(healthy, faults, engine, check)
 
 
@@ -243,20 +257,14 @@ def _with_faults(healthy: IterationResult, plan: FaultPlan, engine: str, check: 
     lowered = lower_job(healthy.job, healthy.lowered.model, "off")
     placed = place_job(lowered)
     faulty = add_faults(placed, plan)
-
-    def name(task: int) -> str:
-        if task >= lowered.task_operation.size:
-            return "a late start"
-        operation = lowered.job.operations[int(lowered.task_operation[task])]
-        return f"{operation.name} of {lowered.job.topology.node_name(int(lowered.task_rank[task]))}"
-
-    outcome = run_faulty(faulty, placed, name, engine)
-    if check:
-        certify(faulty.program, outcome)
-    return IterationResult(
+    outcome = run_faulty(faulty, placed, task_names(lowered), engine, plan=plan)
+    result = IterationResult(
         lowered=lowered, outcome=outcome, wall_s=healthy.wall_s + perf_counter() - started,
         faults=FaultCost.of(plan, faulty, healthy.time_ps, outcome),
     )
+    if check:
+        certify(result.program, outcome, result.lower_bound_ps)
+    return result
 
 
 def _covered(intervals: list[tuple[int, int]]) -> int:

@@ -20,7 +20,7 @@ from sim.program import DISCIPLINES, I8, I32, I64, PER_TASK, WHOLE, Columns, Cut
 from sim.quotient import Emitter, Orbits, Quotient
 from topologies import WeftError
 from topologies.units import PS_PER_S
-from workloads.job import Collective, Compute, Job, Operation, Send
+from workloads.job import CLOCK, Collective, Compute, Job, Operation, Send
 
 
 class LoweredJob(NamedTuple):
@@ -298,7 +298,9 @@ class _Lowering:
         server_rank[~is_link] = [one for one, _ in mine]
         server_stream[~is_link] = [names.index(name) for _, name in mine]
         server_link = np.where(is_link, used, -1).astype(np.int32)
-        rates, server_rate = self._rates(server_link, server_rank)
+        clock = np.array([rank >= 0 and names[stream].startswith(CLOCK)
+                          for rank, stream in zip(server_rank.tolist(), server_stream.tolist(), strict=True)], np.bool_)
+        rates, server_rate = self._rates(server_link, np.where(clock, -1, server_rank))
         pools, pool_priority = self._pools(priority)
         program = assemble(
             Columns(
@@ -317,11 +319,13 @@ class _Lowering:
             operation.astype(np.int32), rank.astype(np.int32), self.begin, self.end,
         )
 
-    def _rates(self, server_link: I32, server_rank: I32) -> tuple[list[Fraction], I32]:
+    def _rates(self, server_link: I32, server_rank: I64 | I32) -> tuple[list[Fraction], I32]:
+        """Rates of the servers, and the number of that of each; a clock has neither link nor rank."""
         speed = self.job.speed if self.job.speed is not None else np.ones(self.job.topology.n_npus)
         bandwidth = self.job.topology.bandwidth_Bps
         exact = [
-            Fraction(float(bandwidth[link])) if link >= 0 else Fraction(float(speed[rank])) * PS_PER_S
+            Fraction(float(bandwidth[link])) if link >= 0
+            else Fraction(float(speed[rank])) * PS_PER_S if rank >= 0 else Fraction(PS_PER_S)
             for link, rank in zip(server_link.tolist(), server_rank.tolist(), strict=True)
         ]
         rates = sorted(set(exact))

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.contract import ATTEMPTS
+from sim.contract import ATTEMPTS, CLOCK_END_PS
 from sim.program import I64, Program
 from topologies import WeftError
+from topologies.units import format_time
 
 
 class Log(NamedTuple):
@@ -48,6 +49,8 @@ class Journal(NamedTuple):
     ready_ps : (J,) int64
         When the chunk is ready for the next hop or delivered; where it was lost, when it arrives again at its first.
     lost : (J,) bool
+    moved : (J,) bool
+        Not served: it left the queue of its first server, at its start and end, for a route that begins elsewhere.
     """
 
     task: I64
@@ -58,13 +61,16 @@ class Journal(NamedTuple):
     end_ps: I64
     ready_ps: I64
     lost: npt.NDArray[np.bool_]
+    moved: npt.NDArray[np.bool_]
 
     @classmethod
     def of_rows(cls, rows: I64) -> Journal:
-        """From rows of (task, chunk, at, arrival, start, end, ready), whose ready is complemented where lost."""
+        """From rows of (task, chunk, at, arrival, start, end, ready): ready complemented if lost, arrival if moved."""
         rows = rows[np.lexsort((rows[:, 1], rows[:, 0], rows[:, 4]))]
         task, chunk, at, arrival, start, end, ready = rows.T
-        return cls(task, chunk, at, arrival, start, end, np.where(ready < 0, ~ready, ready), ready < 0)
+        lost, moved = ready < 0, arrival < 0
+        arrival, ready = np.where(moved, ~arrival, arrival), np.where(lost, ~ready, ready)
+        return cls(task, chunk, at, arrival, start, end, ready, lost, moved)
 
 
 class Outcome(NamedTuple):
@@ -136,6 +142,11 @@ class Deadlock(WeftError):
     ) -> None:
         super().__init__(message)
         self.stranded, self.waits, self.unfinished = tuple(stranded), tuple(waits), unfinished
+
+
+def past_the_clock() -> WeftError:
+    """What an engine raises where the next event lies beyond the end of the clock."""
+    return WeftError(f"the run goes on beyond the end of the clock, which is at {format_time(CLOCK_END_PS)}")
 
 
 def log_base(program: Program) -> I64:

@@ -3,25 +3,25 @@
 A process is a node; its tracks are its outgoing links and its compute streams, one each, for slices of one track must
 not overlap. A slice is one chunk in service. Arrows lead from what a transfer waited for to its beginning. Counters say
 which share of the links of each dimension is busy, in `BINS` bins. Times are exact: microseconds with six decimals.
+Of a run with faults, services whose chunk was lost are called so, and marks say when a link or a stream goes down,
+changes its speed or is repaired.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from sim.iteration import IterationResult
-from sim.lower import Lowered
-from sim.outcome import Outcome
-from sim.program import I64, Program
+from sim.contract import DOWN
+from sim.program import I64
+from sim.timeline import Timeline, rows_of
 from sim.version import weft_version
-from topologies import Topology, WeftError
-from workloads.job import Compute
+from topologies import WeftError
 
 BINS = 200
 MOST_EVENTS = 3_000_000
@@ -32,106 +32,6 @@ _PS_PER_US = 1e6
 _BATCH = 10_000
 
 Event = dict[str, Any]
-
-
-class Track(NamedTuple):
-    """Where the services of a server are drawn.
-
-    Attributes
-    ----------
-    process, thread : str
-        Node, and link or stream.
-    group : str
-        Of the utilisation counter: "dimension 0".
-    category : str
-        "link" or "compute".
-    """
-
-    process: str
-    thread: str
-    group: str
-    category: str
-
-
-class Timeline(NamedTuple):
-    """A logged run with the names of its servers and tasks.
-
-    Attributes
-    ----------
-    program : Program
-    outcome : Outcome
-        With a log.
-    tracks : sequence of Track
-        One a server.
-    processes : sequence of str
-        Nodes in the order in which they are shown.
-    task_name : callable (task) -> str
-    task_facts : callable (task) -> dict
-        What a click on a slice shows.
-    about : mapping of str to value
-        What the whole file is about.
-    """
-
-    program: Program
-    outcome: Outcome
-    tracks: Sequence[Track]
-    processes: Sequence[str]
-    task_name: Callable[[int], str]
-    task_facts: Callable[[int], dict[str, Any]]
-    about: Mapping[str, Any]
-
-
-def schedule_timeline(lowered: Lowered, outcome: Outcome) -> Timeline:
-    """The timeline of a schedule; with symmetry on, that of the links that stand for the others."""
-    topology, transfers = lowered.schedule.topology, lowered.shape.quotient.transfers
-    rows = lowered.shape.task_row.tolist()
-
-    def name(task: int) -> str:
-        row = rows[task]
-        return f"{topology.node_name(int(transfers.src[row]))} to {topology.node_name(int(transfers.dst[row]))}"
-
-    def facts(task: int) -> dict[str, Any]:
-        row = rows[task]
-        return {
-            "algorithm": lowered.schedule.name, "step": int(transfers.step[row]), "port": int(transfers.port[row]),
-            "transfer_bytes": int(lowered.task_bytes[task]), "adds": bool(transfers.reduces[row]),
-        }
-
-    tracks = [_link(topology, int(link)) for link in lowered.shape.server_link]
-    about = {
-        "collective": lowered.schedule.kind.name, "algorithm": lowered.schedule.name,
-        "size_bytes": lowered.schedule.size_bytes, "topology": topology.name, "model": lowered.model.describe(),
-        "symmetry": lowered.symmetry,
-    }
-    return Timeline(lowered.program, outcome, tracks, _nodes(topology), name, facts, about)
-
-
-def iteration_timeline(result: IterationResult) -> Timeline:
-    """The timeline of a job: its compute streams beside its links."""
-    lowered, topology = result.lowered, result.job.topology
-    operations = result.job.operations
-    tracks = []
-    for link, rank, stream in zip(
-        lowered.server_link.tolist(), lowered.server_rank.tolist(), lowered.server_stream.tolist(), strict=True
-    ):
-        if link >= 0:
-            tracks.append(_link(topology, link))
-        else:
-            tracks.append(Track(topology.node_name(rank), lowered.streams[stream], "compute streams", "compute"))
-
-    def name(task: int) -> str:
-        return operations[int(lowered.task_operation[task])].name
-
-    def facts(task: int) -> dict[str, Any]:
-        operation = operations[int(lowered.task_operation[task])]
-        kind = {} if isinstance(operation.work, Compute) else {"from": topology.node_name(int(lowered.task_rank[task]))}
-        return {"kind": operation.kind, **kind}
-
-    about = {
-        "topology": topology.name, "operations": len(operations), "model": lowered.model.describe(),
-        "symmetry": lowered.symmetry,
-    }
-    return Timeline(lowered.program, result.outcome, tracks, _nodes(topology), name, facts, about)
 
 
 def write_perfetto(timeline: Timeline, path: str | Path) -> None:
@@ -148,10 +48,8 @@ def write_perfetto(timeline: Timeline, path: str | Path) -> None:
     WeftError
         A run without a log, or one of more than `MOST_EVENTS` slices and arrows.
     """
-    if timeline.outcome.log is None:
-        raise WeftError("a timeline needs the log of a run")
     edges = timeline.program.whole_edges()[0].size + timeline.program.stream_edges()[0].size
-    if (count := timeline.outcome.log.start_ps.size + edges) > MOST_EVENTS:
+    if (count := rows_of(timeline).task.size + edges) > MOST_EVENTS:
         raise WeftError(
             f"the timeline has {count:,} slices and arrows; at most {MOST_EVENTS:,}: use fewer or larger chunks, a "
             "smaller fabric, or --symmetry auto"
@@ -185,18 +83,9 @@ def events(timeline: Timeline) -> Iterator[Event]:
     places = _places(timeline)
     yield from _names(timeline, places)
     yield from _slices(timeline, places)
+    yield from _marks(timeline, places)
     yield from _arrows(timeline, places)
     yield from _counters(timeline)
-
-
-def _link(topology: Topology, link: int) -> Track:
-    dimension = int(topology.dimension[link])
-    src, dst = topology.node_name(int(topology.src[link])), topology.node_name(int(topology.dst[link]))
-    return Track(src, f"link to {dst}", f"dimension {dimension}" if dimension >= 0 else "links", "link")
-
-
-def _nodes(topology: Topology) -> list[str]:
-    return [topology.node_name(node) for node in range(topology.n_nodes)]
 
 
 def _places(timeline: Timeline) -> list[tuple[int, int]]:
@@ -216,36 +105,13 @@ def _names(timeline: Timeline, places: Sequence[tuple[int, int]]) -> Iterator[Ev
         yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": order}}
 
 
-class _Rows(NamedTuple):
-    """Task, chunk, server, start and service of every row of the log."""
-
-    task: I64
-    chunk: I64
-    server: I64
-    start_ps: I64
-    service_ps: I64
-
-
-def _rows(timeline: Timeline) -> _Rows:
-    program, log = timeline.program, timeline.outcome.log
-    assert log is not None
-    counts, hops = np.diff(log.base), program.hops().astype(np.int64)
-    task = np.repeat(np.arange(program.n_tasks), counts)
-    within = np.arange(task.size) - log.base[task]
-    chunk, hop = np.divmod(within, np.maximum(hops[task], 1))
-    server = program.route_server[program.route_ptr[program.task_route[task]] + hop].astype(np.int64)
-    cut = program.task_cut[task]
-    size = program.cut_size[cut, (chunk >= program.cut_first[cut]).astype(np.int64)]
-    return _Rows(task, chunk, server, log.start_ps, program.service_ps[size, program.server_rate[server]])
-
-
 def _slices(timeline: Timeline, places: Sequence[tuple[int, int]]) -> Iterator[Event]:
-    rows = _rows(timeline)
+    rows = rows_of(timeline)
     chunks = timeline.program.chunks()
     names: dict[int, str] = {}
     facts: dict[int, dict[str, Any]] = {}
-    columns = (rows.task, rows.chunk, rows.server, rows.start_ps, rows.service_ps)
-    for task, chunk, server, start, service in zip(*(column.tolist() for column in columns), strict=True):
+    columns = (rows.task, rows.chunk, rows.server, rows.start_ps, rows.service_ps, rows.lost)
+    for task, chunk, server, start, service, lost in zip(*(column.tolist() for column in columns), strict=True):
         if start < 0:
             continue
         if task not in names:
@@ -253,17 +119,32 @@ def _slices(timeline: Timeline, places: Sequence[tuple[int, int]]) -> Iterator[E
         pid, tid = places[server]
         of = {"chunk": f"{chunk + 1} of {int(chunks[task])}"} if chunks[task] > 1 else {}
         yield {
-            "ph": "X", "name": names[task], "cat": timeline.tracks[server].category, "pid": pid, "tid": tid,
+            "ph": "X", "name": f"{names[task]}, lost" if lost else names[task],
+            "cat": timeline.tracks[server].category, "pid": pid, "tid": tid,
             "ts": start / _PS_PER_US, "dur": service / _PS_PER_US, "args": {**facts[task], **of},
         }
 
 
+def _marks(timeline: Timeline, places: Sequence[tuple[int, int]]) -> Iterator[Event]:
+    """When servers go down, change their speed and are repaired, while anything runs."""
+    program = timeline.program
+    for server in np.flatnonzero(np.diff(program.timetable_ptr)).tolist():
+        rows = slice(program.timetable_ptr[server], program.timetable_ptr[server + 1])
+        columns = (program.timetable_from_ps, program.timetable_rate, program.timetable_latency_ps)
+        pid, tid = places[server]
+        for time, rate, latency in zip(*(column[rows].tolist() for column in columns), strict=True):
+            healthy = rate == program.server_rate[server] and latency == 0
+            if time <= timeline.outcome.makespan_ps:
+                yield {
+                    "ph": "i", "s": "t", "name": "down" if rate == DOWN else "as built" if healthy else "slowed",
+                    "cat": "fault", "pid": pid, "tid": tid, "ts": time / _PS_PER_US,
+                }
+
+
 def _arrows(timeline: Timeline, places: Sequence[tuple[int, int]]) -> Iterator[Event]:
     """From the last service of what was waited for (the first, chunk by chunk) to the first of what waited."""
-    program, log = timeline.program, timeline.outcome.log
-    assert log is not None
-    rows = _rows(timeline)
-    shown = program.hops() > 0
+    program, rows = timeline.program, rows_of(timeline)
+    shown = np.diff(rows.first) > 0
     stands_for = _last_parents(timeline, shown)
     whole, streamed = program.whole_edges(), program.stream_edges()
     parents = np.concatenate([whole[0], streamed[0]]).tolist()
@@ -276,14 +157,14 @@ def _arrows(timeline: Timeline, places: Sequence[tuple[int, int]]) -> Iterator[E
         source = parent if shown[parent] else stands_for.get(parent, -1)
         if source < 0 or source == child:
             continue
-        first = log.base[source] if lag == 0 and source == parent else log.base[source + 1] - 1
+        first = rows.first[source] if lag == 0 and source == parent else rows.first[source + 1] - 1
         number += 1
-        for phase, row in (("s", int(first)), ("f", int(log.base[child]))):
+        for phase, row in (("s", int(first)), ("f", int(rows.first[child]))):
             pid, tid = places[int(rows.server[row])]
             bound = {"bp": "e"} if phase == "f" else {}
             yield {
                 "ph": phase, "id": number, "name": "waits", "cat": "dependency", "pid": pid, "tid": tid,
-                "ts": int(log.start_ps[row]) / _PS_PER_US, **bound,
+                "ts": int(rows.start_ps[row]) / _PS_PER_US, **bound,
             }
 
 
@@ -312,11 +193,11 @@ def _counters(timeline: Timeline) -> Iterator[Event]:
     makespan = timeline.outcome.makespan_ps
     if makespan == 0:
         return
-    rows = _rows(timeline)
+    rows = rows_of(timeline)
     n_bins = min(BINS, makespan)
     edges = np.linspace(0, makespan, n_bins + 1)
-    groups = list(dict.fromkeys(track.group for track in timeline.tracks))
-    group_of = np.array([groups.index(track.group) for track in timeline.tracks])
+    groups = list(dict.fromkeys(track.group for track in timeline.tracks if track.category != "late"))
+    group_of = np.array([groups.index(track.group) if track.group in groups else -1 for track in timeline.tracks])
     for at, group in enumerate(groups):
         mine = (group_of[rows.server] == at) & (rows.start_ps >= 0)
         busy = _busy_before(edges, rows.start_ps[mine], rows.start_ps[mine] + rows.service_ps[mine])

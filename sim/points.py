@@ -15,10 +15,13 @@ from scipy.sparse.csgraph import connected_components
 from collectives import Schedule
 from sim.best_form import BestForm, Ready, best_form, ready_forms
 from sim.engine import Progress
+from sim.outcome import Deadlock
 from sim.processes import processes
+from sim.result import Result
 from sim.simulate import simulate
 from sim.spec import ModelKeys, Spec, TopologyKeys
 from topologies import Topology, WeftError
+from topologies.units import format_time
 
 
 class Task(NamedTuple):
@@ -58,7 +61,22 @@ def row_of(task: Task, best: BestForm) -> Row:
     """The row of a point that has been simulated."""
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
-    return best.result.row() | {"why": account, "other_forms": best.others, "notes": best.result.notes()}
+    notes = [*best.result.notes(), *_gains(best.result)]
+    return best.result.row() | {"why": account, "other_forms": best.others, "notes": notes}
+
+
+def _gains(result: Result) -> list[str]:
+    """Why a run with faults is faster than the healthy one; both are run once more, with a log."""
+    if result.faults is None or result.faults.time_ps >= result.faults.healthy_ps:
+        return []
+    healthy = simulate(result.schedule, model=result.model, engine=result.engine).why().parts
+    faulty = result.why().parts
+    saved = {name: ps - faulty.get(name, 0) for name, ps in healthy.items()}
+    most = max(saved, key=lambda name: saved[name])
+    return [
+        f"faster than healthy: the critical path has {format_time(saved[most])} less of {most}: with these faults "
+        "chunks meet in another order" + (" or on other links" if result.faults.detours else "")
+    ]
 
 
 def simulate_point(task: Task, progress: Callable[[Progress], None] | None = None) -> BestForm:
@@ -82,12 +100,13 @@ def simulate_ready(
     progress: Callable[[Progress], None] | None = None,
 ) -> BestForm:
     """Simulate the forms of `ready_point`, as far as they can be the best."""
-    spec = task.spec
+    spec, faults = task.spec, task.spec.build_faults()
     run = partial(
         simulate, model=spec.build_model(), engine=spec.engine, symmetry=spec.symmetry, check=task.check,
-        progress=progress, max_events=task.max_events, faults=spec.build_faults(),
+        progress=progress, max_events=task.max_events, faults=faults,
     )
-    return best_form(ready, run, refused, prune=spec.engine != "analytic")
+    bounded = spec.engine != "analytic" and (faults is None or not faults.moves_routes)
+    return best_form(ready, run, refused, prune=bounded)
 
 
 def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
@@ -126,6 +145,7 @@ def compute_all(
     workers: int = 1,
     done: Callable[[Task, Row], None] = lambda task, row: None,
     progress: Callable[[Progress], None] | None = None,
+    stuck: Callable[[Task, Deadlock], None] | None = None,
 ) -> list[Row]:
     """Every point, in the order of the tasks, whatever the number of workers.
 
@@ -138,26 +158,35 @@ def compute_all(
         Called as each point is ready.
     progress : callable, optional
         Called inside long points, with one worker only.
+    stuck : callable (task, deadlock), optional
+        Called for each point that can never end under its faults; it has no row. The first is raised unless given.
     """
     if workers < 1:
         raise WeftError(f"--workers {workers} is out of range: give at least 1")
     if workers == 1 or len(tasks) < 2:
-        rows = []
-        for task in tasks:
-            rows.append(compute(task, progress))
-            done(task, rows[-1])
-        return rows
-    return _in_processes(tasks, min(workers, len(tasks)), done)
-
-
-def _in_processes(tasks: Sequence[Task], workers: int, done: Callable[[Task, Row], None]) -> list[Row]:
-    rows: list[Row] = [{} for _ in tasks]
-    with processes(workers) as pool:
+        ended = ((index, partial(compute, task, progress)) for index, task in enumerate(tasks))
+        return _collected(tasks, ended, done, stuck)
+    with processes(min(workers, len(tasks))) as pool:
         found: dict[Future[Row], int] = {pool.submit(compute, task): index for index, task in enumerate(tasks)}
-        for future in as_completed(found):
-            rows[found[future]] = future.result()
-            done(tasks[found[future]], rows[found[future]])
-    return rows
+        return _collected(tasks, ((found[one], one.result) for one in as_completed(found)), done, stuck)
+
+
+def _collected(
+    tasks: Sequence[Task], ended: Iterable[tuple[int, Callable[[], Row]]], done: Callable[[Task, Row], None],
+    stuck: Callable[[Task, Deadlock], None] | None,
+) -> list[Row]:
+    """The rows of points, given by their number as they end, in the order of the tasks."""
+    rows: dict[int, Row] = {}
+    for index, row in ended:
+        try:
+            rows[index] = row()
+        except Deadlock as wrong:
+            if stuck is None:
+                raise
+            stuck(tasks[index], wrong)
+        else:
+            done(tasks[index], rows[index])
+    return [rows[index] for index in sorted(rows)]
 
 
 def topology_of(spec: Spec) -> Topology:

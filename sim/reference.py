@@ -8,7 +8,8 @@ it is caused by a later one (a grant that delivers a chunk goes back to SETTLE, 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import math
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -17,8 +18,8 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from sim.contract import ATTEMPTS, DOWN, LOSES, NEVER_PS, WAITS
-from sim.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base
+from sim.contract import ATTEMPTS, CLOCK_END_PS, DOWN, LOSES, NEVER_PS, WAITS
+from sim.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
 from sim.program import (
     FIFO,
     I64,
@@ -224,6 +225,7 @@ class Visit:
     row: int
     started: simpy.Event
     ended: simpy.Event
+    at_source: bool
     arrival_ps: int = -1
     start_ps: int = -1
     end_ps: int = -1
@@ -234,6 +236,11 @@ class Visit:
     @property
     def service_ps(self) -> int:
         return self.end_ps - self.start_ps
+
+    def take(self, way: Visit) -> None:
+        """Go another way from here."""
+        for name in ("server", "hop", "at", "latency_ps", "row", "onward"):
+            setattr(self, name, getattr(way, name))
 
     def time_at(self, rate: int) -> int:
         """Service time at a rate."""
@@ -259,9 +266,11 @@ class Server:
     clock: Clock
     discipline: int
     conditions: Conditions
+    way_now: Callable[[Visit], Visit | None]
     waiting: list[Visit] = field(default_factory=list)
     done: list[Visit] = field(default_factory=list)
     dropped: list[Visit] = field(default_factory=list)
+    moved: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
     asleep_for_good: bool = False
     _arrived: simpy.Event | None = None
 
@@ -285,6 +294,10 @@ class Server:
                 self._drop_all()
                 continue
             visit = min(self.waiting, key=self._key)
+            way = self.way_now(visit)
+            if way is not None and way.at != visit.at:
+                self._send(visit, way)
+                continue
             begin_ps = self._may_begin(visit)
             if begin_ps is None:
                 self.asleep_for_good = True
@@ -296,6 +309,15 @@ class Server:
             self._start(visit)
             yield self.clock.at(visit.end_ps, SETTLE)
             visit.ended.succeed()
+
+    def _send(self, visit: Visit, way: Visit) -> None:
+        """Let a chunk at its source take another way, which may begin elsewhere."""
+        now = self.clock.now_ps
+        if way.server is not self:
+            self.waiting.remove(visit)
+            self.moved.append((visit.task.index, visit.chunk, visit.at, ~visit.arrival_ps, now, now, now + 1))
+            self.clock.process(_join_at(way.server, visit, now + 1))
+        visit.take(way)
 
     def _end_ps(self, visit: Visit) -> int:
         """When a service that begins now would end."""
@@ -353,7 +375,7 @@ class Simulation:
         self.base = log_base(self.program)
         self.given_up: list[Visit] = []
         self.servers = [
-            Server(self.clock, int(discipline), Conditions(self.program, index))
+            Server(self.clock, int(discipline), Conditions(self.program, index), self.way_now)
             for index, discipline in enumerate(self.program.server_discipline)
         ]
         self.tasks = [self._task(index) for index in range(self.program.n_tasks)]
@@ -361,12 +383,15 @@ class Simulation:
         self._add_pools()
 
     def run(self) -> None:
-        """Until nothing can happen any more."""
+        """Until nothing can happen any more, or the clock ends."""
         for server in self.servers:
             self.clock.process(server.serve())
         for task in self.tasks:
             self.clock.process(self.inject(task))
-        self.clock.run()
+        while self.clock.peek() < CLOCK_END_PS:
+            self.clock.step()
+        if self.clock.peek() < math.inf and any(task.delivered < task.chunks for task in self.tasks):
+            raise past_the_clock()
 
     def inject(self, task: Task) -> Steps:
         """The life of a task: each chunk is released, granted, and joins the first server or is delivered."""
@@ -374,7 +399,7 @@ class Simulation:
             yield from task.released(chunk)
             yield from task.granted(chunk)
             first = self.visits(task, chunk, 0)
-            if first:
+            if first is not None:
                 injected = self.clock.event()
                 self.clock.process(self.cross(first, injected))
                 yield injected
@@ -382,11 +407,11 @@ class Simulation:
                 task.start_ps = self.clock.now_ps if chunk == 0 else task.start_ps
                 task.deliver(chunk)
 
-    def cross(self, visits: list[Visit], injected: simpy.Event) -> Steps:
+    def cross(self, first: Visit, injected: simpy.Event) -> Steps:
         """The life of a chunk, from its injection to its delivery; it is sent again as often as it is lost."""
         ready_ps, served = self.clock.now_ps, False
-        while visits:
-            visit = visits[0]
+        visit: Visit | None = first
+        while visit is not None:
             yield self.clock.at(ready_ps, ARRIVE)
             visit.server.join(visit)
             yield visit.started
@@ -396,24 +421,30 @@ class Simulation:
                 self.clock.process(_after(visit.ended, injected))
             if visit.lost:
                 ready_ps = visit.end_ps + visit.server.conditions.resend_ps
-                visits = self.sent_again(visit, ready_ps)
+                visit = self.sent_again(visit, ready_ps)
                 continue
             if visit.onward is not None:
                 ready_ps = visit.ready_ps(visit.onward, bool(self.program.cut_through))
             else:
                 yield self.clock.at(visit.delivery_ps(bool(self.program.deliver_head)), SETTLE)
                 visit.task.deliver(visit.chunk)
-            visits = visits[1:]
+            visit = visit.onward
 
-    def sent_again(self, lost: Visit, ready_ps: int) -> list[Visit]:
+    def way_now(self, visit: Visit) -> Visit | None:
+        """The way of a chunk that has not left its source, as routes are now; None where there are no detours."""
+        if not visit.at_source or not self.program.detour_ptr.size:
+            return None
+        return self.visits(visit.task, visit.chunk, visit.attempt)
+
+    def sent_again(self, lost: Visit, ready_ps: int) -> Visit | None:
         """What lies before a chunk that was lost; nothing where it is given up."""
         if lost.attempt + 1 < ATTEMPTS:
             return self.visits(lost.task, lost.chunk, lost.attempt + 1, ready_ps)
         self.given_up.append(lost)
-        return []
+        return None
 
-    def visits(self, task: Task, chunk: int, attempt: int, ready_ps: int | None = None) -> list[Visit]:
-        """What lies before a chunk that is sent now, or at `ready_ps`, hop by hop."""
+    def visits(self, task: Task, chunk: int, attempt: int, ready_ps: int | None = None) -> Visit | None:
+        """What lies before a chunk that is sent now, or at `ready_ps`: its first hop, from which the others follow."""
         p = self.program
         cut, route = p.task_cut[task.index], int(p.task_route[task.index])
         size = p.cut_size[cut, 0 if chunk < p.cut_first[cut] else 1]
@@ -433,12 +464,13 @@ class Simulation:
                 row=row + at - begin,
                 started=self.clock.event(),
                 ended=self.clock.event(),
+                at_source=at == p.route_ptr[taken],
             )
             for at in range(p.route_ptr[taken], p.route_ptr[taken + 1])
         ]
         for visit, onward in pairwise(visits):
             visit.onward = onward
-        return visits
+        return visits[0] if visits else None
 
     def stranded(self) -> list[Stranded]:
         """Chunks that faults hold up for good."""
@@ -482,6 +514,11 @@ class Simulation:
                 task.units, task.asks_per = int(p.task_units[task.index]), int(p.task_per[task.index])
             for row in range(p.give_ptr[task.index], p.give_ptr[task.index + 1]):
                 task.gives.append((bank.pools[p.give_pool[row]], int(p.give_units[row]), int(p.give_per[row])))
+
+
+def _join_at(server: Server, visit: Visit, time_ps: int) -> Steps:
+    yield server.clock.at(time_ps, ARRIVE)
+    server.join(visit)
 
 
 def _after(event: simpy.Event, then: simpy.Event) -> Steps:
@@ -547,4 +584,5 @@ def _journal(simulation: Simulation) -> Journal:
         rows.append(
             (visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps)
         )
+    rows += [row for server in simulation.servers for row in server.moved]
     return Journal.of_rows(np.array(rows, np.int64).reshape(-1, 7))

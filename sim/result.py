@@ -144,6 +144,10 @@ class Result:
     def notes(self) -> list[str]:
         """What a reader of the number should know."""
         said = [] if self.faults is None else [str(self.faults)]
+        if self.faults is not None and self.outcome is not None:
+            from sim.fault_effects import without_effect
+
+            said += without_effect(self.faults.plan, self.faults.faulty, self.schedule.topology, self.outcome)
         p = self.schedule.pattern.p
         blocks = self.schedule.pattern.n_blocks * self.schedule.block_bytes
         asked = self.schedule.size_bytes * (p if self.schedule.kind.name == "all-to-all" else 1)

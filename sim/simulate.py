@@ -19,6 +19,7 @@ from topologies import WeftError
 from topologies.units import Quantity
 
 if TYPE_CHECKING:
+    from sim.analytic.bounds import Bounds
     from sim.engine import Progress
     from sim.faults import FaultPlan
 
@@ -90,7 +91,8 @@ def simulate(
     started = perf_counter()
     lowered = lower(schedule, make_model(model, chunk=chunk, chunks=chunks, **changes), symmetry)  # type: ignore[arg-type]  # checked there
     outcome = _run(lowered, engine, check, progress, max_events)
-    bound, estimate = bounds(lowered).best_ps, estimate_ps(lowered)
+    limits, estimate = bounds(lowered), estimate_ps(lowered)
+    bound = limits.best_ps
     if check and outcome is not None:
         certify(lowered.program, outcome, bound)
     healthy = Result(
@@ -105,24 +107,27 @@ def simulate(
         lowered=lowered,
         outcome=outcome,
     )
-    return healthy if faults is None else _with_faults(healthy, faults, check, progress, max_events)
+    return healthy if faults is None else _with_faults(healthy, faults, limits, check, progress, max_events)
 
 
 def _with_faults(
-    healthy: Result, plan: FaultPlan, check: bool, progress: Callable[[Progress], None] | None, max_events: int | None
+    healthy: Result, plan: FaultPlan, limits: Bounds, check: bool, progress: Callable[[Progress], None] | None,
+    max_events: int | None,
 ) -> Result:
     """The same schedule once more, with faults."""
     from sim.fault_cost import FaultCost
+    from sim.faults import bound_under
     from sim.faulty_run import run_schedule
 
     started = perf_counter()
+    bound = bound_under(plan, limits)
     how = healthy.engine, progress, max_events
     lowered, faulty, outcome = run_schedule(healthy.schedule, healthy.model, plan, *how)
     if check:
-        certify(faulty.program, outcome, healthy.lower_bound_ps)
+        certify(faulty.program, outcome, bound)
     return replace(
-        healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, outcome=outcome,
-        wall_s=healthy.wall_s + perf_counter() - started,
+        healthy, time_ps=outcome.makespan_ps, events=outcome.events, lower_bound_ps=bound, lowered=lowered,
+        outcome=outcome, wall_s=healthy.wall_s + perf_counter() - started,
         faults=FaultCost.of(plan, faulty, healthy.time_ps, outcome),
     )
 

@@ -132,7 +132,7 @@ def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Fi
         return begun(row=None, refused=str(wrong), wall_s=0.0)
     except WeftError as wrong:
         if isinstance(wrong.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
+            raise wrong.__context__ from None
         return str(wrong)
     return begun(wall_s=row.pop("wall_s"), row=row, refused=None)
 

@@ -163,14 +163,22 @@ def abbreviations(forms: Iterable[str]) -> dict[str, str]:
 
 
 def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:
-    """One note for all rows alike, or one for each algorithm and form, with the sizes it holds for."""
+    """One note for all rows alike, or one for each algorithm and form, with the sizes that it holds for if not all."""
+    every: dict[str, list[int]] = {}
     said: dict[str, dict[str, list[int]]] = {}
     for row in rows:
+        name = f"{row['algorithm']} ({row['form']})" if row["form"] else row["algorithm"]
+        every.setdefault(name, []).append(row["size_bytes"])
         if note := value(row):
-            name = f"{row['algorithm']} ({row['form']})" if row["form"] else row["algorithm"]
             said.setdefault(note, {}).setdefault(name, []).append(row["size_bytes"])
-    everyone = {f"{row['algorithm']} ({row['form']})" if row["form"] else row["algorithm"] for row in rows}
-    return [f"{note}" if set(who) == everyone else f"{', '.join(who)}: {note}" for note, who in said.items()]
+
+    def who(name: str, sizes: list[int]) -> str:
+        return name if sizes == every[name] else f"{name} at {', '.join(map(format_size, sizes))}"
+
+    return [
+        note if where == every else f"{', '.join(who(name, sizes) for name, sizes in where.items())}: {note}"
+        for note, where in said.items()
+    ]
 
 
 def to_csv(rows: Sequence[Row]) -> str:

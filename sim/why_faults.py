@@ -13,8 +13,8 @@ from sim.program import I64
 from sim.why import QUEUEING, SERIALISATION, Labels, Piece, Wait, Walk, Why
 from topologies import WeftError
 
-REPAIR, RESENT, ADDED, SLOWED, DEADLINE = (
-    "waiting for repair", "lost and sent again", "added latency", "slowed", "waiting for a deadline"
+REPAIR, RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
+    "waiting for repair", "lost and sent again", "sent another way", "added latency", "slowed", "waiting for a deadline"
 )
 
 
@@ -81,8 +81,8 @@ class _FaultyWalk(Walk):
         """Account from the start of a service until its chunk was ready."""
         j = self.journal
         start, end, ready = int(j.start_ps[row]), int(j.end_ps[row]), int(j.ready_ps[row])
-        if j.lost[row]:
-            self._piece(row, start, ready, RESENT)
+        if j.lost[row] or j.moved[row]:
+            self._piece(row, start, ready, RESENT if j.lost[row] else MOVED)
             return
         at = int(j.at[row])
         latency = int(self.latency_ps[at])

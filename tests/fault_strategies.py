@@ -1,4 +1,4 @@
-"""Random programs with faults: timetables, loss, jitter, detours, deadlines on the programs of `tests.strategies`."""
+"""Random programs with faults (on those of `tests.strategies`), and random fault plans on a topology."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sim.disrupt import Disruptions, Phase, disrupt
+from sim.faults import (
+    DISTRIBUTIONS,
+    IN_FLIGHT,
+    Fault,
+    FaultPlan,
+    Jitter,
+    LinkDown,
+    Loss,
+    NodeDown,
+    Repair,
+    SlowLink,
+    Straggler,
+)
 from sim.program import Program
 from tests.strategies import programs
+from topologies import Topology
 
 FACTORS = tuple(Fraction(*pair) for pair in ((0, 1), (0, 1), (1, 1), (1, 2), (1, 3), (2, 3)))
 
@@ -52,3 +66,32 @@ def _phases(draw: st.DrawFn, step: int) -> list[Phase]:
 def _path(n_servers: int) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:
     hop = st.tuples(st.integers(0, n_servers - 1), st.integers(0, 3))
     return st.lists(hop, min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def fault_plans(draw: st.DrawFn, topology: Topology) -> FaultPlan:
+    """A plan of up to four entries on a topology; most of what goes down is repaired."""
+    faults: list[Fault] = []
+    micros = st.integers(0, 30).map("{}us".format)
+    links = st.sampled_from(sorted({topology.link_name(link) for link in range(topology.n_links)}))
+    nodes = st.integers(0, topology.n_nodes - 1).map(topology.node_name)
+    npus = st.integers(0, topology.n_npus - 1).map(topology.node_name)
+    for what in draw(st.sets(st.integers(0, 7), max_size=4)) if topology.n_links else ():
+        at, link, node = draw(micros), draw(links), draw(nodes)
+        if what < 2:
+            faults.append(LinkDown(link=link, at=at))
+            faults += [Repair(link=link, at="40us")] * draw(st.integers(0, 1))
+        elif what == 2:
+            faults += [NodeDown(node=node, at=at), Repair(node=node, at="50us")]
+        elif what == 3:
+            faults.append(SlowLink(link=link, at=at, share=draw(st.sampled_from((0.1, 0.5, 1))), latency=draw(micros)))
+        elif what == 4:
+            faults.append(Straggler(npu=draw(npus), delay=draw(micros), speed=draw(st.sampled_from((0.5, 1)))))
+        elif what == 5:
+            faults.append(Loss(link=draw(st.sampled_from(("*", link))), probability=draw(st.sampled_from((0.01, 0.3)))))
+        elif what == 6:
+            faults.append(Jitter(link="*", mean=draw(micros), distribution=draw(st.sampled_from(DISTRIBUTIONS))))
+    return FaultPlan(
+        faults=tuple(faults), in_flight=draw(st.sampled_from(IN_FLIGHT)), timeout=f"{draw(st.integers(1, 20))}us",
+        reroute=draw(st.sampled_from((None, "0s", "1us", "7us"))), seed=draw(st.integers(0, 9)),
+    )

@@ -35,7 +35,8 @@ _SECONDS = {
     "ns": Fraction(1, 10**9),
     "ps": Fraction(1, 10**12),
 }
-_NUMBER = r"(?P<number>-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|-?\.[0-9]+)"
+# So many digits that nobody writes more, and so few that the exact number is made at once.
+_NUMBER = r"(?P<number>-?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,3})?|-?\.[0-9]{1,400})"
 _RATE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)(?P<unit>[bB])(?:/s|ps)$")
 _SIZE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)B$")
 _SWEEP = re.compile(rf"^{_NUMBER}(?P<prefix>[kKMGT]?)$")

@@ -22,6 +22,9 @@ Ranks = npt.NDArray[np.int64]
 
 COMPUTE_STREAM = "compute"
 
+CLOCK = "clock: "
+"""Streams whose names begin so wait for a time: neither the speed of an NPU nor its faults touch them."""
+
 
 class Compute(NamedTuple):
     """Work on one stream of every covered NPU."""

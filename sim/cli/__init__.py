@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from sim.cli.flags import EXIT_BAD_INPUT, Parser
+from sim.cli.signals import Terminated, ends_in_order
 from topologies import WeftError
 
-COMMANDS = ("compare", "validate", "judge", "sweep", "bound", "train", "trace", "optimize", "topoopt", "reconfigure",
-            "topology", "schedule", "bench_codec", "paper", "report", "plot", "astra", "completion")
+COMMANDS = ("compare", "validate", "judge", "sweep", "bound", "train", "share", "trace", "optimize", "topoopt",
+            "reconfigure", "topology", "schedule", "pool", "bench_codec", "paper", "report", "plot", "astra",
+            "completion")
 """Modules of this package, in the order of the help. A new command is one file and one word here."""
 
 EXIT_NOT_WRITTEN = 1
@@ -22,11 +24,15 @@ EXIT_NOT_WRITTEN = 1
 EXIT_INTERRUPTED = 130
 """As a shell counts a program that Ctrl-C ended."""
 
+EXIT_TERMINATED = 143
+"""As a shell counts a program that SIGTERM ended."""
+
 EXIT_CODES = {
     0: "done",
     EXIT_NOT_WRITTEN: "an output could not be written: a full disk, a file that is gone",
     EXIT_BAD_INPUT: "bad input, said in one line on standard error; nothing was written",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C",
+    EXIT_TERMINATED: "ended by SIGTERM",
 }
 """What the exit codes mean."""
 
@@ -36,15 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     command: ModuleType = parsed.command_module
     try:
-        code = int(command.run(parsed) or 0)
+        with ends_in_order():
+            code = int(command.run(parsed) or 0)
         sys.stdout.flush()
         return code
     except WeftError as wrong:
         print(f"weft {command.NAME}: {_one_line(wrong)}", file=sys.stderr)
-        return EXIT_INTERRUPTED if isinstance(wrong.__context__, KeyboardInterrupt) else EXIT_BAD_INPUT
-    except KeyboardInterrupt:
+        return _interrupted(wrong.__context__) if isinstance(wrong.__context__, KeyboardInterrupt) else EXIT_BAD_INPUT
+    except KeyboardInterrupt as signal:
         print(f"weft {command.NAME}: interrupted, nothing was written", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _interrupted(signal)
     except BrokenPipeError:
         _settle_standard_output()
         return 0
@@ -53,6 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named = f"{fault.filename}: " if fault.filename else ""
         print(f"weft {command.NAME}: {named}{fault.strerror or fault}", file=sys.stderr)
         return EXIT_NOT_WRITTEN
+
+
+def _interrupted(signal: KeyboardInterrupt) -> int:
+    return EXIT_TERMINATED if isinstance(signal, Terminated) else EXIT_INTERRUPTED
 
 
 def _settle_standard_output() -> None:

@@ -26,6 +26,9 @@ EXAMPLES = (
 
 Row = Mapping[str, Any]
 
+Stuck = dict[str, dict[int, WeftError]]
+"""Reports of deadlocks, by algorithm and size."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -41,7 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
     check_outputs(arguments)
     spec = spec_of(arguments)
     refused = refusals(spec)
-    rows = compute(spec, [name for name in spec.algorithms if name not in refused], arguments)
+    rows, stuck = compute(spec, [name for name in spec.algorithms if name not in refused], arguments)
+    refused |= stuck
     say(arguments, *report(spec, rows, refused))
     if arguments.json:
         write_text(arguments.json, to_json(spec, rows, refused=refused))
@@ -86,21 +90,62 @@ def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     return list(together.items())
 
 
-def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for every algorithm and size."""
+def compute(
+    spec: Spec, names: Sequence[str], arguments: argparse.Namespace
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """A row for every algorithm and size, and why algorithms can never end under faults.
+
+    Raises
+    ------
+    WeftError
+        Nothing can end.
+    """
     from sim.points import Task, compute_all
 
     how = arguments.check, arguments.why, arguments.max_events
     tasks = [Task(spec, name, size, *how) for name in names for size in spec.sizes_bytes]
+    stuck: Stuck = {}
     with progress("compare", len(tasks), arguments.quiet) as steps:
-        return compute_all(
-            tasks,
-            arguments.workers,
-            lambda task, row: steps.advance(
-                f"{task.algorithm} {format_size(task.size_bytes)}: {format_time(row['time_s'] * 1e12)}"
-            ),
-            steps.within,
-        )
+
+        def tell(task: Task, said: str) -> None:
+            steps.advance(f"{task.algorithm} {format_size(task.size_bytes)}: {said}")
+
+        def never(task: Task, wrong: WeftError) -> None:
+            stuck.setdefault(task.algorithm, {})[task.size_bytes] = wrong
+            tell(task, "can never end")
+
+        def ended(task: Task, row: Row) -> None:
+            tell(task, format_time(row["time_s"] * 1e12))
+
+        rows = compute_all(tasks, arguments.workers, ended, steps.within, never)
+    return rows, never_end(stuck, names, spec.sizes_bytes)
+
+
+def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> dict[str, str]:
+    """Why algorithms can never end under faults, by name.
+
+    Raises
+    ------
+    WeftError
+        Nothing can end: no algorithm at any size.
+    """
+    refused = {name: _never(stuck[name], sizes_bytes) for name in names if name in stuck}
+    if stuck and sum(map(len, stuck.values())) == len(names) * len(sizes_bytes):
+        if len(names) == 1:
+            raise next(iter(stuck[names[0]].values()))
+        raise WeftError("no algorithm can end; " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
+    return refused
+
+
+def _never(stuck: Mapping[int, WeftError], sizes_bytes: Sequence[int]) -> str:
+    """Why an algorithm can never end, once for all sizes or size by size."""
+    at: dict[str, list[str]] = {}
+    for size in sizes_bytes:
+        if size in stuck:
+            at.setdefault(str(stuck[size]), []).append(format_size(size))
+    if len(at) == 1 and len(stuck) == len(sizes_bytes):
+        return next(iter(at))
+    return "; ".join(f"at {', '.join(sizes)}: {why}" for why, sizes in at.items())
 
 
 def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str]) -> list[str]:

@@ -66,6 +66,12 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     """The spec that the flags describe, on top of `--spec FILE` if given."""
     from sim.spec import Spec
 
+    path = getattr(arguments, "spec", None)
+    return (Spec.read(path) if path else Spec()).updated(changes_of(arguments))
+
+
+def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The keys that flags give, by section: changes for `Spec.updated`."""
     changes: dict[str, dict[str, Any]] = {}
     for name, value in vars(arguments).items():
         section, dot, key = name.partition(".")
@@ -73,8 +79,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
             if value == ():
                 raise WeftError(f"--{key} is empty: give at least one name")
             changes.setdefault(section, {})[key] = tuple(value) if isinstance(value, list) else value
-    path = getattr(arguments, "spec", None)
-    return (Spec.read(path) if path else Spec()).updated(changes)
+    return changes
 
 
 def healthy_spec_of(arguments: argparse.Namespace, command: str) -> Spec:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.cli.flags import add_outputs, add_spec, healthy_spec_of
+from sim.cli.flags import add_outputs, add_spec, spec_of
 from sim.cli.output import check_outputs, say, say_where, to_json, write_text, write_whole
 from sim.cli.train import add_workload, simulate_iteration
 from topologies import WeftError
@@ -15,8 +15,10 @@ from topologies.units import format_size, format_time
 if TYPE_CHECKING:
     from collectives import Schedule
     from sim.iteration import IterationResult
-    from sim.perfetto import Timeline
     from sim.spec import Spec
+    from sim.timeline import Timeline
+    from topologies import Topology
+    from workloads.job import Job
 
 NAME = "trace"
 HELP = "write every chunk on every link, and every computation, as a timeline for Perfetto"
@@ -24,6 +26,7 @@ EXAMPLES = (
     "weft trace --topology torus:4x4 --algorithm swing --form bandwidth -b 1M --perfetto swing.json.gz",
     'weft trace --topology "SW(8)_SW(4)" --workload GPT_3.txt --groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,4" '
     "--perfetto iteration.json.gz",
+    "weft trace --topology torus:4x4 --algorithm ring -b 1M --faults faults.toml --perfetto faulty.json.gz",
     "weft trace --topology switch:32 --job binary_tree_32.goal --perfetto tree.json.gz",
     "weft trace --topology Ring_16npus.yml --job allgather/all_gather --perfetto gather.json.gz",
 )
@@ -35,7 +38,7 @@ MOST_RANKS = 64
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     add_spec(parser, "topology", "collective", "model", "sweep",
-             leave_out=("model.preset", "model.faults", "sweep.end", "sweep.factor", "sweep.step"))
+             leave_out=("model.preset", "sweep.end", "sweep.factor", "sweep.step"))
     add_workload(parser)
     parser.add_argument("--job", metavar="FILE", help="run a GOAL file, or Chakra traces FILE.<rank>.et")
     parser.set_defaults(check=False)
@@ -45,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print what there is, and write it."""
     check_outputs(arguments)
-    spec = healthy_spec_of(arguments, NAME)
+    spec = spec_of(arguments)
     if arguments.workload and arguments.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
     timeline = _job(arguments, spec) if arguments.workload or arguments.job else _schedule(arguments, spec)
@@ -75,22 +78,29 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     from sim.capacity import check_capacity
     from sim.engine import check_memory
     from sim.engine import run as run_program
+    from sim.faulty_run import run_schedule
     from sim.lower import lower
-    from sim.perfetto import schedule_timeline
+    from sim.lower_faults import check_names
+    from sim.timeline import schedule_timeline
 
     schedule, symmetry = _one_schedule(spec), spec.model.symmetry or "off"
     if spec.engine != "chunk":
         raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
-    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1)
-    lowered = lower(schedule, spec.build_model(), symmetry)
-    check_memory(lowered.program, log=True)
-    outcome = run_program(lowered.program, log=True)
-    timeline = schedule_timeline(lowered, outcome)
+    faults = spec.build_faults()
+    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" or faults else 1)
+    if faults is None:
+        lowered, faulty = lower(schedule, spec.build_model(), symmetry), None
+        check_memory(lowered.program, log=True)
+        outcome = run_program(lowered.program, log=True)
+    else:
+        check_names(schedule.topology, faults)
+        lowered, faulty, outcome = run_schedule(schedule, spec.build_model(), faults)
+    timeline = schedule_timeline(lowered, outcome, faulty)
     say(
         arguments,
         f"# weft {NAME}: {schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on "
         f"{schedule.topology.name}: {format_time(outcome.makespan_ps)}",
-        f"# {lowered.model.describe()}; {lowered.symmetry}",
+        f"# {lowered.model.describe()}; {timeline.about['symmetry']}",
         *_counts(timeline),
     )
     return timeline
@@ -107,7 +117,7 @@ def _one_schedule(spec: Spec) -> Schedule:
 
 
 def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
-    from sim.perfetto import iteration_timeline
+    from sim.timeline import iteration_timeline
 
     if arguments.job:
         result, name = _foreign(arguments.job, spec), str(arguments.job)
@@ -120,7 +130,8 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
         arguments,
         f"# weft {NAME}: {name} on {result.job.topology.name}, {result.job.topology.n_npus} NPUs: "
         f"{format_time(result.time_ps)}",
-        f"# {result.lowered.model.describe()}; {result.lowered.symmetry}",
+        f"# {result.lowered.model.describe()}; {result.symmetry}",
+        *([] if result.faults is None else [f"# {result.faults}"]),
         *_counts(timeline),
         *(_ends(result) if arguments.job else []),
     )
@@ -132,18 +143,23 @@ def _foreign(path: str, spec: Spec) -> IterationResult:
     from dataclasses import replace
 
     from sim.iteration import simulate_job
-    from workloads.chakra_job import read_chakra
-    from workloads.goal import read_goal
 
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
         model = replace(model, chunks=1)  # a message of GOAL is one piece unless the user cuts it
-    topology = spec.build_topology()
-    if Path(f"{path}.0.et").exists():
-        job = read_chakra(path, topology, (spec.collective.algorithms or ("ring",))[0])
-    else:
-        job = read_goal(path, topology)
-    return simulate_job(job, model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off")
+    job = read_job(path, spec.build_topology(), (spec.collective.algorithms or ("ring",))[0])
+    return simulate_job(
+        job, model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off",
+        faults=spec.build_faults(),
+    )
+
+
+def read_job(path: str, topology: Topology, algorithm: str) -> Job:
+    """The job of a GOAL file, or of Chakra traces whose names begin so; the algorithm is that of their collectives."""
+    from workloads.chakra_job import read_chakra
+    from workloads.goal import read_goal
+
+    return read_chakra(path, topology, algorithm) if Path(f"{path}.0.et").exists() else read_goal(path, topology)
 
 
 def _ends(result: IterationResult) -> list[str]:
@@ -157,6 +173,6 @@ def _ends(result: IterationResult) -> list[str]:
 
 def _counts(timeline: Timeline) -> list[str]:
     links = sum(track.category == "link" for track in timeline.tracks)
-    streams = len(timeline.tracks) - links
+    streams = sum(track.category == "compute" for track in timeline.tracks)
     compute = f" and {streams} compute stream{'s' if streams > 1 else ''}" if streams else ""
     return [f"# {timeline.outcome.events:,} slices on {links} link directions{compute}"]

@@ -92,7 +92,8 @@ def run(arguments: argparse.Namespace) -> None:
 
         write_whole(arguments.plot, lambda path: draw_timeline(result, path))
     if arguments.perfetto:
-        from sim.perfetto import iteration_timeline, write_perfetto
+        from sim.perfetto import write_perfetto
+        from sim.timeline import iteration_timeline
 
         write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result), path))
     say_where(arguments)
@@ -103,8 +104,7 @@ def simulate_iteration(arguments: argparse.Namespace, spec: Spec) -> tuple[Workl
     from sim.iteration import simulate_job
 
     topology = _topology(arguments, spec.build_topology())
-    workload, groups = _workload(arguments, topology)
-    job = _job(arguments, topology, workload, groups)
+    workload, job = job_of(arguments, topology)
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
         model = replace(model, chunks=1)  # the chunks of a hierarchical collective are small already
@@ -113,6 +113,12 @@ def simulate_iteration(arguments: argparse.Namespace, spec: Spec) -> tuple[Workl
         faults=spec.build_faults(),
     )
     return workload, result
+
+
+def job_of(arguments: argparse.Namespace, topology: Topology) -> tuple[Workload, Job]:
+    """The workload that the flags of `add_workload` describe, and an iteration of it as a job."""
+    workload, groups = _workload(arguments, topology)
+    return workload, _job(arguments, topology, workload, groups)
 
 
 def _topology(arguments: argparse.Namespace, topology: Topology) -> Topology:
@@ -307,11 +313,13 @@ def _to_json(arguments: argparse.Namespace, workload: Workload, result: Iteratio
 
     from sim.version import weft_version
 
-    given = {
+    given: dict[str, Any] = {
         name: value for name, value in vars(arguments).items()
         if value is not None and isinstance(value, (str, int, float, bool))
         and name not in ("json", "csv", "plot", "perfetto")
     }
+    if result.faults is not None:
+        given["model.faults"] = result.faults.plan.to_dict()  # itself, for the file may change
     rows = [
         {
             "topology": result.job.topology.name, "workload": workload.name, "loop": arguments.loop, "npu": rank,
@@ -319,7 +327,8 @@ def _to_json(arguments: argparse.Namespace, workload: Workload, result: Iteratio
             "exposed_s": (result.time_ps - result.compute_ps(rank)) / 1e12,
             "communication_s": {kind: time / 1e12 for kind, time in result.communication_ps(rank).items()},
             "parts": parts(result, rank), "events": result.outcome.events, "symmetry": result.symmetry,
-            "wall_s": result.wall_s,
+            "lower_bound_s": result.lower_bound_ps / 1e12, "wall_s": result.wall_s,
+            **({} if result.faults is None else result.faults.row()),
         }
         for rank in result.ranks
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.cli.compare import Stuck, never_end
 from sim.cli.flags import add_figure, add_outputs, add_run, add_spec, spec_of
 from sim.cli.judge import add_measured
 from sim.cli.output import check_outputs, say, say_where, to_json, write_figure, write_text, write_whole
@@ -53,7 +54,9 @@ def run(arguments: argparse.Namespace) -> None:
         spec = spec.updated({"collective": {"name": measured.collective}})
     refused = _refusals(spec)
     names = [name for name in spec.algorithms if name not in refused]
-    validations = list(_validations(spec, names, _sizes(spec, measured), arguments))
+    stuck: Stuck = {}
+    validations = list(_validations(spec, names, _sizes(spec, measured), arguments, stuck))
+    refused |= never_end(stuck, names, _sizes(spec, measured))
     rows = [one.row() for one in validations]
     say(arguments, *report(spec, validations, refused))
     if measured is not None:
@@ -123,8 +126,9 @@ def _form(row: Mapping[str, Any]) -> str:
 
 
 def _validations(
-    spec: Spec, names: Sequence[str], sizes: Sequence[int], arguments: argparse.Namespace
+    spec: Spec, names: Sequence[str], sizes: Sequence[int], arguments: argparse.Namespace, stuck: Stuck
 ) -> Iterator[Validation]:
+    from sim.outcome import Deadlock
     from sim.points import Task, simulate_point
     from sim.validation import validate
 
@@ -132,8 +136,12 @@ def _validations(
     tasks = [Task(spec, name, size, **how) for name in names for size in sizes]
     with progress(NAME, len(tasks), arguments.quiet) as steps:
         for task in tasks:
-            found = simulate_point(task, steps.within)
-            yield validate(found.result)
+            try:
+                found = simulate_point(task, steps.within)
+            except Deadlock as wrong:
+                stuck.setdefault(task.algorithm, {})[task.size_bytes] = wrong
+            else:
+                yield validate(found.result)
             steps.advance(f"{task.algorithm} {format_size(task.size_bytes)}")
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from collectives import ALGORITHMS, Schedule, build
 from sim import PRESETS, Model, Result, simulate
 from sim.best_form import best_form, ready_forms
+from sim.outcome import Deadlock
 from topologies import Topology, WeftError, from_spec
 
 FORMED = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.forms]
@@ -70,3 +71,26 @@ def test_where_every_form_is_refused_the_first_reason_is_raised() -> None:
 
     with pytest.raises(WeftError, match="no first"):
         ready_forms(("first", "second"), refuse, Model())
+
+
+def stuck_in(*forms: str):  # type: ignore[no-untyped-def]  # a closure
+    def run(schedule: Schedule) -> Result:
+        if schedule.pattern.form in forms:
+            raise Deadlock(f"{schedule.pattern.form} cannot end")
+        return simulate(schedule)
+
+    return run
+
+
+def test_a_form_that_cannot_end_does_not_hide_the_other() -> None:
+    ready, refused = forms_ready("tree", "broadcast", from_spec("ring:4"), 2**16, Model())
+    for stuck, lives in (("chain", "binomial"), ("binomial", "chain")):
+        best = best_form(ready, stuck_in(stuck), refused, prune=False)
+        assert best.result.schedule.pattern.form == lives
+        assert best.others[stuck] == f"{stuck} cannot end"
+
+
+def test_where_no_form_ends_the_first_report_is_raised() -> None:
+    ready, refused = forms_ready("tree", "broadcast", from_spec("ring:4"), 2**16, Model())
+    with pytest.raises(Deadlock, match=f"{next(iter(ready))} cannot end"):
+        best_form(ready, stuck_in(*ready), refused)

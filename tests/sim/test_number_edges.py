@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: simulate(
             all_reduce(8), faults=FaultPlan(timeout="4000000s", faults=(Loss(link="*", probability=0.9),))
         ),
-        "with its faults the run could last",
+        "the run goes on beyond the end of the clock",
     ),
     "nodes": (lambda: from_spec("ring:99999999999999"), "at most 2147483647 nodes and links"),
 }

@@ -19,7 +19,8 @@ from sim.engine import run
 from sim.iteration import simulate_job
 from sim.lower import lower
 from sim.model import Model
-from sim.perfetto import Timeline, events, iteration_timeline, schedule_timeline, write_perfetto
+from sim.perfetto import events, write_perfetto
+from sim.timeline import Timeline, iteration_timeline, schedule_timeline
 from topologies import WeftError, from_spec
 from workloads.job import Job
 

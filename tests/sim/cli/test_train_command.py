@@ -134,3 +134,20 @@ def test_groups_as_text() -> None:
     for text in ("a", "a=", "a=x", "=1"):
         with pytest.raises(WeftError, match="is no group, such as"):
             parse_groups(text)
+
+
+def test_with_faults_the_rows_say_the_plan_what_it_cost_and_a_bound(tmp_path: Path, layers: list[str]) -> None:
+    """The plan itself, not the name of a file that may change."""
+    plan = tmp_path / "late.toml"
+    plan.write_text('[[straggler]]\nnpu = "npu0"\ndelay = "5us"\n', encoding="utf-8")
+    healthy = train(tmp_path, [*layers, "--symmetry", "off"])[0]
+    rows = train(tmp_path, [*layers, "--faults", str(plan), "--check"])
+    assert len(rows) == 16
+    for row in rows:
+        assert row["faults"]["straggler"] == [{"npu": "npu0", "delay": "5us", "speed": 1.0}]
+        assert row["healthy_time_s"] == healthy["time_s"] < row["time_s"]
+        assert 0 < row["lower_bound_s"] <= row["time_s"]
+        assert row["compute_s"] + row["exposed_s"] == pytest.approx(row["time_s"], rel=1e-12)
+        assert sum(part["exposed_s"] for part in row["parts"]) == pytest.approx(row["exposed_s"], rel=1e-9)
+    spec = json.loads((tmp_path / "out.json").read_text())["spec"]
+    assert spec["model.faults"] == rows[0]["faults"]

@@ -1,0 +1,177 @@
+"""`weft share`: tenants as text and as tables, times alone and shared, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectives import build
+from sim import simulate
+from sim.cli import main
+from sim.cli.flags import EXIT_BAD_INPUT
+from sim.cli.tenants import make_tenant, read_tenant
+from topologies import WeftError, from_spec
+
+RING = ("share", "--topology", "ring:4", "--quiet")
+TWO = ("--tenant", "all-reduce ring 1MiB name=a", "--tenant", "all-gather ring 1MiB start=2us priority=1")
+FILE = """
+[topology]
+spec = "torus:4x4"
+
+[[tenant]]
+name = "left"
+collective = "all-reduce"
+algorithm = "hierarchical"
+size = "64KiB"
+group = "4,2"
+pipeline_chunks = 2
+npus = "0-3,4-7"
+
+[[tenant]]
+collective = "all-to-all"
+algorithm = "direct"
+size = "16K"
+start = "1us"
+priority = 1
+"""
+LAYERS = "one -1 1000 NONE 0 1000 NONE 0 1000 ALLREDUCE 65536 10\n"
+
+
+def share(tmp_path: Path, *words: str) -> dict[str, Any]:
+    assert main([*words, "--quiet", "--check", "--json", str(tmp_path / "a.json")]) == 0
+    found: dict[str, Any] = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_alone_shared_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = share(tmp_path, *RING, *TWO)
+    one, other = data["rows"]
+    assert (one["tenant"], other["tenant"]) == ("a", "t2")
+    for row, kind in ((one, "all-reduce"), (other, "all-gather")):
+        assert row["alone_s"] == simulate(build("ring", kind, from_spec("ring:4"), "1MiB")).time_s
+        assert row["slowdown"] == pytest.approx(row["time_s"] / row["alone_s"])
+        assert sum(row["why"]["parts_ps"].values()) == row["why"]["makespan_ps"] == round(row["time_s"] * 1e12)
+        assert row["all_lower_bound_s"] <= row["all_end_s"]
+    assert any(name.startswith("behind a: ") for name in other["why"]["parts_ps"])
+    assert other["end_s"] == pytest.approx(2e-6 + other["time_s"])
+    assert data["model"]["discipline"] == "priority"  # priorities differ, and nothing else was asked for
+    said = capsys.readouterr().out
+    assert said.startswith("# weft share: 2 tenants on ring:4, 4 NPUs\n# model: cut-through")
+    assert "slow-down" in said and "#   t2, " in said and "behind a " in said
+    # The result runs again from its own file.
+    again = share(tmp_path, "share", "--spec", str(tmp_path / "a.json"))
+    assert again["rows"] == data["rows"]
+
+
+def test_tables_of_a_file_and_a_process_group(tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(FILE, encoding="utf-8")
+    words = "share", "--spec", str(tmp_path / "t.toml"), "--tenant", "broadcast tree 1K root=2 form=binomial"
+    left, every, more = share(tmp_path, *words)["rows"]
+    assert left["work"].startswith("all-reduce hierarchical") and left["priority"] == 0
+    assert every["work"] == "all-to-all direct 16 KiB" and every["start_s"] == pytest.approx(1e-6)
+    assert more["tenant"] == "t3"
+
+
+def test_iterations_and_files_are_tenants_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "layers.txt").write_text(LAYERS, encoding="utf-8")
+    (tmp_path / "a.goal").write_text(
+        "num_ranks 4\nrank 0 {\nl1: send 1024b to 1 tag 0\n}\nrank 1 {\nl1: recv 1024b from 0 tag 0\n}\n"
+        "rank 2 {\n}\nrank 3 {\n}\n", encoding="utf-8",
+    )
+    words = [
+        *RING, "--tenant", f"workload={tmp_path}/layers.txt groups=weight_grad=4 in-order=true updates=false name=w",
+        "--tenant", f"job={tmp_path}/a.goal start=1us", "--csv", "-", "--perfetto", str(tmp_path / "p.json"),
+    ]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(said.out)))
+    assert [row["tenant"] for row in rows] == ["w", "t2"]
+    assert rows[0]["work"] == "iteration of layers" and "# weft share" in said.err
+    assert (tmp_path / "p.json").stat().st_size > 1000
+
+
+def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "f.toml"
+    plan.write_text('[[straggler]]\nnpu = "npu0"\ndelay = "3us"\n', encoding="utf-8")
+    data = share(tmp_path, *RING, *TWO, "--faults", str(plan))
+    assert data["rows"][0]["faults"]["straggler"] == [{"npu": "npu0", "delay": "3us", "speed": 1.0}]
+    assert data["spec"]["model"]["faults"] == data["rows"][0]["faults"]
+    assert data["rows"][0]["why"]["parts_ps"]["late worker npu0"] == pytest.approx(3_000_000, abs=1)
+    assert "# faults: +" in capsys.readouterr().out
+    plan.write_text('timeout = "1us"\n[[link-down]]\nlink = "npu0->npu1"\n', encoding="utf-8")
+    assert main([*RING, *TWO, "--faults", str(plan)]) == EXIT_BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == "" and "a from npu0 to npu1 (1 of 6), t2 from npu0 to npu1 (1 of 3)" in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a tenant is empty: write COLLECTIVE ALGORITHM SIZE, workload=NAME or job=FILE"),
+        ("all-reduce ring", "tenant 't1': no size is given: write COLLECTIVE ALGORITHM SIZE"),
+        ("x ring 1K", "tenant 't1': collective 'x' is unknown"),
+        ("all-reduce y 1K", "tenant 't1': algorithm 'y' is unknown"),
+        ("all-reduce ring 1X", "tenant 't1': size '1X' is not a size"),
+        ("all-reduce ring 1K 7", "'7' is one too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE"),
+        ("all-reduce ring 1K priority=hi", "tenant 't1': priority 'hi' is not a whole number"),
+        ("all-reduce ring 1K priority=99999999999", "priority 99999999999 is out of range: at most 2147483647 from 0"),
+        ("all-reduce ring 1K start=5", "arrival '5' is not a time"),
+        ("all-reduce ring 1K npus=3-1", "npus '3-1': the first number is above the last"),
+        ("all-reduce ring 1K npus=0,1", "covers a part of a process group: give whole groups"),
+        ("all-reduce ring 1K foo=1", "unknown key 'foo'; accepted are name, start, priority, collective"),
+        ("all-reduce ring 1K name=a name=b", "name is given twice"),
+        ("all-reduce 'ring", "No closing quotation"),
+        ("all-reduce ring 1K =3", "'=3': write NAME=VALUE"),
+        ("priority=1", "give one of collective, workload, job; none is given"),
+        ("all-reduce ring 1K job=a", "give one of collective, workload, job; collective and job is given"),
+        ("workload=resnet-50", "--workload resnet-50 needs --samples"),
+        ("workload=resnet-50 samples=x", "argument samples: invalid float value: 'x'"),
+        ("workload=resnet-50 npus=1", "unknown key 'npus'; accepted are name, start, priority, workload"),
+        ("workload=resnet-50 in-order=perhaps", "in_order is 'perhaps': true or false"),
+        ("job=nothere.goal", "GOAL file nothere.goal cannot be read"),
+        ("job=a.goal samples=1", "unknown key 'samples'; accepted are name, start, priority, job, algorithm"),
+    ],
+)
+def test_bad_tenants_are_one_line(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RING, "--tenant", text]) == EXIT_BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == "" and message in said.err and said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[topology]", "nobody is on the fabric"),
+        ("[tenant]\na = 1", "write it as [[tenant]] with its keys below"),
+        ("[sweep]\nbegin = '1K'", "[sweep] means nothing here: each [[tenant]] says what it does"),
+        ("[other]\na = 1\n[[tenant]]\njob = 'a'", "unknown section 'other'"),
+        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = 'ring'\nsize = true", "size True is not a text"),
+        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\nnpus = [0, true]", "NPU True is not"),
+        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = ['ring']", "algorithm is ['ring']: give text or a number"),
+        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\nstart = true", "is not a time"),
+    ],
+)
+def test_bad_files_are_one_line(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.toml").write_text(text, encoding="utf-8")
+    assert main([*RING, "--spec", str(tmp_path / "t.toml")]) == EXIT_BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == "" and message in said.err and said.err.count("\n") == 1
+
+
+def test_values_of_tables_may_be_numbers() -> None:
+    topology = from_spec("torus:4x4")
+    table = {"collective": "broadcast", "algorithm": "tree", "size": "1K", "root": 3, "element-bytes": 8, "name": 7}
+    made = make_tenant(table, topology, 1)
+    assert made.tenant.name == "7" and made.what == "broadcast tree (binomial) 1 KiB"
+    group = {"collective": "all-reduce", "algorithm": "hierarchical", "size": "1K", "pipeline_chunks": 2,
+             "group": "4,1", "npus": [0, 1, 2, 3]}
+    assert make_tenant(group, topology, 1).tenant.npus == (0, 1, 2, 3)
+    with pytest.raises(WeftError, match="write NAME=VALUE"):
+        read_tenant("all-reduce ring size=")

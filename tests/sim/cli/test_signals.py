@@ -1,0 +1,104 @@
+"""SIGTERM ends a command in order: one line, exit code 143, nothing half-written, and no worker left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import EXIT_TERMINATED, main
+from sim.cli.signals import ends_in_order
+
+ROOT = Path(__file__).parents[3]
+SWEEP = '[topology]\nspec = "ring:4"\n[collective]\nalgorithms = ["ring", "swing"]\n[sweep]\nbegin = "1K"\nend = "8K"\n'
+
+
+def sigterm(*arguments: Any, **named: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_comparison_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.points.compute", sigterm)
+    before = signal.getsignal(signal.SIGTERM)
+    words = ["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--json", str(tmp_path / "a.json")]
+    assert main(words) == EXIT_TERMINATED
+    said = capsys.readouterr()
+    assert said.out == "" and said.err == "weft compare: interrupted, with 0 of 1 done; nothing was written\n"
+    assert not list(tmp_path.iterdir())
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_before_anything_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sim.cli.compare.refusals", sigterm)
+    assert main(["compare", "--topology", "ring:4", "-b", "1K"]) == EXIT_TERMINATED
+    assert capsys.readouterr().err == "weft compare: interrupted, nothing was written\n"
+
+
+def test_a_sweep_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(SWEEP, encoding="utf-8")
+    with monkeypatch.context() as patched:
+        patched.setattr("sim.cli.progress._Counting.advance", sigterm)
+        assert main(["sweep", str(file), "--quiet"]) == EXIT_TERMINATED
+    said = f"weft sweep: interrupted: 1 of 8 points are in {file.with_suffix('.db')}; run it again to go on\n"
+    assert capsys.readouterr().err == said
+    assert main(["sweep", str(file), "--quiet"]) == 0
+
+
+def test_in_the_middle_of_a_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The engine hears it between slices; the point is not stored as one that failed."""
+    file = tmp_path / "a.toml"
+    file.write_text(SWEEP, encoding="utf-8")
+    with monkeypatch.context() as patched:
+        patched.setattr("sim.engine.Run.advance", sigterm)
+        assert main(["sweep", str(file), "--quiet"]) == EXIT_TERMINATED
+
+
+def test_another_thread_hears_no_signals() -> None:
+    found = []
+
+    def inside() -> None:
+        with ends_in_order():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=inside)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGTERM)]
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_with_workers_nothing_is_left_but_one_line(command: str, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(
+        '[topology]\nspec = ["torus:8x8", "torus:16x16"]\n[collective]\nalgorithms = ["swing", "bucket"]\n'
+        '[model]\nsymmetry = "off"\n[sweep]\nbegin = "1K"\nend = "1G"\n', encoding="utf-8",
+    )
+    words = {
+        "sweep": ["sweep", "a.toml", "--workers", "2"],
+        "compare": ["compare", "--topology", "torus:16x16", "--algorithms", "swing,bucket", "-b", "1K", "-e", "1G",
+                    "--symmetry", "off", "--workers", "2", "--json", "a.json"],
+    }[command]
+    with subprocess.Popen(
+        [sys.executable, "-m", "sim", *words, "--progress"], cwd=tmp_path, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as run:
+        assert run.stderr is not None
+        run.stderr.readline()  # something is done: the workers are there
+        time.sleep(0.5)
+        run.send_signal(signal.SIGTERM)
+        said = run.communicate(timeout=60)[1].splitlines()
+    assert run.returncode == EXIT_TERMINATED
+    assert [line for line in said if "done, " not in line] == [said[-1]]
+    assert said[-1].startswith(f"weft {command}: interrupted") and not (tmp_path / "a.json").exists()
