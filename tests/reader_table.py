@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from collectives import build
 from collectives.forestcoll_xml import read_forestcoll
 from collectives.msccl import read_msccl
 from sim.astra.system_file import read_system
+from sim.cli import share
+from sim.cli.tenants import make_tenant
 from sim.faults import FaultPlan
 from sim.measurements import read_measurements
 from sim.report.results import read_result
@@ -71,6 +74,29 @@ def _written(suffix: str, folder: Path) -> bytes:
     return path.read_bytes()
 
 
+TENANTS = """
+[topology]
+spec = "ring:4"
+[[tenant]]
+collective = "all-reduce"
+algorithm = "ring"
+size = "1KiB"
+priority = 1
+[[tenant]]
+collective = "broadcast"
+algorithm = "tree"
+form = "binomial"
+size = "1KiB"
+start = "2us"
+root = 3
+"""
+
+
+def _read_tenants(path: Path) -> object:
+    _, tables = share.read(Namespace(spec=str(path), tenant=[]))
+    return [make_tenant(table, ring(4), number) for number, table in enumerate(tables[:4], 1)]
+
+
 def readers(folder: Path) -> dict[str, Reader]:
     """All readers; the folder is for examples that are written by their writers."""
 
@@ -125,5 +151,6 @@ def readers(folder: Path) -> dict[str, Reader]:
         "OSU text": one("sim.measurements", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
         "JSON of weft": one("sim.measurements", ".json", RESULT, lambda path: read_measurements(
             path, n_ranks=2, collective="all-reduce")),
+        "tenants": one("sim.cli.share", ".toml", TENANTS, _read_tenants),
         "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),
     }
