@@ -34,7 +34,8 @@ def keeps(layout: str, one: Measured) -> bool:
 def row(layout: str, one: Measured) -> Sequence[str]:
     """A row of the table."""
     rates = (f"{one.encode_Bps / 1e9:.2f}", f"{one.scan_Bps / 1e9:.2f}", f"{one.peel_s_per_item * 1e9:.0f}")
-    kept = "kept" if keeps(layout, one) else "MISSED"
+    gates = [name for name, applies in (("encode", layout == "spread"), ("peel", one.complete)) if applies]
+    kept = f"{' and '.join(gates)} {'kept' if keeps(layout, one) else 'MISSED'}" if gates else "none apply"
     return layout, f"{one.density:.2%}", f"{one.cells_per_item:.3f}", *rates, "yes" if one.complete else "no", kept
 
 
