@@ -94,7 +94,7 @@ def whole(value: object, what: str, least: int = 0, most: int | None = None) -> 
     try:
         if isinstance(value, bool):
             raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)  # type: ignore[arg-type]  # what is no number raises
     except TypeError:
         raise WeftError(f"{what} {value!r} is not a whole number: give an integer of at least {least}") from None
     if number < least or (most is not None and number > most):
