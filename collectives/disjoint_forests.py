@@ -41,10 +41,10 @@ class DisjointForests:
     def fill(self) -> None:
         """Grow the forests from different nodes at once, then put in every other edge for which there is a chain."""
         self._grow()
-        rooted = self._rooted()
+        rooted = [_Rooted(self, forest) for forest in range(self.count)]
         for edge, forest in enumerate(list(self.forest_of)):
-            if forest < 0 and self._insert(edge, rooted):
-                rooted = self._rooted()
+            for changed in self._insert(edge, rooted) if forest < 0 else ():
+                rooted[changed] = _Rooted(self, changed)
 
     def _grow(self) -> None:
         """Breadth-first by turns; an edge is left alone if others have no other to reach one of its ends."""
@@ -78,8 +78,8 @@ class DisjointForests:
             ahead.popleft()
         return None
 
-    def _insert(self, first: int, rooted: list[_Rooted]) -> bool:
-        """Put in one edge along the shortest chain of edges that change their forests; whether there is one."""
+    def _insert(self, first: int, rooted: list[_Rooted]) -> set[int]:
+        """Put in one edge along the shortest chain of edges that change their forests; which forests changed."""
         before: dict[int, int] = {first: -1}
         ahead = deque([first])
         while ahead:
@@ -89,21 +89,20 @@ class DisjointForests:
                     continue
                 between = rooted[forest].path(*self.edges[edge])
                 if between is None:
-                    self._move(edge, forest, before)
-                    return True
+                    return self._move(edge, forest, before)
                 for other in between:
                     if other not in before:
                         before[other] = edge
                         ahead.append(other)
-        return False
+        return set()
 
-    def _move(self, edge: int, forest: int, before: dict[int, int]) -> None:
+    def _move(self, edge: int, forest: int, before: dict[int, int]) -> set[int]:
+        changed = set()
         while edge >= 0:
+            changed.add(forest)
             forest, self.forest_of[edge] = self.forest_of[edge], forest
             edge = before[edge]
-
-    def _rooted(self) -> list[_Rooted]:
-        return [_Rooted(self, forest) for forest in range(self.count)]
+        return changed
 
 
 class _Rooted:

@@ -17,6 +17,9 @@ Trees = tuple[AggregationTree, ...]
 MOST_PACKED = 2048
 """Nodes up to which edges are exchanged between trees."""
 
+MOST_COUNTED = 1024
+"""Nodes times trees up to which a refusal counts the trees that exist: a second beyond that, minutes for 64 x 33."""
+
 FREE, SHARED = -1, -2
 """Cables that are left over, and those that every tree may take."""
 
@@ -111,22 +114,34 @@ class _Packing:
 
     def most(self, count: int, found: int) -> str:
         """How many there are, for a message, when there are not `count`."""
+        if self.nodes.size * count > MOST_COUNTED:
+            return f"no more than {self.room} edge-disjoint trees can exist ({found} found one by one)"
         while found + 1 < count and self.trees(found + 1):
             found += 1
         few = self.nodes.size <= MOST_PACKED
-        exact = found == self.room or (few and self.nodes.size == self.topology.n_npus == self.topology.n_nodes)
+        exact = found == self.room or (few and self.spans_all)
         beyond = "" if few or exact else f" (they are packed among up to {MOST_PACKED:,} nodes that reduce)"
         trees, exist = ("tree", "exists") if found == 1 else ("trees", "exist")
         return f"{found} edge-disjoint {trees} {exist if exact else 'found'}{beyond}"
 
     @property
+    def spans_all(self) -> bool:
+        """Whether every tree must reach every node, and may pass through it."""
+        return bool(self.nodes.size == self.topology.n_npus == self.topology.n_nodes)
+
+    @property
     def room(self) -> int:
-        """No more trees leave any NPU, or the switch of an NPU with one cable, than it has cables to share out."""
+        """No more trees leave any NPU, or the switch of an NPU with one cable, than it has cables to share out.
+
+        Where trees span all nodes each takes one cable less than there are nodes.
+        """
         degree = dict.fromkeys(self.homes, 0)
         for one, other in self.links:
             if one in degree and other not in self.switch_of and self.topology.kind[other] != REDUCER:
                 degree[one] += 1
-        return min(degree.values()) if len(self.homes) > 1 else self.topology.n_links
+        least = min(degree.values()) if len(self.homes) > 1 else self.topology.n_links
+        spanning = len(self.between) // max(self.nodes.size - 1, 1)
+        return min(least, spanning) if self.spans_all else least
 
     def _shallow(self, owner: dict[Edge, int], count: int) -> Trees:
         """Each tree of least depth among its cables; then again, the deepest first, with those that none took."""

@@ -6,9 +6,12 @@ import numpy as np
 
 from topologies import WeftError
 
+MOST = 2**31 - 1
+"""Of anything that is counted: what a table of transfers holds."""
+
 
 def whole_number(value: object, what: str, also: str = "") -> int:
-    """A number of things, at least 1.
+    """A number of things, from 1 to 2^31 - 1.
 
     Parameters
     ----------
@@ -23,8 +26,8 @@ def whole_number(value: object, what: str, also: str = "") -> int:
     WeftError
         Anything else, such as 2.5, True or "4".
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise WeftError(f"{what} is {value!r}: a whole number, at least 1{', ' + also if also else ''}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST:
+        raise WeftError(f"{what} is {value!r}: a whole number, at least 1 and below 2^31{', ' + also if also else ''}")
     return int(value)
 
 

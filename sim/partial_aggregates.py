@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sim.analytic.streaming_form import turns_ps
 from sim.engine import run
 from sim.outcome import Log
 from sim.packet_tasks import PacketTasks, packets_of
@@ -65,13 +66,13 @@ class LateWorker:
         """From the start of a full packet to its result, over the leaf and the root."""
         return 4 * (self.job.latency_ps + self.job.wire_ps) + 3 * self.job.switch_latency_ps
 
-    def closed_form_ps(self) -> float:
-        """Lateness + RTT + (N - 1) max(wire, RTT / s), for full packets of leaves without a timeout."""
+    def closed_form_ps(self) -> int:
+        """Lateness and the time of full packets of leaves without a timeout; see `sim.analytic.streaming_form`."""
         job = self.job
         if job.n_packets == 0:
-            return 0.0
-        every = max(job.wire_ps, self.round_trip_ps / job.slots)
-        return self.late_ps + self.round_trip_ps + (job.n_packets - 1) * every
+            return 0
+        others = turns_ps(job.n_packets - 1, job.slots, self.round_trip_ps, job.wire_ps)
+        return self.late_ps + self.round_trip_ps + others
 
 
 class Held(NamedTuple):

@@ -23,6 +23,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sim.analytic.streaming_form import turns_ps
 from sim.engine import run
 from sim.packet_tasks import TIMER_RATE, PacketTasks, packets_of
 from sim.program import Cutting, Program, ProgramBuilder, service_time_ps
@@ -95,8 +96,14 @@ class PoolStreaming:
         """Slots that keep the links busy: the packets of one round trip."""
         return -(-self.round_trip_ps // self.wire_ps)
 
-    def closed_form_ps(self) -> float:
-        """RTT + (N - 1) max(wire, RTT / s), for full packets, nobody late or slow, and nothing lost."""
+    def closed_form_ps(self) -> int:
+        """Time of full packets, nobody late or slow, and nothing lost, exactly; see `sim.analytic.streaming_form`."""
+        if self.n_packets == 0:
+            return 0
+        return self.round_trip_ps + turns_ps(self.n_packets - 1, self.slots, self.round_trip_ps, self.wire_ps)
+
+    def published_form_ps(self) -> float:
+        """RTT + (N - 1) max(wire, RTT / s): the same to one round trip, as it divides turns of the window."""
         if self.n_packets == 0:
             return 0.0
         return self.round_trip_ps + (self.n_packets - 1) * max(self.wire_ps, self.round_trip_ps / self.slots)

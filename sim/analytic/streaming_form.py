@@ -1,14 +1,14 @@
 """Closed form of arrays that stream along trees: aggregation in the network, chains and broadcasts in chunks.
 
-    T = RTT + (C - 1) max(service, RTT / s)
+    T = RTT + q max(RTT_s, s service) + r service,        C - 1 = q s + r
 
-The first of C chunks needs RTT from the first sender to the last receiver; the others follow at the pace of the slowest
-link, or of the window of s chunks that are on the way at once (in-network aggregation: one slot a chunk).
+The first of C chunks needs RTT from the first sender to the last receiver, and the others follow at the pace of the
+slowest link. Where s chunks at most are on the way at once (in-network aggregation: one slot a chunk) they go in turns
+of s, each as long as the round trip RTT_s to what a chunk waits for. For many chunks that is the published RTT + (C - 1)
+max(service, RTT / s), which counts part of a turn as that part of a round trip.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -16,10 +16,9 @@ from sim.contract import I64, Program
 
 
 def streaming_ps(program: Program) -> int | None:
-    """Time by the formula, whole ps rounded up; None where transfers share links, or wait for others as a whole.
+    """Time by the formula; None where transfers share links, or wait for others as a whole.
 
-    The last chunk counts as a whole one. A window that binds turns in whole round trips: unless s divides C - 1 the
-    formula is up to one of them away.
+    The last chunk counts as a whole one.
 
     Parameters
     ----------
@@ -28,11 +27,20 @@ def streaming_ps(program: Program) -> int | None:
     """
     if not _streams(program):
         return None
-    service, latency = _first_chunk(program)
-    first = _delivered(program, latency)
-    chunks = int(program.chunks().max())
-    pace = max(float(service.max()), _pace_of_windows(program, first))
-    return int(first.max()) + math.ceil((chunks - 1) * pace)
+    longest, time_ps = _first_chunk(program)
+    first, service = _delivered(program, time_ps), int(longest.max())
+    others = int(program.chunks().max()) - 1
+    parent, _, lag = program.stream_edges()
+    waits = [turns_ps(others, 1, 0, service)]
+    for window in np.unique(lag[lag > 0]).tolist():
+        waits.append(turns_ps(others, window, int(first[parent[lag == window]].max()), service))
+    return int(first.max()) + max(waits)
+
+
+def turns_ps(chunks: int, window: int, round_trip_ps: int, service_ps: int) -> int:
+    """Time of chunks behind a first one: whole turns of a window, and the rest of one at the pace of the link."""
+    turns, rest = divmod(chunks, window)
+    return turns * max(round_trip_ps, window * service_ps) + rest * service_ps
 
 
 def _streams(program: Program) -> bool:
@@ -75,10 +83,3 @@ def _delivered(program: Program, time_ps: I64) -> I64:
             break
         done = ready + time_ps
     return done
-
-
-def _pace_of_windows(program: Program, first: I64) -> float:
-    """Time from chunk to chunk that windows allow: until what is waited for is there, over the chunks on the way."""
-    parent, _, lag = program.stream_edges()
-    windows = lag > 0
-    return float((first[parent[windows]] / lag[windows]).max()) if windows.any() else 0.0

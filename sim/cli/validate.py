@@ -164,7 +164,7 @@ def report(spec: Spec, validations: Sequence[Validation], refused: Mapping[str, 
     return [
         *lines,
         "# closed form: alpha log2(p) Lambda + (n/D) beta Psi Xi of the Swing paper (tori, all-reduce; alpha one hop), "
-        "or RTT + (C - 1) max(service, RTT / slots) where chunks stream along trees",
+        "or RTT + q max(RTT, slots service) + r service, C - 1 = q slots + r, where C chunks stream along trees",
         "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link",
     ]
 

@@ -238,9 +238,10 @@ def test_the_fraction_that_falls_back_is_exact(fallback, direct, parts):
 def test_options_that_do_not_fit_are_refused():
     for options, message in (
         ({"form": "pull", "slots": 4}, "takes no slots"), ({"slots": 0}, "slots is 0: a whole number, at least 1"),
+        *(({"slots": much}, "slots is .* and below 2.31") for much in (2**31, 2**32 + 1, 2**64 + 1)),
         ({"form": "shove"}, "in-network has no form 'shove': choose one of push, pull, rail-wise"),
         *(({"slots": bad}, f"slots is {bad!r}: a whole") for bad in ("4", 2.5, True)),
-        *(({"trees": bad}, "trees is .*: a whole number, at least 1, or Agg") for bad in ("2", 2.0, None, 0, -3, True)),
+        *(({"trees": bad}, "trees is .* and below 2.31, or Agg") for bad in ("2", 2.0, None, 0, -3, True)),
         ({"trees": []}, "at least one AggregationTree"), ({"trees": (1,)}, "1 is no AggregationTree"),
         ({"routers": "yes"}, "routers is 'yes': true or false"),
     ):

@@ -34,8 +34,9 @@ def test_only_the_first_window_of_a_mebibyte_is_late():
 
 
 def test_the_closed_form_of_leaves_that_wait():
-    case = LateWorker(job=PoolStreaming(size_bytes=33 * 1024, slots=4, workers=4), late_ps=LATE)
-    assert late_worker_run(case).makespan_ps == pytest.approx(case.closed_form_ps(), rel=1e-6)
+    for packets, slots in ((33, 4), (34, 4), (7, 8), (1, 1), (200, 120)):
+        case = LateWorker(job=PoolStreaming(size_bytes=packets * 1024, slots=slots, workers=4), late_ps=LATE)
+        assert late_worker_run(case).makespan_ps == case.closed_form_ps()
     assert LateWorker(job=PoolStreaming(size_bytes=0, slots=4), late_ps=LATE).closed_form_ps() == 0
 
 

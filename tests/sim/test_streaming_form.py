@@ -35,10 +35,19 @@ def test_the_slowest_link_sets_the_pace():
     assert result.time_ps > 99 * CHUNK * 8 * 10  # ps of a bit at 100 Gb/s
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 8, 64])
+@settings(max_examples=25)
+@given(
+    st.sampled_from(["switch:3", "fat-tree:4", "leaf-spine:3x2x2", "ring:4"]), st.integers(1, 60), st.integers(1, 40)
+)
+def test_windows_turn_in_whole_round_trips(spec, chunks, slots):
+    schedule = build("in-network", "all-reduce", from_spec(spec), chunks * CHUNK, form="push", slots=slots)
+    result = simulate(schedule, chunk=CHUNK)
+    assert streaming_ps(result.lowered.program) == result.time_ps
+
+
+@pytest.mark.parametrize("slots", [1, 3, 57, 58, 64])
 def test_a_window_is_that_of_a_slot_pool(slots):
-    """Where round trips divide the chunks evenly the two closed forms and the run agree."""
-    job = PoolStreaming(size_bytes=1024 * (1 + 6 * slots), slots=slots)
+    job = PoolStreaming(size_bytes=1024 * (6 * slots + slots // 2), slots=slots)
     program = streaming_program(job)
     assert streaming_ps(program) == job.closed_form_ps() == run(program).makespan_ps
 
@@ -56,4 +65,4 @@ def test_validate_prints_it(capsys):
     assert validate(result).closed_form_ps == result.time_ps
     assert main(["validate", "--topology", "switch:4", "--algorithm", "in-network", "-b", "1M"]) == 0
     said = capsys.readouterr().out
-    assert "RTT + (C - 1) max(service, RTT / slots)" in said
+    assert "RTT + q max(RTT, slots service) + r service" in said
