@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 
 import numpy as np
 
@@ -80,15 +81,16 @@ def all_reduce(
     return schedule(pattern, size, element_bytes)
 
 
-def _parts(fallback: float, parts: object) -> tuple[int, int]:
+def _parts(fallback: object, parts: object) -> tuple[int, int]:
     """Parts that fall back, and parts in all."""
-    number = isinstance(fallback, int | float | np.floating) and not isinstance(fallback, bool)
-    if not number or not 0 <= float(fallback) <= 1:
+    number = isinstance(fallback, Real) and not isinstance(fallback, bool)
+    if not number or not 0 <= float(fallback) <= 1:  # type: ignore[arg-type]  # a number, if it is looked at
         raise WeftError(f"fallback of {fallback!r} is out of range: a number from 0 to 1")
-    share = Fraction(float(fallback)).limit_denominator(MOST_PARTS)
+    given = Fraction(str(fallback))  # as it is written: 0.1 is a tenth
+    share = given.limit_denominator(MOST_PARTS)
     n_parts = -(-PARTS // share.denominator) * share.denominator if parts is None else whole_number(parts, "parts")
-    n_fallback = round(float(fallback) * n_parts)
-    if not math.isclose(n_fallback, float(fallback) * n_parts, rel_tol=1e-12, abs_tol=0):
+    n_fallback = round(given * n_parts)
+    if not math.isclose(n_fallback, given * n_parts, rel_tol=1e-12, abs_tol=0):
         what = f"fraction of up to {MOST_PARTS:,}ths" if parts is None else f"multiple of 1/{n_parts}"
         raise WeftError(f"fallback of {fallback!r} is no {what}: give one, or other parts")
     return n_fallback, n_parts

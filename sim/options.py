@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from topologies import WeftError
 
 WORDS: dict[str, object] = {"true": True, "false": False, "none": None}
@@ -24,15 +26,17 @@ def parse_option(text: str) -> tuple[str, object]:
 def parse_value(word: str) -> object:
     """A value as the number, the truth value or the text that it looks like.
 
-    >>> [parse_value(word) for word in ("4", "0.5", "true", "none", "16,-1")]
-    [4, 0.5, True, None, '16,-1']
+    >>> [parse_value(word) for word in ("4", "0.5", "1/3", "true", "none", "16,-1")]
+    [4, 0.5, Fraction(1, 3), True, None, '16,-1']
     """
     word = word.strip()
     if word in WORDS:
         return WORDS[word]
-    for kind in (int, float):
+    if not word.isascii() or "_" in word:
+        return word
+    for kind in (int, float, Fraction):
         try:
-            return kind(word) if word.isascii() and "_" not in word else word
-        except ValueError:
+            return kind(word)
+        except (ValueError, ZeroDivisionError):
             continue
     return word

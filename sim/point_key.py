@@ -33,7 +33,7 @@ _RESOLVED = {
 
 def point_key(task: Task) -> str:
     """The key of a point: equal for equal results, whatever the spelling of sizes, rates and defaults."""
-    text = json.dumps(meaning(task), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(meaning(task), sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LETTERS]
 
 

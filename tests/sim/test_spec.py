@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import fields
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +217,9 @@ def test_a_result_carries_its_fault_plan(tmp_path: Path) -> None:
 
 
 def test_values_of_options_are_what_they_look_like() -> None:
-    words = ("4", "-1", "0.5", "true", "none", "16,-1", "fifo", "1_000")
-    assert [parse_value(word) for word in words] == [4, -1, 0.5, True, None, "16,-1", "fifo", "1_000"]
+    words = ("4", "-1", "0.5", "1/3", "true", "none", "16,-1", "fifo", "1_000", "1/0")
+    expected = [4, -1, 0.5, Fraction(1, 3), True, None, "16,-1", "fifo", "1_000", "1/0"]
+    assert [parse_value(word) for word in words] == expected
 
 
 def test_a_topology_must_be_given() -> None:

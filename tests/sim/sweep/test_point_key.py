@@ -59,6 +59,14 @@ def test_another_experiment_has_another_key(name: str) -> None:
     assert point_key(task(**{section: {key: CHANGES[name]}})) != point_key(task())
 
 
+def test_options_that_are_fractions_have_a_key() -> None:
+    keys = {
+        point_key(task(collective={"algorithms": ["parameter-server"], "options": [f"fallback={share}"]}))
+        for share in ("1/3", "2/3")
+    }
+    assert len(keys) == 2
+
+
 def test_root_and_form_belong_to_the_key() -> None:
     tree = {"name": "broadcast", "algorithms": ["tree"]}
     keys = {point_key(task(collective=tree | {"root": root})) for root in (0, 1, 2)}
