@@ -50,9 +50,9 @@ What changes in time (arrays that are empty in a healthy program)
     draw(what, task, chunk, hop, attempt) are the upper 63 bits of `hash64(seed, what, task, chunk, hop, attempt)`
     of topologies.routing.
     Detours. A chunk that joins or is sent again at or after `detour_from_ps` takes that route: the last one that
-    holds. So does one that a server chooses at the first hop of its route: with the same server it stays in its place
-    of the queue and the server chooses anew; with another it arrives there 1 ps later. Its hops count from where the
-    task's own route begins in `route_hop`, wherever hops are compared or drawn.
+    holds. So does one that a server which is up chooses at the first hop of its route: with the same server it stays
+    in its place of the queue and the server chooses anew; with another it arrives there 1 ps later. Its hops count
+    from where the task's own route begins in `route_hop`, wherever hops are compared or drawn.
     Order. With jitter, loss or detours chunks may overtake; they are delivered in order, each when all before it
     are in.
     Deadline. At its deadline a task waits for no other task any more.

@@ -290,15 +290,16 @@ class Server:
                 yield self._arrived
             yield self.clock.at(self.clock.now_ps, CHOOSE)
             now = self.clock.now_ps
-            if self.conditions.at(now).rate == DOWN and self.conditions.drops:
+            down = self.conditions.at(now).rate == DOWN
+            if down and self.conditions.drops:
                 self._drop_all()
                 continue
             visit = min(self.waiting, key=self._key)
-            way = self.way_now(visit)
+            way = None if down else self.way_now(visit)
             if way is not None and way.at != visit.at:
                 self._send(visit, way)
                 continue
-            begin_ps = self._may_begin(visit)
+            begin_ps = self.conditions.up_from(now) if down else self._may_begin(visit)
             if begin_ps is None:
                 self.asleep_for_good = True
                 return
@@ -326,10 +327,8 @@ class Server:
         return now + visit.time_at(self.conditions.at(now).rate) + jitter_ps
 
     def _may_begin(self, visit: Visit) -> int | None:
-        """Now, or when the server is up again after the time for which it waits; None: never."""
+        """Now, or when the server, which is up, is so again after the time for which it waits; None: never."""
         now = self.clock.now_ps
-        if self.conditions.at(now).rate == DOWN:
-            return self.conditions.up_from(now)
         down_ps = self.conditions.down_after(now)
         if down_ps is None or down_ps >= self._end_ps(visit) or self.conditions.crossing != WAITS:
             return now

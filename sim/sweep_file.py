@@ -91,7 +91,7 @@ def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple
 def _is_axis(key: Field[Any], value: Any) -> bool:
     if not isinstance(value, list):
         return False
-    return key.metadata["kind"] != "names" or any(isinstance(one, list) for one in value)
+    return key.metadata["kind"] not in ("names", "options") or any(isinstance(one, list) for one in value)
 
 
 def _check_axis(what: str, values: list[Any]) -> None:

@@ -50,6 +50,12 @@ def test_axes_are_combined_with_fabrics_outermost_and_sizes_innermost() -> None:
     ]
 
 
+def test_options_are_one_value_and_lists_of_them_an_axis() -> None:
+    one = sweep_with("collective", algorithms=["ring"], options=["directions=1"])
+    several = sweep_with("collective", algorithms=["ring"], options=[["directions=1"], ["directions=2"]])
+    assert (len(one.points), len(several.points)) == (1, 2)
+
+
 def test_lists_of_algorithms_are_an_axis_too() -> None:
     sweep = sweep_with("collective", algorithms=[["ring"], ["ring", "bucket"]])
     assert [task.algorithm for task in sweep.points] == ["ring", "ring", "bucket"]
