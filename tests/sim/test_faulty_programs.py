@@ -157,6 +157,19 @@ def test_a_detour_is_taken_when_a_chunk_is_sent_again() -> None:
     assert starts_and_finish(disrupt(builder.build(), faults)) == ([0, 5, 12, 18], 25)
 
 
+def test_a_server_that_is_down_sends_nobody_another_way() -> None:
+    """At 10 the old server sends the second task to the new one, which is down until 30; then it sends it back."""
+    builder = ProgramBuilder("store-and-forward")
+    old, new = builder.server(UNIT), builder.server(UNIT)
+    builder.task(10, [(old, 0)])
+    task = builder.task(5, [(old, 0)])
+    faults = Disruptions(
+        phases={new: [Phase(5, Fraction(0)), Phase(30)]}, crossing={new: WAITS},
+        detours={task: [(8, ((new, 1),)), (11, ((old, 1),))]},
+    )
+    assert starts_and_finish(disrupt(builder.build(), faults)) == ([0, 10, 30, 31], 37)
+
+
 def test_chunks_that_overtake_are_delivered_in_order() -> None:
     """Chunk 0 is lost and comes second; who follows chunk by chunk begins when it is in, with both at once."""
     builder = ProgramBuilder("store-and-forward")
