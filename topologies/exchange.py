@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -166,8 +167,10 @@ def _read_graphml(text: str, path: Path) -> nx.DiGraph:
         if declaration in text.upper():
             raise WeftError(f"topology file {path} has a {declaration!r}: only plain GraphML is read")
     try:
-        return nx.read_graphml(io.BytesIO(text.encode()))
-    except (ParseError, nx.NetworkXException, LookupError, ValueError, AttributeError, TypeError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # networkx takes a key without a type for text, and says so in a warning
+            return nx.read_graphml(io.BytesIO(text.encode()))
+    except (ParseError, nx.NetworkXException, LookupError, ValueError, AttributeError, TypeError, UserWarning) as error:
         raise WeftError(f"topology file {path} is not GraphML: {error}") from None
 
 

@@ -3,9 +3,9 @@
     T = RTT + q max(RTT_s, s service) + r service,        C - 1 = q s + r
 
 The first of C chunks needs RTT from the first sender to the last receiver, and the others follow at the pace of the
-slowest link. Where s chunks at most are on the way at once (in-network aggregation: one slot a chunk) they go in turns
-of s, each as long as the round trip RTT_s to what a chunk waits for. For many chunks that is the published RTT + (C - 1)
-max(service, RTT / s), which counts part of a turn as that part of a round trip.
+slowest link. Where s chunks at most are on the way at once (in-network aggregation: one slot a chunk) they go in
+turns of s, each as long as the round trip RTT_s to what a chunk waits for. For many chunks that is the published RTT
++ (C - 1) max(service, RTT / s), which counts part of a turn as that part of a round trip.
 """
 
 from __future__ import annotations

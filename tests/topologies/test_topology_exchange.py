@@ -1,4 +1,5 @@
 import json
+import re
 
 import networkx as nx
 import numpy as np
@@ -253,3 +254,12 @@ def test_another_suffix_is_refused(tmp_path):
     with pytest.raises(WeftError, match=r"suffix '\.xml': write \.graphml or \.json"):
         write_topology(ring(3), tmp_path / "net.xml")
     assert not (tmp_path / "net.xml").exists()
+
+
+def test_a_key_without_a_type_is_refused(tmp_path):
+    path = tmp_path / "ring.graphml"
+    write_topology(ring(3), path)
+    text = path.read_text()
+    path.write_text(re.sub(r' attr\.type="\w+"', "", text, count=1))
+    with pytest.raises(WeftError, match="is not GraphML: No key type for id"):
+        read_topology(path)
