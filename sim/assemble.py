@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.contract import CLOCK_END_PS, DELIVERY, FORWARDING, I8, I32, I64, PRIORITY, WHOLE, Program, check_choice
 from sim.cutting import Cutting, service_time_ps
-from sim.program_checks import check_clock, check_edges
+from sim.program_checks import check_clock, check_edges, served
 from sim.rows import by_key, i32, unique_rows
 from topologies import WeftError
 from topologies.units import format_time
@@ -126,21 +126,30 @@ def assemble(
         **_pool_arrays(pools, n_tasks),
         chunk_work=np.ascontiguousarray(sizes),
     )
+    _check_services(program, columns.rates)
     check_edges(program, columns.edge_parent, columns.edge_child, columns.edge_lag)
     check_clock(program)
     return program
 
 
 def _tabulate(sizes: I64, rates: list[Fraction]) -> I64:
-    """Service times, (Z, R)."""
-    table = [[service_time_ps(int(size), rate) for rate in rates] for size in sizes]
-    longest = max((time for row in table for time in row), default=0)
-    if longest >= CLOCK_END_PS:
+    """Service times, (Z, R); those beyond the clock, which no chunk may take, are its end."""
+    table = [[min(service_time_ps(int(size), rate), CLOCK_END_PS) for rate in rates] for size in sizes]
+    return np.array(table, np.int64).reshape(sizes.size, len(rates))
+
+
+def _check_services(program: Program, rates: list[Fraction]) -> None:
+    """What a task waits for may last longer than the clock would go at the rate of a link that never serves it."""
+    if program.service_ps.max(initial=0) < CLOCK_END_PS:
+        return
+    over = np.argwhere(served(program) & (program.service_ps == CLOCK_END_PS))
+    if over.size:
+        size, rate = int(program.chunk_work[over[-1][0]]), rates[over[-1][1]]
         raise WeftError(
-            f"a chunk of {sizes.max()} units would be served for {format_time(longest)}; "
+            f"a chunk of {size} units would be served for {format_time(service_time_ps(size, rate))}; "
             f"the clock ends at {format_time(CLOCK_END_PS)}"
         )
-    return np.array(table, np.int64).reshape(sizes.size, len(rates))
+
 
 def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
     """Table of (chunks, leading, first size, rest size, work), one row a distinct cut, and the row of each task."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.certificates_faults import certify_faulty
+from sim.certificates_times import deliveries, free_ps, joins, ready_ps, sizes
+from sim.contract import I32
 from sim.outcome import CertificateError as CertificateError
 from sim.outcome import Log, Outcome
 from sim.program import I64, Program
+from sim.program_checks import slowest_ps
 
 
 def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None:
@@ -37,7 +41,7 @@ def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None
             f"bounds: the run took {outcome.makespan_ps} ps, below the lower bound {lower_bound_ps} ps"
         )
     if outcome.log is not None:
-        _no_overlap(program, outcome.log)
+        _services(program, outcome, outcome.log)
 
 
 def _conservation(program: Program, outcome: Outcome) -> None:
@@ -67,7 +71,7 @@ def _work_ps(program: Program) -> I64:
 
 def _capacity(program: Program, outcome: Outcome) -> None:
     # With head delivery the last service of a server may end after the last delivery.
-    slack = int(program.service_ps.max(initial=0)) if program.deliver_head else 0
+    slack = slowest_ps(program) if program.deliver_head else 0
     over = outcome.busy_ps > outcome.makespan_ps + slack
     if np.any(over):
         server = int(np.flatnonzero(over)[0])
@@ -91,19 +95,34 @@ def _causality(program: Program, outcome: Outcome) -> None:
         raise CertificateError(f"causality: task {task} finished before it started, or never started")
 
 
-def _no_overlap(program: Program, log: Log) -> None:
-    """No server serves two chunks at once."""
+def _services(program: Program, outcome: Outcome, log: Log) -> None:
+    """No server serves two chunks at once or lets one wait while it is free, and none is served before it is there.
+
+    Whom a server chose, and when a pool granted, is not looked at.
+    """
     hops, chunks = program.hops(), program.chunks()
     task = np.repeat(np.arange(program.n_tasks), chunks * hops)
-    within = np.arange(task.size) - log.base[task]
-    chunk, hop = np.divmod(within, np.maximum(hops[task], 1))
-    server = program.route_server[program.route_ptr[program.task_route[task]] + hop]
-    cut = program.task_cut[task]
-    size = np.where(chunk < program.cut_first[cut], program.cut_size[cut, 0], program.cut_size[cut, 1])
-    end = log.start_ps + program.service_ps[size, program.server_rate[server]]
-    order = np.lexsort((log.start_ps, server))
-    same = server[order][1:] == server[order][:-1]
-    clash = same & (log.start_ps[order][1:] < end[order][:-1])
-    if np.any(clash):
-        row = int(order[1:][clash][0])
-        raise CertificateError(f"capacity: server {server[row]} serves two chunks at {log.start_ps[row]} ps")
+    chunk, hop = np.divmod(np.arange(task.size) - log.base[task], np.maximum(hops[task], 1))
+    at = program.route_ptr[program.task_route[task]] + hop
+    server, size, start = program.route_server[at], sizes(program, task, chunk), log.start_ps
+    end = start + program.service_ps[size, program.server_rate[server]]
+    free = free_ps(server, start, end)
+    _refuse(start < free, "capacity: server {server} serves two chunks at {start} ps", task, chunk, server, start)
+    ready = ready_ps(program, at, size, start, end, program.route_latency_ps[at])
+    first, last = hop == 0, hop == hops[task] - 1
+    wrong = first & (chunk == 0) & (start != outcome.start_ps[task])
+    what = "causality: task {task} started at another time than its first service, at {start} ps"
+    _refuse(wrong, what, task, chunk, server, start)
+    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first])
+    earliest, latest = (np.roll(ready, 1) for _ in joining)
+    earliest[first], latest[first] = joining
+    what = "causality: chunk {chunk} of task {task} is served by server {server} at {start} ps, before it is there"
+    _refuse(start < earliest, what, task, chunk, server, start)
+    what = "capacity: chunk {chunk} of task {task} waits at server {server}, which is free, until {start} ps"
+    _refuse(start > np.maximum(latest, free), what, task, chunk, server, start)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], what: str, task: I64, chunk: I64, server: I32, start: I64) -> None:
+    if np.any(bad):
+        row = int(np.flatnonzero(bad)[0])
+        raise CertificateError(what.format(task=task[row], chunk=chunk[row], server=server[row], start=start[row]))

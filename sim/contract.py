@@ -106,7 +106,8 @@ class Program(NamedTuple):
     server_discipline : (S,) int8
         FIFO, PRIORITY, SMALLEST_FIRST or LOWEST_CHUNK_FIRST.
     service_ps : (Z, R) int64
-        Service time of each chunk size at each rate, at least 1.
+        Service time of each chunk size at each rate, at least 1; the end of the clock where a pair that never meets
+        would take as long or longer.
     cut_chunks, cut_first : (K,) int32
         Number of chunks, and how many of them, the leading ones, have the first size.
     cut_size : (K, 2) int32

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program_checks import served, slowest_ps
 from sim.rows import i32
 from topologies import WeftError
 from topologies.units import format_time
@@ -116,14 +117,9 @@ def _column(program: Program, columns: dict[tuple[int, Fraction], int], server: 
 
 
 def _slowed(service_ps: I64, factor: Fraction) -> I64:
-    """Service times at a share of the rate, rounded up."""
+    """Service times at a share of the rate, rounded up; those beyond the clock are its end."""
     slowed = [-(-int(ps) * factor.denominator // factor.numerator) for ps in service_ps]
-    if max(slowed, default=0) >= CLOCK_END_PS:
-        raise WeftError(
-            f"at {float(factor):g} of its rate a server takes {format_time(max(slowed))} for a chunk; the clock "
-            f"ends at {format_time(CLOCK_END_PS)}"
-        )
-    return np.array(slowed, np.int64)
+    return np.array([min(ps, CLOCK_END_PS) for ps in slowed], np.int64)
 
 
 def _resend(program: Program, faults: Disruptions) -> I64:
@@ -217,10 +213,18 @@ def _deadlines(program: Program, faults: Disruptions) -> Program:
 def _check_step(program: Program) -> None:
     """From any moment before the end of the clock, what comes next must have a time; the engines watch the rest."""
     jitter_ps = int(program.jitter_ps.max(initial=0))
-    service_ps = int(program.service_ps.max(initial=1)) + jitter_ps
     added_ps = int(program.timetable_latency_ps.max(initial=0)) + jitter_ps
     latency_ps = int(program.hop_latency_ps.max(initial=0)) + added_ps
-    step_ps = service_ps + max(latency_ps, int(program.server_resend_ps.max(initial=0)))
+    rest_ps = jitter_ps + max(latency_ps, int(program.server_resend_ps.max(initial=0)))
+    step_ps = int(program.service_ps.max(initial=1)) + rest_ps
+    if step_ps >= CLOCK_END_PS:
+        over = np.flatnonzero(np.any(served(program) & (program.service_ps == CLOCK_END_PS), axis=1))
+        if over.size:
+            raise WeftError(
+                f"with its faults a server could take {format_time(CLOCK_END_PS)} or longer for a chunk of "
+                f"{program.chunk_work[over[-1]]} units, and then the clock ends"
+            )
+        step_ps = slowest_ps(program) + rest_ps
     last_ps = max(int(program.timetable_from_ps.max(initial=0)), int(program.detour_from_ps.max(initial=0)))
     for longest_ps, what in ((step_ps, "one chunk could take"), (last_ps, "something changes at")):
         if longest_ps >= CLOCK_END_PS:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from sim.contract import I64, Program
+from sim.contract import CLOCK_END_PS, I64, Program
 from sim.cutting import service_time_ps
 from sim.rows import by_key, i32
 from topologies.units import PS_PER_S
 
 
 def server_for(program: Program, rate: Fraction, discipline: int = 0) -> Program:
-    """The program with one more server, of a rate."""
-    column = [service_time_ps(int(work), rate) for work in program.chunk_work]
+    """The program with one more server, of a rate; services beyond the clock are its end, as in `assemble`."""
+    column = [min(service_time_ps(int(work), rate), CLOCK_END_PS) for work in program.chunk_work]
     return program._replace(
         service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, column]), np.int64),
         server_rate=i32(np.append(program.server_rate, program.service_ps.shape[1])),

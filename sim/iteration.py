@@ -22,8 +22,9 @@ from sim.outcome import Outcome
 from sim.program import I32, I64, Program, check_choice
 from sim.reference import run_reference
 from sim.task_names import task_names
-from sim.why import Labels, Piece, Wait, walk_back
-from sim.why_faults import MOVED, REPAIR, RESENT, walk_back_faults
+from sim.walks import Piece
+from sim.why import Labels, Wait
+from sim.why_faults import MOVED, REPAIR, RESENT, walk_of
 from topologies.units import PS_PER_S
 from workloads.job import COMPUTE_STREAM, Compute, Job
 
@@ -93,6 +94,15 @@ class IterationResult:
     def ranks(self) -> list[int]:
         """NPUs that were simulated, each for those like it."""
         return sorted({rank for _, rank in self.lowered.end_task})
+
+    def notes(self) -> list[str]:
+        """What a reader of the time should know: the cost of faults, and which of them did nothing."""
+        if self.faults is None:
+            return []
+        from sim.fault_effects import without_effect
+
+        plan, faulty = self.faults.plan, self.faults.faulty
+        return [str(self.faults), *without_effect(plan, faulty, self.job.topology, self.outcome)]
 
     def spans(self) -> list[Span]:
         """Every operation on every simulated NPU, by start."""
@@ -166,11 +176,10 @@ class IterationResult:
         so that compute and exposed times sum to the makespan.
         """
         gaps = self._gaps(rank)
-        walk = walk_back if self.outcome.journal is None else walk_back_faults
-        paths = walk(self.program, self.outcome, _LABELS, gaps)
+        walk = walk_of(self.program, self.outcome, _LABELS)
         found: dict[tuple[str, str], int] = {}
-        for path in paths:
-            for piece in path:
+        for gap in gaps:
+            for piece in walk.path(gap):
                 key = self._name(piece)
                 found[key] = found.get(key, 0) + piece.end_ps - piece.start_ps
         return dict(sorted(found.items(), key=lambda item: -item[1]))

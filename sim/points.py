@@ -61,15 +61,15 @@ def row_of(task: Task, best: BestForm) -> Row:
     """The row of a point that has been simulated."""
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
-    notes = [*best.result.notes(), *_gains(best.result)]
+    notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
     return best.result.row() | {"why": account, "other_forms": best.others, "notes": notes}
 
 
-def _gains(result: Result) -> list[str]:
+def _gains(result: Result, max_events: int | None) -> list[str]:
     """Why a run with faults is faster than the healthy one; both are run once more, with a log."""
     if result.faults is None or result.faults.time_ps >= result.faults.healthy_ps:
         return []
-    healthy = simulate(result.schedule, model=result.model, engine=result.engine).why().parts
+    healthy = simulate(result.schedule, model=result.model, engine=result.engine, max_events=max_events).why().parts
     faulty = result.why().parts
     saved = {name: ps - faulty.get(name, 0) for name, ps in healthy.items()}
     most = max(saved, key=lambda name: saved[name])

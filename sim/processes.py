@@ -6,11 +6,29 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
 
 EXIT_ORPHANED = 1
+
+
+class Pool(ProcessPoolExecutor):
+    """Worker processes that do not hear Ctrl-C before `begin_worker`: until then it would be a traceback of imports."""
+
+    def submit(
+        self, fn: Callable[Arguments, Found], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Found]:
+        """As of every executor; workers are started here, and inherit what is blocked."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C of meanwhile is heard now
 
 
 @contextmanager
@@ -22,7 +40,7 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     workers : int
     """
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
+    pool = Pool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
     try:
         yield pool
     except BaseException:
@@ -36,6 +54,7 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 def begin_worker() -> None:
     """What a worker does first: Ctrl-C is to end it silently, for the parent speaks; so is the end of the parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, see `Pool`
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
 
 

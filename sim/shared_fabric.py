@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Real
 
 import numpy as np
 
 from collectives.schedule import Schedule
+from sim.contract import check_choice
 from sim.fault_cost import slowdown, times
+from sim.fault_names import LONGEST_TOLD, told
 from sim.faults import FaultPlan
-from sim.faulty_run import faulty_labels, place_job
 from sim.iteration import IterationResult, simulate_job
-from sim.lower_faults import Faulty
-from sim.model import Model
-from sim.why import Piece, Wait, walk_back
-from sim.why_faults import walk_back_faults
+from sim.model import SYMMETRY, Model
+from sim.tenant_accounts import tenant_accounts
 from topologies import WeftError
 from topologies.units import Quantity, format_time, parse_time
 from workloads.job import CLOCK, Job
 
 MOST_PRIORITY = 2**31 - 1
 """Priorities are 32 bits wide."""
+
+LONGEST_NAME = 60
+"""Characters in the name of a tenant: it stands in tables."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -31,12 +35,14 @@ class Tenant:
     Attributes
     ----------
     name : str
+        Printable, of at most 60 characters.
     work : Schedule or Job
     arrival : quantity
+        Text with a unit, or seconds.
     priority : int
         Small first, on links and streams; added to the priorities of a job's own operations.
     npus : tuple of int, optional
-        Of a collective: whole process groups of its schedule; all of them unless given.
+        Of a collective: whole process groups of its schedule, each NPU once; all of them unless given.
 
     Raises
     ------
@@ -51,24 +57,43 @@ class Tenant:
     npus: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise WeftError(f"tenant {self.name!r}: a name is text, and not empty")
+        named = isinstance(self.name, str) and self.name.strip() and self.name.isprintable()
+        if not named or len(self.name) > LONGEST_NAME:
+            accepted = f"printable text, not empty and of at most {LONGEST_NAME} characters"
+            raise WeftError(f"tenant {told(self.name)}: a name is {accepted}")
         where = f"tenant {self.name!r}"
         if not isinstance(self.work, (Schedule, Job)):
-            raise WeftError(f"{where}: the work {self.work!r} is neither a schedule nor a job")
-        if isinstance(self.arrival, bool):
-            raise WeftError(f"{where}: arrival {self.arrival!r} is not a time")
-        parse_time(self.arrival, f"{where}: arrival")
+            raise WeftError(f"{where}: the work {told(self.work)} is neither a schedule nor a job")
+        self._check_arrival(where)
         if isinstance(self.priority, bool) or not isinstance(self.priority, int):
-            raise WeftError(f"{where}: priority {self.priority!r} is not a whole number")
+            raise WeftError(f"{where}: priority {told(self.priority)} is not a whole number")
         own = [one.priority for one in self.work.operations] if isinstance(self.work, Job) else [0]
         for priority in (self.priority, *(self.priority + one for one in own)):
             if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
-                raise WeftError(f"{where}: priority {priority} is out of range: at most {MOST_PRIORITY} from 0")
-        if self.npus is not None and isinstance(self.work, Job):
+                raise WeftError(f"{where}: priority {told(priority)} is out of range: at most {MOST_PRIORITY} from 0")
+        self._check_npus(where)
+
+    def _check_arrival(self, where: str) -> None:
+        time = self.arrival
+        long = time.bit_length() > 64 if isinstance(time, int) else len(str(time)) > LONGEST_TOLD
+        if isinstance(time, bool) or not isinstance(time, (str, Real)) or long:
+            raise WeftError(f"{where}: arrival {told(time)} is not a time: write text with a unit, such as 300ns")
+        parse_time(time, f"{where}: arrival")
+
+    def _check_npus(self, where: str) -> None:
+        if self.npus is None:
+            return
+        if isinstance(self.work, Job):
             raise WeftError(f"{where}: the operations of a job say themselves on which NPUs they are")
-        if self.npus is not None and not (isinstance(self.npus, tuple) and all(type(npu) is int for npu in self.npus)):
-            raise WeftError(f"{where}: npus {self.npus!r} are not a tuple of whole numbers")
+        said, n_npus = told(self.npus), self.work.topology.n_npus
+        if not isinstance(self.npus, tuple) or not all(type(npu) is int for npu in self.npus):
+            raise WeftError(f"{where}: npus {said} are not a tuple of whole numbers")
+        if not self.npus:
+            raise WeftError(f"{where}: npus are empty: name some, or leave them out for all")
+        if not all(0 <= npu < n_npus for npu in self.npus):
+            raise WeftError(f"{where}: npus {said}: the NPUs are 0 to {n_npus - 1}")
+        if len(set(self.npus)) < len(self.npus):
+            raise WeftError(f"{where}: npus {said} name an NPU twice")
 
 
 @dataclass(frozen=True)
@@ -127,33 +152,14 @@ class SharedResult:
 
         What was spent on the transfers of another tenant is called "behind" that one. The parts sum to the time.
         """
-        share = next((one for one in self.shares if one.name == name), None)
-        if share is None:
-            raise WeftError(f"no tenant has the name {name!r}: they are {', '.join(one.name for one in self.shares)}")
-        lowered, outcome = self.run.lowered, self.run.outcome
-        mine = np.flatnonzero(np.isin(lowered.task_operation, share.operations))
-        if not share.time_ps:
-            return {}
-        last = mine[np.argmax(outcome.finish_ps[mine])]
-        faulty = (
-            Faulty(lowered.program, {}, lowered.server_link) if self.run.faults is None else self.run.faults.faulty
-        )
-        walk = walk_back if outcome.journal is None else walk_back_faults
-        labels = faulty_labels(faulty, place_job(lowered))
-        (path,) = walk(self.run.program, outcome, labels, [Wait(int(last), share.arrival_ps, delivered=True)])
-        parts: dict[str, int] = {}
-        for piece in path:
-            said = labels.server(piece.server) if piece.server in faulty.late else self._said(piece, share.name)
-            parts[said] = parts.get(said, 0) + piece.end_ps - piece.start_ps
-        return dict(sorted(parts.items(), key=lambda part: -part[1]))
+        if name not in self.accounts:
+            raise WeftError(f"no tenant has the name {name!r}: they are {', '.join(self.accounts)}")
+        return self.accounts[name]
 
-    def _said(self, piece: Piece, name: str) -> str:
-        """The name of a piece in the account of one tenant."""
-        number = int(self.run.lowered.task_operation[piece.task])
-        owner = next((one.name for one in self.shares if number in one.operations), None)
-        if owner is None:
-            return self.run.job.operations[number].name
-        return piece.name if owner == name else f"behind {owner}: {piece.name}"
+    @cached_property
+    def accounts(self) -> dict[str, dict[str, int]]:
+        """`why` of every tenant, by name: much less work together than one by one."""
+        return tenant_accounts(self.run, self.shares)
 
     def __str__(self) -> str:
         faults = [] if self.run.faults is None else [str(self.run.faults)]
@@ -162,7 +168,7 @@ class SharedResult:
 
 def simulate_shared(
     tenants: Sequence[Tenant], model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto",
-    check: bool = False, faults: FaultPlan | None = None,
+    check: bool = False, faults: FaultPlan | None = None, done: Callable[[str, int], None] = lambda what, time_ps: None,
 ) -> SharedResult:
     """Run several collectives and jobs at once.
 
@@ -177,11 +183,14 @@ def simulate_shared(
     check : bool
         Check the certificates.
     faults : FaultPlan, optional
+    done : callable (what, time_ps)
+        Called after the run of all tenants, and after that of each one alone.
 
     Raises
     ------
     WeftError
-        No tenants, two of one name, tenants on different topologies, or priorities that nothing looks at.
+        Not a list of tenants, none, two of one name, tenants on different topologies, or priorities that nothing
+        looks at.
     Deadlock
         Faults leave tenants that can never end: who waits for whom.
 
@@ -195,9 +204,11 @@ def simulate_shared(
     >>> [share.slowdown > 1 for share in both.shares]
     [True, True]
     """
+    check_choice(symmetry, SYMMETRY, "symmetry")
     _check(tenants, model)
     job, spans = _merge(tenants, model)
     run = simulate_job(job, model, engine=engine, symmetry=symmetry, check=check, faults=faults)
+    done("all together", run.time_ps)
     operation = run.lowered.task_operation
     finish = np.zeros(len(job.operations), np.int64)
     np.maximum.at(finish, operation, run.outcome.finish_ps[: operation.size])
@@ -207,11 +218,16 @@ def simulate_shared(
         end_ps = int(finish[span.start : span.stop].max(initial=arrival_ps))
         single, _ = _merge([replace(tenant, arrival="0s")], model)
         alone = simulate_job(single, model, engine=engine, symmetry=symmetry, check=check)
+        done(f"{tenant.name} alone", alone.time_ps)
         shares.append(Share(tenant.name, end_ps - arrival_ps, alone.time_ps, arrival_ps, span))
     return SharedResult(tuple(shares), run)
 
 
 def _check(tenants: Sequence[Tenant], model: Model) -> None:
+    if not isinstance(tenants, (list, tuple)) or not all(isinstance(tenant, Tenant) for tenant in tenants):
+        raise WeftError(f"the tenants {told(tenants)} are not a list of Tenant")
+    if not isinstance(model, Model):
+        raise WeftError(f"model {told(model)} is not a Model")
     if not tenants:
         raise WeftError("a shared fabric needs at least one tenant")
     names = [tenant.name for tenant in tenants]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +13,12 @@ from sim.store import Finished, Store
 from sim.sweep_file import Sweep
 from sim.tables import to_csv
 from topologies import WeftError
+from topologies.units import format_size
 
 Row = dict[str, Any]
+
+Counts = dict[str, Counter[int]]
+"""Number of points, by name and size."""
 
 
 class Status(NamedTuple):
@@ -25,7 +30,8 @@ class Status(NamedTuple):
         Different ones.
     finished : int
     refused : dict of str to list of str
-        Points among them that cannot run: names of algorithms and fabrics, by reason.
+        Points among them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless it holds
+        at all of theirs.
     """
 
     points: int
@@ -41,14 +47,23 @@ def status_of(sweep: Sweep, store: Store) -> Status:
     """Look up every point in a store."""
     known = store.reasons()
     distinct = {point_key(task): task for task in sweep.points}
-    refused: dict[str, list[str]] = {}
+    every: Counts = {}
+    refused: dict[str, Counts] = {}
     for key, task in distinct.items():
-        if (reason := known.get(key)) is not None:
-            names = refused.setdefault(reason, [])
-            name = f"{task.algorithm} on {task.spec.topology.spec}"
-            if name not in names:
-                names.append(name)
-    return Status(len(distinct), sum(key in known for key in distinct), refused)
+        name = f"{task.algorithm} on {task.spec.topology.spec}"
+        reason = known.get(key)
+        for counts in (every, *([] if reason is None else [refused.setdefault(reason, {})])):
+            counts.setdefault(name, Counter())[task.size_bytes] += 1
+    said = {reason: [_at(name, here, every[name]) for name, here in names.items()] for reason, names in refused.items()}
+    return Status(len(distinct), sum(key in known for key in distinct), said)
+
+
+def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
+    """A name, with the sizes at which not all of its points, or not all sizes, are meant."""
+    if here == every:
+        return name
+    some = {size: "" if count == every[size] else f" ({count} of {every[size]} points)" for size, count in here.items()}
+    return f"{name} at {', '.join(format_size(size) + some[size] for size in sorted(here))}"
 
 
 def sweep_rows(sweep: Sweep, store: Store) -> list[Row]:

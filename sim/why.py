@@ -7,7 +7,7 @@ sum to the makespan exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,21 +15,12 @@ import numpy as np
 
 from sim.outcome import Log, Outcome
 from sim.program import I64, Program
+from sim.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
 from topologies.units import format_time
 
 SERIALISATION, QUEUEING = "serialisation", "queueing"
 """The path's own bytes on a server; those of another transfer in front of it."""
-
-
-class Piece(NamedTuple):
-    """A stretch of the critical path: [start, end) ps, its name, and the task and server it was spent on (-1: none)."""
-
-    start_ps: int
-    end_ps: int
-    name: str
-    task: int
-    server: int
 
 
 class Labels(NamedTuple):
@@ -112,65 +103,54 @@ def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
 
 
 class Wait(NamedTuple):
-    """A question to `walk_back`: why did this task start (or, if `delivered`, end) so late, back to `since_ps`?"""
+    """A question to `Walk.path`: why did this task start (or, if `delivered`, end) so late, back to `since_ps`?
+
+    It started as soon as it was released, without queueing.
+    """
 
     task: int
     since_ps: int
     delivered: bool = False
 
 
-def walk_back(program: Program, outcome: Outcome, labels: Labels, waits: Sequence[Wait]) -> list[tuple[Piece, ...]]:
-    """What tasks waited for: for each, pieces without gaps from `since_ps` to its start or end.
-
-    Parameters
-    ----------
-    program, outcome, labels
-        As in `explain`.
-    waits : sequence of Wait
-        Tasks that started as soon as they were released, without queueing.
-    """
-    if outcome.log is None:
-        raise WeftError("the critical path needs a run with log=True")
-    walk = Walk(program, outcome, outcome.log, labels)
-    return [walk.back_from(wait) for wait in waits]
-
-
-class Walk:
-    """The walk over a log; `sim.why_faults` walks over a journal."""
+class Walk(Walks):
+    """Walks over a log; `sim.why_faults` walks over a journal."""
 
     def __init__(self, program: Program, outcome: Outcome, log: Log, labels: Labels) -> None:
+        super().__init__()
         self.program, self.outcome, self.log, self.labels = program, outcome, log, labels
         self.hops = program.hops()
         self.chunks = program.chunks()
-        self.pieces: list[Piece] = []
         self.service: dict[str, int] = {}
         self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
         self.server, self.latency_ps = program.route_server, program.route_latency_ps
         self.givers: dict[int, I64] = {}
 
     def walk(self) -> Why:
+        """The path to the last delivery."""
         if self.program.n_tasks and self.outcome.makespan_ps:
             task = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[0])
-            where: tuple[int, int] | None = (task, int(self.chunks[task]) - 1)
-            while where is not None:
-                where = self._delivery(*where)
+            state: State | None = (task, int(self.chunks[task]) - 1)
+            while state is not None:
+                state = self.step(state)
         return Why(self.outcome.makespan_ps, tuple(reversed(self.pieces)), self.service)
 
-    def back_from(self, wait: Wait) -> tuple[Piece, ...]:
+    def path(self, wait: Wait) -> tuple[Piece, ...]:
         """Pieces of the path to the start or end of a task, the part before `since_ps` cut off."""
-        self.pieces = []
+        return clipped(self.back_from(wait), wait.since_ps)
+
+    def back_from(self, wait: Wait) -> list[Stretch]:
+        """The same in stretches, from late to early, that paths have in common."""
         start = int(self.outcome.start_ps[wait.task])
         last = wait.task, int(self.chunks[wait.task]) - 1
-        where = last if wait.delivered else self._before_start(wait.task, start)
-        while where is not None and not (self.pieces and self.pieces[-1].start_ps <= wait.since_ps):
-            where = self._delivery(*where)
-        clipped = [piece._replace(start_ps=max(piece.start_ps, wait.since_ps)) for piece in self.pieces]
-        return tuple(piece for piece in reversed(clipped) if piece.end_ps > piece.start_ps)
+        return self.stretches(last if wait.delivered else self._before_start(wait.task, start), wait.since_ps)
 
-    # Each step returns the delivery to go on from, or None at the beginning of time.
+    def step(self, state: State) -> State | None:
+        """Account from a delivery or the start of a service to the one before it."""
+        return self._delivery(*state) if isinstance(state, tuple) else self._service_start(state)
 
-    def _delivery(self, task: int, chunk: int) -> tuple[int, int] | None:
-        """Walk from a delivery back to the one that released what it needed."""
+    def _delivery(self, task: int, chunk: int) -> State | None:
+        """Walk from a delivery back to the start of its last service, or to the delivery that released it."""
         hops = int(self.hops[task])
         if hops == 0:
             return self._release(task, chunk, self._delivered(task, chunk))
@@ -179,30 +159,28 @@ class Walk:
         self._latency(task, hop, start if self.program.deliver_head else end)
         if not self.program.deliver_head:
             self._add(start, end, SERIALISATION, task, chunk, hop)
-        return self._service_start(task, chunk, hop)
+        return self._row(task, chunk, hop)
 
-    def _before_start(self, task: int, start: int) -> tuple[int, int] | None:
-        """The delivery before the start of a task."""
+    def _before_start(self, task: int, start: int) -> State | None:
+        """What was before the start of a task."""
         return self._release(task, 0, start)
 
-    def _service_start(self, task: int, chunk: int, hop: int) -> tuple[int, int] | None:
-        """Walk from the start of a service to a delivery."""
-        while True:
-            start, _ = self._service(task, chunk, hop)
-            arrival = self._arrival(task, chunk, hop)
-            if arrival is None or arrival < start:
-                before = int(self.log.before[self.log.base[task] + chunk * self.hops[task] + hop])
-                ahead = self._place(before) if before >= 0 else None
-                if ahead is not None and self._service(*ahead)[1] == start:
-                    name = SERIALISATION if ahead[0] == task else QUEUEING
-                    task, chunk, hop = ahead
-                    self._add(*self._service(task, chunk, hop), name, task, chunk, hop)
-                    continue
-                return self._release(task, chunk, start)
-            if hop == 0:
-                return self._release(task, chunk, start)
-            hop -= 1
-            self._hop_before(task, chunk, hop, start)
+    def _service_start(self, row: int) -> State | None:
+        """Walk from the start of a service to that of the one before it, or to the delivery that released it."""
+        task, chunk, hop = self._place(row)
+        start = int(self.log.start_ps[row])
+        arrival = self._arrival(task, chunk, hop)
+        if arrival is None or arrival < start:
+            before = int(self.log.before[row])
+            ahead = self._place(before) if before >= 0 else None
+            if ahead is not None and self._service(*ahead)[1] == start:
+                self._add(*self._service(*ahead), SERIALISATION if ahead[0] == task else QUEUEING, *ahead)
+                return before
+            return self._release(task, chunk, start)
+        if hop == 0:
+            return self._release(task, chunk, start)
+        self._hop_before(task, chunk, hop - 1, start)
+        return row - 1
 
     def _hop_before(self, task: int, chunk: int, hop: int, ready: int) -> None:
         """Account the time from the start of a service to the arrival at the next server."""
@@ -299,7 +277,7 @@ class Walk:
         return max(times, default=0)
 
     def _service(self, task: int, chunk: int, hop: int) -> tuple[int, int]:
-        start = int(self.log.start_ps[self.log.base[task] + chunk * self.hops[task] + hop])
+        start = int(self.log.start_ps[self._row(task, chunk, hop)])
         return start, start + self._duration(task, chunk, hop)
 
     def _duration(self, task: int, chunk: int, hop: int) -> int:
@@ -310,6 +288,9 @@ class Walk:
 
     def _at(self, task: int, hop: int) -> int:
         return int(self.program.route_ptr[self.program.task_route[task]]) + hop
+
+    def _row(self, task: int, chunk: int, hop: int) -> int:
+        return int(self.log.base[task] + chunk * self.hops[task] + hop)
 
     def _place(self, row: int) -> tuple[int, int, int]:
         """Task, chunk and hop of a row of the log."""

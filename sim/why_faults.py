@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 import numpy as np
 
 from sim.contract import NEVER_PS, Program
 from sim.outcome import Journal, Log, Outcome
 from sim.program import I64
-from sim.why import QUEUEING, SERIALISATION, Labels, Piece, Wait, Walk, Why
+from sim.walks import Piece, State
+from sim.why import QUEUEING, SERIALISATION, Labels, Walk, Why
 from topologies import WeftError
 
 REPAIR, RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
@@ -20,21 +20,22 @@ REPAIR, RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
 
 def explain_faults(program: Program, outcome: Outcome, labels: Labels) -> Why:
     """The critical path of a run with a journal; see `sim.why.explain`."""
-    return _walk_of(program, outcome, labels).walk()
+    return walk_of(program, outcome, labels).walk()
 
 
-def walk_back_faults(
-    program: Program, outcome: Outcome, labels: Labels, waits: Sequence[Wait]
-) -> list[tuple[Piece, ...]]:
-    """What tasks waited for; see `sim.why.walk_back`."""
-    walk = _walk_of(program, outcome, labels)
-    return [walk.back_from(wait) for wait in waits]
+def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walk:
+    """Walks over the journal of a run or, without one, its log; arguments as in `sim.why.explain`.
 
-
-def _walk_of(program: Program, outcome: Outcome, labels: Labels) -> _FaultyWalk:
-    if outcome.journal is None:
+    Raises
+    ------
+    WeftError
+        The run kept neither.
+    """
+    if outcome.journal is not None:
+        return _FaultyWalk(program, outcome, outcome.journal, labels)
+    if outcome.log is None:
         raise WeftError("the critical path needs a run with log=True")
-    return _FaultyWalk(program, outcome, outcome.journal, labels)
+    return Walk(program, outcome, outcome.log, labels)
 
 
 class _FaultyWalk(Walk):
@@ -51,39 +52,27 @@ class _FaultyWalk(Walk):
         self.before = _before(self.on, journal)
         self.in_order: dict[int, I64] = {}
 
-    def _delivery(self, task: int, chunk: int) -> tuple[int, int] | None:
-        """Walk from a delivery to the delivery before it."""
+    def _delivery(self, task: int, chunk: int) -> State | None:
+        """Walk from a delivery to the start of its last service, or to the delivery before it."""
         if self.hops[task] == 0:
             return self._release(task, chunk, self._delivered(task, chunk))
         time = self._delivered(task, chunk)
         # Delivered in order: an earlier chunk may have been the last one in.
-        last = next(self.rows[task, one][-1] for one in range(chunk + 1) if self._in_ps(task, one) == time)
-        return self._back_from_ready(last)
+        return self._after_service(
+            next(self.rows[task, one][-1] for one in range(chunk + 1) if self._in_ps(task, one) == time)
+        )
 
-    def _back_from_ready(self, row: int | None) -> tuple[int, int] | None:
-        """Walk from the moment at which the chunk of a row was ready for what follows."""
-        while row is not None:
-            self._after_service(row)
-            where = self._to_arrival(row)
-            if isinstance(where, tuple):
-                return where
-            row = where
-        return None
-
-    def _before_start(self, task: int, start: int) -> tuple[int, int] | None:
+    def _before_start(self, task: int, start: int) -> State | None:
         first = next((row for row in self.rows[task, 0] if self.journal.end_ps[row] > self.journal.start_ps[row]), None)
-        if first is None:
-            return self._release(task, 0, start)
-        where = self._to_arrival(first)
-        return where if isinstance(where, tuple) else self._back_from_ready(where)
+        return self._release(task, 0, start) if first is None else first
 
-    def _after_service(self, row: int) -> None:
-        """Account from the start of a service until its chunk was ready."""
+    def _after_service(self, row: int) -> int:
+        """Account from the start of a service until its chunk was ready; returns the row."""
         j = self.journal
         start, end, ready = int(j.start_ps[row]), int(j.end_ps[row]), int(j.ready_ps[row])
         if j.lost[row] or j.moved[row]:
             self._piece(row, start, ready, RESENT if j.lost[row] else MOVED)
-            return
+            return row
         at = int(j.at[row])
         latency = int(self.latency_ps[at])
         if self.program.hop_last[self.program.route_hop[at]]:
@@ -98,35 +87,31 @@ class _FaultyWalk(Walk):
         slow = min(leaves - start, self._slow_ps(row))
         self._serve(row, leaves - slow, leaves, SLOWED)
         self._serve(row, start, leaves - slow, SERIALISATION)
+        return row
 
-    def _to_arrival(self, row: int) -> int | tuple[int, int] | None:
-        """Walk from the start of a service to the row before it, or to the delivery that released its chunk."""
+    def _service_start(self, row: int) -> State | None:
+        """Walk from the start of a service to that of the row before it, or to the delivery that released its chunk."""
         j = self.journal
-        while True:
-            start, arrival = int(j.start_ps[row]), int(j.arrival_ps[row])
-            ahead = int(self.before[row])
-            if arrival < start:
-                free = int(j.end_ps[ahead]) if ahead >= 0 else -1
-                self._piece(row, max(free, arrival), start, f"{REPAIR}, {self.labels.server(int(self.on[row]))}")
-                if free > arrival:
-                    name = SERIALISATION if j.task[ahead] == j.task[row] else QUEUEING
-                    self._serve_all(ahead, name)
-                    row = ahead
-                    continue
-            return self._to_injection(row, arrival)
+        start, arrival = int(j.start_ps[row]), int(j.arrival_ps[row])
+        ahead = int(self.before[row])
+        if arrival < start:
+            free = int(j.end_ps[ahead]) if ahead >= 0 else -1
+            self._piece(row, max(free, arrival), start, f"{REPAIR}, {self.labels.server(int(self.on[row]))}")
+            if free > arrival:
+                return self._serve_all(ahead, SERIALISATION if j.task[ahead] == j.task[row] else QUEUEING)
+        return self._to_injection(row, arrival)
 
-    def _to_injection(self, row: int, time: int) -> int | tuple[int, int] | None:
+    def _to_injection(self, row: int, time: int) -> State | None:
         j = self.journal
         task, chunk = int(j.task[row]), int(j.chunk[row])
         mine = self.rows[task, chunk]
         place = mine.index(row)
         if place:
-            return mine[place - 1]
+            return self._after_service(mine[place - 1])
         if chunk:
             served = next((one for one in self.rows[task, chunk - 1] if j.end_ps[one] > j.start_ps[one]), None)
             if served is not None and j.end_ps[served] == time:
-                self._serve_all(served, SERIALISATION)
-                return self._to_arrival(served)
+                return self._serve_all(served, SERIALISATION)
         return self._release(task, chunk, time)
 
     def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
@@ -169,12 +154,13 @@ class _FaultyWalk(Walk):
         j = self.journal
         return max(0, int(j.end_ps[row] - j.start_ps[row]) - self._nominal_ps(row, int(j.at[row])))
 
-    def _serve_all(self, row: int, what: str) -> None:
-        """Account a whole service."""
+    def _serve_all(self, row: int, what: str) -> int:
+        """Account a whole service; returns its row."""
         start, end = int(self.journal.start_ps[row]), int(self.journal.end_ps[row])
         slow = self._slow_ps(row)
         self._serve(row, end - slow, end, SLOWED)
         self._serve(row, start, end - slow, what)
+        return row
 
     def _serve(self, row: int, start: int, end: int, what: str) -> None:
         if end > start:

@@ -39,7 +39,11 @@ EXIT_CODES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `weft`; returns the exit code."""
-    parsed = _parser().parse_args(arguments)
+    try:
+        parsed = _parser().parse_args(arguments)
+    except KeyboardInterrupt:  # while the commands are imported
+        print("weft: interrupted, nothing was written", file=sys.stderr)
+        return EXIT_INTERRUPTED
     command: ModuleType = parsed.command_module
     try:
         with ends_in_order():

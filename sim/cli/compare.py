@@ -45,10 +45,9 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     refused = refusals(spec)
     rows, stuck = compute(spec, [name for name in spec.algorithms if name not in refused], arguments)
-    refused |= stuck
-    say(arguments, *report(spec, rows, refused))
+    say(arguments, *report(spec, rows, refused, stuck))
     if arguments.json:
-        write_text(arguments.json, to_json(spec, rows, refused=refused))
+        write_text(arguments.json, to_json(spec, rows, refused=refused | stuck))
     if arguments.csv:
         from sim.tables import to_csv
 
@@ -148,7 +147,13 @@ def _never(stuck: Mapping[int, WeftError], sizes_bytes: Sequence[int]) -> str:
     return "; ".join(f"at {', '.join(sizes)}: {why}" for why, sizes in at.items())
 
 
-def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str]) -> list[str]:
+def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
+    """Lines under a table: who is not in it, or not at all sizes, and why."""
+    lines = [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
+    return lines + [f"# {', '.join(names)} can never end: {why}" for why, names in reasons(stuck)]
+
+
+def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
     """Tables and notes, line by line."""
     from sim.tables import comparison_table, legend, nccl_table
 
@@ -159,8 +164,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str]) -> list[
         own = [row for row in rows if row["algorithm"] == name]
         lines += ["#", f"# {name}{_forms(own)}", nccl_table(own, topology.n_npus, element, root)]
     lines += ["#", "# time by size and algorithm", comparison_table(rows), *(f"# {line}" for line in legend(rows))]
-    lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
-    return lines + [f"# note: {note}" for note in _notes(rows)]
+    return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
 
 
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:

@@ -13,6 +13,7 @@ from sim.cli.flags import add_outputs, add_run, add_spec, changes_of
 from sim.cli.output import check_outputs, say, say_where, write_text, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
+from sim.fault_names import told
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_time
 
@@ -55,18 +56,19 @@ def run(arguments: argparse.Namespace) -> None:
     topology = spec.build_topology()
     tenants = [make_tenant(table, topology, number) for number, table in enumerate(tables, 1)]
     model = model_of(spec, tenants)
-    with progress(NAME, 1, arguments.quiet):
+    with progress(NAME, len(tenants) + 2, arguments.quiet) as steps:  # all together, each alone, and the accounts
+        steps.begin("all together")
         result = simulate_shared(
             [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry, check=arguments.check,
-            faults=spec.build_faults(),
+            faults=spec.build_faults(), done=lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"),
         )
-    rows = rows_of(spec, tenants, result)
+        rows = rows_of(spec, tenants, result)
+        steps.advance("where the time went")
     say(arguments, *report(spec, tenants, result, rows))
     if arguments.json:
         from sim.version import weft_version
 
-        given = {**spec.self_contained().to_dict(), "tenant": list(tables)}
-        data = {"weft": weft_version(), "spec": given, "model": asdict(model), "rows": rows}
+        data = {"weft": weft_version(), "spec": given(spec, tables, tenants), "model": asdict(model), "rows": rows}
         write_text(arguments.json, json.dumps(data, indent=1) + "\n")
     if arguments.csv:
         write_text(arguments.csv, to_csv(rows))
@@ -97,11 +99,20 @@ def read(arguments: argparse.Namespace) -> tuple[Spec, list[Mapping[str, Any]]]:
             raise WeftError(f"{where}: [{section}] means nothing here: each [[tenant]] says what it does")
     tables = sections.pop("tenant", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise WeftError(f"{where}: tenant is {tables!r}: write it as [[tenant]] with its keys below")
+        raise WeftError(f"{where}: tenant is {told(tables)}: write it as [[tenant]] with its keys below")
     tables += [read_tenant(text) for text in arguments.tenant]
     if not tables:
         raise WeftError('nobody is on the fabric: write --tenant "all-reduce ring 64MiB", or [[tenant]] in --spec FILE')
     return Spec.from_dict(sections, where).updated(changes_of(arguments)), tables
+
+
+def given(spec: Spec, tables: Sequence[Mapping[str, Any]], tenants: Sequence[Described]) -> dict[str, Any]:
+    """What `--spec` runs again: the spec and the tables, whose priorities are numbers."""
+    written = [
+        {**table, "priority": one.tenant.priority} if "priority" in table else dict(table)
+        for table, one in zip(tables, tenants, strict=True)
+    ]
+    return {**spec.self_contained().to_dict(), "tenant": written}
 
 
 def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
@@ -137,7 +148,7 @@ def report(
     """Table and account, line by line."""
     from sim.tables import aligned
 
-    topology, faults = result.run.job.topology, result.run.faults
+    topology = result.run.job.topology
     head = ["tenant", "work", "priority", "start", "alone", "shared", "slow-down"]
     table = [
         [
@@ -150,7 +161,7 @@ def report(
     lines = [
         f"# weft {NAME}: {count} on {topology.name}, {topology.n_npus} NPUs",
         f"# model: {result.run.lowered.model.describe()}; {spec.engine} engine, seed {spec.build_model().seed}",
-        f"# symmetry: {result.run.symmetry}", *([] if faults is None else [f"# {faults}"]), "#",
+        f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in result.run.notes()), "#",
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
     ]
     return lines + [f"#   {row['tenant']}, {_account(row)}" for row in rows]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from sim.cli.flags import Parser
+from sim.fault_names import LONGEST_TOLD, told
 from topologies import WeftError
 from topologies.units import format_size, parse_sweep_size
 
@@ -32,6 +34,9 @@ EVERY = ("name", "start", "priority")
 OF_COLLECTIVES = (*POSITIONS, "form", "root", "element_bytes", "npus")
 """Further keys of a collective; others are options of its algorithm."""
 
+TEXTS = ("name", "job", "workload", "collective", "algorithm", "form")
+"""Keys whose values are text, whatever it looks like."""
+
 
 class Described(NamedTuple):
     """A tenant, and its work in a few words for tables."""
@@ -48,22 +53,27 @@ def read_tenant(text: str) -> dict[str, Any]:
     WeftError
         A word that means nothing, or a key that is given twice.
     """
-    where, table, words = f"tenant {text!r}", {}, 0
+    where, table, words = f"tenant {told(text)}", {}, 0
     try:
         parts = shlex.split(text)
     except ValueError as wrong:
         raise WeftError(f"{where}: {wrong}") from None
+    of_workload = any(part.startswith("workload=") for part in parts)
     for word in parts:
         key, equals, value = word.partition("=")
         if not equals:
+            if of_workload:
+                raise WeftError(f"{where}: {told(word)} has no value: write NAME=VALUE, such as in-order=true")
             if words == len(POSITIONS):
-                raise WeftError(f"{where}: {word!r} is one too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE")
+                raise WeftError(
+                    f"{where}: {told(word)} is one too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE"
+                )
             key, value, words = POSITIONS[words], word, words + 1
         key = key.replace("-", "_")
         if not key or not value:
-            raise WeftError(f"{where}: {word!r}: write NAME=VALUE")
+            raise WeftError(f"{where}: {told(word)}: write NAME=VALUE")
         if key in table:
-            raise WeftError(f"{where}: {key} is given twice")
+            raise WeftError(f"{where}: {told(key)} is given twice")
         table[key] = value
     if not table:
         raise WeftError("a tenant is empty: write COLLECTIVE ALGORITHM SIZE, workload=NAME or job=FILE")
@@ -88,21 +98,44 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
     """
     from sim.shared_fabric import Tenant
 
-    name = str(table.get("name", f"t{number}"))
+    name = table.get("name", f"t{number}")
     try:
-        for key, value in table.items():
-            if isinstance(value, (Mapping, list)) and key != "npus":
-                raise WeftError(f"{key} is {value!r}: give text or a number")
-        rest = {key.replace("-", "_"): value for key, value in table.items() if key not in EVERY}
+        rest = _checked(table)
+        start, priority = rest.pop("start", "0s"), _whole(rest.pop("priority", 0), "priority")
+        rest.pop("name", None)
         kinds = [kind for kind in WORK if kind in rest]
         if len(kinds) != 1:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
-        npus = _npus(rest.pop("npus")) if kinds[0] == "collective" and "npus" in rest else None
+        npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
         work, what = WORK[kinds[0]](rest, topology)
-        priority = _whole(table.get("priority", 0), "priority")
     except WeftError as wrong:
-        raise WeftError(f"tenant {name!r}: {wrong}") from None
-    return Described(Tenant(name=name, work=work, arrival=table.get("start", "0s"), priority=priority, npus=npus), what)
+        raise WeftError(f"tenant {told(name)}: {wrong}") from None
+    return Described(Tenant(name=name, work=work, arrival=start, priority=priority, npus=npus), what)
+
+
+def _checked(table: Table) -> dict[str, Any]:
+    """The table by names with underscores, if its values are what a table of a tenant may hold."""
+    checked: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name in checked:
+            raise WeftError(f"{told(name)} is given twice, with - and with _")
+        if name in TEXTS and not isinstance(value, str):
+            raise WeftError(f"{name} is {told(value)}: give text")
+        if name == "start" and not isinstance(value, str):
+            raise WeftError(f"start {told(value)} is not a time: give text with a unit, such as 10us")
+        if name != "npus":
+            _check_plain(key, value)
+        checked[name] = value
+    return checked
+
+
+def _check_plain(key: str, value: object) -> None:
+    """Only what a file can hold and a terminal can show."""
+    if not isinstance(value, (str, int, float)):
+        raise WeftError(f"{told(key)} is {told(value)}: give text or a number")
+    if not (value.isprintable() if isinstance(value, str) else isfinite(value)):
+        raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
 
 
 def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
@@ -112,7 +145,7 @@ def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | J
     for key in POSITIONS:
         if key not in table:
             raise WeftError(f"no {key} is given: write COLLECTIVE ALGORITHM SIZE")
-    kind, named = str(table["collective"]), str(table["algorithm"])
+    kind, named = table["collective"], table["algorithm"]
     taken = algorithm(named).options
     options: dict[str, Any] = {}
     for key, value in table.items():
@@ -121,13 +154,12 @@ def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | J
         elif key not in OF_COLLECTIVES:
             if key not in taken:
                 accepted = ", ".join([*EVERY, *OF_COLLECTIVES, *taken])
-                raise WeftError(f"unknown key {key!r}; accepted are {accepted}")
+                raise WeftError(f"unknown key {told(key)}; accepted are {accepted}")
             options[key] = parse_value(value) if isinstance(value, str) else value
-    if not isinstance(table["size"], str):
-        raise WeftError(f"size {table['size']!r} is not a text such as 64MiB")
+    if not isinstance(table["size"], str) or len(table["size"]) > LONGEST_TOLD:
+        raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
     size = parse_sweep_size(table["size"], "size")
-    form = str(table["form"]) if "form" in table else None
-    schedule = build(named, kind, topology, size, form, **options)
+    schedule = build(named, kind, topology, size, table.get("form"), **options)
     return schedule, f"{kind} {schedule.name} {format_size(size)}"
 
 
@@ -148,14 +180,14 @@ def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job
     words = []
     for key, value in table.items():
         if key not in flags:
-            raise WeftError(f"unknown key {key!r}; accepted are {', '.join([*EVERY, *flags])}")
+            raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, *flags])}")
         flag = flags[key].option_strings[0]
         if flags[key].nargs != 0:
             words.append(f"{flag}={value}")
         elif value in (True, "true"):
             words.append(flag)
         elif value not in (False, "false"):
-            raise WeftError(f"{key} is {value!r}: true or false")
+            raise WeftError(f"{key} is {told(value)}: true or false")
     workload, job = job_of(parser.parse_args(words), topology)
     return job, f"iteration of {workload.name}"
 
@@ -165,8 +197,8 @@ def _job(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str
 
     for key in table:
         if key not in ("job", "algorithm"):
-            raise WeftError(f"unknown key {key!r}; accepted are {', '.join([*EVERY, 'job', 'algorithm'])}")
-    return read_job(str(table["job"]), topology, str(table.get("algorithm", "ring"))), str(table["job"])
+            raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, 'job', 'algorithm'])}")
+    return read_job(table["job"], topology, table.get("algorithm", "ring")), table["job"]
 
 
 Make = Callable[[dict[str, Any], "Topology"], tuple["Schedule | Job", str]]
@@ -180,19 +212,27 @@ def _whole(value: object, what: str) -> int:
         return value
     text = str(value)
     if not isinstance(value, str) or not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 20:
-        raise WeftError(f"{what} {value!r} is not a whole number")
+        raise WeftError(f"{what} {told(value)} is not a whole number")
     return int(text)
 
 
-def _npus(value: object) -> tuple[int, ...]:
+def _npus(value: object, n_npus: int) -> tuple[int, ...]:
     """NPUs of "0-31,40", or of a list of numbers."""
     if isinstance(value, list):
         return tuple(_whole(npu, "NPU") for npu in value)
+    if isinstance(value, int):
+        return (_whole(value, "NPU"),)
+    if not isinstance(value, str):
+        raise WeftError(f"npus {told(value)} are neither a text such as 0-31,40 nor a list of numbers")
     found: list[int] = []
-    for part in str(value).split(","):
+    for part in value.split(","):
         first, dash, last = part.partition("-")
         ends = _whole(first.strip(), "NPU"), _whole((last if dash else first).strip(), "NPU")
-        if not 0 <= ends[0] <= ends[1] < 2**24:
-            raise WeftError(f"npus {part!r}: the first number is above the last, or not an NPU")
+        if ends[0] > ends[1]:
+            raise WeftError(f"npus {told(part)}: the first number is above the last")
+        if not 0 <= ends[0] <= ends[1] < n_npus:  # before a range of them is made
+            raise WeftError(f"npus {told(part)}: the NPUs are 0 to {n_npus - 1}")
         found += range(ends[0], ends[1] + 1)
+        if len(found) > n_npus:
+            raise WeftError(f"npus {told(value)} name an NPU twice")
     return tuple(found)

@@ -78,6 +78,8 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     from sim.capacity import check_capacity
     from sim.engine import check_memory
     from sim.engine import run as run_program
+    from sim.fault_cost import FaultCost
+    from sim.fault_effects import without_effect
     from sim.faulty_run import run_schedule
     from sim.lower import lower
     from sim.lower_faults import check_names
@@ -91,16 +93,19 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     if faults is None:
         lowered, faulty = lower(schedule, spec.build_model(), symmetry), None
         check_memory(lowered.program, log=True)
-        outcome = run_program(lowered.program, log=True)
+        outcome, notes = run_program(lowered.program, log=True), []
     else:
         check_names(schedule.topology, faults)
         lowered, faulty, outcome = run_schedule(schedule, spec.build_model(), faults)
+        cost = FaultCost.of(faults, faulty, run_program(lowered.program).makespan_ps, outcome)
+        notes = [str(cost), *without_effect(faults, faulty, schedule.topology, outcome)]
     timeline = schedule_timeline(lowered, outcome, faulty)
     say(
         arguments,
         f"# weft {NAME}: {schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on "
         f"{schedule.topology.name}: {format_time(outcome.makespan_ps)}",
         f"# {lowered.model.describe()}; {timeline.about['symmetry']}",
+        *(f"# {note}" for note in notes),
         *_counts(timeline),
     )
     return timeline
@@ -131,7 +136,7 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
         f"# weft {NAME}: {name} on {result.job.topology.name}, {result.job.topology.n_npus} NPUs: "
         f"{format_time(result.time_ps)}",
         f"# {result.lowered.model.describe()}; {result.symmetry}",
-        *([] if result.faults is None else [f"# {result.faults}"]),
+        *(f"# {note}" for note in result.notes()),
         *_counts(timeline),
         *(_ends(result) if arguments.job else []),
     )

@@ -289,7 +289,7 @@ def _lines(arguments: argparse.Namespace, workload: Workload, result: IterationR
         f"# weft {NAME}: {workload.name}, {len(workload.layers)} layers, loop {arguments.loop}, on "
         f"{result.job.topology.name}, {result.job.topology.n_npus} NPUs",
         f"# {result.lowered.model.describe()}; {result.symmetry}",
-        *([] if result.faults is None else [f"# {result.faults}"]),
+        *(f"# {note}" for note in result.notes()),
     ]
     for rank in result.ranks:
         compute = result.compute_ps(rank)

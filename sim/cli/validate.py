@@ -54,18 +54,18 @@ def run(arguments: argparse.Namespace) -> None:
         spec = spec.updated({"collective": {"name": measured.collective}})
     refused = _refusals(spec)
     names = [name for name in spec.algorithms if name not in refused]
-    stuck: Stuck = {}
-    validations = list(_validations(spec, names, _sizes(spec, measured), arguments, stuck))
-    refused |= never_end(stuck, names, _sizes(spec, measured))
+    found: Stuck = {}
+    validations = list(_validations(spec, names, _sizes(spec, measured), arguments, found))
+    stuck = never_end(found, names, _sizes(spec, measured))
     rows = [one.row() for one in validations]
-    say(arguments, *report(spec, validations, refused))
+    say(arguments, *report(spec, validations, refused, stuck))
     if measured is not None:
         from sim.measured_errors import with_measured
 
         rows = with_measured(rows, measured)
         say(arguments, *errors(rows, measured))
     if arguments.json:
-        write_text(arguments.json, to_json(spec, rows, refused=refused))
+        write_text(arguments.json, to_json(spec, rows, refused=refused | stuck))
     if arguments.csv:
         from sim.tables import to_csv
 
@@ -145,9 +145,11 @@ def _validations(
             steps.advance(f"{task.algorithm} {format_size(task.size_bytes)}")
 
 
-def report(spec: Spec, validations: Sequence[Validation], refused: Mapping[str, str]) -> list[str]:
+def report(
+    spec: Spec, validations: Sequence[Validation], refused: Mapping[str, str], stuck: Mapping[str, str]
+) -> list[str]:
     """Table and account, line by line."""
-    from sim.cli.compare import assumptions, reasons
+    from sim.cli.compare import assumptions, missing
     from sim.tables import aligned
 
     topology = validations[0].result.schedule.topology
@@ -160,9 +162,9 @@ def report(spec: Spec, validations: Sequence[Validation], refused: Mapping[str, 
     lines += [f"#   {_name(one)}: {one.verdict()}" for one in validations]
     lines += ["#", "# the simulated time, by what the critical path was spent on:"]
     lines += [f"#   {_name(one)}: {_spent(one)}" for one in validations]
-    lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
     return [
         *lines,
+        *missing(refused, stuck),
         "# closed form: alpha log2(p) Lambda + (n/D) beta Psi Xi of the Swing paper (tori, all-reduce; alpha one hop), "
         "or RTT + q max(RTT, slots service) + r service, C - 1 = q slots + r, where C chunks stream along trees",
         "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link",

@@ -11,7 +11,8 @@ from matplotlib.patches import Patch
 from sim.plots.lines import CYCLE
 from sim.plots.style import WIDE, figure, save, time_unit
 from sim.result import Result
-from sim.why import Piece, Why
+from sim.walks import Piece
+from sim.why import Why
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_size, format_time
 

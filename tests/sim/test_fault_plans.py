@@ -118,7 +118,7 @@ def test_what_is_no_plan_is_refused() -> None:
         simulate(RING, faults={"seed": 1})  # type: ignore[arg-type]  # what is refused
     with pytest.raises(WeftError, match=r"no link 'dimension 9+\.\.\."):
         simulate(RING, faults=FaultPlan(faults=(LinkDown(link="dimension " + "9" * 5000),)))
-    with pytest.raises(WeftError, match=r"a server takes more than 1e\+288 s"):
+    with pytest.raises(WeftError, match=r"with its faults a server could take 4\.612e\+06 s or longer"):
         simulate(RING, faults=FaultPlan(faults=(SlowLink(link="*", share=1e-320),)))
 
 

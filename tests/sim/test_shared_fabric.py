@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -84,19 +86,43 @@ def test_what_is_refused(tenants: list[Tenant], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("all-reduce",), "the tenants 'all-reduce' are not a list of Tenant"),
+        ((Tenant(name="a", work=WORK),), "are not a list of Tenant"),
+        ((["a"],), r"the tenants \['a'\] are not a list of Tenant"),
+        (([Tenant(name="a", work=WORK)], None), "model None is not a Model"),
+    ],
+)
+def test_wrong_types_are_one_line(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(WeftError, match=message):
+        simulate_shared(*arguments)
+
+
+@pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"name": ""}, "a name is text, and not empty"),
-        ({"name": 3}, "a name is text, and not empty"),
+        ({"name": " "}, "a name is printable text, not empty"),
+        ({"name": 3}, "tenant 3: a name is printable text"),
+        ({"name": "a\x1b[31m\n"}, r"tenant 'a\\x1b\[31m\\n': a name is printable text"),
+        ({"name": "n" * 61}, "of at most 60 characters"),
         ({"work": "x"}, "the work 'x' is neither a schedule nor a job"),
         ({"arrival": "-1us"}, "arrival '-1us' is negative"),
         ({"arrival": True}, "arrival True is not a time"),
+        ({"arrival": []}, r"arrival \[\] is not a time"),
+        ({"arrival": "9" * 5000 + "s"}, "arrival '9{59}\\.\\.\\. is not a time"),
+        ({"arrival": 10**5000}, "arrival of thousands of digits is not a time"),
+        ({"arrival": float("nan")}, "arrival nan is not a finite number"),
         ({"priority": "hi"}, "priority 'hi' is not a whole number"),
         ({"priority": 1.5}, "priority 1.5 is not a whole number"),
         ({"priority": True}, "priority True is not a whole number"),
         ({"priority": 2**70}, f"priority {2**70} is out of range: at most 2147483647 from 0"),
+        ({"priority": 10**5000}, "priority of thousands of digits is out of range"),
         ({"priority": -(2**31)}, "priority -2147483648 is out of range"),
         ({"npus": "0-3"}, "npus '0-3' are not a tuple of whole numbers"),
+        ({"npus": ()}, "npus are empty: name some, or leave them out for all"),
+        ({"npus": (0, 1, 2, 3, 0, 0)}, r"npus \(0, 1, 2, 3, 0, 0\) name an NPU twice"),
+        ({"npus": (0, 16)}, r"npus \(0, 16\): the NPUs are 0 to 15"),
         ({"work": training(), "npus": (0, 1)}, "the operations of a job say themselves"),
     ],
 )

@@ -11,7 +11,8 @@ from sim import simulate
 from sim.engine import run
 from sim.outcome import Deadlock
 from sim.program import Cutting, Program, ProgramBuilder
-from sim.why import Why, explain
+from sim.why import PLAIN, Why, explain
+from sim.why_faults import walk_of
 from tests.strategies import programs
 from topologies import WeftError, from_spec
 
@@ -90,6 +91,8 @@ def test_a_run_without_a_log_cannot_be_explained() -> None:
     program = builder.build()
     with pytest.raises(WeftError, match="log=True"):
         explain(program, run(program))
+    with pytest.raises(WeftError, match="log=True"):
+        walk_of(program, run(program), PLAIN)
 
 
 @pytest.mark.parametrize("spec", ["torus:4x4", "switch:8", "hx2mesh:2x2", "torus:3x5"])

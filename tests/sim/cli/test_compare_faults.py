@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from collectives import Schedule
+from sim import points, simulate
 from sim.cli import main
 from sim.cli.compare import _never
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.fault_cost import FaultCost, finite, slowdown, times
 from sim.points import Task, compute_all
+from sim.result import Result
 from sim.spec import Spec
 from topologies import WeftError
 
@@ -34,7 +37,7 @@ def test_an_algorithm_that_cannot_end_is_refused_and_the_others_run(
     assert [row["algorithm"] for row in found["rows"]] == ["tree"]
     assert "npu0 to npu3" in found["refused"]["in-network"] and "can never finish" in found["refused"]["pipelined"]
     said = capsys.readouterr().out
-    assert "# in-network cannot run: 1 of 3 transfers can never finish: link npu0->npu3 is down" in said
+    assert "# in-network can never end: 1 of 3 transfers can never finish: link npu0->npu3 is down" in said
     # The other form of the tree crosses the link; the file alone runs again, without the plan.
     Path(cut).unlink()
     assert main(["compare", "--spec", str(tmp_path / "a.json"), "--quiet", "--json", str(tmp_path / "b.json")]) == 0
@@ -48,7 +51,7 @@ def test_validate_goes_on_too(cut: str, tmp_path: Path, capsys: pytest.CaptureFi
     found: dict[str, Any] = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert [row["algorithm"] for row in found["rows"]] == ["tree"]
     assert set(found["refused"]) >= {"in-network", "pipelined"}
-    assert "in-network cannot run: 1 of 3 transfers can never finish" in capsys.readouterr().out
+    assert "in-network can never end: 1 of 3 transfers can never finish" in capsys.readouterr().out
 
 
 def test_an_algorithm_named_alone_ends_with_its_report(cut: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,14 +87,25 @@ def test_notes_name_the_size_where_there_are_several(tmp_path: Path, capsys: pyt
         assert note.startswith(f"# note: ring at {size}: faults: +1 us on the healthy")
 
 
-def test_faults_that_make_it_faster_come_with_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of flows that ECMP lets meet, a dead link parts some."""
+def test_faults_that_make_it_faster_come_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of flows that ECMP lets meet, a dead link parts some; every run for it has the limit that was asked for."""
+    limits: list[int | None] = []
+
+    def limited(schedule: Schedule, *, max_events: int | None = None, **how: Any) -> Result:
+        limits.append(max_events)
+        return simulate(schedule, max_events=max_events, **how)
+
+    monkeypatch.setattr(points, "simulate", limited)
     (tmp_path / "f.toml").write_text(
         'timeout = "1us"\nreroute = "0s"\n[[link-down]]\nlink = "leaf1->spine0"\n', encoding="utf-8"
     )
     words = ["compare", "--topology", "leaf-spine:2x2x3", "--algorithms", "swing", "-b", "256K", "--chunks", "1",
-             "--tie", "ecmp", "--form", "bandwidth", "--faults", str(tmp_path / "f.toml"), "--quiet", "--check"]
+             "--tie", "ecmp", "--form", "bandwidth", "--faults", str(tmp_path / "f.toml"), "--quiet", "--check",
+             "--max-events", "100000"]
     assert main(words) == 0
+    assert limits == [100_000, 100_000]
     said = capsys.readouterr().out
     assert "faults: -144.6 ns on the healthy 11.12 us (0.99 times), 8 chunks sent on detours" in said
     assert "faster than healthy: the critical path has " in said

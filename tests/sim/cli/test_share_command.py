@@ -65,7 +65,8 @@ def test_alone_shared_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "slow-down" in said and "#   t2, " in said and "behind a " in said
     # The result runs again from its own file.
     again = share(tmp_path, "share", "--spec", str(tmp_path / "a.json"))
-    assert again["rows"] == data["rows"]
+    assert again["rows"] == data["rows"] and again["spec"] == data["spec"]
+    assert data["spec"]["tenant"][1]["priority"] == 1  # a number, whatever it was given as
 
 
 def test_tables_of_a_file_and_a_process_group(tmp_path: Path) -> None:
@@ -122,15 +123,20 @@ def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("all-reduce ring 1K priority=99999999999", "priority 99999999999 is out of range: at most 2147483647 from 0"),
         ("all-reduce ring 1K start=5", "arrival '5' is not a time"),
         ("all-reduce ring 1K npus=3-1", "npus '3-1': the first number is above the last"),
+        ("all-reduce ring 1K npus=0-3000000", "npus '0-3000000': the NPUs are 0 to 3"),
+        ("all-reduce ring 1K npus=0-3,0-3", "npus '0-3,0-3' name an NPU twice"),
+        ("all-reduce ring 1K npus=0,0", "npus (0, 0) name an NPU twice"),
         ("all-reduce ring 1K npus=0,1", "covers a part of a process group: give whole groups"),
+        ("all-reduce ring 1K start=" + "9" * 5000, "arrival '" + "9" * 59 + "... is not a time"),
         ("all-reduce ring 1K foo=1", "unknown key 'foo'; accepted are name, start, priority, collective"),
-        ("all-reduce ring 1K name=a name=b", "name is given twice"),
+        ("all-reduce ring 1K name=a name=b", "'name' is given twice"),
         ("all-reduce 'ring", "No closing quotation"),
         ("all-reduce ring 1K =3", "'=3': write NAME=VALUE"),
         ("priority=1", "give one of collective, workload, job; none is given"),
         ("all-reduce ring 1K job=a", "give one of collective, workload, job; collective and job is given"),
         ("workload=resnet-50", "--workload resnet-50 needs --samples"),
         ("workload=resnet-50 samples=x", "argument samples: invalid float value: 'x'"),
+        ("workload=resnet-50 samples=16 updates", "'updates' has no value: write NAME=VALUE, such as in-order=true"),
         ("workload=resnet-50 npus=1", "unknown key 'npus'; accepted are name, start, priority, workload"),
         ("workload=resnet-50 in-order=perhaps", "in_order is 'perhaps': true or false"),
         ("job=nothere.goal", "GOAL file nothere.goal cannot be read"),
@@ -140,7 +146,10 @@ def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_bad_tenants_are_one_line(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*RING, "--tenant", text]) == EXIT_BAD_INPUT
     said = capsys.readouterr()
-    assert said.out == "" and message in said.err and said.err.count("\n") == 1
+    assert said.out == "" and message in said.err and said.err.count("\n") == 1 and len(said.err) < 1000
+
+
+COLLECTIVE = "collective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\n"
 
 
 @pytest.mark.parametrize(
@@ -151,9 +160,28 @@ def test_bad_tenants_are_one_line(text: str, message: str, capsys: pytest.Captur
         ("[sweep]\nbegin = '1K'", "[sweep] means nothing here: each [[tenant]] says what it does"),
         ("[other]\na = 1\n[[tenant]]\njob = 'a'", "unknown section 'other'"),
         ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = 'ring'\nsize = true", "size True is not a text"),
-        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\nnpus = [0, true]", "NPU True is not"),
-        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = ['ring']", "algorithm is ['ring']: give text or a number"),
-        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\nstart = true", "is not a time"),
+        ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = ['ring']", "algorithm is ['ring']: give text"),
+        ("[[tenant]]\nworkload = 2020-01-01", "tenant 't1': workload is datetime.date(2020, 1, 1): give text"),
+        ("[[tenant]]\njob = 5", "job is 5: give text"),
+        *((f"[[tenant]]\n{COLLECTIVE}{line}", message) for line, message in (
+            ("npus = [0, true]", "NPU True is not a whole number"),
+            ("npus = true", "NPU True is not a whole number"),
+            ("npus = 4", "npus (4,): the NPUs are 0 to 3"),
+            ("npus = []", "npus are empty: name some, or leave them out for all"),
+            ("npus = 2020-01-01", "npus datetime.date(2020, 1, 1) are neither a text such as 0-31,40 nor a list"),
+            ("name = 2020-01-01", "tenant datetime.date(2020, 1, 1): name is datetime.date(2020, 1, 1): give text"),
+            ("name = true", "name is True: give text"),
+            ("name = 5", "name is 5: give text"),
+            ('name = "a\\u001b[31mb\\nc"', r"'name' is 'a\x1b[31mb\nc': give printable text"),
+            ('name = ""', "a name is printable text, not empty"),
+            (f"name = '{'n' * 61}'", "of at most 60 characters"),
+            ("start = true", "start True is not a time"),
+            ("start = 5", "start 5 is not a time: give text with a unit, such as 10us"),
+            ("element-bytes = 4\nelement_bytes = 4", "'element_bytes' is given twice, with - and with _"),
+            ("root = 2020-01-01", "'root' is datetime.date(2020, 1, 1): give text or a number"),
+            ("pipeline = inf", "'pipeline' is inf: give printable text, or a finite number"),
+            (f"root = 0x{'f' * 5000}", "has a whole number of 20000 bits; 64 are read"),
+        )),
     ],
 )
 def test_bad_files_are_one_line(
@@ -167,9 +195,9 @@ def test_bad_files_are_one_line(
 
 def test_values_of_tables_may_be_numbers() -> None:
     topology = from_spec("torus:4x4")
-    table = {"collective": "broadcast", "algorithm": "tree", "size": "1K", "root": 3, "element-bytes": 8, "name": 7}
-    made = make_tenant(table, topology, 1)
-    assert made.tenant.name == "7" and made.what == "broadcast tree (binomial) 1 KiB"
+    table = {"collective": "broadcast", "algorithm": "tree", "size": "1K", "root": 3, "element-bytes": 8, "priority": 2}
+    made = make_tenant(table, topology, 7)
+    assert made.tenant.name == "t7" and made.tenant.priority == 2 and made.what == "broadcast tree (binomial) 1 KiB"
     group = {"collective": "all-reduce", "algorithm": "hierarchical", "size": "1K", "pipeline_chunks": 2,
              "group": "4,1", "npus": [0, 1, 2, 3]}
     assert make_tenant(group, topology, 1).tenant.npus == (0, 1, 2, 3)

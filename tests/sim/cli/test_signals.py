@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sim.cli import EXIT_TERMINATED, main
+from sim.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, main
 from sim.cli.signals import ends_in_order
+from sim.processes import begin_worker, processes
 
 ROOT = Path(__file__).parents[3]
 SWEEP = '[topology]\nspec = "ring:4"\n[collective]\nalgorithms = ["ring", "swing"]\n[sweep]\nbegin = "1K"\nend = "8K"\n'
@@ -76,6 +79,74 @@ def test_another_thread_hears_no_signals() -> None:
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_ctrl_c_while_the_commands_are_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sim.cli.importlib.import_module", interrupted)
+    assert main(["compare"]) == EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "weft: interrupted, nothing was written\n"
+
+
+def blocked() -> set[int]:
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+def test_workers_are_started_deaf_to_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they inherit; the parent hears it again after each start."""
+    def submit(pool: ProcessPoolExecutor, work: Callable[[], set[int]]) -> Future[set[int]]:
+        found: Future[set[int]] = Future()
+        found.set_result(work())
+        return found
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    before = blocked()
+    with processes(1) as pool:
+        assert signal.SIGINT in pool.submit(blocked).result()
+        assert blocked() == before
+
+
+def test_a_worker_that_has_begun_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers = []
+    monkeypatch.setattr("sim.processes.signal.signal", lambda *handler: handlers.append(handler))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        begin_worker()
+        assert signal.SIGINT not in blocked() and handlers == [(signal.SIGINT, signal.SIG_DFL)]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.verify
+def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
+    """To the whole group, as a terminal sends it: one line, whenever it comes."""
+    words = ["compare", "--topology", "torus:16x16", "--algorithms", "swing,bucket", "-b", "1K", "-e", "1G",
+             "--symmetry", "off", "--workers", "2"]
+    code = (
+        "import signal, threading, os, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from concurrent.futures import ProcessPoolExecutor as Pool\n"
+        "from sim.cli import main\n"
+        "begin, timers = Pool._spawn_process, []\n"
+        "def spawn(pool):\n"
+        "    begin(pool)\n"
+        "    timers.append(threading.Timer(float(sys.argv[1]), os.killpg, (os.getpid(), signal.SIGINT)))\n"
+        "    len(timers) > 1 or timers[0].start()\n"
+        "Pool._spawn_process = spawn\n"
+        f"if __name__ == '__main__':\n    sys.exit(main({words!r}))\n"
+    )
+    (tmp_path / "run.py").write_text(code, encoding="utf-8")
+    for wait_s in ("0.1", "0.3", "0.8"):
+        done = subprocess.run(
+            [sys.executable, "run.py", wait_s], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+            start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+        )
+        assert done.returncode == EXIT_INTERRUPTED, done.stderr
+        assert done.stderr.count("\n") == 1 and done.stderr.startswith("weft compare: interrupted")
 
 
 @pytest.mark.verify

@@ -1,0 +1,36 @@
+"""Where the time of one tenant went: its own walk from the end, piece by piece, with nothing kept for the others."""
+
+from __future__ import annotations
+
+from sim.faulty_run import faulty_labels, place_job
+from sim.lower_faults import Faulty
+from sim.shared_fabric import SharedResult
+from sim.walks import State
+from sim.why_faults import walk_of
+
+
+def account(result: SharedResult, name: str) -> dict[str, int]:
+    """Parts in ps by name."""
+    run, (share,) = result.run, [one for one in result.shares if one.name == name]
+    mine = [task for task, number in enumerate(run.lowered.task_operation.tolist()) if number in share.operations]
+    last = max(mine, key=lambda task: (int(run.outcome.finish_ps[task]), -task))
+    faulty = Faulty(run.lowered.program, {}, run.lowered.server_link) if run.faults is None else run.faults.faulty
+    labels = faulty_labels(faulty, place_job(run.lowered))
+    walk = walk_of(run.program, run.outcome, labels)
+    parts: dict[str, int] = {}
+    state: State | None = (last, int(run.program.chunks()[last]) - 1)
+    while state is not None:
+        state = walk.step(state)
+    for piece in walk.pieces:
+        said = piece.name
+        if piece.server in faulty.late:
+            said = labels.server(piece.server)
+        else:
+            number = int(run.lowered.task_operation[piece.task])
+            owner = next((one.name for one in result.shares if number in one.operations), None)
+            if owner is None:
+                said = run.job.operations[number].name
+            elif owner != name:
+                said = f"behind {owner}: {said}"
+        parts[said] = parts.get(said, 0) + max(piece.end_ps - max(piece.start_ps, share.arrival_ps), 0)
+    return {said: time for said, time in parts.items() if time}
