@@ -158,7 +158,9 @@ def test_gradients_of_the_models():
 
 def test_gates_of_the_benchmark():
     one = Measured(0.1, 1.23, 100, 10, 9e9, 2e9, 1.6e9, 1e9, 70e-9, 60, True, 2e10)
-    assert codec.keeps("spread", one) and codec.row("spread", one)[-2:] == ("yes", "kept")
+    assert codec.keeps("spread", one) and codec.row("spread", one)[-2:] == ("yes", "encode and peel kept")
     slow, late = one._replace(encode_Bps=0.9e9), one._replace(peel_s_per_item=251e-9)
     assert not codec.keeps("spread", slow) and codec.keeps("element", slow)
+    assert [codec.row(name, slow)[-1] for name in ("spread", "element")] == ["encode and peel MISSED", "peel kept"]
+    assert codec.row("published", late._replace(complete=False))[-1] == "none apply"
     assert not codec.keeps("element", late) and codec.keeps("published", late._replace(complete=False))
