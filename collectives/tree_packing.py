@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies import WeftError
 from topologies.flow import LARGEST, FlowNetwork
@@ -209,8 +208,3 @@ class _Packing:
         self.hub_need[hub], self.hub_holds[hub] = 0, False
         self.network.capacity[list(self.spokes[hub].values())] = 0
         self.free.append(hub)
-
-
-def parents_first(batch: Batch) -> npt.NDArray[np.int64]:
-    """Edges (n, 2) of the trees of a batch, parents before their children."""
-    return np.array([(batch.parent[node], node) for node in batch.nodes[1:]], np.int64).reshape(-1, 2)

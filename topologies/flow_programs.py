@@ -142,11 +142,6 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     return Roots(float(solved[:n].sum()) * unit, solved[:n] * unit, solved[n : n + m] * unit)
 
 
-def distance_rate_Bps(topology: Topology, hops_between_npus: float) -> float:
-    """Rate of an all-to-all at which the links are full if every byte takes a shortest way."""
-    return float(topology.bandwidth_Bps.sum()) / hops_between_npus
-
-
 def _incidence(topology: Topology) -> csr_array:
     """(n_nodes, n_links): 1 where a link enters a node, -1 where it leaves."""
     links = np.arange(topology.n_links)

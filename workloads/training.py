@@ -32,7 +32,6 @@ from workloads.workload import Call, Groups, Layer, Phase, Workload, check_group
 LOOPS = ("no-overlap", "wfbp", "dear")
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, UPDATE = "forward", "input gradient", "weight gradient", "update"
-COMPUTE_KINDS = (FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, UPDATE)
 
 PS_PER_NS = 1000
 MIB = 2**20

@@ -25,7 +25,6 @@ from sim.optimize.model import Row, box_around, convex_model, near, paths_of, po
 from sim.optimize.objective import Evaluation, Objective
 from topologies import WeftError
 
-GOALS = ("time", "time-cost")
 TOLERANCE = 1e-4
 MAX_EVALUATIONS = 150
 FIRST_BOX, SMALL_BOX, LARGEST_BOX, LEAST_BOX = 0.1, 0.05, 4.0, 1e-4
