@@ -13,17 +13,17 @@ from time import process_time
 from typing import TypeVar
 
 from collectives import Schedule, concurrent_flow, direct, pipelined
-from collectives.pack_forest import gather_forest, pack_forest
-from collectives.tree_shares import gather_shares
+from collectives.trees.pack import gather_forest, pack_forest
+from collectives.trees.shares import gather_shares
 from sim import simulate
 from sim.analytic.cut_bound import cut_bound
 from sim.papers.pipeline import LARGE, all_at_once
-from sim.tables import aligned
+from sim.study.tables import aligned
 from sim.whole_file import write_text_whole
 from tests.fabrics import random_fabric
 from topologies import from_spec
-from topologies.flow_programs import all_to_all_rate_Bps
-from topologies.tightest_cut import gather_cut
+from topologies.flows.programs import all_to_all_rate_Bps
+from topologies.flows.tightest_cut import gather_cut
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "bounds.md"
 

@@ -22,14 +22,14 @@ import numpy.typing as npt
 from collectives import build
 from collectives.reconfigured import menu
 from sim import simulate
-from sim.engine import run as run_program
-from sim.faults import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
-from sim.iteration import simulate_job
-from sim.lower_epochs import lower_plan
-from sim.model import Model
-from sim.outcome import Outcome
-from sim.shared_cluster import ClusterJob, contended_ps
-from sim.spec import Spec
+from sim.circuits.shared_cluster import ClusterJob, contended_ps
+from sim.engine.run import run as run_program
+from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
+from sim.lower.epochs import lower_plan
+from sim.program.model import Model
+from sim.program.outcome import Outcome
+from sim.run.iteration import simulate_job
+from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole
 from topologies import fat_tree, from_spec, ring, torus

@@ -23,11 +23,11 @@ from time import monotonic, sleep
 from typing import Any
 
 from sim.cli import main as weft
-from sim.point_key import point_key
-from sim.store import Store
-from sim.sweep import run_sweep
-from sim.sweep_file import Sweep, read_sweep
-from sim.sweep_rows import sweep_rows
+from sim.study.export import sweep_rows
+from sim.study.file import Sweep, read_sweep
+from sim.study.key import point_key
+from sim.study.store import Store
+from sim.study.sweep import run_sweep
 
 WAIT_SECONDS = 60.0
 """For a process to end that must."""

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.blackbox import minimise_black_box
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.libra import Placed
 from sim.analytic.traffic import F64
-from sim.model import Model
-from sim.optimize.blackbox import minimise_black_box
 from sim.optimize.cuts import optimize
 from sim.optimize.objective import Simulated
 from sim.optimize.programs import collective_objective, iteration_objective
+from sim.program.model import Model
 from topologies import from_spec
 from workloads.training import Training
 from workloads.workload import Call, Layer, Phase, Workload

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from benchmarks import heapq_loop
 from benchmarks.cases import MIB, Case, ring_all_reduce, torus_all_to_all
-from sim.account import account, plain_labels
-from sim.engine import Run, run
+from sim.engine.reference import run_reference
+from sim.engine.run import Run, run
+from sim.engine.tape import Tape
 from sim.program import PRIORITY, Program
-from sim.reference import run_reference
-from sim.replay import Tape
+from sim.why.account import account, plain_labels
 
 CASES = (
     Case("ring 256, 64 MiB, 16 chunks", partial(ring_all_reduce, 256, 16), 2 * 255 * 256 * 16),

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from sim.sweep import run_sweep
-from sim.sweep_file import Sweep, make_sweep
+from sim.study.file import Sweep, make_sweep
+from sim.study.sweep import run_sweep
 
 SIZES = 50
 

@@ -12,14 +12,14 @@ from collectives import (
     themis,
     tree,
 )
-from collectives.collective import COLLECTIVES, Collective
+from collectives.core.collective import COLLECTIVES, Collective
+from collectives.core.pattern import Pattern
+from collectives.core.proof import ScheduleError, prove
+from collectives.core.schedule import ELEMENT_BYTES, Schedule
+from collectives.core.symmetry import Action, Group
+from collectives.core.transfers import WHOLE, Transfers, TransferTable
 from collectives.custom import from_steps
-from collectives.pattern import Pattern
-from collectives.proof import ScheduleError, prove
 from collectives.registry import ALGORITHMS, Algorithm, algorithm, algorithms_for, build
-from collectives.schedule import ELEMENT_BYTES, Schedule
-from collectives.symmetry import Action, Group
-from collectives.transfers import WHOLE, Transfers, TransferTable
 
 __all__ = [
     "ALGORITHMS",

@@ -14,11 +14,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from collectives.forest import Edge, Forest, Tree, reversed_forest
-from collectives.forest_pattern import forest_pattern
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.transitive_trees import (
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.forest import Edge, Forest, Tree, reversed_forest
+from collectives.trees.pattern import forest_pattern
+from collectives.trees.transitive import (
     RootTrees,
     choices_of,
     choose_links,
@@ -27,11 +27,11 @@ from collectives.transitive_trees import (
     transitive_pattern,
 )
 from topologies import NPU, Topology, WeftError
-from topologies.cuts import whole_capacities
-from topologies.flow import FlowNetwork
-from topologies.routing import ShortestPathRouter
-from topologies.symmetry import link_orbits
-from topologies.tightest_cut import remembered
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.symmetry import link_orbits
+from topologies.flows.cuts import whole_capacities
+from topologies.flows.maxflow import FlowNetwork
+from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
 NAME = "bfb"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives.grid import NOBODY, Grid, Ranks, ceil_log2, is_power_of_two
-from collectives.rounds import RankMap, Round
+from collectives.core.grid import NOBODY, Grid, Ranks, ceil_log2, is_power_of_two
+from collectives.core.rounds import RankMap, Round
 
 Peer = Callable[[Ranks], Ranks]
 """Whom each rank of the core meets; meeting is mutual."""

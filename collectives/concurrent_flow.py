@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.collective import collective
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.sends import SendList
-from collectives.transfers import take
+from collectives.core.collective import collective
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.sends import SendList
+from collectives.core.transfers import take
 from topologies import Topology, WeftError
-from topologies.flow_programs import concurrent_flow
-from topologies.symmetry import Permutation, link_permutation, translation
-from topologies.tightest_cut import gather_cut, remembered
+from topologies.core.symmetry import Permutation, link_permutation, translation
+from topologies.flows.programs import concurrent_flow
+from topologies.flows.tightest_cut import gather_cut, remembered
 from topologies.units import Quantity
 
 NAME = "concurrent-flow"

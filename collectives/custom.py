@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from collectives.collective import collective
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.sends import SendList
-from collectives.transfers import take
+from collectives.core.collective import collective
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.sends import SendList
+from collectives.core.transfers import take
 from topologies import Topology, WeftError
 from topologies.units import Quantity
 

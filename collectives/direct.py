@@ -8,13 +8,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from collectives.collective import collective
-from collectives.families import shrink
-from collectives.grid import Grid
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import translations
-from collectives.transfers import Ref, Transfers, TransferTable
+from collectives.core.collective import collective
+from collectives.core.families import shrink
+from collectives.core.grid import Grid
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.symmetry import translations
+from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
 from topologies.units import Quantity
 

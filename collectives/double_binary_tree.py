@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from collectives.forest import Edge, Forest, Tree
-from collectives.forest_pattern import forest_pattern
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.forest import Edge, Forest, Tree
+from collectives.trees.pattern import forest_pattern
 from topologies import Topology
-from topologies.tightest_cut import remembered
+from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
 NAME = "double-binary-tree"

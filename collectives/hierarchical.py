@@ -22,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.families import shrink_shape
-from collectives.grid import NOBODY
-from collectives.pattern import Pattern
-from collectives.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, process_group
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.stages import (
+from collectives.core.families import shrink_shape
+from collectives.core.grid import NOBODY
+from collectives.core.pattern import Pattern
+from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, process_group
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.stages import (
     EXCHANGE,
     GATHER,
     HALVING_DOUBLING,
@@ -38,12 +38,12 @@ from collectives.stages import (
     own_algorithm,
     stage_rounds,
 )
-from collectives.symmetry import Group, node_group
-from collectives.transfers import Pool, Ref, Transfers, TransferTable
+from collectives.core.symmetry import Group, node_group
+from collectives.core.transfers import Pool, Ref, Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.blocks import Block, Ring
+from topologies.core.blocks import Block, Ring
+from topologies.core.symmetry import move_nodes
 from topologies.multidim import DimensionOrderRouter
-from topologies.symmetry import move_nodes
 from topologies.units import Quantity
 
 NAME = "hierarchical"

@@ -12,17 +12,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from collectives.aggregation_tree import AggregationTree, check_tree, minimum_depth_tree
-from collectives.collective import collective
-from collectives.edge_disjoint_trees import edge_disjoint_trees
-from collectives.flows import Flows
-from collectives.forms import check_form
-from collectives.option_values import rank_number, truth, whole_number
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.small_networks import small_network, small_rails
+from collectives.core.collective import collective
+from collectives.core.forms import check_form
+from collectives.core.option_values import rank_number, truth, whole_number
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.aggregation import AggregationTree, check_tree, minimum_depth_tree
+from collectives.trees.edge_disjoint import edge_disjoint_trees
+from collectives.trees.flows import Flows
+from collectives.trees.small_networks import small_network, small_rails
 from topologies import Topology, WeftError
-from topologies.reduction_units import unit_of
+from topologies.core.reduction_units import unit_of
 from topologies.units import Quantity
 
 NAME = "in-network"

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from collectives.pattern import Pattern
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.ring import cycles_pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
 from topologies import Topology, WeftError
-from topologies.tightest_cut import remembered
+from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
 NAME = "nccl-rings"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
-from collectives.collective import collective
-from collectives.families import shrink
-from collectives.grid import Ranks
-from collectives.pattern import Pattern
-from collectives.rounds import Round, rounds_pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import translations
+from collectives.core.collective import collective
+from collectives.core.families import shrink
+from collectives.core.grid import Ranks
+from collectives.core.pattern import Pattern
+from collectives.core.rounds import Round, rounds_pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.symmetry import translations
 from topologies import Topology
 from topologies.units import Quantity
 

@@ -13,14 +13,14 @@ from numbers import Real
 
 import numpy as np
 
-from collectives.aggregation_tree import AggregationTree, minimum_depth_tree
-from collectives.flows import Flows
-from collectives.option_values import rank_number, truth, whole_number
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.small_networks import small_network
+from collectives.core.option_values import rank_number, truth, whole_number
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.aggregation import AggregationTree, minimum_depth_tree
+from collectives.trees.flows import Flows
+from collectives.trees.small_networks import small_network
 from topologies import Topology, WeftError, switch
-from topologies.routing import hash64
+from topologies.core.routing import hash64
 from topologies.units import Quantity
 
 NAME = "parameter-server"

@@ -13,16 +13,16 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from collectives.forest import Forest, reversed_forest
-from collectives.forest_pattern import forest_pattern
-from collectives.forms import check_form
-from collectives.pack_forest import broadcast_forest, gather_forest, reduce_forest, scatter_forest
-from collectives.pattern import Pattern
-from collectives.rooted_forest import all_reduce_forests
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.transitive_trees import moved_around, root_trees, transitive_pattern
+from collectives.core.forms import check_form
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.forest import Forest, reversed_forest
+from collectives.trees.pack import broadcast_forest, gather_forest, reduce_forest, scatter_forest
+from collectives.trees.pattern import forest_pattern
+from collectives.trees.rooted_forest import all_reduce_forests
+from collectives.trees.transitive import moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
-from topologies.tightest_cut import remembered
+from topologies.flows.tightest_cut import remembered
 from topologies.units import PS_PER_S, Quantity, parse_size
 
 NAME = "pipelined"

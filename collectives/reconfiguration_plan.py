@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectives.step_costs import IMPOSSIBLE, Ints
+from collectives.core.step_costs import IMPOSSIBLE, Ints
 from topologies import WeftError
 
 

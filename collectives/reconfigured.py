@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
-from collectives.schedule import Schedule
-from collectives.step_costs import (
+from collectives.core.schedule import Schedule
+from collectives.core.step_costs import (
     Ints,
     Step,
     matched_fabric,
@@ -21,6 +20,7 @@ from collectives.step_costs import (
     steps_of,
     stride_rings,
 )
+from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
 from topologies import Topology, WeftError
 from topologies.units import Quantity, parse_time
 

@@ -18,17 +18,17 @@ from itertools import chain
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
-from collectives.collective import collective
-from collectives.estimate import cheapest
-from collectives.families import shrink
-from collectives.forms import check_form
-from collectives.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
-from collectives.pattern import Pattern
-from collectives.rounds import Round, rounds_pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Group, Groups, node_group
+from collectives.core.collective import collective
+from collectives.core.estimate import cheapest
+from collectives.core.families import shrink
+from collectives.core.forms import check_form
+from collectives.core.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
+from collectives.core.pattern import Pattern
+from collectives.core.rounds import Round, rounds_pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.symmetry import Group, Groups, node_group
 from topologies import Topology, WeftError
-from topologies.symmetry import Permutation, link_permutation, move_nodes, reflection, translation
+from topologies.core.symmetry import Permutation, link_permutation, move_nodes, reflection, translation
 from topologies.units import Quantity
 
 NAME = "recursive-doubling"
@@ -54,7 +54,7 @@ def all_reduce(
         Bytes of the array.
     form : {"latency", "bandwidth"}, optional
         Whole vector in log2 p steps, or reduce-scatter and all-gather. By default the one with the lower estimate
-        (`collectives.estimate`).
+        (`collectives.core.estimate`).
     mirrored : bool
         On 2D ports: one copy starts at each dimension, another with the sign of every displacement flipped
         (Swing paper, NSDI 2024, section 4.1).

@@ -29,10 +29,10 @@ from collectives import (
     totient_rings,
     tree,
 )
-from collectives.algorithm_files import SUFFIX, functions_of
-from collectives.collective import COLLECTIVES, collective
-from collectives.forms import check_form
-from collectives.schedule import Schedule
+from collectives.core.collective import COLLECTIVES, collective
+from collectives.core.forms import check_form
+from collectives.core.schedule import Schedule
+from collectives.formats.files import SUFFIX, functions_of
 from topologies import Topology, WeftError
 from topologies.units import Quantity
 

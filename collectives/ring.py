@@ -15,15 +15,15 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
-from collectives.collective import collective
-from collectives.families import shrink_shape
-from collectives.grid import Grid, Ranks
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Action, Group, Groups, translations, widest_group
-from collectives.transfers import Transfers, TransferTable
+from collectives.core.collective import collective
+from collectives.core.families import shrink_shape
+from collectives.core.grid import Grid, Ranks
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.symmetry import Action, Group, Groups, translations, widest_group
+from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.symmetry import Permutation, move_nodes
+from topologies.core.symmetry import Permutation, move_nodes
 from topologies.units import Quantity
 
 NAME = "ring"

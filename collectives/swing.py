@@ -12,17 +12,17 @@ from functools import lru_cache, partial
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
-from collectives.collective import collective
-from collectives.estimate import cheapest
-from collectives.families import shrink
-from collectives.forms import check_form
-from collectives.grid import Grid, Ranks, floor_power_of_two
-from collectives.pattern import Pattern
-from collectives.rounds import Fan, Round, rounds_pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import Alternative, Groups, widest_group
+from collectives.core.collective import collective
+from collectives.core.estimate import cheapest
+from collectives.core.families import shrink
+from collectives.core.forms import check_form
+from collectives.core.grid import Grid, Ranks, floor_power_of_two
+from collectives.core.pattern import Pattern
+from collectives.core.rounds import Fan, Round, rounds_pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.symmetry import Alternative, Groups, widest_group
 from topologies import Topology, WeftError
-from topologies.symmetry import reflection, translation
+from topologies.core.symmetry import reflection, translation
 from topologies.units import Quantity
 
 NAME = "swing"
@@ -43,7 +43,7 @@ def all_reduce(
     form : {"latency", "bandwidth"}, optional
         "latency" exchanges the whole vector in log2 p steps; extents that are no powers of two fold first.
         "bandwidth" is a reduce-scatter and an all-gather, for even extents, or one extent that may be odd. By
-        default the one with the lower estimate (`collectives.estimate`), among those the shape allows.
+        default the one with the lower estimate (`collectives.core.estimate`), among those the shape allows.
     element_bytes : int
 
     Raises

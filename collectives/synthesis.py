@@ -3,7 +3,7 @@
 Whenever a link is free it takes a block that its near end has and its far end lacks, the rarest first and by lot among
 equals; links that deliver soonest choose first (W. Won et al., "TACOS: topology-aware collective algorithm
 synthesizer", MICRO 2024). The best of several runs is taken. Transfers then follow the found order on every link. A
-second opinion on any network: links past switches are those of `collectives.edge_splitting`.
+second opinion on any network: links past switches are those of `collectives.trees.edge_splitting`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives.collective import collective
-from collectives.edge_splitting import without_switches
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.sends import SendList
-from collectives.transfers import take
-from collectives.tree_shares import gather_shares
+from collectives.core.collective import collective
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.sends import SendList
+from collectives.core.transfers import take
+from collectives.trees.edge_splitting import without_switches
+from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError
-from topologies.tightest_cut import remembered
+from topologies.flows.tightest_cut import remembered
 from topologies.units import PS_PER_S, Quantity, parse_size
 
 NAME = "tacos"

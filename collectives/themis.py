@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collectives.core.process_groups import process_group
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.hierarchical import blocks_of, make_options, pattern
-from collectives.process_groups import process_group
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
 from topologies import Topology, WeftError
 from topologies.multidim import npu_bandwidths
 from topologies.units import Quantity

@@ -13,11 +13,11 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
-from collectives.collective import collective
-from collectives.pattern import Pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.symmetry import translations
-from collectives.transfers import Transfers, TransferTable
+from collectives.core.collective import collective
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.symmetry import translations
+from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
 from topologies.circulant import CoinRouter
 from topologies.units import Quantity

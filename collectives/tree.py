@@ -8,14 +8,14 @@ from functools import lru_cache, partial
 import numpy as np
 import numpy.typing as npt
 
-from collectives.collective import collective
-from collectives.families import shrink
-from collectives.forms import check_form
-from collectives.grid import NOBODY, Ranks, ceil_log2
-from collectives.pattern import Pattern
-from collectives.rounds import RankMap, Round, rounds_pattern
-from collectives.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.transfers import Transfers, TransferTable
+from collectives.core.collective import collective
+from collectives.core.families import shrink
+from collectives.core.forms import check_form
+from collectives.core.grid import NOBODY, Ranks, ceil_log2
+from collectives.core.pattern import Pattern
+from collectives.core.rounds import RankMap, Round, rounds_pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError
 from topologies.units import Quantity
 

@@ -22,9 +22,9 @@ ABOUT = {
 
 ROOMS = ("topologies", "collectives", "workloads", "sim")
 MODULES = (
-    "collectives.in_network", "collectives.aggregation_tree", "collectives.parameter_server", "workloads.compression",
-    "workloads.compression.sizing", "workloads.compression.timeline", "workloads.gradients", "sim.faults",
-    "sim.shared_fabric", "sim.pool_streaming", "sim.slot_sharing", "sim.partial_aggregates",
+    "collectives.in_network", "collectives.trees.aggregation", "collectives.parameter_server", "workloads.compression",
+    "workloads.compression.sizing", "sim.papers.compressed_timeline", "sim.papers.gradients", "sim.faults.plan",
+    "sim.run.tenants", "sim.streaming.pool_streaming", "sim.streaming.slot_sharing", "sim.streaming.partial_aggregates",
 )
 """Modules within the rooms whose names the API has as well: what one imports from there."""
 NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"

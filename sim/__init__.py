@@ -1,7 +1,7 @@
 """When it arrives: engines, models, results."""
 
-from sim.model import PRESETS, Model
+from sim.program.model import PRESETS, Model
 from sim.result import Result
-from sim.simulate import simulate
+from sim.simulation import simulate
 
 __all__ = ["PRESETS", "Model", "Result", "simulate"]

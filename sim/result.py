@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collectives.schedule import Schedule
-from sim.fault_cost import FAULTS_BREAK, FaultCost
-from sim.lower import Lowered
-from sim.model import Model
-from sim.outcome import Outcome
-from sim.why import Why
+from collectives.core.schedule import Schedule
+from sim.faults.cost import FAULTS_BREAK, FaultCost
+from sim.lower.schedule import Lowered
+from sim.program.model import Model
+from sim.program.outcome import Outcome
+from sim.why.path import Why
 from topologies.units import PS_PER_S, format_size, format_time
 
 GB = 10**9
@@ -107,10 +107,10 @@ class Result:
 
     def why(self) -> Why:
         """The critical path; runs the schedule once more with a log."""
-        from sim.explain import explain_lowered
+        from sim.why.explain import explain_lowered
 
         if self.faults is not None and self.outcome is not None:
-            from sim.faulty_run import explain_schedule
+            from sim.run.faulty_run import explain_schedule
 
             return explain_schedule(self.lowered, self.faults.faulty, self.outcome)
         return explain_lowered(self.lowered)
@@ -145,7 +145,7 @@ class Result:
         """What a reader of the number should know."""
         said = [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
-            from sim.fault_effects import without_effect
+            from sim.faults.effects import without_effect
 
             said += without_effect(self.faults.plan, self.faults.faulty, self.schedule.topology, self.outcome)
         p = self.schedule.pattern.p

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workloads.chakra import Node, Trace, write_trace
-from workloads.chakra_attributes import Attribute
-from workloads.chakra_nodes import COLLECTIVES
+from workloads.formats.chakra import Node, Trace, write_trace
+from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_nodes import COLLECTIVES
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data" / "astra-sim"
 """Files of ASTRA-sim's own repository, where they are at hand."""

@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from sim.disrupt import Disruptions, Phase, disrupt
-from sim.faults import (
+from sim.faults.plan import (
     DISTRIBUTIONS,
     IN_FLIGHT,
     Fault,
@@ -22,6 +21,7 @@ from sim.faults import (
     Straggler,
 )
 from sim.program import Program
+from sim.program.disrupt import Disruptions, Phase, disrupt
 from tests.strategies import programs
 from topologies import Topology
 

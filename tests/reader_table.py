@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collectives import build
-from collectives.forestcoll_xml import read_forestcoll
-from collectives.msccl import read_msccl
+from collectives.formats.forestcoll_xml import read_forestcoll
+from collectives.formats.msccl import read_msccl
 from sim.astra.system_file import read_system
 from sim.cli import share
 from sim.cli.tenants import make_tenant
-from sim.faults import FaultPlan
-from sim.measurements import read_measurements
+from sim.faults.plan import FaultPlan
+from sim.measured.read import read_measurements
 from sim.report.results import read_result
-from sim.spec import Spec
-from sim.sweep_file import read_sweep
+from sim.study.file import read_sweep
+from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
-from tests.sim.test_measurements import NCCL, OSU, document
-from tests.sim.test_perfetto import ALL_GATHER_OF_TWO
+from tests.sim.measured.test_measurements import NCCL, OSU, document
+from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.test_topology_files import BOX, all_to_all, infra, table
 from tests.workloads.test_chakra_trace import ALL_GATHER
 from tests.workloads.test_goal import GOOD
 from tests.workloads.test_libra_files import EXTENTS, GROUPS, NETWORK
 from topologies import read_topology, ring, write_topology
-from topologies.files import Given, read_topology_file
-from workloads.chakra import read_trace
-from workloads.comm_groups import read_comm_groups
-from workloads.goal import read_goal
-from workloads.libra_files import read_communicator, read_network, read_prices
-from workloads.text_workload import read_text_workload
+from topologies.formats.files import Given, read_topology_file
+from workloads.formats.chakra import read_trace
+from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.goal import read_goal
+from workloads.formats.libra_files import read_communicator, read_network, read_prices
+from workloads.formats.text_workload import read_text_workload
 
 SPEC = (
     '[topology]\nspec = "ring:4"\n[collective]\nname = "all-reduce"\nalgorithms = ["ring"]\n'
@@ -107,51 +107,54 @@ def readers(folder: Path) -> dict[str, Reader]:
 
     two = ring(2)
     return {
-        "GraphML": one("topologies.exchange", ".graphml", _written(".graphml", folder), read_topology),
-        "node-link JSON": one("topologies.exchange", ".json", _written(".json", folder), read_topology_file),
-        "InfraGraph JSON": one("topologies.infragraph", ".json", json.dumps(infra()), read_topology_file),
-        "NCCL topology XML": one("topologies.nccl_xml", ".xml", BOX, read_topology_file),
+        "GraphML": one("topologies.formats.exchange", ".graphml", _written(".graphml", folder), read_topology),
+        "node-link JSON": one("topologies.formats.exchange", ".json", _written(".json", folder), read_topology_file),
+        "InfraGraph JSON": one("topologies.formats.infragraph", ".json", json.dumps(infra()), read_topology_file),
+        "NCCL topology XML": one("topologies.formats.nccl_xml", ".xml", BOX, read_topology_file),
         "nvidia-smi": one(
-            "topologies.nvidia_smi", ".txt", table(all_to_all(4, 4)),
+            "topologies.formats.nvidia_smi", ".txt", table(all_to_all(4, 4)),
             lambda path: read_topology_file(path, Given(nvlink="3")),
         ),
         "ASTRA-sim network": one(
-            "topologies.astra_network", ".yml", network_text(("Ring", 4), ("Switch", 2)), read_topology_file
+            "topologies.formats.astra_network", ".yml", network_text(("Ring", 4), ("Switch", 2)), read_topology_file
         ),
-        "MSCCL XML": one("collectives.msccl", ".xml", ALL_GATHER_OF_TWO, lambda path: read_msccl(path, two, "1KiB")),
+        "MSCCL XML": one(
+            "collectives.formats.msccl", ".xml", ALL_GATHER_OF_TWO, lambda path: read_msccl(path, two, "1KiB")
+        ),
         "ForestColl XML": one(
-            "collectives.forestcoll_xml", ".xml", FORESTCOLL, lambda path: read_forestcoll(path, two)
+            "collectives.formats.forestcoll_xml", ".xml", FORESTCOLL, lambda path: read_forestcoll(path, two)
         ),
         "schedule in place of an algorithm": one(
-            "collectives.algorithm_files", ".xml", FORESTCOLL,
+            "collectives.formats.files", ".xml", FORESTCOLL,
             lambda path: build(str(path), "all-gather", two, "1KiB"),
         ),
-        "GOAL": one("workloads.goal", ".goal", GOOD, lambda path: read_goal(path, two)),
-        "Chakra": one("workloads.chakra", ".et", ALL_GATHER, read_trace),
-        "Chakra, gzipped": one("workloads.chakra", ".et", gzip.compress(ALL_GATHER, mtime=0), read_trace),
-        "text workload": one("workloads.text_workload", ".txt", LAYERS, read_text_workload),
-        "LIBRA network": one("workloads.libra_files", ".yml", NETWORK, read_network),
+        "GOAL": one("workloads.formats.goal", ".goal", GOOD, lambda path: read_goal(path, two)),
+        "Chakra": one("workloads.formats.chakra", ".et", ALL_GATHER, read_trace),
+        "Chakra, gzipped": one("workloads.formats.chakra", ".et", gzip.compress(ALL_GATHER, mtime=0), read_trace),
+        "text workload": one("workloads.formats.text_workload", ".txt", LAYERS, read_text_workload),
+        "LIBRA network": one("workloads.formats.libra_files", ".yml", NETWORK, read_network),
         "LIBRA communicator": one(
-            "workloads.libra_files", ".yml", GROUPS, lambda path: read_communicator(path, EXTENTS)
+            "workloads.formats.libra_files", ".yml", GROUPS, lambda path: read_communicator(path, EXTENTS)
         ),
-        "LIBRA cost": one("workloads.libra_files", ".yml", PRICES, read_prices),
+        "LIBRA cost": one("workloads.formats.libra_files", ".yml", PRICES, read_prices),
         "communicator groups": one(
-            "workloads.comm_groups", ".json", '{"1": [0, 2], "2": [1, 3]}', lambda path: read_comm_groups(path, 4)
+            "workloads.formats.comm_groups", ".json", '{"1": [0, 2], "2": [1, 3]}',
+            lambda path: read_comm_groups(path, 4)
         ),
         "system file": one("sim.astra.system_file", ".json", json.dumps(SYSTEM), lambda path: read_system(path, 1)),
-        "spec TOML": one("sim.spec", ".toml", SPEC, Spec.read),
+        "spec TOML": one("sim.study.spec", ".toml", SPEC, Spec.read),
         "spec JSON": one(
-            "sim.spec", ".json", json.dumps({"topology": {"spec": "ring:4"}, "sweep": {"begin": "1K", "end": "4K"}}),
-            Spec.read,
+            "sim.study.spec", ".json",
+            json.dumps({"topology": {"spec": "ring:4"}, "sweep": {"begin": "1K", "end": "4K"}}), Spec.read,
         ),
-        "sweep": one("sim.sweep_file", ".toml", SPEC, read_sweep),
-        "fault plan": one("sim.faults", ".toml", PLAN, FaultPlan.read),
-        "nccl-tests text": one("sim.measurements", ".txt", NCCL, lambda path: read_measurements(path, n_ranks=2)),
+        "sweep": one("sim.study.file", ".toml", SPEC, read_sweep),
+        "fault plan": one("sim.faults.plan", ".toml", PLAN, FaultPlan.read),
+        "nccl-tests text": one("sim.measured.read", ".txt", NCCL, lambda path: read_measurements(path, n_ranks=2)),
         "nccl-tests JSON": one(
-            "sim.measurements", ".json", document(), lambda path: read_measurements(path, n_ranks=2)
+            "sim.measured.read", ".json", document(), lambda path: read_measurements(path, n_ranks=2)
         ),
-        "OSU text": one("sim.measurements", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
-        "JSON of weft": one("sim.measurements", ".json", RESULT, lambda path: read_measurements(
+        "OSU text": one("sim.measured.read", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
+        "JSON of weft": one("sim.measured.read", ".json", RESULT, lambda path: read_measurements(
             path, n_ranks=2, collective="all-reduce")),
         "tenants": one("sim.cli.share", ".toml", TENANTS, _read_tenants),
         "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.astra_inputs import compute_node
 from tests.reader_table import Reader, readers
 from topologies import WeftError
-from topologies.plain_data import parse_json, parse_toml
-from workloads.chakra import Trace, write_trace
+from topologies.text.plain_data import parse_json, parse_toml
+from workloads.formats.chakra import Trace, write_trace
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("topologies", "collectives", "workloads", "sim")
@@ -179,8 +179,8 @@ def test_much_damage_is_read_or_refused(
 
 PARSERS = ("json.loads", "tomllib.loads", "yaml.load", "yaml.compose", "fromstring", "read_graphml", "ParserCreate")
 ONLY_OWN_FILES = {
-    "sim/papers/swing.py", "sim/version.py", "sim/store.py", "sim/cli/sweep.py", "topologies/plain_data.py",
-    "topologies/plain_xml.py", "topologies/strict_json.py", "topologies/strict_yaml.py",
+    "sim/papers/swing.py", "sim/version.py", "sim/study/store.py", "sim/cli/sweep.py", "topologies/text/plain_data.py",
+    "topologies/text/plain_xml.py", "topologies/text/strict_json.py", "topologies/text/strict_yaml.py",
 }
 """They parse what weft wrote or has read before, or are what the readers parse with."""
 
@@ -198,7 +198,7 @@ def test_every_module_that_parses_is_in_the_table(table: dict[str, Reader]) -> N
         name for name, text in modules()
         if any(way in text for way in ways) and name not in known
     }
-    assert missing <= {"topologies/files.py", "topologies/input_text.py"}
+    assert missing <= {"topologies/formats/files.py", "topologies/text/input_text.py"}
 
 
 def test_nothing_unpickles_or_evaluates() -> None:

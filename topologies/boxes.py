@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from topologies.extents import check_extents
-from topologies.routing import ShortestPathRouter
-from topologies.topology import (
+from topologies.core.extents import check_extents
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import (
     DEFAULT_HOP_LATENCY,
     DEFAULT_LATENCY,
     NPU,

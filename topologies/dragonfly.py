@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from topologies.errors import WeftError
-from topologies.extents import check_extents, check_memory, format_extents
-from topologies.routing import ShortestPathRouter
-from topologies.topology import (
+from topologies.core.extents import check_extents, check_memory, format_extents
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import (
     DEFAULT_BANDWIDTH,
     DEFAULT_HOP_LATENCY,
     DEFAULT_LATENCY,
@@ -16,6 +15,7 @@ from topologies.topology import (
     Topology,
     per_dimension,
 )
+from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from topologies.errors import WeftError
-from topologies.extents import check_memory
-from topologies.topology import (
+from topologies.core.extents import check_memory
+from topologies.core.topology import (
     DEFAULT_BANDWIDTH,
     DEFAULT_HOP_LATENCY,
     DEFAULT_LATENCY,
@@ -18,8 +17,9 @@ from topologies.topology import (
     Topology,
     per_dimension,
 )
+from topologies.core.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
+from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
-from topologies.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
 
 
 def fat_tree(
@@ -33,7 +33,7 @@ def fat_tree(
     """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 core switches.
 
     NPUs have coordinates (place under the edge switch, edge switch in the pod, pod). Routes go up to the nearest
-    common switches; `topologies.updown` says which of them.
+    common switches; `topologies.core.updown` says which of them.
 
     Parameters
     ----------

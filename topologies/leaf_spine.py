@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.core.updown import Tiers
 from topologies.errors import WeftError
 from topologies.fat_tree import build_tiers
-from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.units import Quantities, Quantity
-from topologies.updown import Tiers
 
 
 def leaf_spine(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topologies.blocks import Line
-from topologies.extents import check_extents, format_extents
-from topologies.multidim import build_product
-from topologies.topology import (
+from topologies.core.blocks import Line
+from topologies.core.extents import check_extents, format_extents
+from topologies.core.topology import (
     DEFAULT_BANDWIDTH,
     DEFAULT_HOP_LATENCY,
     DEFAULT_LATENCY,
     Topology,
 )
+from topologies.multidim import build_product
 from topologies.units import Quantities, Quantity
 
 

@@ -24,11 +24,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.blocks import AT_SWITCH, Block, FullyConnected, Leg, Line, Ring, Switched
-from topologies.errors import WeftError
-from topologies.extents import check_extents, check_memory, parse_extent
-from topologies.routing import Paths, fill_hops, hash64, join_paths
-from topologies.topology import (
+from topologies.core.blocks import AT_SWITCH, Block, FullyConnected, Leg, Line, Ring, Switched
+from topologies.core.extents import check_extents, check_memory, parse_extent
+from topologies.core.routing import Paths, fill_hops, hash64, join_paths
+from topologies.core.topology import (
     DEFAULT_BANDWIDTH,
     DEFAULT_HOP_LATENCY,
     DEFAULT_LATENCY,
@@ -37,6 +36,7 @@ from topologies.topology import (
     Topology,
     per_dimension,
 )
+from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
@@ -216,7 +216,7 @@ class DimensionOrderRouter:
     blocks: tuple[Block, ...]
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-        """Routes of the pairs; `topologies.routing` explains the tie rules."""
+        """Routes of the pairs; `topologies.core.routing` explains the tie rules."""
         axes = axes_of(self.blocks)
         batches = range(0, max(src.size, 1), _BATCH)
         return join_paths(

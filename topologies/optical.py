@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import rustworkx as rx
 
-from topologies.custom import rank_coordinates
+from topologies.core.custom import rank_coordinates
+from topologies.core.routing import Ints, Paths, Router, ShortestPathRouter, join_paths
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Topology, parse_link
 from topologies.errors import WeftError
-from topologies.routing import Ints, Paths, Router, ShortestPathRouter, join_paths
-from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Topology, parse_link
 from topologies.units import Quantity, parse_time
 
 Pair = tuple[int, int]

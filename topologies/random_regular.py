@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import networkx as nx
 
-from topologies.custom import from_links
+from topologies.core.custom import from_links
+from topologies.core.extents import check_extents, check_memory
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.errors import WeftError
-from topologies.extents import check_extents, check_memory
-from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.units import Quantity
 
 

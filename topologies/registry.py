@@ -17,11 +17,17 @@ from topologies.boxes import (
     mi250,
 )
 from topologies.circulant import circulant
+from topologies.core.extents import parse_extents
+from topologies.core.topology import (
+    DEFAULT_BANDWIDTH,
+    DEFAULT_HOP_LATENCY,
+    DEFAULT_LATENCY,
+    Topology,
+)
 from topologies.dragonfly import dragonfly
 from topologies.errors import WeftError
-from topologies.extents import parse_extents
 from topologies.fat_tree import fat_tree
-from topologies.files import SUFFIXES, Given, read_topology_file
+from topologies.formats.files import SUFFIXES, Given, read_topology_file
 from topologies.fully_connected import fully_connected
 from topologies.hamming_mesh import hamming_mesh
 from topologies.hypercube import hypercube
@@ -32,12 +38,6 @@ from topologies.multidim import multidim
 from topologies.random_regular import random_regular
 from topologies.ring import ring
 from topologies.switch import switch
-from topologies.topology import (
-    DEFAULT_BANDWIDTH,
-    DEFAULT_HOP_LATENCY,
-    DEFAULT_LATENCY,
-    Topology,
-)
 from topologies.torus import torus
 from topologies.twisted_torus import twisted_torus
 from topologies.units import Quantities, Quantity
@@ -271,7 +271,7 @@ def from_spec(
     ----------
     spec : str
         A family and its extents ("torus:8x8", "hx2mesh:16x16"), a product ("RI(4)_FC(8)_SW(32)"), or a file
-        (`topologies.files`).
+        (`topologies.formats.files`).
     bandwidth, latency : quantity or one for each dimension, optional
         Of one direction of every cable. Of a file, what it does not say itself.
     hop_latency : quantity, optional

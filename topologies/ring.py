@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from topologies.blocks import Ring
-from topologies.extents import check_extents
-from topologies.multidim import build_product
-from topologies.topology import (
+from topologies.core.blocks import Ring
+from topologies.core.extents import check_extents
+from topologies.core.topology import (
     DEFAULT_BANDWIDTH,
     DEFAULT_HOP_LATENCY,
     DEFAULT_LATENCY,
     Topology,
 )
+from topologies.multidim import build_product
 from topologies.units import Quantities, Quantity
 
 

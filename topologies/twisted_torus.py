@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from topologies.core.extents import check_extents, check_memory, format_extents
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
 from topologies.errors import WeftError
-from topologies.extents import check_extents, check_memory, format_extents
-from topologies.routing import ShortestPathRouter
-from topologies.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
 from topologies.units import Quantity, parse_time
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.schedule import Schedule
+from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
 
 Ranks = npt.NDArray[np.int64]

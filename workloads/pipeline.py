@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectives.process_groups import ProcessGroup
+from collectives.core.process_groups import ProcessGroup
 from topologies import Topology, WeftError
-from workloads.iteration import BYTES
 from workloads.job import Job
 from workloads.models.model import Model
 from workloads.parallelism import PIPELINE
 from workloads.training import Collectives, Layers, Training, process_groups
+from workloads.training_workload import BYTES
 from workloads.workload import Groups, Workload, check_groups
 
 PIPELINE_ORDERS = ("gpipe", "1f1b")

@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from collectives.core.process_groups import ProcessGroup, process_group
+from collectives.core.schedule import Schedule
 from collectives.hierarchical import DEFAULT_PIPELINE_CHUNKS
-from collectives.process_groups import ProcessGroup, process_group
 from collectives.registry import algorithm, build
-from collectives.schedule import Schedule
 from topologies import Topology, WeftError
 from workloads.job import Job
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, TENSOR

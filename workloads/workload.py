@@ -75,7 +75,7 @@ class Workload:
     policy : str
         Parallelism keyword of an ASTRA-sim 1.0 file; empty where there is none.
     header : tuple of (str, int)
-        What SimAI says after it (`workloads.simai`).
+        What SimAI says after it (`workloads.formats.simai`).
     """
 
     name: str

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim import _longest_path as kernel
 from sim.analytic.cut_bound import cut_bound, is_cheap
-from sim.lower import Lowered
+from sim.engine import _longest_path as kernel
+from sim.lower.schedule import Lowered
 from sim.program import I64, Program, unique_rows
 from topologies import egress_Bps, ingress_Bps
 from topologies.units import PS_PER_S

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.analytic.traffic import F64
 from topologies import WeftError
-from workloads.libra_files import Prices
+from workloads.formats.libra_files import Prices
 
 COUNTING = ("2024", "2022")
 """2024 charges both directions of a direct link, 2022 charges a bidirectional link once."""

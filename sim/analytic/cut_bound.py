@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from topologies import Topology, WeftError
-from topologies.cuts import whole_capacities
-from topologies.partitions import partition_s_per_byte
-from topologies.routing import ShortestPathRouter
-from topologies.tightest_cut import (
+from topologies.core.routing import ShortestPathRouter
+from topologies.flows.cuts import whole_capacities
+from topologies.flows.partitions import partition_s_per_byte
+from topologies.flows.tightest_cut import (
     Cut,
     broadcast_cut,
     gather_cut,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.lower import Lowered
+from sim.lower.schedule import Lowered
 from sim.program import I64, unique_rows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.analytic.bounds import load_bound_ps, path_bound_ps
 from sim.program import Program
-from sim.rows import i32
+from sim.program.columns import i32
 
 
 def program_bound_ps(program: Program) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from collectives.collective import COLLECTIVES
+from collectives.core.collective import COLLECTIVES
 from sim.analytic.cut_bound import cut_bound
 from topologies import Topology
 from topologies.units import PS_PER_S

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.contract import I64, Program
+from sim.program.contract import I64, Program
 
 
 def streaming_ps(program: Program) -> int | None:

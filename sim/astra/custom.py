@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sim.astra.network import Clock, Network
 from topologies import WeftError
-from workloads.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
+from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
 
 NS_PER_US = 1000
 
@@ -41,7 +41,7 @@ def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
     Raises
     ------
     WeftError
-        As for `workloads.chakra_nodes`; nodes of another kind, which ASTRA-sim never ends; no nodes at all.
+        As for `workloads.formats.chakra_nodes`; nodes of another kind, which ASTRA-sim never ends; no nodes at all.
     """
     traces, unread = read_ranks(prefix, n_npus)
     if unread:

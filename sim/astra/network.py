@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from topologies import WeftError
-from topologies.astra_network import AstraNetwork
+from topologies.formats.astra_network import AstraNetwork
 
 BACKENDS = ("aware", "unaware")
 """Congestion-aware, with queues at links; congestion-unaware, with none."""

@@ -8,8 +8,8 @@ from sim.astra.collective import KINDS
 from sim.astra.endpoint import split
 from sim.astra.system_file import System
 from topologies import WeftError
-from topologies.astra_network import AstraNetwork
-from workloads.chakra_nodes import Communicates, Meaning
+from topologies.formats.astra_network import AstraNetwork
+from workloads.formats.chakra_nodes import Communicates, Meaning
 
 Groups = Mapping[int, tuple[int, ...]]
 

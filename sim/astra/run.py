@@ -14,9 +14,9 @@ from sim.astra.notes import check_collectives, notes_of
 from sim.astra.system_file import System, read_system
 from sim.astra.workload import NpuTrace
 from topologies import WeftError
-from topologies.astra_network import AstraNetwork, read_astra_network
-from workloads.chakra_nodes import meaning, read_ranks
-from workloads.comm_groups import read_comm_groups
+from topologies.formats.astra_network import AstraNetwork, read_astra_network
+from workloads.formats.chakra_nodes import meaning, read_ranks
+from workloads.formats.comm_groups import read_comm_groups
 
 MOST_EVENTS = 200_000_000
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sim.astra.endpoint import Endpoint
 from topologies import WeftError
-from workloads.chakra_nodes import Communicates, Computes, Exchanges, Meaning
+from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning
 
 NS_PER_US = 1000
 

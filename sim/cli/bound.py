@@ -6,7 +6,7 @@ import argparse
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from collectives.collective import COLLECTIVES
+from collectives.core.collective import COLLECTIVES
 from sim.cli.flags import add_outputs, add_spec, spec_of
 from sim.cli.output import check_outputs, say, say_where, to_json, write_text
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print and write."""
-    from sim.tables import to_csv
+    from sim.study.tables import to_csv
 
     check_outputs(arguments)
     spec = spec_of(arguments)
@@ -81,7 +81,7 @@ def bound_rows(
     names = [topology.node_name(node) for node in bound.nodes]
     rows = [_row(topology, kind, "cut", bound.s_per_byte, names, bound.reason)]
     if kind == "all-reduce" and not reducing_switches:
-        from collectives.rooted_forest import two_phase_rate_Bps
+        from collectives.trees.rooted_forest import two_phase_rate_Bps
 
         rate = two_phase_rate_Bps(topology)
         phases = Fraction(0) if rate is None else 1 / rate
@@ -93,7 +93,7 @@ def bound_rows(
 
 def _programs(topology: Topology, kind: str, reducing_switches: bool) -> list[dict[str, Any]]:
     """Rates of linear programs, to nine digits."""
-    from topologies.flow_programs import all_to_all_rate_Bps, best_roots
+    from topologies.flows.programs import all_to_all_rate_Bps, best_roots
 
     if kind == "all-to-all":
         rate = all_to_all_rate_Bps(topology) * topology.n_npus

@@ -13,7 +13,7 @@ from topologies import WeftError
 from topologies.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
 NAME = "compare"
 HELP = "time algorithms of a collective on a fabric, over sizes"
@@ -49,11 +49,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_text(arguments.json, to_json(spec, rows, refused=refused | stuck))
     if arguments.csv:
-        from sim.tables import to_csv
+        from sim.study.tables import to_csv
 
         write_text(arguments.csv, to_csv(rows))
     if arguments.nccl_json:
-        from sim.nccl_json import nccl_json
+        from sim.measured.nccl_json import nccl_json
 
         ranks, element = spec.build_topology().n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
@@ -70,7 +70,7 @@ def refusals(spec: Spec) -> dict[str, str]:
     WeftError
         A named algorithm cannot run, or none can.
     """
-    from sim.points import refusals as refusals_at
+    from sim.study.points import refusals as refusals_at
 
     refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes))
     if spec.collective.algorithms and refused:
@@ -99,7 +99,7 @@ def compute(
     WeftError
         Nothing can end.
     """
-    from sim.points import Task, compute_all
+    from sim.study.points import Task, compute_all
 
     how = arguments.check, arguments.why, arguments.max_events
     tasks = [Task(spec, name, size, *how) for name in names for size in spec.sizes_bytes]
@@ -155,7 +155,7 @@ def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
 
 def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
     """Tables and notes, line by line."""
-    from sim.tables import comparison_table, legend, nccl_table
+    from sim.study.tables import comparison_table, legend, nccl_table
 
     topology = spec.build_topology()
     lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs", *assumptions(spec, rows)]
@@ -169,7 +169,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
 
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """What decides the answer: links, forwarding and chunking, engine, symmetry, proof."""
-    from sim.tables import common_notes
+    from sim.study.tables import common_notes
 
     preset = f", preset {spec.model.preset}" if spec.model.preset else ""
     lines = [f"# model: {spec.build_model().describe()}; {spec.engine} engine, seed {spec.build_model().seed}{preset}"]
@@ -196,7 +196,7 @@ def _forms(rows: Sequence[Row]) -> str:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    from sim.tables import common_notes
+    from sim.study.tables import common_notes
 
     notes = common_notes(rows, lambda row: "; ".join(row["notes"]))
     above = [row for row in rows if row["effbw_GBps"] and row["busbw_GBps"] > row["effbw_GBps"]]

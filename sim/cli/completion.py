@@ -51,11 +51,11 @@ def commands() -> list[Command]:
 def names_by_flag() -> dict[str, tuple[str, ...]]:
     """Names that flags take, from the registries."""
     from collectives import ALGORITHMS, COLLECTIVES
-    from sim.model import ENGINES, PRESETS, SYMMETRY
     from sim.papers import PAPERS
     from sim.program import DELIVERY, DISCIPLINES, FORWARDING
+    from sim.program.model import ENGINES, PRESETS, SYMMETRY
     from topologies import TOPOLOGIES
-    from topologies.routing import TIES
+    from topologies.core.routing import TIES
     from workloads.models import MODELS
 
     fabrics = tuple(family.example for family in TOPOLOGIES.values())

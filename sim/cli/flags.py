@@ -1,4 +1,4 @@
-"""Flags: the same meaning has the same name in every command. Those of a spec come from the table in `sim.spec`."""
+"""Flags: the same meaning has the same name in every command; those of a spec come from `sim.study.spec`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from topologies import WeftError
 
 if TYPE_CHECKING:
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
 EXIT_BAD_INPUT = 2
 
@@ -35,7 +35,7 @@ def add_spec(parser: argparse.ArgumentParser, *sections: str, leave_out: tuple[s
     leave_out : tuple of str
         Keys, as "section.key", that mean nothing to this command.
     """
-    from sim.spec import SECTIONS
+    from sim.study.spec import SECTIONS
 
     if len(sections) > 1:
         parser.add_argument(
@@ -64,7 +64,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def spec_of(arguments: argparse.Namespace) -> Spec:
     """The spec that the flags describe, on top of `--spec FILE` if given."""
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
     path = getattr(arguments, "spec", None)
     return (Spec.read(path) if path else Spec()).updated(changes_of(arguments))

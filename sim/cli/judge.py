@@ -14,8 +14,8 @@ from topologies.units import format_rate, format_size, format_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.judge import Fit, Interval, Judgement
-    from sim.spec import Spec
+    from sim.measured.judge import Fit, Interval, Judgement
+    from sim.study.spec import Spec
     from topologies import Topology
 
 NAME = "judge"
@@ -52,10 +52,10 @@ def add_measured(group: argparse._ArgumentGroup, name: str) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print and write."""
-    from sim.curves import curves
-    from sim.judge import judge, unique_sizes
-    from sim.measurements import read_measurements
-    from sim.points import check_joined
+    from sim.measured.curves import curves
+    from sim.measured.judge import judge, unique_sizes
+    from sim.measured.read import read_measurements
+    from sim.study.points import check_joined
 
     check_outputs(arguments)
     spec = healthy_spec_of(arguments, NAME)
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_text(arguments.json, to_json(spec, found.rows(), **facts(found), refused=refused))
     if arguments.csv:
-        from sim.tables import to_csv
+        from sim.study.tables import to_csv
 
         write_text(arguments.csv, to_csv(found.rows()))
     say_where(arguments)
@@ -110,7 +110,7 @@ def _plain(interval: Interval) -> list[float | None]:
 
 def report(spec: Spec, found: Judgement, refused: dict[str, str] | Any) -> list[str]:
     """Verdict first, then the tables it rests on."""
-    from sim.tables import aligned
+    from sim.study.tables import aligned
 
     measured, topology, best = found.measured, found.topology, found.best
     left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""

@@ -112,7 +112,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Optimise, print, write the files."""
     check_outputs(arguments)
-    from sim.optimize.from_flags import make_studies
+    from sim.cli.optimize_flags import make_studies
 
     studies = make_studies(arguments)
     if arguments.plot and len(studies) > 1:
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_text(arguments.json, _to_json(study, rows))
     if arguments.csv:
-        from sim.tables import to_csv
+        from sim.study.tables import to_csv
 
         write_text(arguments.csv, to_csv([_flat(row) for row in rows]))
     if arguments.plot:

@@ -16,7 +16,7 @@ from sim.whole_file import write_whole as write_whole
 from topologies import WeftError
 
 if TYPE_CHECKING:
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
 FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),

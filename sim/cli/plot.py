@@ -14,7 +14,7 @@ from topologies import WeftError
 from topologies.units import parse_sweep_size
 
 if TYPE_CHECKING:
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
 NAME = "plot"
 HELP = "draw a figure for a paper from JSON results"
@@ -63,7 +63,7 @@ def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:
         A file that is no result, or whose rows are of something else.
     """
     from sim.report.results import read_result
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
     rows: list[dict[str, Any]] = []
     spec = None

@@ -14,7 +14,7 @@ from topologies import WeftError
 from topologies.units import PS_PER_S, format_rate, format_size, format_time, parse_time
 
 if TYPE_CHECKING:
-    from sim.pool_streaming import PoolStreaming
+    from sim.streaming.pool_streaming import PoolStreaming
 
 NAME = "pool"
 HELP = "stream an array through the slots of an aggregating switch: windows, stragglers, loss, shared slots"
@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
-    from sim.pool_streaming import PoolStreaming
-    from sim.tables import aligned, to_csv
+    from sim.streaming.pool_streaming import PoolStreaming
+    from sim.study.tables import aligned, to_csv
 
     check_outputs(arguments)
     slots = [_whole(text, "--slots") for text in arguments.slots.split(",")]
@@ -91,8 +91,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _rows(arguments: argparse.Namespace, job: PoolStreaming, slots: list[int]) -> list[Row]:
     """Rows of the one of three models that the flags ask for."""
-    from sim import pool_rows
-    from sim.slot_sharing import RULES
+    from sim.streaming import pool_rows
+    from sim.streaming.slot_sharing import RULES
 
     late = _by_worker(arguments.late, "--late", "3=5ms", parse_time)
     if _given(arguments, "jobs", "rule", "switch_slots"):

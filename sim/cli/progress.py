@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from topologies import WeftError
 
 if TYPE_CHECKING:
-    from sim.engine import Progress
+    from sim.engine.run import Progress
 
 PLAIN_SECONDS = 2.0
 """Between two plain lines."""
@@ -89,7 +89,7 @@ def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Ste
 
 
 def _has_stopped(wrong: WeftError) -> bool:
-    from sim.engine import Stopped
+    from sim.engine.run import Stopped
 
     return isinstance(wrong, Stopped)
 

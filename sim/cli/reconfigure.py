@@ -37,10 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     from collectives import build
     from collectives.reconfigured import menu
     from sim.cli.output import check_outputs, write_text
-    from sim.engine import run as run_program
-    from sim.explain_epochs import explain_epochs
-    from sim.lower_epochs import check_circuits, lower_plan
-    from sim.model import make_model
+    from sim.engine.run import run as run_program
+    from sim.lower.epochs import check_circuits, lower_plan
+    from sim.program.model import make_model
+    from sim.why.explain_epochs import explain_epochs
     from topologies import from_spec
     from topologies.units import format_time
 

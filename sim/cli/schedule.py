@@ -16,7 +16,7 @@ from topologies.units import format_size
 
 if TYPE_CHECKING:
     from collectives import Schedule
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
 NAME = "schedule"
 HELP = "describe the transfers of an algorithm; --list shows all algorithms"
@@ -78,8 +78,8 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
     """Chakra traces, one a rank, by file name."""
     if not arguments.chakra:
         return []
-    from workloads.chakra import write_trace
-    from workloads.chakra_writer import schedule_to_chakra
+    from workloads.formats.chakra import write_trace
+    from workloads.formats.chakra_writer import schedule_to_chakra
 
     if len(schedules) != 1 or arguments.chakra == STANDARD_OUTPUT:
         raise WeftError("--chakra writes one schedule to a file for each rank: name one algorithm, --form and a prefix")
@@ -98,11 +98,11 @@ def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[t
         )
     texts = []
     if arguments.goal:
-        from workloads.goal_writer import schedule_to_goal
+        from workloads.formats.goal_writer import schedule_to_goal
 
         texts.append((arguments.goal, schedule_to_goal(schedules[0], arguments.goal_chunks)))
     if arguments.htsim:
-        from collectives.htsim import to_htsim
+        from collectives.formats.htsim import to_htsim
 
         texts.append((arguments.htsim, to_htsim(schedules[0])))
     if arguments.msccl:
@@ -112,7 +112,7 @@ def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[t
 
 def _msccl(schedule: Schedule, trees: int | None) -> str:
     from collectives import pipelined
-    from collectives.msccl_xml import to_msccl
+    from collectives.formats.msccl_xml import to_msccl
 
     pattern = schedule.pattern
     if pattern.algorithm != pipelined.NAME:
@@ -152,7 +152,7 @@ def _draw(arguments: argparse.Namespace, schedules: Sequence[Schedule], path: Pa
 def algorithms() -> list[str]:
     """A table of algorithms by collective, and their limits."""
     from collectives import ALGORITHMS, COLLECTIVES
-    from sim.tables import aligned
+    from sim.study.tables import aligned
 
     table = [["algorithm", *COLLECTIVES]]
     for name, one in ALGORITHMS.items():
@@ -183,8 +183,8 @@ def describe(schedule: Schedule, rank: int | None = None) -> dict[str, Any]:
     """
     import numpy as np
 
-    from sim.capacity import check_capacity
-    from sim.quotient import quotient
+    from sim.lower.capacity import check_capacity
+    from sim.lower.quotient import quotient
 
     pattern = schedule.pattern
     if rank is not None and not 0 <= rank < pattern.p:
@@ -232,7 +232,7 @@ def _transfers(schedule: Schedule, t: Any) -> list[dict[str, Any]]:
 
 def lines(facts: dict[str, Any]) -> list[str]:
     """The facts for people."""
-    from sim.tables import aligned
+    from sim.study.tables import aligned
 
     form = f" ({facts['form']} form)" if facts["form"] else ""
     size, sent = format_size(facts["size_bytes"]), format_size(facts["bytes_sent_by_rank"])

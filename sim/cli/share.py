@@ -13,14 +13,14 @@ from sim.cli.flags import add_outputs, add_run, add_spec, changes_of
 from sim.cli.output import check_outputs, say, say_where, write_text, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
-from sim.fault_names import told
+from sim.faults.names import told
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_time
 
 if TYPE_CHECKING:
-    from sim.model import Model
-    from sim.shared_fabric import SharedResult
-    from sim.spec import Spec
+    from sim.program.model import Model
+    from sim.run.tenants import SharedResult
+    from sim.study.spec import Spec
 
 NAME = "share"
 HELP = "run several collectives and training iterations on one fabric at once: what each takes, and would take alone"
@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate all at once and each alone, print and write."""
-    from sim.shared_fabric import simulate_shared
-    from sim.tables import to_csv
+    from sim.run.tenants import simulate_shared
+    from sim.study.tables import to_csv
 
     check_outputs(arguments)
     spec, tables = read(arguments)
@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.csv:
         write_text(arguments.csv, to_csv(rows))
     if arguments.perfetto:
-        from sim.perfetto import write_perfetto
-        from sim.timeline import iteration_timeline
+        from sim.timeline.perfetto import write_perfetto
+        from sim.timeline.timeline import iteration_timeline
 
         write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result.run), path))
     say_where(arguments)
@@ -88,7 +88,7 @@ def read(arguments: argparse.Namespace) -> tuple[Spec, list[Mapping[str, Any]]]:
     WeftError
         Nobody is on the fabric, or a table is none.
     """
-    from sim.spec import Spec, read_sections
+    from sim.study.spec import Spec, read_sections
 
     sections: dict[str, Any] = {}
     where = f"spec file {arguments.spec}"
@@ -125,7 +125,7 @@ def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
 
 def rows_of(spec: Spec, tenants: Sequence[Described], result: SharedResult) -> list[dict[str, Any]]:
     """A row for each tenant."""
-    from sim.fault_cost import finite
+    from sim.faults.cost import finite
 
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
@@ -146,7 +146,7 @@ def report(
     spec: Spec, tenants: Sequence[Described], result: SharedResult, rows: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Table and account, line by line."""
-    from sim.tables import aligned
+    from sim.study.tables import aligned
 
     topology = result.run.job.topology
     head = ["tenant", "work", "priority", "start", "alone", "shared", "slow-down"]

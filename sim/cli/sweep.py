@@ -16,10 +16,10 @@ from topologies import WeftError
 from topologies.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from sim.points import Task
-    from sim.store import Finished, Store
-    from sim.sweep import Tally
-    from sim.sweep_file import Sweep
+    from sim.study.file import Sweep
+    from sim.study.points import Task
+    from sim.study.store import Finished, Store
+    from sim.study.sweep import Tally
 
 NAME = "sweep"
 HELP = "run every combination in a file, store each point as it ends, and go on where it was interrupted"
@@ -60,9 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute what is missing, tell how far it is, write the files."""
-    from sim.store import Store
-    from sim.sweep_file import read_sweep
-    from sim.sweep_rows import check_parquet
+    from sim.study.export import check_parquet
+    from sim.study.file import read_sweep
+    from sim.study.store import Store
 
     check_outputs(arguments)
     if arguments.dask and arguments.workers != 1:
@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
     """Compute and store the points that are missing."""
-    from sim.point_key import point_key
-    from sim.sweep import IN_FLIGHT, run_sweep
+    from sim.study.key import point_key
+    from sim.study.sweep import IN_FLIGHT, run_sweep
 
     keys = {point_key(task) for task in sweep.points}
     known = store.reasons()
@@ -96,7 +96,7 @@ def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
             if not arguments.dask:
                 how = {"workers": arguments.workers, "progress": steps.within}
                 return run_sweep(sweep.points, store, done=_teller(steps), **how)
-            from sim.cluster import dask_executor
+            from sim.study.dask import dask_executor
 
             with dask_executor(arguments.dask) as (executor, threads):
                 how = {"in_flight": IN_FLIGHT * threads}
@@ -123,7 +123,7 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
 
 def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[str]:
     """How far the sweep is, line by line."""
-    from sim.sweep_rows import status_of
+    from sim.study.export import status_of
 
     status = status_of(sweep, store)
     axes = "".join(f", {name} x {len(values)}" for name, values in sweep.axes.items())
@@ -138,7 +138,7 @@ def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[
 
 def _check_ended(sweep: Sweep, store: Store, tally: Tally | None) -> None:
     """Points that did not end, or a sweep of which nothing can run, are not a success."""
-    from sim.sweep_rows import status_of
+    from sim.study.export import status_of
 
     if tally is None:
         return
@@ -153,8 +153,8 @@ def write_files(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> No
     """The table, and the JSON of everything."""
     import json
 
-    from sim.sweep_rows import export, sweep_rows
-    from sim.tables import to_csv
+    from sim.study.export import export, sweep_rows
+    from sim.study.tables import to_csv
     from sim.version import weft_version
 
     if not (arguments.export or arguments.json):

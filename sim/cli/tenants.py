@@ -13,13 +13,13 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from sim.cli.flags import Parser
-from sim.fault_names import LONGEST_TOLD, told
+from sim.faults.names import LONGEST_TOLD, told
 from topologies import WeftError
 from topologies.units import format_size, parse_sweep_size
 
 if TYPE_CHECKING:
     from collectives import Schedule
-    from sim.shared_fabric import Tenant
+    from sim.run.tenants import Tenant
     from topologies import Topology
     from workloads.job import Job
 
@@ -96,7 +96,7 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
     WeftError
         A key or a value that is not accepted.
     """
-    from sim.shared_fabric import Tenant
+    from sim.run.tenants import Tenant
 
     name = table.get("name", f"t{number}")
     try:
@@ -140,7 +140,7 @@ def _check_plain(key: str, value: object) -> None:
 
 def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
     from collectives import algorithm, build
-    from sim.options import parse_value
+    from sim.program.options import parse_value
 
     for key in POSITIONS:
         if key not in table:

@@ -62,9 +62,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def families() -> list[str]:
     """A line for every family, and how to name a product or a file."""
-    from sim.tables import aligned
+    from sim.study.tables import aligned
     from topologies import TOPOLOGIES
-    from topologies.files import FORMATS
+    from topologies.formats.files import FORMATS
 
     rows = [["family", "example", "what it is"]]
     rows += [[family.name, family.example, family.help] for family in TOPOLOGIES.values()]
@@ -137,7 +137,7 @@ def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
 
 def lines(facts: dict[str, Any]) -> list[str]:
     """The facts for people."""
-    from sim.tables import aligned
+    from sim.study.tables import aligned
 
     diameter = "none: some NPUs cannot reach others" if facts["diameter_hops"] is None else str(facts["diameter_hops"])
     sampled = "" if facts["diameter_exact"] else f" or more (seen from {SAMPLED_NPUS} NPUs)"

@@ -37,9 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search, simulate, print."""
+    from sim.circuits.ring_iteration import PACKETS
     from sim.cli.output import check_outputs, write_text
     from sim.optimize.topoopt_search import Settings, optical_fabric, search
-    from sim.ring_iteration import PACKETS
     from workloads.topoopt import model
 
     check_outputs(arguments)

@@ -14,9 +14,9 @@ from topologies.units import format_size, format_time
 
 if TYPE_CHECKING:
     from collectives import Schedule
-    from sim.iteration import IterationResult
-    from sim.spec import Spec
-    from sim.timeline import Timeline
+    from sim.run.iteration import IterationResult
+    from sim.study.spec import Spec
+    from sim.timeline.timeline import Timeline
     from topologies import Topology
     from workloads.job import Job
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise WeftError("--workload and --job are two jobs: give one of them")
     timeline = _job(arguments, spec) if arguments.workload or arguments.job else _schedule(arguments, spec)
     if arguments.perfetto:
-        from sim.perfetto import write_perfetto
+        from sim.timeline.perfetto import write_perfetto
 
         write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
     if arguments.json:
@@ -75,15 +75,15 @@ def facts(timeline: Timeline) -> dict[str, Any]:
 
 def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     """The timeline of a schedule; of all ranks unless symmetry is asked for."""
-    from sim.capacity import check_capacity
-    from sim.engine import check_memory
-    from sim.engine import run as run_program
-    from sim.fault_cost import FaultCost
-    from sim.fault_effects import without_effect
-    from sim.faulty_run import run_schedule
-    from sim.lower import lower
-    from sim.lower_faults import check_names
-    from sim.timeline import schedule_timeline
+    from sim.engine.run import check_memory
+    from sim.engine.run import run as run_program
+    from sim.faults.apply import check_names
+    from sim.faults.cost import FaultCost
+    from sim.faults.effects import without_effect
+    from sim.lower.capacity import check_capacity
+    from sim.lower.schedule import lower
+    from sim.run.faulty_run import run_schedule
+    from sim.timeline.timeline import schedule_timeline
 
     schedule, symmetry = _one_schedule(spec), spec.model.symmetry or "off"
     if spec.engine != "chunk":
@@ -122,7 +122,7 @@ def _one_schedule(spec: Spec) -> Schedule:
 
 
 def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
-    from sim.timeline import iteration_timeline
+    from sim.timeline.timeline import iteration_timeline
 
     if arguments.job:
         result, name = _foreign(arguments.job, spec), str(arguments.job)
@@ -147,7 +147,7 @@ def _foreign(path: str, spec: Spec) -> IterationResult:
     """The run of a GOAL file, or of Chakra traces whose names begin so."""
     from dataclasses import replace
 
-    from sim.iteration import simulate_job
+    from sim.run.iteration import simulate_job
 
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
@@ -161,8 +161,8 @@ def _foreign(path: str, spec: Spec) -> IterationResult:
 
 def read_job(path: str, topology: Topology, algorithm: str) -> Job:
     """The job of a GOAL file, or of Chakra traces whose names begin so; the algorithm is that of their collectives."""
-    from workloads.chakra_job import read_chakra
-    from workloads.goal import read_goal
+    from workloads.formats.chakra_job import read_chakra
+    from workloads.formats.goal import read_goal
 
     return read_chakra(path, topology, algorithm) if Path(f"{path}.0.et").exists() else read_goal(path, topology)
 

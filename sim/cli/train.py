@@ -12,8 +12,8 @@ from sim.cli.output import check_outputs, say, say_where, write_text, write_whol
 from topologies import WeftError
 
 if TYPE_CHECKING:
-    from sim.iteration import IterationResult
-    from sim.spec import Spec
+    from sim.run.iteration import IterationResult
+    from sim.study.spec import Spec
     from topologies import Topology
     from workloads.job import Job
     from workloads.workload import Groups, Workload
@@ -77,7 +77,7 @@ def add_workload(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
-    from sim.tables import to_csv
+    from sim.study.tables import to_csv
 
     check_outputs(arguments)
     workload, result = simulate_iteration(arguments, spec_of(arguments))
@@ -92,8 +92,8 @@ def run(arguments: argparse.Namespace) -> None:
 
         write_whole(arguments.plot, lambda path: draw_timeline(result, path))
     if arguments.perfetto:
-        from sim.perfetto import write_perfetto
-        from sim.timeline import iteration_timeline
+        from sim.timeline.perfetto import write_perfetto
+        from sim.timeline.timeline import iteration_timeline
 
         write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result), path))
     say_where(arguments)
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def simulate_iteration(arguments: argparse.Namespace, spec: Spec) -> tuple[Workload, IterationResult]:
     """The workload that the flags describe, and one iteration of it."""
-    from sim.iteration import simulate_job
+    from sim.run.iteration import simulate_job
 
     topology = _topology(arguments, spec.build_topology())
     workload, job = job_of(arguments, topology)
@@ -126,8 +126,8 @@ def _topology(arguments: argparse.Namespace, topology: Topology) -> Topology:
     import numpy as np
 
     from collectives.hierarchical import blocks_of
+    from topologies.core.topology import per_dimension
     from topologies.multidim import link_bandwidths
-    from topologies.topology import per_dimension
     from topologies.units import parse_bandwidth
 
     if arguments.npu_bandwidth is None:
@@ -153,9 +153,9 @@ def _workload(arguments: argparse.Namespace, topology: Topology) -> tuple[Worklo
 def _model(arguments: argparse.Namespace, topology: Topology) -> tuple[Workload, Groups]:
     """A model of ours; all its layers, whatever the pipeline."""
     from workloads.compute import TERA, Accelerator
-    from workloads.iteration import training_workload
     from workloads.models import model
     from workloads.parallelism import parse_parallelism
+    from workloads.training_workload import training_workload
 
     for flag in ("samples", "peak", "efficiency"):
         if getattr(arguments, flag) is None:
@@ -246,7 +246,7 @@ def _activation_bytes(arguments: argparse.Namespace) -> int:
 
 def _bubble(arguments: argparse.Namespace, result: IterationResult) -> list[str]:
     """What the first stage idles because others compute, beside what equal stages and free messages leave."""
-    from sim.iteration import IDLE_ELSEWHERE, NO_DIMENSION
+    from sim.run.iteration import IDLE_ELSEWHERE, NO_DIMENSION
     from topologies.units import format_size, format_time
     from workloads.pipeline import ideal_bubble
     from workloads.training import FORWARD

@@ -16,9 +16,9 @@ from topologies import WeftError
 from topologies.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from sim.measurements import Measurements
-    from sim.spec import Spec
-    from sim.validation import Validation
+    from sim.measured.read import Measurements
+    from sim.study.spec import Spec
+    from sim.study.validation import Validation
 
 NAME = "validate"
 HELP = "hold simulated times against closed forms and lower bounds, and explain the difference"
@@ -60,14 +60,14 @@ def run(arguments: argparse.Namespace) -> None:
     rows = [one.row() for one in validations]
     say(arguments, *report(spec, validations, refused, stuck))
     if measured is not None:
-        from sim.measured_errors import with_measured
+        from sim.measured.errors import with_measured
 
         rows = with_measured(rows, measured)
         say(arguments, *errors(rows, measured))
     if arguments.json:
         write_text(arguments.json, to_json(spec, rows, refused=refused | stuck))
     if arguments.csv:
-        from sim.tables import to_csv
+        from sim.study.tables import to_csv
 
         write_text(arguments.csv, to_csv(rows))
     _draw(arguments, spec, rows, validations[-1])
@@ -83,7 +83,7 @@ def _refusals(spec: Spec) -> dict[str, str]:
 def _measured(spec: Spec, arguments: argparse.Namespace) -> Measurements | None:
     if arguments.measured is None:
         return None
-    from sim.measurements import read_measurements
+    from sim.measured.read import read_measurements
 
     if spec.sweep != type(spec.sweep)():
         raise WeftError("--measured brings its own sizes: leave out -b, -e, -f and -i")
@@ -101,8 +101,8 @@ def _sizes(spec: Spec, measured: Measurements | None) -> Sequence[int]:
 
 def errors(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[str]:
     """Simulated against measured, size by size, and the mean of each algorithm."""
-    from sim.measured_errors import geometric_error, mean_error
-    from sim.tables import aligned
+    from sim.measured.errors import geometric_error, mean_error
+    from sim.study.tables import aligned
 
     table = [["size", "algorithm", "measured", "simulated", "error"]]
     table += [
@@ -128,9 +128,9 @@ def _form(row: Mapping[str, Any]) -> str:
 def _validations(
     spec: Spec, names: Sequence[str], sizes: Sequence[int], arguments: argparse.Namespace, stuck: Stuck
 ) -> Iterator[Validation]:
-    from sim.outcome import Deadlock
-    from sim.points import Task, simulate_point
-    from sim.validation import validate
+    from sim.program.outcome import Deadlock
+    from sim.study.points import Task, simulate_point
+    from sim.study.validation import validate
 
     how = {"check": arguments.check, "max_events": arguments.max_events}
     tasks = [Task(spec, name, size, **how) for name in names for size in sizes]
@@ -150,7 +150,7 @@ def report(
 ) -> list[str]:
     """Table and account, line by line."""
     from sim.cli.compare import assumptions, missing
-    from sim.tables import aligned
+    from sim.study.tables import aligned
 
     topology = validations[0].result.schedule.topology
     rows = [one.row() for one in validations]
@@ -200,7 +200,7 @@ def _draw(
 ) -> None:
     """The figures; links are those of the last row."""
     if arguments.links:
-        from sim.tables import links_csv
+        from sim.study.tables import links_csv
 
         write_text(arguments.links, links_csv(last.result))
     if arguments.plot:

@@ -1,10 +1,8 @@
 """The outer loop: bandwidths, and discrete knobs, tuned against the simulated time."""
 
-from sim.optimize.blackbox import minimise_black_box
 from sim.optimize.cuts import Optimum, optimize
 from sim.optimize.objective import Evaluation, Objective, Part, Simulated
 from sim.optimize.retime import Retimed, links_per_npu, retimed, with_bandwidths, with_base_rates
-from sim.optimize.stations import station_collective
 
 __all__ = [
     "Evaluation",
@@ -14,10 +12,8 @@ __all__ = [
     "Retimed",
     "Simulated",
     "links_per_npu",
-    "minimise_black_box",
     "optimize",
     "retimed",
-    "station_collective",
     "with_bandwidths",
     "with_base_rates",
 ]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from typing import TypeVar
 
-from collectives.process_groups import process_group
+from collectives.core.process_groups import process_group
+from collectives.core.stages import STAGE_ALGORITHMS, check_algorithm
 from collectives.registry import algorithm
-from collectives.stages import STAGE_ALGORITHMS, check_algorithm
 from sim.analytic.libra import Placed
-from sim.options import parse_value
+from sim.program.options import parse_value
 from topologies import WeftError
 from workloads.training import kind_of
 

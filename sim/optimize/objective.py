@@ -9,12 +9,12 @@ import numpy as np
 
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
-from sim.engine import check_memory, run
-from sim.gradient import gradient
+from sim.engine.run import check_memory, run
+from sim.engine.tape import Tape, can_record
 from sim.optimize.retime import Retimed
 from sim.program import Program
-from sim.replay import Tape, can_record
-from sim.why import Labels, explain
+from sim.why.gradient import gradient
+from sim.why.path import Labels, explain
 from topologies import WeftError
 
 

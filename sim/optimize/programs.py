@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collectives import build
-from collectives.schedule import Schedule
+from collectives.core.schedule import Schedule
 from sim.analytic.libra import Placed
-from sim.lower import lower
-from sim.lower_job import lower_job
-from sim.model import Model
+from sim.lower.job import lower_job
+from sim.lower.schedule import lower
 from sim.optimize.objective import Simulated
 from sim.optimize.retime import Retimed, retimed, with_base_rates
+from sim.program.model import Model
 from topologies import Topology
 from topologies.units import Quantity
 from workloads.job import Collective, Job

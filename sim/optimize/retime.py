@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
-from sim.lower import Lowered
-from sim.lower_job import LoweredJob
+from sim.lower.job import LoweredJob
+from sim.lower.schedule import Lowered
 from sim.program import I32, I64, Program, service_time_ps
 from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S

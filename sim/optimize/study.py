@@ -14,7 +14,6 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
-from sim.model import Model
 from sim.optimize.choices import Best, best_choice
 from sim.optimize.design import Design, design_analytic, design_simulated, sensitivity
 from sim.optimize.knobs import Knobs
@@ -24,6 +23,7 @@ from sim.optimize.objective import Objective, Simulated
 from sim.optimize.pareto import FrontPoint, pareto_front
 from sim.optimize.problem import Network
 from sim.optimize.programs import collective_objective, iteration_objective
+from sim.program.model import Model
 from topologies.units import format_size
 from workloads.training import Training
 

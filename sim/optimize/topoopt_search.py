@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from sim.ring_iteration import PACKETS, Rings, Transport, simulate_iteration
+from sim.circuits.ring_iteration import PACKETS, Rings, Transport, simulate_iteration
 from topologies import WeftError
 from topologies.units import Quantity
 from workloads.topoopt import Demand, Fabric, Model, Placement, Strategy, data_parallel, find_topology, iteration_of

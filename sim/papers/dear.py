@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sim.analytic.dear import Group, Ring, dear_s, wfbp_s
+from sim.papers.dear_model import Group, Ring, dear_s, wfbp_s
 from sim.papers.dear_models import densenet201, inceptionv4
 from sim.whole_file import write_text_whole
 from workloads.compute import TERA, Accelerator
@@ -113,8 +113,8 @@ def closed_forms(subject: Subject, network: Network, bucket_bytes: int | None, g
 
 def simulated_s(subject: Subject, network: Network, loop: str, bucket_bytes: int | None) -> float:
     """The same iteration on a simulated ring: half of the bandwidth each way, a step's start-up on each link."""
-    from sim.iteration import simulate_job
-    from sim.model import Model as Links
+    from sim.program.model import Model as Links
+    from sim.run.iteration import simulate_job
     from topologies import ring
     from workloads.training import training_job
 
@@ -202,9 +202,9 @@ def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[st
         lines.append(f"| {network.name} | {most:.1f} % | {mixed} | {network.published} |")
     return [
         *lines, "",
-        "Overlap alone gives at most 25 % where backward takes twice forward (`sim.analytic.dear.fluid_gain`). What",
-        "may lie between that and 83 % are start-ups that fusion saves, which the last table shows, and rivals that",
-        "this model does not have. Without fusion DenseNet-201 gains less on Ethernet than on InfiniBand: 201",
+        "Overlap alone gives at most 25 % where backward takes twice forward (`sim.papers.dear_model.fluid_gain`).",
+        "What may lie between that and 83 % are start-ups that fusion saves, which the last table shows, and rivals",
+        "that this model does not have. Without fusion DenseNet-201 gains less on Ethernet than on InfiniBand: 201",
         "start-ups of 7 ms outweigh all else, and both methods pay them.",
     ]
 
@@ -216,7 +216,7 @@ def _gain(slow_s: float, fast_s: float) -> float:
 
 def run(out: Path, quick: bool) -> None:
     """Print the table, and leave it in `out`."""
-    from sim.tables import to_csv
+    from sim.study.tables import to_csv
 
     chosen = [one for one in subjects() if not quick or one.model.name in QUICK]
     rows = []

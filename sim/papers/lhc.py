@@ -13,26 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import build, in_network, parameter_server, ring, swing
-from collectives.aggregation_tree import torus_trees
-from collectives.schedule import Schedule
-from sim.engine import run as run_program
+from collectives.core.schedule import Schedule
+from collectives.trees.aggregation import torus_trees
+from sim.engine.run import run as run_program
 from sim.papers import lhc_figure
+from sim.papers.compressed_timeline import compressed_all_reduce
 from sim.papers.files import write_table
+from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
+from sim.papers.gradients import GRADIENTS
 from sim.papers.lhc_report import cell, write_report
-from sim.pool_streaming import PoolStreaming, slow_down, streaming_program
-from sim.simulate import simulate
-from sim.slot_sharing import RULES, Sharing, fallback_share, sharing_program
+from sim.papers.sparse import add_blocks, add_coordinates, non_zero_blocks, top_k
+from sim.papers.thc import Thc
+from sim.simulation import simulate
+from sim.streaming.pool_streaming import PoolStreaming, slow_down, streaming_program
+from sim.streaming.slot_sharing import RULES, Sharing, fallback_share, sharing_program
 from topologies import Topology, fat_tree, switch, torus
-from topologies.custom import rank_coordinates
+from topologies.core.custom import rank_coordinates
 from topologies.units import PS_PER_S, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, layout_for, lossless_sum
-from workloads.compression.fixed_point import from_fixed, shared_scale, to_fixed
 from workloads.compression.rates import INSTANT, Rates, measure
 from workloads.compression.sizing import Compression, expansion, union_density
-from workloads.compression.sparse import add_blocks, add_coordinates, non_zero_blocks, top_k
-from workloads.compression.thc import Thc
-from workloads.compression.timeline import compressed_all_reduce
-from workloads.gradients import GRADIENTS
 
 HELP = "aggregation in the network and lossless homomorphic compression: slots, loss, NVLS, the cliff, the headline"
 

@@ -88,7 +88,7 @@ def _gains(tables: Tables) -> Iterable[str]:
         "faster; `with_codec_s` and `iteration_with_codec_s` encode, count and peel at the rates of one core of the "
         "machine that made this page, always through the codec. `codec_GBps_to_gain` is how many bytes of the dense "
         "array a device must encode and decode in a second, both together, to win anything. Sizes and densities are "
-        "those of `workloads.gradients`.", "",
+        "those of `sim.papers.gradients`.", "",
     )
     yield from table(tables["models"], leave_out=("compute_s",))
     yield from (

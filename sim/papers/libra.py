@@ -18,10 +18,10 @@ from sim.optimize.programs import iteration_objective
 from sim.papers.files import write_table
 from sim.whole_file import write_text_whole
 from workloads.compute import LIBRA_AS_SHIPPED
-from workloads.iteration import training_workload
 from workloads.models import Model, Shape, layer
 from workloads.parallelism import Parallelism
 from workloads.training import Training
+from workloads.training_workload import training_workload
 from workloads.workload import Call, Layer, Phase, Workload
 
 HELP = "LIBRA per-dimension bandwidth (ISPASS'24): published splits; speed-up and perf per cost, analytic and simulated"

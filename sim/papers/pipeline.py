@@ -15,20 +15,20 @@ from time import process_time
 from typing import Any
 
 from collectives import algorithm, build
-from collectives.forest import Forest
-from collectives.forest_pattern import forest_pattern
-from collectives.pack_forest import gather_forest
-from collectives.rooted_forest import two_phase_rate_Bps
-from collectives.schedule import Schedule, schedule
-from collectives.transitive_trees import root_trees
+from collectives.core.schedule import Schedule, schedule
+from collectives.trees.forest import Forest
+from collectives.trees.pack import gather_forest
+from collectives.trees.pattern import forest_pattern
+from collectives.trees.rooted_forest import two_phase_rate_Bps
+from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
 from sim.papers.pipeline_figures import draw_service, draw_sizes
 from sim.papers.pipeline_page import page
-from sim.simulate import simulate
-from sim.tables import aligned, to_csv
+from sim.simulation import simulate
+from sim.study.tables import aligned, to_csv
 from sim.whole_file import write_text_whole
 from topologies import Topology, WeftError, from_spec
-from topologies.flow_programs import best_roots
+from topologies.flows.programs import best_roots
 from topologies.units import format_size
 
 HELP = "pipelined trees at the optimum of any fabric (arXiv 2305.18461, ForestColl), against rings, trees and others"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.papers.files import write_table
-from sim.points import Row, Task, compute_all
-from sim.spec import ModelKeys, Spec, TopologyKeys
+from sim.study.points import Row, Task, compute_all
+from sim.study.spec import ModelKeys, Spec, TopologyKeys
 from sim.whole_file import write_text_whole
 from topologies.units import format_size, parse_size
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from collectives import pairwise, recursive_doubling, swing
+from collectives.core.schedule import Schedule
 from collectives.direct import all_to_all
 from collectives.reconfigured import Menu, menu
-from collectives.schedule import Schedule
 from collectives.totient_rings import ring_jumps
-from sim.circuit_machine import CircuitMachine, greedy_circuits
-from sim.engine import run
-from sim.lower_epochs import check_circuits, lower_plan, lower_planes
-from sim.model import Model
+from sim.circuits.machine import CircuitMachine, greedy_circuits
+from sim.circuits.ring_iteration import Rings, Transport, lower_bound_ps, simulate_iteration
+from sim.circuits.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
+from sim.engine.run import run
+from sim.lower.epochs import check_circuits, lower_plan, lower_planes
 from sim.optimize.topoopt_search import Settings, iteration_ps, optical_fabric, search
-from sim.ring_iteration import Rings, Transport, lower_bound_ps, simulate_iteration
-from sim.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
-from sim.simulate import simulate
+from sim.program.model import Model
+from sim.simulation import simulate
 from topologies import (
     Circuits,
     Topology,
@@ -32,8 +32,8 @@ from topologies import (
     torus,
     twisted_torus,
 )
-from topologies.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
-from topologies.shortest_path_load import average_path, diameter, spread_loads
+from topologies.core.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
+from topologies.flows.shortest_path_load import average_path, diameter, spread_loads
 from topologies.units import parse_time
 from workloads.topoopt import MEASURED, MODELS, Demand, Fabric, Iteration, data_parallel, iteration_of, model
 from workloads.topoopt.models import dlrm

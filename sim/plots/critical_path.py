@@ -11,8 +11,8 @@ from matplotlib.patches import Patch
 from sim.plots.lines import CYCLE
 from sim.plots.style import WIDE, figure, save, time_unit
 from sim.result import Result
-from sim.walks import Piece
-from sim.why import Why
+from sim.why.path import Why
+from sim.why.walks import Piece
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_size, format_time
 

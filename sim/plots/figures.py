@@ -11,7 +11,7 @@ from sim.plots.style import NARROW, WIDE
 from topologies import WeftError
 
 if TYPE_CHECKING:
-    from sim.spec import Spec
+    from sim.study.spec import Spec
 
 Row = Mapping[str, Any]
 COLUMNS = {1: NARROW, 2: WIDE}

@@ -12,12 +12,12 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from sim.link_load import Services, logged_services, result_load
 from sim.plots.heatmap import HEAT
 from sim.plots.lines import CYCLE
 from sim.plots.style import WIDE, figure, save, time_unit
 from sim.program import I32
 from sim.result import Result
+from sim.timeline.link_load import Services, logged_services, result_load
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_size, format_time
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sim.iteration import IterationResult, Span
 from sim.plots.style import CYCLE, WIDE, figure, save
+from sim.run.iteration import IterationResult, Span
 from topologies.units import PS_PER_S
 from workloads.job import Compute
 

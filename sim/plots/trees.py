@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from collectives import Schedule, Transfers
-from collectives.routes import paths_of
+from collectives.core.routes import paths_of
 from sim.plots.heatmap import HEAT, MOST_NODES_DRAWN, draw_fabric
 from sim.plots.layout import Layout, layout
 from sim.plots.style import WIDE, figure, save

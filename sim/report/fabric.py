@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sim.link_load import result_load
 from sim.plots.layout import layout
 from sim.report.results import ResultFile, Row
 from sim.report.sections import Section, axes_of
-from sim.spec import Spec
+from sim.study.spec import Spec
+from sim.timeline.link_load import result_load
 from topologies import NPU, Topology, WeftError
 from topologies.units import format_rate, format_size, format_time
 
@@ -122,8 +122,8 @@ def _plays(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> 
 
 
 def _first_small(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> dict[str, Any]:
-    from sim.lower import lower
-    from sim.simulate import simulate
+    from sim.lower.schedule import lower
+    from sim.simulation import simulate
 
     services = 0
     for row in rows:

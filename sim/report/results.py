@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from topologies import WeftError
-from topologies.input_text import read_input
-from topologies.plain_data import parse_json
+from topologies.text.input_text import read_input
+from topologies.text.plain_data import parse_json
 
 Row = Mapping[str, Any]
 

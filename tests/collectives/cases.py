@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
+from collectives.core.schedule import Schedule
 from collectives.registry import ALGORITHMS, build
-from collectives.schedule import Schedule
 from topologies import Topology
 
 FEW_CHUNKS = {"pipeline_chunks": 3}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from collectives import ALGORITHMS, COLLECTIVES, algorithms_for, build
-from collectives.collective import collective
-from collectives.schedule import Schedule
+from collectives.core.collective import collective
+from collectives.core.schedule import Schedule
 from tests.collectives.cases import CASES, every_case
 from topologies import WeftError, ring, torus
 

@@ -9,7 +9,7 @@ import pytest
 
 from collectives import bucket
 from topologies import torus
-from topologies.load import link_loads
+from topologies.flows.load import link_loads
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 4), (8, 4), (3, 5), (2, 3, 4), (1, 4), (8, 8, 8)])

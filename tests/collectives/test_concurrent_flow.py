@@ -11,7 +11,7 @@ from collectives import concurrent_flow, direct
 from sim import simulate
 from tests import fabrics
 from topologies import WeftError, from_links, from_spec
-from topologies.flow_programs import all_to_all_rate_Bps
+from topologies.flows.programs import all_to_all_rate_Bps
 
 SPECS = ("torus:4x4", "torus:5", "torus:4x2x3", "mesh:3x3", "hypercube:3", "fc:4", "switch:8", "random-regular:16x4x1",
          "dgx1:1", "mi250:1", "dgx-a100:2", "leaf-spine:4x4x4", "dragonfly:3x2x2")

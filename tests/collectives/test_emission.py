@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collectives.symmetry import Action
-from collectives.transfers import Transfers
+from collectives.core.symmetry import Action
+from collectives.core.transfers import Transfers
 from tests.collectives.cases import CASES, every_case, runs_on, subsets
 from topologies import from_spec
 

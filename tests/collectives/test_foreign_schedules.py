@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from collectives.forestcoll_xml import all_gather_pattern, parse_forestcoll, read_forestcoll, to_forestcoll
-from collectives.msccl import msccl_pattern, parse_msccl, read_msccl
-from collectives.msccl_xml import to_msccl
-from collectives.pack_forest import gather_forest, scatter_forest
-from collectives.schedule import schedule
+from collectives.core.schedule import schedule
+from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll, read_forestcoll, to_forestcoll
+from collectives.formats.msccl import msccl_pattern, parse_msccl, read_msccl
+from collectives.formats.msccl_xml import to_msccl
+from collectives.trees.pack import gather_forest, scatter_forest
 from sim import simulate
 from topologies import WeftError, from_spec
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from collectives import ALGORITHMS, Schedule, build
-from collectives.htsim import to_htsim
+from collectives.formats.htsim import to_htsim
 from tests.oracles.flow_triggers import Flow, read_flows
 from topologies import WeftError, from_spec
 

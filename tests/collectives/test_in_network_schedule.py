@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from collectives import build, in_network, parameter_server
-from collectives.aggregation_tree import AggregationTree, given_tree, minimum_depth_tree
-from collectives.pattern import Pattern
+from collectives.core.pattern import Pattern
+from collectives.trees.aggregation import AggregationTree, given_tree, minimum_depth_tree
 from tests.oracles import arrays
 from topologies import (
     OCS,
@@ -20,7 +20,7 @@ from topologies import (
     torus,
     with_reduction_units,
 )
-from topologies.routing import ShortestPathRouter
+from topologies.core.routing import ShortestPathRouter
 
 STARS = ["switch:1", "switch:2", "switch:5", "leaf-spine:3x2x2", "fat-tree:4", "fat-tree:2", "leaf-spine:1x1x1"]
 KINDS = ["reduce_scatter", "all_gather", "broadcast", "reduce"]

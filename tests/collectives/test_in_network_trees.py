@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import in_network
-from collectives.aggregation_tree import given_tree, torus_trees
-from collectives.disjoint_forests import DisjointForests
-from collectives.edge_disjoint_trees import edge_disjoint_trees
+from collectives.trees.aggregation import given_tree, torus_trees
+from collectives.trees.disjoint_forests import DisjointForests
+from collectives.trees.edge_disjoint import edge_disjoint_trees
 from tests.collectives.test_in_network_schedule import on_arrays
 from topologies import WeftError, from_spec, torus
 
@@ -68,7 +68,7 @@ def test_fewer_are_refused_with_their_number(spec, found):
 
 
 def test_beyond_some_size_edges_are_not_exchanged(monkeypatch):
-    monkeypatch.setattr("collectives.edge_disjoint_trees.MOST_PACKED", 10)
+    monkeypatch.setattr("collectives.trees.edge_disjoint.MOST_PACKED", 10)
     with pytest.raises(WeftError, match=r"1 edge-disjoint tree found \(they are packed among up to 10 nodes"):
         edge_disjoint_trees(torus((4, 4, 4)), 2, routers=True)
 

@@ -9,7 +9,7 @@ import pytest
 from collectives import bfb, double_binary_tree, nccl_rings, synthesis
 from sim import simulate
 from topologies import WeftError, from_spec
-from topologies.tightest_cut import gather_cut
+from topologies.flows.tightest_cut import gather_cut
 
 
 @pytest.mark.parametrize(

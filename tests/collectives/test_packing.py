@@ -6,16 +6,16 @@ from fractions import Fraction
 
 import pytest
 
-from collectives.edge_splitting import without_switches
-from collectives.forest import to_graphviz
-from collectives.pack_forest import broadcast_forest, gather_forest, pack_forest, reduce_forest, scatter_forest
-from collectives.rooted_forest import all_reduce_forests, two_phase_rate_Bps
-from collectives.tree_shares import balanced, broadcast_shares, gather_shares
+from collectives.trees.edge_splitting import without_switches
+from collectives.trees.forest import to_graphviz
+from collectives.trees.pack import broadcast_forest, gather_forest, pack_forest, reduce_forest, scatter_forest
+from collectives.trees.rooted_forest import all_reduce_forests, two_phase_rate_Bps
+from collectives.trees.shares import balanced, broadcast_shares, gather_shares
 from tests import fabrics
 from tests.oracles import plain_forest
 from topologies import WeftError, from_links, from_spec
-from topologies.flow_programs import best_roots
-from topologies.tightest_cut import broadcast_cut, gather_cut, scatter_cut
+from topologies.flows.programs import best_roots
+from topologies.flows.tightest_cut import broadcast_cut, gather_cut, scatter_cut
 
 GB = 10**9
 UNIT = {"bandwidth": "1GB/s"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives.process_groups import automorphisms, grouped, process_group
+from collectives.core.process_groups import automorphisms, grouped, process_group
 from topologies import WeftError
 
 

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from collectives import build
-from collectives.pattern import Pattern
-from collectives.proof import ScheduleError, prove
-from collectives.transfers import Transfers, take
+from collectives.core.pattern import Pattern
+from collectives.core.proof import ScheduleError, prove
+from collectives.core.transfers import Transfers, take
 from tests.collectives.cases import CASES, Case, supported
 from topologies import WeftError, from_spec, ring, torus
 

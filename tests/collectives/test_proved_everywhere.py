@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from collectives import pattern
+from collectives.core import pattern
 from collectives.registry import ALGORITHMS
 from tests.collectives.cases import (
     CASES,

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import pairwise, recursive_doubling, ring, swing
+from collectives.core.step_costs import IMPOSSIBLE, congestion, max_concurrent_flow, steps_of
 from collectives.reconfiguration_plan import alternating_planes_ps, best_plan, cost_of, only, threshold
 from collectives.reconfigured import menu
-from collectives.step_costs import IMPOSSIBLE, congestion, max_concurrent_flow, steps_of
 from tests.oracles.circuit_plans import cheapest_ps
 from topologies import WeftError, switch, torus
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from collectives import mirrored_recursive_doubling, recursive_doubling
-from collectives.pattern import Pattern
+from collectives.core.pattern import Pattern
 from topologies import WeftError, ring, switch, torus
-from topologies.load import link_loads
+from topologies.flows.load import link_loads
 
 MIRRORED8 = [[7, 2, 1, 4, 3, 6, 5, 0], [6, 7, 4, 5, 2, 3, 0, 1], [4, 5, 6, 7, 0, 1, 2, 3]]
 

@@ -10,7 +10,7 @@ from collectives import ring as ring_algorithm
 from collectives.ring import hamiltonian_cycles
 from sim import simulate
 from topologies import WeftError, from_spec, fully_connected, mesh, ring, torus
-from topologies.load import link_loads
+from topologies.flows.load import link_loads
 
 VALID = [(3, 3), (4, 4), (5, 5), (6, 6), (8, 8), (64, 64), (8, 4), (9, 3), (64, 16)]
 INVALID = [(4, 8), (16, 64), (6, 3), (12, 4), (10, 5), (6, 4), (2, 2), (4, 2), (4, 1)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collectives import collective as kinds
-from collectives.pattern import Pattern
-from collectives.routes import paths_of
-from collectives.schedule import schedule
-from collectives.sends import SendList
-from collectives.transfers import take
+from collectives.core import collective as kinds
+from collectives.core.pattern import Pattern
+from collectives.core.routes import paths_of
+from collectives.core.schedule import schedule
+from collectives.core.sends import SendList
+from collectives.core.transfers import take
 from sim import simulate
 from topologies import from_spec, ring
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from collectives import ALGORITHMS, swing
-from collectives.pattern import Pattern
+from collectives.core.pattern import Pattern
 from collectives.swing import odd_groups, rho
 from topologies import WeftError, ring, switch, torus
-from topologies.load import link_loads
+from topologies.flows.load import link_loads
 
 
 def pattern_of(shape, form="bandwidth", kind="all-reduce", algorithm="swing") -> Pattern:

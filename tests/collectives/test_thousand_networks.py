@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from collectives.pack_forest import pack_forest
-from collectives.tree_shares import gather_shares
+from collectives.trees.pack import pack_forest
+from collectives.trees.shares import gather_shares
 from tests import fabrics
 from tests.oracles import all_cuts, plain_forest
-from topologies.tightest_cut import gather_cut
+from topologies.flows.tightest_cut import gather_cut
 
 MOST_NODES = 13
 

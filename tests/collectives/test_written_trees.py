@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from collectives import pipelined
-from collectives.algorithm_files import functions_of
-from collectives.pack_forest import gather_forest
+from collectives.formats.files import functions_of
+from collectives.trees.pack import gather_forest
 from sim.analytic.cut_bound import cut_bound
 from sim.cli import main
 from tests.oracles import plain_forest
 from topologies import from_spec
-from topologies.tightest_cut import gather_cut
+from topologies.flows.tightest_cut import gather_cut
 
 
 @pytest.mark.compiled

@@ -1,4 +1,4 @@
-"""Cuts by trying all of them: the bounds of `topologies.tightest_cut` in a few lines, up to some 13 nodes."""
+"""Cuts by trying all of them: the bounds of `topologies.flows.tightest_cut` in a few lines, up to some 13 nodes."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from collectives.pattern import Pattern
-from collectives.transfers import Transfers
+from collectives.core.pattern import Pattern
+from collectives.core.transfers import Transfers
 
 
 def run(pattern: Pattern, seed: int) -> None:

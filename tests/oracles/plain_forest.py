@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from collectives.forest import Forest
+from collectives.trees.forest import Forest
 
 
 def check(forest: Forest, per_root: dict[int, int], s_per_block_byte: Fraction) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sim.faulty_run import faulty_labels, place_job
-from sim.lower_faults import Faulty
-from sim.shared_fabric import SharedResult
-from sim.walks import State
-from sim.why_faults import walk_of
+from sim.faults.apply import Faulty
+from sim.run.faulty_run import faulty_labels, place_job
+from sim.run.tenants import SharedResult
+from sim.why.faulty_path import walk_of
+from sim.why.walks import State
 
 
 def account(result: SharedResult, name: str) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectives.pack_forest import gather_forest
+from collectives.trees.pack import gather_forest
 from sim.papers import pipeline
 
 pytestmark = pytest.mark.compiled

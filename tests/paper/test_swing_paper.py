@@ -12,7 +12,7 @@ import pytest
 
 from sim.papers import swing
 from sim.papers.swing import SPECS, Comparison, bar, compare, published, winners
-from sim.points import Row, Task
+from sim.study.points import Row, Task
 from topologies.units import parse_size
 
 PUBLISHED_FASTEST = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.astra_inputs import DATA, network_text
 from topologies import WeftError, from_spec
-from topologies.astra_network import BLOCKS, parse_astra_network
+from topologies.formats.astra_network import BLOCKS, parse_astra_network
 
 TEXT = network_text(("Ring", 4), ("FullyConnected", 3), ("Switch", 2))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import WeftError
-from topologies.blocks import AT_SWITCH, FullyConnected, Line, Ring, Switched
+from topologies.core.blocks import AT_SWITCH, FullyConnected, Line, Ring, Switched
 
 EXTENTS = st.integers(1, 12)
 BLOCKS = st.one_of(

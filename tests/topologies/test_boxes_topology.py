@@ -16,7 +16,7 @@ from topologies import (
     mi250,
     random_regular,
 )
-from topologies.cuts import egress_Bps, ingress_Bps
+from topologies.flows.cuts import egress_Bps, ingress_Bps
 
 
 def undirected(t):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import WeftError
-from topologies.extents import check_extents, check_memory, format_extents, parse_extents
+from topologies.core.extents import check_extents, check_memory, format_extents, parse_extents
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=4))
@@ -30,7 +30,7 @@ def test_more_links_than_int32_numbers_are_refused_with_the_estimate():
 
 
 def test_more_memory_than_the_machine_has_is_refused_with_both_numbers(monkeypatch):
-    monkeypatch.setattr("topologies.extents.physical_memory", lambda: 2.0**20)
+    monkeypatch.setattr("topologies.core.extents.physical_memory", lambda: 2.0**20)
     check_memory("small", 100, 400)
     with pytest.raises(WeftError, match=r"big has 10000 nodes and 40000 links .* this machine has 1 MiB"):
         check_memory("big", 10_000, 40_000)

@@ -10,8 +10,8 @@ from scipy.sparse.csgraph import maximum_flow
 
 from tests import fabrics
 from topologies import from_spec
-from topologies.flow import FlowNetwork
-from topologies.flow_programs import all_to_all_rate_Bps, best_roots
+from topologies.flows.maxflow import FlowNetwork
+from topologies.flows.programs import all_to_all_rate_Bps, best_roots
 
 ARCS = st.lists(
     st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 50)).filter(lambda arc: arc[0] != arc[1]),

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from topologies import TIES, WeftError, from_spec, hamming_mesh
-from topologies.symmetry import link_permutation, translation
+from topologies.core.symmetry import link_permutation, translation
 
 
 def link_names(t, src, dst, **options):

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import WeftError, circulant, from_spec
-from topologies.k_shortest import k_shortest_paths
-from topologies.routing import ranges
+from topologies.core.k_shortest import k_shortest_paths
+from topologies.core.routing import ranges
 
 
 @settings(max_examples=30)

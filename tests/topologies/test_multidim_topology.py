@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from topologies import SWITCH, WeftError, fully_connected, multidim, switch, torus
-from topologies.blocks import Ring, Switched
+from topologies.core.blocks import Ring, Switched
 
 
 def test_switches_follow_the_npus_dimension_by_dimension():

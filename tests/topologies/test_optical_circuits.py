@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import Circuits, CircuitSwitch, PatchPanel, WeftError, hybrid, optical, rotor_matchings
-from topologies.prices import (
+from topologies.core.prices import (
     EXAMPLE_PRICES,
     PortPrices,
     circuit_switch_price,

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from topologies import REDUCER, from_spec, read_topology, torus, with_reduction_units, write_topology
-from topologies.reduction_units import unit_of
-from topologies.symmetry import link_permutation, translation
+from topologies.core.reduction_units import unit_of
+from topologies.core.symmetry import link_permutation, translation
 
 SPECS = ["switch:4", "fat-tree:4", "leaf-spine:2x3x2", "hx2mesh:2x2", "RI(3)_SW(2)"]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import TIES, TOPOLOGIES, ShortestPathRouter, WeftError, from_links, from_spec, ring, torus
-from topologies.routing import _KNOWN, hash64, join_paths
+from topologies.core.routing import _KNOWN, hash64, join_paths
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
 ON_BOARD = "hx4mesh"  # stays on a board of four where the switch would be nearer
@@ -140,7 +140,7 @@ def test_shortest_paths_in_batches_keep_the_order_of_the_pairs(monkeypatch):
     t = replace(torus((4, 4)), router=ShortestPathRouter())
     src, dst = np.random.default_rng(0).integers(0, 16, (2, 300))
     whole = t.paths(src, dst, "split")
-    monkeypatch.setattr("topologies.routing._batch_size", lambda topology: 3)
+    monkeypatch.setattr("topologies.core.routing._batch_size", lambda topology: 3)
     fresh = replace(torus((4, 4)), router=ShortestPathRouter())
     assert all(np.array_equal(a, b) for a, b in zip(whole, fresh.paths(src, dst, "split"), strict=True))
 
@@ -246,7 +246,7 @@ def test_one_part_is_joined_as_it_is():
 
 def test_what_is_known_about_destinations_is_bounded(monkeypatch):
     t = replace(torus((4, 4)), router=ShortestPathRouter())
-    monkeypatch.setattr("topologies.routing._batch_size", lambda topology: 1)
+    monkeypatch.setattr("topologies.core.routing._batch_size", lambda topology: 1)
     expected = np.diff(torus((4, 4)).paths(np.zeros(16, int), np.arange(16)).ptr)
     for _ in range(2):
         assert np.array_equal(np.diff(t.paths(np.zeros(16, int), np.arange(16)).ptr), expected)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests import fabrics
 from tests.oracles import all_cuts
 from topologies import WeftError, from_links, from_spec, mesh, switch, torus
-from topologies.partitions import partition_s_per_byte
-from topologies.tightest_cut import (
+from topologies.flows.partitions import partition_s_per_byte
+from topologies.flows.tightest_cut import (
     broadcast_cut,
     gather_cut,
     is_transitive,

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from topologies import Topology, WeftError, dgx1, dgx_a100, from_spec, write_topology
-from topologies.files import FORMATS
-from topologies.infragraph import parse_infragraph
-from topologies.input_text import read_input
-from topologies.nccl_xml import parse_nccl_xml
-from topologies.nvidia_smi import parse_nvidia_smi
-from topologies.plain_xml import parse_xml
+from topologies.formats.files import FORMATS
+from topologies.formats.infragraph import parse_infragraph
+from topologies.formats.nccl_xml import parse_nccl_xml
+from topologies.formats.nvidia_smi import parse_nvidia_smi
+from topologies.text.input_text import read_input
+from topologies.text.plain_xml import parse_xml
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 

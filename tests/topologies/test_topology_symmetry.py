@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import from_links, from_spec, mesh, multidim, torus
-from topologies.symmetry import link_permutation, move_nodes, reflection, translation
+from topologies.core.symmetry import link_permutation, move_nodes, reflection, translation
 
 
 def assert_automorphism(t, nodes):

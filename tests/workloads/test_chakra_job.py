@@ -9,14 +9,14 @@ import pytest
 
 from collectives.registry import build
 from sim import simulate
-from sim.iteration import simulate_job
-from sim.model import Model
+from sim.program.model import Model
+from sim.run.iteration import simulate_job
 from tests.astra_inputs import DATA, collective_node, compute_node, message_node, write_ranks
 from topologies import WeftError, from_spec, ring, switch, torus
-from workloads.chakra import Node, Trace, parse_trace, write_trace
-from workloads.chakra_attributes import Attribute
-from workloads.chakra_job import chakra_job, group_spec, read_chakra
-from workloads.chakra_writer import schedule_to_chakra
+from workloads.formats.chakra import Node, Trace, parse_trace, write_trace
+from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_job import chakra_job, group_spec, read_chakra
+from workloads.formats.chakra_writer import schedule_to_chakra
 from workloads.job import Collective
 
 MIB = 2**20

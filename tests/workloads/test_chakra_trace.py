@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.astra_inputs import DATA, collective_node, compute_node
 from topologies import WeftError
-from workloads import chakra
-from workloads.chakra import Node, TensorInfo, Trace, parse_trace, read_trace, write_trace
-from workloads.chakra_attributes import SCALARS, Attribute
-from workloads.protobuf_wire import field, fields, varint
+from workloads.formats import chakra
+from workloads.formats.chakra import Node, TensorInfo, Trace, parse_trace, read_trace, write_trace
+from workloads.formats.chakra_attributes import SCALARS, Attribute
+from workloads.formats.protobuf_wire import field, fields, varint
 
 ALL_GATHER = bytes.fromhex(
     "070a05302e302e344b08011215616c6c5f6761746865725f31366e7075735f314d421807520e0a0969735f6370755f6f70d80100"

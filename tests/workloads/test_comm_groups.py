@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from topologies import WeftError
-from workloads.comm_groups import read_comm_groups
+from workloads.formats.comm_groups import read_comm_groups
 
 
 def test_groups(tmp_path: Path) -> None:

@@ -3,8 +3,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
+from sim.papers.sparse import (
+    add_blocks,
+    add_coordinates,
+    block_density,
+    non_zero_blocks,
+    top_k,
+)
+from sim.papers.thc import Thc
 from topologies import WeftError
-from workloads.compression.fixed_point import from_fixed, shared_scale, to_fixed
 from workloads.compression.sizing import (
     THRESHOLD,
     Compression,
@@ -15,14 +23,6 @@ from workloads.compression.sizing import (
     space_bound_bits,
     union_density,
 )
-from workloads.compression.sparse import (
-    add_blocks,
-    add_coordinates,
-    block_density,
-    non_zero_blocks,
-    top_k,
-)
-from workloads.compression.thc import Thc
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from benchmarks import codec
 from sim.cli import bench_codec
+from sim.papers.compressed_timeline import compressed_all_reduce
+from sim.papers.gradients import GRADIENTS, Gradient, gradient
 from topologies import WeftError
 from workloads.compression.rates import INSTANT, Measured, Rates, measure
 from workloads.compression.sizing import Compression, cells_required, expansion, peel_rounds
-from workloads.compression.timeline import compressed_all_reduce
-from workloads.gradients import GRADIENTS, Gradient, gradient
 
 
 def line_rate(size_bytes):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from collectives import Schedule, build
 from sim import simulate
-from sim.iteration import IterationResult, simulate_job
-from sim.model import Model
+from sim.program.model import Model
+from sim.run.iteration import IterationResult, simulate_job
 from topologies import Topology, WeftError, from_spec, ring, switch
-from workloads.goal import parse_goal, read_goal
-from workloads.goal_writer import job_to_goal, schedule_to_goal
+from workloads.formats.goal import parse_goal, read_goal
+from workloads.formats.goal_writer import job_to_goal, schedule_to_goal
 from workloads.job import Job
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "goal"

@@ -8,7 +8,7 @@ import pytest
 
 from topologies import WeftError
 from workloads import Call, Workload, read_text_workload
-from workloads.simai import group_sizes
+from workloads.formats.simai import group_sizes
 
 KEYS = (
     "model_parallel_NPU_group: 8 ep: 4 pp: 1 vpp: 1 ga: 2 all_gpus: 64 checkpoints: 0 checkpoint_initiates: 0 "

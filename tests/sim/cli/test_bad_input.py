@@ -118,8 +118,8 @@ def test_an_unreachable_pair_is_named(words: list[str], tmp_path: Path, capsys: 
 def test_a_run_too_large_for_memory_says_so_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.capacity.physical_memory", lambda: 2**34)
-    monkeypatch.setattr("sim.points.compute", None)  # nothing may be computed
+    monkeypatch.setattr("sim.lower.capacity.physical_memory", lambda: 2**34)
+    monkeypatch.setattr("sim.study.points.compute", None)  # nothing may be computed
     words = ["--topology", "torus:64x64", "--algorithm", "ring", "--symmetry", "off", "-b", "8", "-e", "1M"]
     said = refused(["compare", *words, "--json", str(tmp_path / "a.json")], capsys)
     assert "ring on torus:64x64 is too large" in said
@@ -140,7 +140,7 @@ def test_an_output_that_cannot_be_is_told_before_anything_runs(
     words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sim.points.compute", None)
+    monkeypatch.setattr("sim.study.points.compute", None)
     assert message in refused(["compare", "--topology", "torus:4x4", "-b", "1K", *words], capsys)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sim.cli import COMMANDS, EXIT_INTERRUPTED, main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.engine import Stopped
+from sim.engine.run import Stopped
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["compare", "--topology", "torus:4x4", "--algorithms", "ring", "-b", "1K", "--quiet"]
@@ -88,7 +88,7 @@ def stop(*arguments: Any, **named: Any) -> Any:
 def test_an_interruption_leaves_nothing_behind(
     how: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.points.compute", how)
+    monkeypatch.setattr("sim.study.points.compute", how)
     assert main([*SMALL, "--json", str(tmp_path / "a.json")]) == EXIT_INTERRUPTED
     said = capsys.readouterr()
     assert said.out == ""

@@ -12,7 +12,7 @@ import pytest
 from collectives import algorithms_for, build
 from sim import simulate
 from sim.cli import main
-from sim.spec import Spec
+from sim.study.spec import Spec
 from topologies import from_spec
 
 KEYS = {

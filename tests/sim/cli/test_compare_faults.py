@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from collectives import Schedule
-from sim import points, simulate
+from sim import simulate
 from sim.cli import main
 from sim.cli.compare import _never
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.fault_cost import FaultCost, finite, slowdown, times
-from sim.points import Task, compute_all
+from sim.faults.cost import FaultCost, finite, slowdown, times
 from sim.result import Result
-from sim.spec import Spec
+from sim.study import points
+from sim.study.points import Task, compute_all
+from sim.study.spec import Spec
 from topologies import WeftError
 
 CUT = 'timeout = "1us"\n[[link-down]]\nlink = "npu0->npu3"\n'

@@ -10,7 +10,7 @@ import pytest
 from sim.cli import main
 from sim.cli.output import write_text, write_whole
 from sim.cli.progress import progress
-from sim.engine import Progress
+from sim.engine.run import Progress
 from topologies import WeftError
 
 HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)

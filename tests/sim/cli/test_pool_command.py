@@ -13,10 +13,10 @@ import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.engine import run
-from sim.partial_aggregates import LateWorker, late_worker_run
-from sim.pool_streaming import PoolStreaming, lossy_program, slow_down, streaming_program
-from sim.slot_sharing import RULES, Sharing, fallback_share
+from sim.engine.run import run
+from sim.streaming.partial_aggregates import LateWorker, late_worker_run
+from sim.streaming.pool_streaming import PoolStreaming, lossy_program, slow_down, streaming_program
+from sim.streaming.slot_sharing import RULES, Sharing, fallback_share
 
 SIZE = 16 * 1024
 

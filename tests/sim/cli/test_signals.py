@@ -17,7 +17,7 @@ import pytest
 
 from sim.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, main
 from sim.cli.signals import ends_in_order
-from sim.processes import begin_worker, processes
+from sim.study.processes import begin_worker, processes
 
 ROOT = Path(__file__).parents[3]
 SWEEP = '[topology]\nspec = "ring:4"\n[collective]\nalgorithms = ["ring", "swing"]\n[sweep]\nbegin = "1K"\nend = "8K"\n'
@@ -30,7 +30,7 @@ def sigterm(*arguments: Any, **named: Any) -> Any:
 def test_a_comparison_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.points.compute", sigterm)
+    monkeypatch.setattr("sim.study.points.compute", sigterm)
     before = signal.getsignal(signal.SIGTERM)
     words = ["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--json", str(tmp_path / "a.json")]
     assert main(words) == EXIT_TERMINATED
@@ -64,7 +64,7 @@ def test_in_the_middle_of_a_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     file = tmp_path / "a.toml"
     file.write_text(SWEEP, encoding="utf-8")
     with monkeypatch.context() as patched:
-        patched.setattr("sim.engine.Run.advance", sigterm)
+        patched.setattr("sim.engine.run.Run.advance", sigterm)
         assert main(["sweep", str(file), "--quiet"]) == EXIT_TERMINATED
 
 
@@ -112,7 +112,7 @@ def test_workers_are_started_deaf_to_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_worker_that_has_begun_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers = []
-    monkeypatch.setattr("sim.processes.signal.signal", lambda *handler: handlers.append(handler))
+    monkeypatch.setattr("sim.study.processes.signal.signal", lambda *handler: handlers.append(handler))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         begin_worker()

@@ -1,0 +1,67 @@
+"""What a schedule costs in closed form: the default choice between the forms of an algorithm.
+
+A step takes the latency of its longest route, and the time in which the busiest dimension carries the bytes of
+the step, its links taken as evenly loaded: T = sum over steps of (latency + bytes x hops / bandwidth), alpha-beta
+with hops (Swing paper, section 2.1). Queueing is left to the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.pattern import Pattern
+from collectives.core.routes import paths_of
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.transfers import Transfers
+from topologies import Topology
+from topologies.units import PS_PER_S, Quantity
+
+
+def cheapest(patterns: Sequence[Pattern], size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """The schedule of the pattern whose estimate is the lowest; the first of equals."""
+    return min((schedule(pattern, size, element_bytes) for pattern in patterns), key=estimate_s)
+
+
+def estimate_s(schedule: Schedule) -> float:
+    """Closed-form time of a schedule, in seconds; exact for none, and meant for comparing forms."""
+    latency_s, s_per_byte = _cost(schedule.pattern)
+    return latency_s + s_per_byte * schedule.block_bytes
+
+
+@lru_cache(maxsize=256)
+def _cost(pattern: Pattern) -> tuple[float, float]:
+    """Latency in seconds, and seconds per byte of a block, along all steps; from the transfers of four ranks."""
+    few = np.unique(np.linspace(0, pattern.p - 1, 4).astype(np.int64))
+    t = pattern.emit(few)
+    if t.src.size == 0:
+        return 0.0, 0.0
+    paths = paths_of(t, pattern.topology)
+    route = np.repeat(paths.pair, np.diff(paths.ptr))
+    latency_s = _latency_s(pattern.topology, t, paths.links, route)
+    return latency_s, _s_per_byte(pattern.topology, t, paths.links, route, few.size)
+
+
+def _latency_s(topology: Topology, t: Transfers, links: npt.NDArray[np.int32], route: npt.NDArray[np.int64]) -> float:
+    """Sum over steps of the longest route's latency."""
+    hop_ps = topology.latency_ps[links] + topology.hop_latency_ps[topology.dst[links]]
+    route_ps = np.bincount(route, hop_ps, minlength=t.src.size)
+    longest_ps = np.zeros(int(t.step.max()) + 1)
+    np.maximum.at(longest_ps, t.step, route_ps)
+    return float(longest_ps.sum()) / PS_PER_S
+
+
+def _s_per_byte(
+    topology: Topology, t: Transfers, links: npt.NDArray[np.int32], route: npt.NDArray[np.int64], n_ranks: int
+) -> float:
+    """Sum over steps of the busiest dimension's time for one byte a block."""
+    dims = int(topology.dimension.max()) + 2
+    carried = np.zeros((int(t.step.max()) + 1, dims))
+    np.add.at(carried, (t.step[route], topology.dimension[links]), t.blocks[route])
+    rate_Bps = np.zeros(dims)
+    np.add.at(rate_Bps, topology.dimension, topology.bandwidth_Bps)
+    per_rank = carried / n_ranks / np.maximum(rate_Bps / topology.n_npus, 1)
+    return float(per_rank.max(axis=1).sum())

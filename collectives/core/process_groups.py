@@ -1,0 +1,201 @@
+"""Process groups of a product of dimensions: all of some dimensions, part of one, the rest left out.
+
+In each dimension a group takes `extent` NPUs that are `stride` apart; a dimension that it does not use has extent 1.
+The groups that follow tile the network, and all of them do the collective at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.collective import Collective, collective
+from collectives.core.grid import Grid, RankOrRanks
+from topologies import WeftError
+
+GroupSpec = str | Sequence[int | str]
+"""Extents, one a dimension, "2@4" for two NPUs that are 4 apart; -1 or 1 for a dimension left out: "16,-1,-1"."""
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """Groups of equal shape that tile a grid.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents of the network.
+    extents, strides : tuple of int
+        NPUs of a group along each dimension, and how far apart they are.
+    """
+
+    shape: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Ranks of one group."""
+        return math.prod(self.extents)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one group takes in all ranks."""
+        return self.extents == self.shape
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Dimensions in which a group has more than one rank."""
+        return tuple(dim for dim, extent in enumerate(self.extents) if extent > 1)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Coordinates of the ranks."""
+        return Grid(self.shape)
+
+    def position(self, ranks: RankOrRanks, dim: int) -> RankOrRanks:
+        """Position of each rank inside its group along a dimension."""
+        return self.grid.coordinate(ranks, dim) // self.strides[dim] % self.extents[dim]
+
+    def move(self, ranks: RankOrRanks, dim: int, by: RankOrRanks | int) -> RankOrRanks:
+        """The ranks `by` positions further inside their groups, wrapping around; the two broadcast."""
+        here = self.position(ranks, dim)
+        return ranks + ((here + by) % self.extents[dim] - here) * self.strides[dim] * self.grid.strides[dim]
+
+    def flip(self, ranks: RankOrRanks, dim: int, bit: int) -> RankOrRanks:
+        """The ranks whose position differs in one bit."""
+        here = self.position(ranks, dim)
+        return ranks + ((here ^ bit) - here) * self.strides[dim] * self.grid.strides[dim]
+
+    def members(self, rank: int, alike: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Ranks of the group of a rank that share its positions in the dimensions `alike`, by position."""
+        free = [dim for dim in self.dims if dim not in alike]
+        strides = [self.strides[dim] * self.grid.strides[dim] for dim in free]
+        first = rank - sum(self.position(rank, dim) * stride for dim, stride in zip(free, strides, strict=True))
+        group = [first]
+        for dim, stride in zip(free, strides, strict=True):
+            group = [rank + place * stride for place in range(self.extents[dim]) for rank in group]
+        return tuple(group)
+
+    def __str__(self) -> str:
+        return ",".join(
+            f"{extent}@{stride}" if extent > 1 and stride > 1 else str(extent if extent > 1 else -1)
+            for extent, stride in zip(self.extents, self.strides, strict=True)
+        )
+
+
+def process_group(shape: tuple[int, ...], spec: GroupSpec | ProcessGroup | None = None) -> ProcessGroup:
+    """The groups that a spec names; all ranks in one if there is none.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Extents of the network.
+    spec : str or sequence, optional
+        See `GroupSpec`. Strides are 1 unless given.
+
+    Raises
+    ------
+    WeftError
+        Another number of dimensions than the network has, or an extent and stride that do not tile one.
+    """
+    if isinstance(spec, ProcessGroup):
+        if spec.shape != shape:
+            raise WeftError(f"group {spec} is one of a network of {spec.shape}, not of {shape}")
+        return spec
+    if spec is None:
+        return ProcessGroup(shape, shape, (1,) * len(shape))
+    parts = spec.split(",") if isinstance(spec, str) else list(spec)
+    if len(parts) != len(shape):
+        raise WeftError(f"group {spec!r} names {len(parts)} dimensions; the network {shape} has {len(shape)}")
+    pairs = [_parse(part, spec) for part in parts]
+    for dim, ((extent, stride), whole) in enumerate(zip(pairs, shape, strict=True)):
+        if whole % (extent * stride):
+            raise WeftError(
+                f"group {spec!r}: {extent} NPUs that are {stride} apart do not tile dimension {dim}, which has {whole}"
+            )
+    return ProcessGroup(shape, tuple(extent for extent, _ in pairs), tuple(stride for _, stride in pairs))
+
+
+def _parse(part: int | str, spec: GroupSpec) -> tuple[int, int]:
+    extent, _, stride = str(part).strip().partition("@")
+    try:
+        pair = int(extent), int(stride or 1)
+    except ValueError:
+        raise WeftError(f"group {spec!r}: {part!r} is no extent, such as 4, -1, or 2@4") from None
+    if pair[0] < 0:
+        return 1, 1
+    if min(pair) < 1:
+        raise WeftError(f"group {spec!r}: {part!r} is below 1; -1 leaves a dimension out")
+    return pair
+
+
+@lru_cache(maxsize=256)
+def grouped(kind: str, group: ProcessGroup) -> Collective:
+    """A collective inside each group; the size is that of one group's array.
+
+    Blocks keep their owners: block b belongs to rank b mod p of the whole network. Of the blocks of an all-to-all,
+    those between two groups are wanted by nobody.
+    """
+    whole = collective(kind)
+    if group.is_whole:
+        return whole
+
+    @cache
+    def members(rank: int) -> tuple[int, ...]:
+        return group.members(rank)
+
+    def sources(block: int, p: int, root: int) -> Sequence[int]:
+        if whole.name in ("all-reduce", "reduce-scatter"):
+            return members(block % p)
+        return whole.sources(block, p, root)
+
+    def wanted_by(block: int, p: int, root: int) -> Sequence[int]:
+        if whole.name in ("all-reduce", "all-gather"):
+            return members(block % p)
+        if whole.name == "all-to-all" and block // p % p not in members(block % p):
+            return ()
+        return whole.wanted_by(block, p, root)
+
+    def blocks_per_rank(n_blocks: int, p: int) -> int:
+        return whole.blocks_per_rank(n_blocks, p) * group.size // p
+
+    return replace(
+        whole, sources=sources, wanted_by=wanted_by, blocks_per_rank=blocks_per_rank,
+        bus_factor=lambda p: whole.bus_factor(group.size), group_size=group.size,
+    )
+
+
+def automorphisms(group: ProcessGroup, dim: int, flips: bool) -> list[tuple[str, npt.NDArray[np.int64]]]:
+    """Maps of the coordinates of a dimension that keep the groups and look alike from every member.
+
+    A coordinate has three digits: below the stride, the position in the group, and above. The outer ones rotate;
+    the position rotates, or flips bit by bit where an algorithm tells ranks apart by their bits.
+    """
+    extent, stride, whole = group.extents[dim], group.strides[dim], group.shape[dim]
+    every = np.arange(whole)
+    low, position, high = every % stride, every // stride % extent, every // (stride * extent)
+
+    def place(low_: npt.NDArray[np.int64], position_: npt.NDArray[np.int64], high_: npt.NDArray[np.int64]) -> (
+        npt.NDArray[np.int64]
+    ):
+        return low_ + stride * (position_ + extent * high_)
+
+    moves = []
+    if stride > 1:
+        moves.append((f"rotation inside strides of dimension {dim}", place((low + 1) % stride, position, high)))
+    if extent > 1 and flips:
+        moves += [
+            (f"flip of bit {bit} in dimension {dim}", place(low, position ^ bit, high))
+            for bit in (1 << s for s in range((extent - 1).bit_length()))
+        ]
+    elif extent > 1:
+        moves.append((f"rotation of the groups' dimension {dim}", place(low, (position + 1) % extent, high)))
+    if whole > stride * extent:
+        moves.append((f"rotation among groups of dimension {dim}", place(low, position, (high + 1) % (high.max() + 1))))
+    return moves

@@ -1,0 +1,256 @@
+"""The proof that a schedule does its collective: contributions are followed through every transfer.
+
+A transfer carries what its dependencies guarantee to be at its source, and nothing else: the source's own
+contribution, and what was delivered to the source by transfers that come before it through dependencies.
+What merely happens to arrive in time does not count, so a proof holds for every timing. Received data that a
+transfer does not wait for is thought of as staged: it does not disturb what is being sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from collectives.core.collective import Collective
+from collectives.core.transfers import Transfers
+from topologies import WeftError
+
+Ints = npt.NDArray[np.int64]
+
+BlocksOf = Callable[[int, int], Sequence[int]]
+"""Blocks carried by transfer (source, slot), in the order they travel."""
+
+
+class ScheduleError(WeftError):
+    """A schedule that does not do its collective: names the rank, the block and the step."""
+
+
+class _Write(NamedTuple):
+    """A block that arrives at a rank: by which transfer, with whose contributions (a bit mask)."""
+
+    row: int
+    contributions: int
+    reduces: bool
+
+
+def prove(
+    kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, blocks_of: BlocksOf
+) -> None:
+    """Check that the transfers of all ranks do the collective.
+
+    Parameters
+    ----------
+    kind : Collective
+    p : int
+        Ranks.
+    n_blocks : int
+    root : int
+    transfers : Transfers
+        Of every rank.
+    blocks_of : callable
+        Blocks of each transfer.
+
+    Raises
+    ------
+    ScheduleError
+        A contribution is missing or counted twice, dependencies are missing or circular, or a transfer carries
+        another number of blocks than it says.
+    """
+    _Proof(kind, p, n_blocks, root, transfers, blocks_of).run()
+
+
+class _Proof:
+    def __init__(
+        self, kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, blocks_of: BlocksOf
+    ) -> None:
+        self.kind, self.p, self.n_blocks, self.root = kind, p, n_blocks, root
+        self.t = transfers
+        self.src, self.dst, self.slot = transfers.src.tolist(), transfers.dst.tolist(), transfers.slot.tolist()
+        self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
+        self.blocks_of = blocks_of
+        self.writes: dict[tuple[int, int], list[_Write]] = {}
+        masks = {r: sum(1 << one for one in r) for r in (kind.sources(b, p, root) for b in range(n_blocks))}
+        self.sources = [masks[kind.sources(block, p, root)] for block in range(n_blocks)]
+
+    def run(self) -> None:
+        child, parent = self._dependencies()
+        ptr, parents = _rows(child, parent, len(self.src))
+        order = self._order(child, parent)
+        self.bit, self.part = _number(child, parent, order)
+        waiting = np.bincount(parent, minlength=len(self.src)).tolist()
+        until: dict[int, int] = {}  # a row and all before it, as bits, as long as somebody waits for the row
+        for row in order:
+            before = 0
+            for one in parents[ptr[row] : ptr[row + 1]]:
+                before |= until[one]
+                waiting[one] -= 1
+                if waiting[one] == 0:
+                    del until[one]
+            if waiting[row]:
+                until[row] = before | 1 << self.bit[row]
+            self._send(row, before)
+        for block in range(self.n_blocks):
+            for rank in self.kind.wanted_by(block, self.p, self.root):
+                self._check_arrived(rank, block)
+
+    def _dependencies(self) -> tuple[Ints, Ints]:
+        """Rows that wait, in their order, and what each waits for, without windows (they only delay)."""
+        t = self.t
+        stride = int(max(t.src.max(initial=0), t.dep_src.max(initial=0))) + 1
+        key = t.slot.astype(np.int64) * stride + t.src
+        order = np.argsort(key, kind="stable")
+        twice = np.flatnonzero(np.diff(key[order]) == 0)
+        if twice.size:
+            row = order[twice[0] + 1]
+            raise ScheduleError(f"{self._name(row)}, with {self._carried(row)}, is there twice: slot {t.slot[row]}")
+        want = t.dep_slot.astype(np.int64) * stride + t.dep_src
+        found = order[np.minimum(np.searchsorted(key[order], want), max(key.size - 1, 0))]
+        child = np.repeat(np.arange(key.size), np.diff(t.dep_ptr))
+        absent = np.flatnonzero(key[found] != want)
+        if absent.size:
+            at = absent[0]
+            raise ScheduleError(
+                f"{self._name(child[at])}, with {self._carried(child[at])}, waits for slot {t.dep_slot[at]} of rank "
+                f"{t.dep_src[at]}, which is not there"
+            )
+        for at in np.flatnonzero(t.dep_lag == 0):
+            self._check_stream(int(found[at]), int(child[at]))
+        waits = t.dep_lag <= 0
+        return child[waits], found[waits]
+
+    def _check_stream(self, parent: int, row: int) -> None:
+        """A transfer that follows another chunk by chunk must send the same blocks in the same order."""
+        t = self.t
+        if t.dst[parent] != t.src[row]:
+            return
+        arriving = list(self.blocks_of(int(t.src[parent]), int(t.slot[parent])))
+        leaving = list(self.blocks_of(int(t.src[row]), int(t.slot[row])))
+        if set(arriving) & set(leaving) and arriving != leaving:
+            raise ScheduleError(
+                f"{self._name(row)}, with {self._carried(row)}, follows {self._name(parent)}, with "
+                f"{self._carried(parent)}, chunk by chunk"
+            )
+
+    def _order(self, child: Ints, parent: Ints) -> list[int]:
+        """Rows in an order that respects the dependencies, as wide as they allow."""
+        n = len(self.src)
+        ptr, children = _rows(parent, child, n)
+        waits = np.bincount(child, minlength=n).tolist()
+        order = [row for row, count in enumerate(waits) if count == 0]
+        for row in order:
+            for one in children[ptr[row] : ptr[row + 1]]:
+                waits[one] -= 1
+                if waits[one] == 0:
+                    order.append(one)
+        if len(order) < n:
+            stuck = next(row for row, count in enumerate(waits) if count)
+            raise ScheduleError(f"{self._name(stuck)}, with {self._carried(stuck)}, waits for itself in a circle")
+        return order
+
+    def _send(self, row: int, before: int) -> None:
+        """Deliver what the source is sure to have when the transfer starts: `before` are the rows done by then."""
+        src, dst, reduces, part = self.src[row], self.dst[row], self.reduces[row], self.part[row]
+        blocks = self.blocks_of(src, self.slot[row])
+        if len(blocks) != self.counts[row]:
+            raise ScheduleError(f"{self._name(row)} says {self.counts[row]} blocks and has {self._carried(row)}")
+        done = before.to_bytes(before.bit_length() // 8 + 1, "little")
+        last = 8 * len(done)
+        bits, parts, writes = self.bit, self.part, self.writes
+
+        def precedes(one: int) -> int:
+            bit = bits[one]
+            return bit < last and parts[one] == part and done[bit >> 3] >> (bit & 7) & 1
+
+        for block in blocks:
+            here = writes.get((src, block))
+            seen = [write for write in here if precedes(write[0])] if here else ()
+            contributions = self._value(src, block, seen) if seen else self.sources[block] & 1 << src
+            if contributions == 0:
+                raise ScheduleError(f"{self._name(row)} sends block {block}, of which rank {src} has nothing yet")
+            there = writes.setdefault((dst, block), [])
+            for write in there:
+                if reduces != write.reduces and (reduces or not precedes(write.row)):
+                    self._refuse_race(write.row, row, dst, block)
+            there.append(_Write(row, contributions, reduces))
+
+    def _refuse_race(self, one: int, other: int, rank: int, block: int) -> None:
+        adds, overwrites = (one, other) if self.reduces[one] else (other, one)
+        raise ScheduleError(
+            f"{self._name(adds)} adds to block {block} of rank {rank} and is not sure to have ended before "
+            f"{self._name(overwrites)} overwrites it"
+        )
+
+    def _value(self, rank: int, block: int, seen: Sequence[_Write]) -> int:
+        """Contributions that a rank holds of a block after the writes `seen`, as a bit mask of ranks.
+
+        A copy replaces what was there; all additions come before it, so that only copies have to agree.
+        """
+        value = self.sources[block] & 1 << rank
+        if not seen:
+            return value
+        copies = [write for write in seen if not write.reduces]
+        for write in copies:
+            if write.contributions != copies[0].contributions:
+                raise ScheduleError(
+                    f"{self._name(write.row)} delivers block {block} to rank {rank} with other contributions than "
+                    f"{self._name(copies[0].row)}"
+                )
+        if copies:
+            return copies[0].contributions
+        for write in seen:
+            twice = value & write.contributions
+            if twice:
+                raise ScheduleError(
+                    f"{self._name(write.row)} delivers block {block} to rank {rank}, where the contribution of rank "
+                    f"{twice.bit_length() - 1} is counted already"
+                )
+            value |= write.contributions
+        return value
+
+    def _check_arrived(self, rank: int, block: int) -> None:
+        writes = self.writes.get((rank, block), [])
+        value = self._value(rank, block, writes)
+        wanted = self.sources[block]
+        if value != wanted:
+            missing = wanted & ~value
+            step = max((int(self.t.step[write.row]) for write in writes), default=int(self.t.step.max(initial=0)))
+            raise ScheduleError(
+                f"rank {rank} ends without the contribution of rank {missing.bit_length() - 1} to block {block} "
+                f"({f'step {step} wrote it last' if writes else f'nothing wrote it up to step {step}'})"
+            )
+
+    def _carried(self, row: int) -> str:
+        blocks = self.blocks_of(self.src[row], self.slot[row])
+        return f"block {', '.join(map(str, blocks[:8]))}{' ...' if len(blocks) > 8 else ''}" if blocks else "no block"
+
+    def _name(self, row: int) -> str:
+        t = self.t
+        return f"the transfer of rank {t.src[row]} to rank {t.dst[row]} in step {t.step[row]} (port {t.port[row]})"
+
+
+def _rows(key: Ints, value: Ints, n: int) -> tuple[list[int], list[int]]:
+    """Values by their keys 0 to n - 1: where those of each key begin, and the values in that order."""
+    order = np.argsort(key, kind="stable")
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(key, minlength=n))))
+    return ptr.tolist(), value[order].tolist()
+
+
+def _number(child: Ints, parent: Ints, order: list[int]) -> tuple[list[int], list[int]]:
+    """Give each row a bit among the rows that dependencies connect it to, and the number of that part.
+
+    The ports of an algorithm do not meet, and bits follow the order, so that sets of predecessors stay short.
+    """
+    n = len(order)
+    edges = coo_array((np.ones(child.size, np.int8), (child, parent)), shape=(n, n))
+    part = connected_components(edges, directed=False)[1] if n else np.zeros(0, np.int64)
+    rows = np.array(order, np.int64)
+    by_part = rows[np.argsort(part[rows], kind="stable")]
+    first = np.searchsorted(part[by_part], part[by_part])
+    bit = np.empty(n, np.int64)
+    bit[by_part] = np.arange(n) - first
+    return bit.tolist(), part.tolist()

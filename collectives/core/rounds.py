@@ -1,0 +1,216 @@
+"""Algorithms in rounds: in each, a rank exchanges with a few others, and the next round waits for this one.
+
+A transfer waits for the whole of what its rank sent and received in the last step in which the rank sent, and
+for whatever the rank received since: a rank never runs ahead of its own data. Ports are independent.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.collective import Collective
+from collectives.core.grid import NOBODY, Ranks
+from collectives.core.pattern import Pattern
+from collectives.core.symmetry import Group
+from collectives.core.transfers import Ref, Transfers, TransferTable
+from topologies import Topology
+
+RankMap = Callable[[Ranks], Ranks]
+"""From ranks (n,) to ranks (n,); NOBODY where there is none."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """Transfers of one port that start together, at most one from each rank and one to each.
+
+    Attributes
+    ----------
+    step, port : int
+        Rounds of the same step and port are concurrent.
+    receiver, sender : callable (ranks) -> ranks
+        To whom and from whom.
+    count : int
+        Blocks of every transfer.
+    blocks : callable (rank) -> sequence of int
+        Blocks that a rank sends.
+    reduces : bool
+        Whether receivers add.
+    """
+
+    step: int
+    port: int
+    receiver: RankMap
+    sender: RankMap
+    count: int
+    blocks: Callable[[int], Sequence[int]]
+    reduces: bool
+
+    @property
+    def slots(self) -> int:
+        """Transfers of one rank."""
+        return 1
+
+    def receivers(self, ranks: Ranks) -> Ranks:
+        """To whom each rank sends in each slot, (slots, n)."""
+        return self.receiver(ranks)[None]
+
+    def arrivals(self, ranks: Ranks) -> list[tuple[int, Ranks]]:
+        """Slot and sender (n,) of what each rank may receive."""
+        return [(0, self.sender(ranks))]
+
+    def carried(self, rank: int, slot: int) -> Sequence[int]:
+        """Blocks of one transfer."""
+        return self.blocks(rank)
+
+
+@dataclass(frozen=True)
+class Fan:
+    """Transfers of one block each, from a hub to the ranks of its rim or from those to the hub.
+
+    Where receivers add, the block is that of the receiver, otherwise that of the sender.
+
+    Attributes
+    ----------
+    step, port, hub : int
+    rim : range
+    outward : bool
+        Whether the hub sends.
+    first_block : int
+        Block of rank 0.
+    reduces : bool
+    """
+
+    step: int
+    port: int
+    hub: int
+    rim: range
+    outward: bool
+    first_block: int
+    reduces: bool
+    count: int = 1
+
+    @property
+    def slots(self) -> int:
+        """Transfers of one rank: as many as the rim has ranks for the hub, else one."""
+        return len(self.rim) if self.outward else 1
+
+    def receivers(self, ranks: Ranks) -> Ranks:
+        """To whom each rank sends in each slot, (slots, n)."""
+        if self.outward:
+            return np.where(ranks == self.hub, np.array(self.rim)[:, None], NOBODY)
+        return np.where(self._on_rim(ranks), self.hub, NOBODY)[None]
+
+    def arrivals(self, ranks: Ranks) -> list[tuple[int, Ranks]]:
+        """Slot and sender (n,) of what each rank may receive."""
+        if self.outward:
+            return [(slot, np.where(ranks == rank, self.hub, NOBODY)) for slot, rank in enumerate(self.rim)]
+        return [(0, np.where(ranks == self.hub, rank, NOBODY)) for rank in self.rim]
+
+    def carried(self, rank: int, slot: int) -> Sequence[int]:
+        """Blocks of one transfer."""
+        receiver = self.rim[slot] if self.outward else self.hub
+        return [self.first_block + (receiver if self.reduces else rank)]
+
+    def _on_rim(self, ranks: Ranks) -> npt.NDArray[np.bool_]:
+        return np.asarray((ranks >= self.rim.start) & (ranks < self.rim.stop))
+
+
+class _Placed(NamedTuple):
+    """A round and its first slot."""
+
+    slot: int
+    round: Round | Fan
+
+
+class _Sent(NamedTuple):
+    """A round in the table: its first slot, to whom each rank sends in each, and from whom it receives."""
+
+    slot: int
+    receivers: Ranks
+    arrivals: list[tuple[int, Ranks]]
+
+
+def rounds_pattern(
+    topology: Topology,
+    kind: Collective,
+    algorithm: str,
+    form: str,
+    rounds: Sequence[Round | Fan],
+    *,
+    n_blocks: int,
+    groups: Sequence[Group] = (),
+    smaller: Callable[[], Pattern] | None = None,
+    root: int = 0,
+    key: tuple[object, ...] | None = None,
+) -> Pattern:
+    """The pattern of an algorithm in rounds.
+
+    Parameters
+    ----------
+    topology, kind, algorithm, form, n_blocks, groups, smaller, root, key
+        As in `Pattern`.
+    rounds : sequence of Round or Fan
+        Slots go by step, then port; rounds of one step and port stay in their order.
+    """
+    placed = _place(rounds)
+    firsts = [slot for slot, _ in placed]
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        return _emit(placed, ranks)
+
+    def blocks_of(source: int, slot: int) -> Sequence[int]:
+        first, its_round = placed[bisect_right(firsts, slot) - 1]
+        return its_round.carried(source, slot - first)
+
+    return Pattern(
+        topology=topology, kind=kind, algorithm=algorithm, form=form, n_blocks=n_blocks, emit=emit,
+        blocks_of=blocks_of, groups=groups, smaller=smaller, root=root, key=key,
+    )
+
+
+def _place(rounds: Sequence[Round | Fan]) -> list[_Placed]:
+    placed, slot = [], 0
+    for one in sorted(rounds, key=lambda r: (r.step, r.port)):
+        placed.append(_Placed(slot, one))
+        slot += one.slots
+    return placed
+
+
+def _emit(placed: Sequence[_Placed], ranks: npt.NDArray[np.integer]) -> Transfers:
+    table = TransferTable(ranks)
+    past: dict[int, list[list[_Sent]]] = {}
+    for (step, port), group in groupby(placed, key=lambda one: (one.round.step, one.round.port)):
+        after = _waits(past.setdefault(port, []), table.ranks)
+        together = []
+        for first, r in group:
+            sent = _Sent(first, r.receivers(table.ranks), r.arrivals(table.ranks))
+            slots = first + np.arange(r.slots)[:, None]
+            table.add(slots, sent.receivers, r.count, step=step, port=port, reduces=r.reduces, after=after)
+            together.append(sent)
+        past[port].append(together)
+    return table.build()
+
+
+def _waits(past: Sequence[Sequence[_Sent]], ranks: Ranks) -> list[Ref]:
+    """What a transfer of each rank waits for: back to the last step in which the rank sent."""
+    refs: list[Ref] = []
+    searching = np.ones(ranks.size, np.bool_)
+    for together in reversed(past):
+        sent = np.zeros(ranks.size, np.bool_)
+        for first, receivers, arrivals in together:
+            for slot, sender in arrivals:
+                refs.append((sender, np.where(searching & (sender != NOBODY), first + slot, NOBODY)))
+            for slot, receiver in enumerate(receivers):
+                refs.append((ranks, np.where(searching & (receiver != NOBODY), first + slot, NOBODY)))
+                sent |= receiver != NOBODY
+        searching &= ~sent
+        if not np.any(searching):
+            break
+    return refs

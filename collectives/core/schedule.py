@@ -1,0 +1,72 @@
+"""A schedule: a proved pattern of transfers, and the size of the array that it moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collectives.core.collective import Collective
+from collectives.core.pattern import Pattern
+from topologies import Topology, WeftError
+from topologies.units import Quantity, parse_size
+
+ELEMENT_BYTES = 4
+MOST_BYTES = 2**60
+"""Of an array: what its transfers add up to stays below 2^63."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What must move, in which order, and how much of it.
+
+    Attributes
+    ----------
+    pattern : Pattern
+        Transfers and dependencies, proved.
+    size_bytes : int
+        Size of the array as nccl-tests counts it.
+    element_bytes : int
+        Blocks are padded up to a whole number of elements.
+    """
+
+    pattern: Pattern
+    size_bytes: int
+    element_bytes: int = ELEMENT_BYTES
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 0:
+            raise WeftError(f"size {self.size_bytes} B is negative")
+        if self.element_bytes < 1:
+            raise WeftError(f"element size {self.element_bytes} B must be at least 1")
+        padded = self.kind.blocks_per_rank(self.pattern.n_blocks, self.pattern.p) * self.block_bytes
+        if self.size_bytes > MOST_BYTES or padded > 2 * MOST_BYTES:
+            elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
+            raise WeftError(f"size {self.size_bytes} B{elements} is out of range: at most 1 EiB (2^60 B)")
+
+    @property
+    def topology(self) -> Topology:
+        return self.pattern.topology
+
+    @property
+    def kind(self) -> Collective:
+        return self.pattern.kind
+
+    @property
+    def name(self) -> str:
+        """Algorithm and form."""
+        return self.pattern.name
+
+    @property
+    def proof(self) -> str:
+        """On which topology the pattern was proved."""
+        return self.pattern.proof
+
+    @property
+    def block_bytes(self) -> int:
+        """Size of one block, padded up to a whole element; 0 for an empty array."""
+        blocks = self.kind.blocks_per_rank(self.pattern.n_blocks, self.pattern.p)
+        return -(-self.size_bytes // (blocks * self.element_bytes)) * self.element_bytes
+
+
+def schedule(pattern: Pattern, size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    """A pattern at a size: "2MiB" or a number of bytes."""
+    return Schedule(pattern, parse_size(size), element_bytes)

@@ -1,0 +1,176 @@
+"""What the ranks of one dimension do in one stage of a hierarchical collective: ring, direct, halving-doubling.
+
+A stage is a sequence of rounds. In a round each rank sends on a few lanes at once; a lane waits for what its rank
+sent and received on the same lane in the round before. What a lane carries is named by positions along the
+dimension: whose blocks, and which parts of them, where a ring cuts blocks in two for its two directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from collectives.core.grid import Ranks, is_power_of_two
+from collectives.core.process_groups import ProcessGroup
+from topologies import WeftError
+from topologies.core.blocks import Block, Ring, Switched
+
+RING, DIRECT, HALVING_DOUBLING = "ring", "direct", "halving-doubling"
+STAGE_ALGORITHMS = (RING, DIRECT, HALVING_DOUBLING)
+
+SCATTER, GATHER, EXCHANGE = "scatter", "gather", "exchange"
+
+
+class Cargo(NamedTuple):
+    """Blocks at a position: those that come from `origin` (an exchange) and belong to `owner`, and their parts."""
+
+    origin: int
+    owner: int
+    parts: range
+
+
+class Round(NamedTuple):
+    """Transfers of one round.
+
+    Attributes
+    ----------
+    receivers, senders : callable (ranks (n,)) -> (lanes, n)
+        To whom each rank sends, and from whom it receives.
+    counts : tuple of int
+        Parts carried on each lane, a part being the blocks of one owner (and origin).
+    cargo : callable (position, lane) -> list of Cargo
+        What the rank at a position sends.
+    """
+
+    receivers: Callable[[Ranks], Ranks]
+    senders: Callable[[Ranks], Ranks]
+    counts: tuple[int, ...]
+    cargo: Callable[[int, int], list[Cargo]]
+
+
+def own_algorithm(block: Block, group: ProcessGroup, dim: int, kind: str) -> str:
+    """The algorithm that suits a block: ring, direct for fully connected, halving-doubling or direct for a switch.
+
+    A group that takes part of a ring has no way around, and exchanges directly; so does an all-to-all on a switch.
+    """
+    extent = group.extents[dim]
+    if isinstance(block, Ring) and extent * group.strides[dim] == block.extent:
+        return RING
+    if isinstance(block, Switched) and is_power_of_two(extent) and kind != "all-to-all":
+        return HALVING_DOUBLING
+    return DIRECT
+
+
+def check_algorithm(algorithm: str, extent: int, kind: str, dim: int) -> None:
+    """Refuse an algorithm that a dimension cannot run.
+
+    Raises
+    ------
+    WeftError
+        An unknown algorithm; halving-doubling on an extent that is no power of two, or for an all-to-all.
+    """
+    if algorithm not in STAGE_ALGORITHMS:
+        raise WeftError(f"algorithm {algorithm!r} of dimension {dim} is unknown: choose one of "
+                        f"{', '.join(STAGE_ALGORITHMS)}")
+    if algorithm == HALVING_DOUBLING and not is_power_of_two(extent):
+        raise WeftError(f"halving-doubling needs a power of two in dimension {dim}, and there are {extent} NPUs")
+    if algorithm == HALVING_DOUBLING and kind == "all-to-all":
+        raise WeftError(f"halving-doubling does no all-to-all (dimension {dim}): choose ring or direct")
+
+
+def cuts_blocks(algorithm: str, extent: int) -> bool:
+    """Whether a stage works on halves of blocks."""
+    return algorithm == RING and extent > 2
+
+
+def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts: int) -> list[Round]:
+    """The rounds of a stage.
+
+    Parameters
+    ----------
+    algorithm : str
+        One of `STAGE_ALGORITHMS`. A ring of two is one cable: both exchange directly.
+    task : {"scatter", "gather", "exchange"}
+    group : ProcessGroup
+    dim : int
+    parts : int
+        Parts of a block, 2 where any dimension of the collective is a ring.
+    """
+    if algorithm == HALVING_DOUBLING:
+        return _halving_doubling(task, group, dim, parts)
+    if cuts_blocks(algorithm, group.extents[dim]):
+        return _ring_exchange(group, dim) if task == EXCHANGE else _ring(task, group, dim)
+    return [_direct(task, group, dim, parts)]
+
+
+def _moved(group: ProcessGroup, dim: int, by: list[int]) -> tuple[Callable[[Ranks], Ranks], Callable[[Ranks], Ranks]]:
+    ahead = np.array(by, np.int64)[:, None]
+    return (lambda ranks: group.move(ranks, dim, ahead)), (lambda ranks: group.move(ranks, dim, -ahead))
+
+
+def _direct(task: str, group: ProcessGroup, dim: int, parts: int) -> Round:
+    extent, every = group.extents[dim], range(parts)
+
+    def cargo(position: int, lane: int) -> list[Cargo]:
+        peer = (position + lane + 1) % extent
+        return [Cargo(position, position if task == GATHER else peer, every)]
+
+    return Round(*_moved(group, dim, list(range(1, extent))), (parts,) * (extent - 1), cargo)
+
+
+def _ring(task: str, group: ProcessGroup, dim: int) -> list[Round]:
+    """Both directions at once, each with its half of every block."""
+    extent = group.extents[dim]
+    to, from_ = _moved(group, dim, [1, -1])
+
+    def cargo_of(step: int) -> Callable[[int, int], list[Cargo]]:
+        back = step + (task == SCATTER)
+
+        def cargo(position: int, lane: int) -> list[Cargo]:
+            return [Cargo(position, (position - (1, -1)[lane] * back) % extent, range(lane, lane + 1))]
+
+        return cargo
+
+    return [Round(to, from_, (1, 1), cargo_of(step)) for step in range(extent - 1)]
+
+
+def _ring_exchange(group: ProcessGroup, dim: int) -> list[Round]:
+    """Blocks travel the shorter way from neighbour to neighbour; half-way around, one half each way."""
+    extent = group.extents[dim]
+    to, from_ = _moved(group, dim, [1, -1])
+
+    def cargo_of(step: int) -> Callable[[int, int], list[Cargo]]:
+        def cargo(position: int, lane: int) -> list[Cargo]:
+            way = (1, -1)[lane]
+            origin = (position - way * step) % extent
+            return [
+                Cargo(origin, (origin + way * far) % extent, range(2) if 2 * far < extent else range(lane, lane + 1))
+                for far in range(step + 1, extent // 2 + 1)
+            ]
+
+        return cargo
+
+    return [
+        Round(to, from_, (sum(len(one.parts) for one in cargo_of(step)(0, 0)),) * 2, cargo_of(step))
+        for step in range(extent // 2)
+    ]
+
+
+def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> list[Round]:
+    """Halving from the largest distance; doubling back from the smallest."""
+    extent = group.extents[dim]
+    bits = [1 << s for s in range((extent - 1).bit_length())]
+
+    def round_of(bit: int) -> Round:
+        def peers(ranks: Ranks) -> Ranks:
+            return group.flip(ranks, dim, bit)[None]
+
+        def cargo(position: int, lane: int) -> list[Cargo]:
+            first = (position ^ bit if task == SCATTER else position) & -bit
+            return [Cargo(position, owner, range(parts)) for owner in range(first, first + bit)]
+
+        return Round(peers, peers, (bit * parts,), cargo)
+
+    return [round_of(bit) for bit in (reversed(bits) if task == SCATTER else bits)]

@@ -1,0 +1,202 @@
+"""What each step of a collective costs on each fabric that circuits can be switched to.
+
+A step costs a start-up, the propagation along its longest route, and its bytes over the busiest link: on a circuit of
+its own that is one hop and one message ("When Light Bends to the Collective Will", arXiv 2510.08072).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from collectives.core.schedule import Schedule
+from topologies import Circuits, Topology, WeftError, circulant, link_loads, optical
+from topologies.units import PS_PER_S, Quantity
+
+Ints = npt.NDArray[np.int64]
+
+IMPOSSIBLE = 2**60
+"""Cost in ps of a step on a fabric that joins some of its pairs by no route."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Transfers that start together.
+
+    Attributes
+    ----------
+    src, dst : tuple of int
+        Ranks.
+    size_bytes : tuple of int
+        Of each transfer.
+    """
+
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    size_bytes: tuple[int, ...]
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Distinct pairs of ranks, in order."""
+        return tuple(sorted(set(zip(self.src, self.dst, strict=True))))
+
+
+def steps_of(schedule: Schedule, port: int | None = None) -> list[Step]:
+    """The steps of a schedule, first to last.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    port : int, optional
+        Those of one port only.
+    """
+    t = schedule.pattern.transfers()
+    kept = t.src != t.dst
+    if port is not None:
+        kept &= t.port == port
+    steps = []
+    for step in np.unique(t.step[kept]):
+        rows = np.flatnonzero(kept & (t.step == step))
+        sizes = t.blocks[rows] * schedule.block_bytes
+        steps.append(Step(tuple(t.src[rows].tolist()), tuple(t.dst[rows].tolist()), tuple(sizes.tolist())))
+    return steps
+
+
+@dataclass(frozen=True)
+class Congestion:
+    """Where a step is slow on a fabric.
+
+    Attributes
+    ----------
+    hops : int
+        Links of the longest route.
+    messages : int
+        Transfers that cross the busiest link.
+    latency_ps : int
+        Propagation and hops along the slowest route.
+    transmission_ps : int
+        Bytes of the busiest link over its rate, rounded down.
+    """
+
+    hops: int
+    messages: int
+    latency_ps: int
+    transmission_ps: int
+
+
+def congestion(topology: Topology, step: Step) -> Congestion | None:
+    """How a step crowds a fabric; None where some pair has no route."""
+    src, dst = np.array(step.src, np.int64), np.array(step.dst, np.int64)
+    try:
+        paths = topology.paths(src, dst)
+    except WeftError:
+        return None
+    hops = np.diff(paths.ptr)
+    latency = topology.latency_ps[paths.links] + topology.hop_latency_ps[topology.dst[paths.links]]
+    along = np.bincount(np.repeat(np.arange(src.size), hops), latency, minlength=src.size)
+    loads = link_loads(topology, src, dst, np.array(step.size_bytes, np.float64))
+    busy = [_ps(load, rate) for load, rate in zip(loads, topology.bandwidth_Bps, strict=True) if load]
+    return Congestion(
+        int(hops.max(initial=0)), int(np.bincount(paths.links, minlength=1).max()), int(along.max(initial=0)),
+        max(busy, default=0),
+    )
+
+
+def _ps(load_bytes: float, rate_Bps: float) -> int:
+    return int(Fraction(float(load_bytes)) * PS_PER_S // Fraction(float(rate_Bps)))
+
+
+def step_cost_ps(topology: Topology, step: Step, start_up_ps: int = 0) -> int:
+    """Time of a step on a fabric, rounded down; `IMPOSSIBLE` where some pair has no route."""
+    crowd = congestion(topology, step)
+    return IMPOSSIBLE if crowd is None else start_up_ps + crowd.latency_ps + crowd.transmission_ps
+
+
+def step_costs_ps(fabrics: Sequence[Topology], steps: Sequence[Step], start_up_ps: int = 0) -> Ints:
+    """Time of every step on every fabric, (steps, fabrics)."""
+    costs = [[step_cost_ps(fabric, step, start_up_ps) for fabric in fabrics] for step in steps]
+    return np.array(costs, np.int64).reshape(len(steps), len(fabrics))
+
+
+def matched_fabric(
+    n: int, step: Step, interfaces: int, *, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity = 0
+) -> Topology:
+    """A circuit, one way, for every pair of a step.
+
+    Raises
+    ------
+    WeftError
+        A rank that sends to, or receives from, more ranks in the step than it has interfaces.
+    """
+    circuits = Circuits(n, interfaces, step.pairs, duplex=False)
+    return optical(circuits, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency, name="matched")
+
+
+def stride_rings(
+    n: int, *, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity = 0
+) -> list[Topology]:
+    """Rings of the servers that are 1, 2, 4, ... apart, up to half of `n`: two interfaces a server.
+
+    Where the way there and back is the same, one circuit joins the pair.
+    """
+    strides = [1 << t for t in range(max(n - 1, 1).bit_length()) if n % (2 << t) == 0 or t == 0] if n > 1 else []
+    return [
+        circulant(n, (stride,), connected=False, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+        for stride in strides
+    ]
+
+
+def max_concurrent_flow(topology: Topology, step: Step) -> float:
+    """The largest share of all messages of a step that the fabric can carry in a second, over any routes.
+
+    A linear program over the flows from each source; for fabrics of some tens of nodes.
+
+    Returns
+    -------
+    float
+        1 / seconds; 0 where some pair has no route, infinite where nothing is sent.
+    """
+    demand: dict[int, dict[int, float]] = {}
+    for a, b, size in zip(step.src, step.dst, step.size_bytes, strict=True):
+        if a != b and size:
+            demand.setdefault(a, {})[b] = demand.get(a, {}).get(b, 0.0) + size
+    if not demand:
+        return float("inf")
+    n_links, n_nodes, sources = topology.n_links, topology.n_nodes, sorted(demand)
+    unit = float(topology.bandwidth_Bps.max(initial=1.0))
+    columns = len(sources) * n_links + 1  # flow of each source on each link, then the share
+    node = np.concatenate([topology.src, topology.dst]).astype(np.int64)
+    sign = np.repeat([1.0, -1.0], n_links)
+    link = np.tile(np.arange(n_links), 2)
+    rows: list[npt.NDArray[np.int64]] = []
+    cols: list[npt.NDArray[np.int64]] = []
+    values: list[npt.NDArray[np.float64]] = []
+    for at, source in enumerate(sources):
+        rows.append(at * n_nodes + node)
+        cols.append(at * n_links + link)
+        values.append(sign)
+        wanted = np.zeros(n_nodes)
+        for target, wish in demand[source].items():
+            wanted[target] += wish / unit
+            wanted[source] -= wish / unit
+        rows.append(at * n_nodes + np.arange(n_nodes))
+        cols.append(np.full(n_nodes, columns - 1))
+        values.append(wanted)
+    shape = (len(sources) * n_nodes, columns)
+    kept = csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))), shape=shape)
+    each = np.arange(len(sources) * n_links)
+    load = csr_array((np.ones(each.size), (each % n_links, each)), shape=(n_links, columns))
+    aim = np.zeros(columns)
+    aim[-1] = -1.0
+    found = linprog(
+        aim, A_ub=load, b_ub=topology.bandwidth_Bps / unit, A_eq=kept, b_eq=np.zeros(shape[0]), method="highs"
+    )
+    if found.status != 0:
+        raise WeftError(f"the largest concurrent flow on {topology.name} was not found: {found.message}")
+    return float(found.x[-1])

@@ -1,0 +1,60 @@
+"""Schedules of files in place of an algorithm's name: MSCCL XML and ForestColl tree XML, proved as they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
+from collectives.formats.msccl import msccl_pattern, parse_msccl
+from topologies import Topology, WeftError
+from topologies.flows.tightest_cut import remembered
+from topologies.text.input_text import read_input
+from topologies.units import Quantity
+
+SUFFIX = ".xml"
+"""An algorithm whose name ends so is a file."""
+
+_FORESTCOLL = re.compile(r"<tree[\s>]")
+
+
+def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
+    """What a file does, as the registry has it: a function (topology, size, *, element_bytes) by collective.
+
+    Raises
+    ------
+    WeftError
+        A file that cannot be read or is neither format.
+    """
+    text = _text(path)
+    kind = "all-gather" if _FORESTCOLL.search(text) else parse_msccl(text, path).kind
+
+    def build(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+        return schedule(_pattern(topology, path, _text(path)), size, element_bytes)
+
+    return {kind: build}
+
+
+def _text(path: str) -> str:
+    try:
+        stat = Path(path).stat()
+    except OSError as error:
+        raise WeftError(f"schedule file {path} cannot be read: {error.strerror}") from None
+    return _read(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=8)
+def _read(path: str, changed_ns: int, size_bytes: int) -> str:
+    """The text, read again when the file has changed."""
+    return read_input(path, "schedule file")
+
+
+@remembered
+def _pattern(topology: Topology, path: str, text: str) -> Pattern:
+    if _FORESTCOLL.search(text):
+        return all_gather_pattern(parse_forestcoll(text, topology, path))
+    return msccl_pattern(parse_msccl(text, path), topology)

@@ -1,0 +1,96 @@
+"""ForestColl tree XML, read and written: trees with their physical paths (liangyuRain/ForestColl)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree.ElementTree import Element, ParseError, fromstring
+
+import numpy as np
+
+from collectives.core.pattern import Pattern
+from collectives.trees.forest import Edge, Forest, Tree
+from collectives.trees.pattern import forest_pattern
+from topologies import Topology, WeftError
+from topologies.text.input_text import read_input
+
+
+def read_forestcoll(path: str | Path, topology: Topology) -> Forest:
+    """The forest of a file; nodes are numbers or names of the topology.
+
+    Raises
+    ------
+    WeftError
+        A file that is no such XML, an unknown node, a path along no link, or trees that do not span all NPUs.
+    """
+    return parse_forestcoll(read_input(path, "schedule file"), topology, str(path))
+
+
+def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML") -> Forest:
+    """The forest in a text; see `read_forestcoll`."""
+    if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
+        raise WeftError(f"{name} declares entities: only plain XML is read")
+    try:
+        root = fromstring(text)
+    except ParseError as fault:
+        raise WeftError(f"{name} is not XML: {fault}") from None
+    if root.tag.lower() != "algo" or not root.findall("tree"):
+        raise WeftError(f"{name} has the root <{root.tag}>: a ForestColl file is <Algo> with <tree>s")
+    forest = Forest(topology, tuple(_tree(tree, topology, name) for tree in root.findall("tree")))
+    forest.check()
+    return forest
+
+
+def all_gather_pattern(forest: Forest) -> Pattern:
+    """The all-gather of an imported forest, proved."""
+    return forest_pattern(forest.topology, "all-gather", "forestcoll", down=forest)
+
+
+def to_forestcoll(forest: Forest) -> str:
+    """A forest as ForestColl tree XML; nodes are numbers of the topology."""
+    t = forest.topology
+    lines = [f'<Algo nchunkspernode="{forest.blocks_of_root(forest.trees[0].root)}">']
+    place: dict[int, int] = {}
+    for tree in forest.trees:
+        index = place.get(tree.root, 0)
+        place[tree.root] = index + tree.multiplicity
+        shape = f'nchunks="{tree.multiplicity}" height="{tree.height}"'
+        lines.append(f'  <tree root="{tree.root}" index="{index}" {shape}>')
+        for edge in tree.edges:
+            nodes = ",".join(map(str, [edge.parent, *(int(t.dst[link]) for link in edge.links)]))
+            lines.append(f'    <send src="{edge.parent}" dst="{edge.child}" path="{nodes}"/>')
+        lines.append("  </tree>")
+    return "\n".join([*lines, "</Algo>"]) + "\n"
+
+
+def _tree(element: Element, topology: Topology, name: str) -> Tree:
+    what = f"{name}: tree of root {element.get('root')}"
+    root = _node(element.get("root"), topology, what)
+    edges = tuple(_edge(send, topology, what) for send in element.findall("send"))
+    try:
+        multiplicity = int(element.get("nchunks", "1"))
+    except ValueError:
+        raise WeftError(f"{what} has nchunks={element.get('nchunks')!r}: give a whole number") from None
+    return Tree(root, multiplicity, edges)
+
+
+def _edge(element: Element, topology: Topology, what: str) -> Edge:
+    parent, child = (_node(element.get(end), topology, what) for end in ("src", "dst"))
+    path = element.get("path")
+    if path is None:
+        return Edge(parent, child)
+    nodes = np.array([_node(part.strip(), topology, what) for part in path.split(",")])
+    links = topology.link_ids(nodes[:-1], nodes[1:]).tolist()
+    if -1 in links:
+        at = links.index(-1)
+        one, other = (topology.node_name(int(node)) for node in nodes[at : at + 2])
+        raise WeftError(f"{what}: the path {path} needs a link {one}->{other}, which {topology.name} has not")
+    return Edge(parent, child, tuple(links))
+
+
+def _node(text: str | None, topology: Topology, what: str) -> int:
+    names = {topology.node_name(node): node for node in range(topology.n_nodes)}
+    if text in names:
+        return names[text]
+    if text is None or not text.isdigit() or int(text) >= topology.n_nodes:
+        raise WeftError(f"{what}: no node {text!r} in {topology.name}")
+    return int(text)

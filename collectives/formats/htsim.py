@@ -1,0 +1,111 @@
+"""The connection matrix (`.cm`) of htsim, written: a schedule as flows that trigger one another.
+
+Each transfer is a flow. One that waits for others starts with a trigger: `oneshot` for one of them, `barrier` for
+several. A flow fires one trigger at its source when its last byte is acknowledged, and one at its destination when
+that has arrived, so that transfers of a rank that wait for it at either end must wait for the same ones.
+Chunks, routes and what ranks add are not part of the format: dependencies between chunks become whole ones.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from collectives.core.schedule import Schedule
+from collectives.core.transfers import Transfers
+from topologies import WeftError
+
+MOST_BYTES = 2**31 - 1
+"""Of a flow: the reader holds sizes in 32 bits."""
+
+MOST_FLOWS = 2_000_000
+
+Parents = frozenset[int]
+
+
+def to_htsim(schedule: Schedule) -> str:
+    """A schedule as a connection matrix.
+
+    Parameters
+    ----------
+    schedule : Schedule
+
+    Raises
+    ------
+    WeftError
+        Switches that send or pools; a flow of 2 GiB or more, or of nothing; waits that one trigger at each end of a
+        flow cannot say.
+    """
+    pattern = schedule.pattern
+    if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:
+        raise WeftError(f"htsim of {pattern.name}: its switches add or its ranks have slots, and .cm knows only flows")
+    t = pattern.transfers()
+    flows = [row for row in range(t.src.size) if t.src[row] != t.dst[row]]
+    if len(flows) > MOST_FLOWS:
+        raise WeftError(f"htsim of {pattern.name}: {len(flows):,} flows; at most {MOST_FLOWS:,}")
+    parents = _parents(t)
+    groups = dict.fromkeys(parents[row] for row in flows if parents[row])
+    trigger = {waited: number for number, waited in enumerate(groups, start=1)}
+    fired = _fired(t, parents, trigger, pattern.name)
+    lines = [f"Nodes {pattern.p}", f"Connections {len(flows)}"]
+    lines += [f"Triggers {len(trigger)}"] * bool(trigger)
+    for number, row in enumerate(flows, start=1):
+        size = int(t.blocks[row]) * schedule.block_bytes
+        if not 0 < size <= MOST_BYTES:
+            raise WeftError(f"htsim of {pattern.name}: a flow of {size} B; 1 to {MOST_BYTES} are accepted")
+        begin = f"trigger {trigger[parents[row]]}" if parents[row] else "start 0"
+        words = [f"{t.src[row]}->{t.dst[row]} id {number} {begin} size {size}"]
+        words += [f"{end}_done_trigger {fired[row, end]}" for end in ("send", "recv") if (row, end) in fired]
+        lines.append(" ".join(words))
+    for waited, number in trigger.items():
+        kind = "oneshot" if len(waited) == 1 else f"barrier count {len(waited)}"
+        lines.append(f"trigger id {number} {kind}")
+    return "\n".join(lines) + "\n"
+
+
+def _parents(t: Transfers) -> list[Parents]:
+    """Flows that each transfer waits for, looked for through joins."""
+    row_of = {pair: row for row, pair in enumerate(zip(t.src.tolist(), t.slot.tolist(), strict=True))}
+    direct = [
+        [row_of[int(t.dep_src[at]), int(t.dep_slot[at])] for at in range(int(t.dep_ptr[row]), int(t.dep_ptr[row + 1]))
+         if t.dep_lag[at] <= 0]
+        for row in range(t.src.size)
+    ]
+    found: dict[int, Parents] = {}
+
+    def through(row: int) -> Parents:
+        """What a join stands for."""
+        open_ = [row]
+        while open_:
+            joins = [one for one in direct[open_[-1]] if t.src[one] == t.dst[one] and one not in found]
+            if joins:
+                open_ += joins
+                continue
+            one = open_.pop()
+            found[one] = frozenset().union(
+                *(found[parent] if t.src[parent] == t.dst[parent] else {parent} for parent in direct[one])
+            )
+        return found[row]
+
+    return [through(row) for row in range(t.src.size)]
+
+
+def _fired(
+    t: Transfers, parents: Sequence[Parents], trigger: Mapping[Parents, int], name: str
+) -> dict[tuple[int, str], int]:
+    """The trigger that each flow fires at either end: at the end where the flows are that wait for it."""
+    sources: dict[int, set[int]] = defaultdict(set)
+    for row, waited in enumerate(parents):
+        if waited and t.src[row] != t.dst[row]:
+            sources[trigger[waited]].add(int(t.src[row]))
+    fired: dict[tuple[int, str], int] = {}
+    for waited, number in trigger.items():
+        for row in waited:
+            end = "send" if sources[number] == {int(t.src[row])} else "recv"
+            if (row, end) in fired:
+                raise WeftError(
+                    f"htsim of {name}: the transfer from rank {t.src[row]} to rank {t.dst[row]} releases several "
+                    f"groups of others at its {end} end, and .cm has one trigger there"
+                )
+            fired[row, end] = number
+    return fired

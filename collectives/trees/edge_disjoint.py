@@ -1,0 +1,181 @@
+"""Aggregation trees that share no cable, over which an array is striped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.trees.aggregation import AggregationTree, minimum_depth_tree, reducing, torus_trees
+from collectives.trees.disjoint_forests import DisjointForests
+from topologies import REDUCER, SWITCH, Topology, WeftError
+
+Edge = tuple[int, int]
+Trees = tuple[AggregationTree, ...]
+
+MOST_PACKED = 2048
+"""Nodes up to which edges are exchanged between trees."""
+
+MOST_COUNTED = 1024
+"""Nodes times trees up to which a refusal counts the trees that exist: a second beyond that, minutes for 64 x 33."""
+
+FREE, SHARED = -1, -2
+"""Cables that are left over, and those that every tree may take."""
+
+
+def edge_disjoint_trees(topology: Topology, count: int, *, routers: bool = False) -> Trees:
+    """Trees of which each cable belongs to one, up and down; the one cable of an NPU that has no other is shared.
+
+    On a torus of two dimensions two trees are `torus_trees`. Elsewhere they are first taken one after the other, each
+    of least depth, which is best where switches stand in layers. Where that ends too soon, spanning trees are grown
+    together and exchange edges until nothing more fits; each then takes the root and the paths of least depth among its
+    own cables and those that are left over. Of one-way links only those that lead down are disjoint.
+
+    Parameters
+    ----------
+    topology : Topology
+    count : int
+    routers : bool
+        Whether the routers of NPUs reduce.
+
+    Raises
+    ------
+    WeftError
+        Fewer are found; the message says whether more exist.
+    """
+    if not 1 <= count <= max(topology.n_links, 1):
+        raise WeftError(f"{count} aggregation trees: at least 1, and no more than the {topology.n_links} links")
+    trees = _of_a_torus(topology) if routers and count == 2 else ()
+    trees = trees or _one_by_one(topology, count, routers)
+    if len(trees) == count:
+        return trees
+    packing = _Packing(topology, routers)
+    found = packing.trees(count)
+    if not found:
+        raise WeftError(f"topology {topology.name}: {packing.most(count, len(trees))}, not {count}")
+    return found
+
+
+def _of_a_torus(topology: Topology) -> Trees:
+    try:
+        return torus_trees(topology)
+    except WeftError:
+        return ()  # another network
+
+
+def _one_by_one(topology: Topology, count: int, routers: bool) -> Trees:
+    """As many trees as there are of least depth, each among the cables that those before it leave."""
+    shared = {edge for edge, owner in _leaf_cables(topology, reducing(topology, routers), 1).items() if owner == SHARED}
+    used: set[Edge] = set()
+    trees: list[AggregationTree] = []
+    for _ in range(count):
+        try:
+            tree = minimum_depth_tree(topology, routers=routers, unused=used)
+        except WeftError:
+            if not trees:
+                raise
+            break
+        trees.append(tree)
+        used |= _both_ways(_edge(*ends) for ends in tree.parent if _edge(*ends) not in shared)
+    return tuple(trees)
+
+
+class _Packing:
+    """Trees that are grown together: spanning trees of the nodes that reduce, with the other NPUs as their leaves."""
+
+    def __init__(self, topology: Topology, routers: bool) -> None:
+        self.topology, self.routers = topology, routers
+        self.inner = reducing(topology, routers)
+        self.nodes = np.flatnonzero(self.inner)
+        shared = (edge for edge, owner in _leaf_cables(topology, self.inner, 1).items() if owner == SHARED)
+        self.switch_of = dict(shared)
+        self.homes = {self.switch_of.get(npu, npu) for npu in range(topology.n_npus)}
+        self.links = set(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
+        self.between = sorted(
+            (one, other) for one, other in self.links
+            if one < other and (other, one) in self.links and self.inner[one] and self.inner[other]
+        )
+
+    def trees(self, count: int) -> Trees:
+        """As many as asked for, or none."""
+        if count > self.room or self.nodes.size > MOST_PACKED:
+            return ()
+        number = {int(node): i for i, node in enumerate(self.nodes)}
+        edges = [(number[one], number[other]) for one, other in self.between]
+        forests = DisjointForests(len(number), edges, count)
+        forests.fill()
+        owner = dict(zip(self.between, forests.forest_of, strict=True))
+        owner |= _leaf_cables(self.topology, self.inner, count)
+        try:
+            return self._shallow(owner, count)
+        except WeftError:
+            return ()  # a forest of the packing leaves NPUs apart
+
+    def most(self, count: int, found: int) -> str:
+        """How many there are, for a message, when there are not `count`."""
+        if self.nodes.size * count > MOST_COUNTED:
+            return f"no more than {self.room} edge-disjoint trees can exist ({found} found one by one)"
+        while found + 1 < count and self.trees(found + 1):
+            found += 1
+        few = self.nodes.size <= MOST_PACKED
+        exact = found == self.room or (few and self.spans_all)
+        beyond = "" if few or exact else f" (they are packed among up to {MOST_PACKED:,} nodes that reduce)"
+        trees, exist = ("tree", "exists") if found == 1 else ("trees", "exist")
+        return f"{found} edge-disjoint {trees} {exist if exact else 'found'}{beyond}"
+
+    @property
+    def spans_all(self) -> bool:
+        """Whether every tree must reach every node, and may pass through it."""
+        return bool(self.nodes.size == self.topology.n_npus == self.topology.n_nodes)
+
+    @property
+    def room(self) -> int:
+        """No more trees leave any NPU, or the switch of an NPU with one cable, than it has cables to share out.
+
+        Where trees span all nodes each takes one cable less than there are nodes.
+        """
+        degree = dict.fromkeys(self.homes, 0)
+        for one, other in self.links:
+            if one in degree and other not in self.switch_of and self.topology.kind[other] != REDUCER:
+                degree[one] += 1
+        least = min(degree.values()) if len(self.homes) > 1 else self.topology.n_links
+        spanning = len(self.between) // max(self.nodes.size - 1, 1)
+        return min(least, spanning) if self.spans_all else least
+
+    def _shallow(self, owner: dict[Edge, int], count: int) -> Trees:
+        """Each tree of least depth among its cables; then again, the deepest first, with those that none took."""
+        trees = {i: self._tree(owner, {i, SHARED}) for i in range(count)}
+        for _ in range(2):
+            for i in sorted(trees, key=lambda i: -trees[i].depth):
+                trees[i] = min(trees[i], self._tree(owner, {i, FREE, SHARED}), key=lambda tree: tree.depth)
+                taken = {_edge(*ends) for ends in trees[i].parent}
+                for edge, whose in owner.items():
+                    if whose in (i, FREE):
+                        owner[edge] = i if edge in taken else FREE
+        return tuple(trees[i] for i in range(count))
+
+    def _tree(self, owner: dict[Edge, int], whose: set[int]) -> AggregationTree:
+        others = _both_ways(edge for edge, one in owner.items() if one not in whose)
+        return minimum_depth_tree(self.topology, routers=self.routers, unused=others)
+
+
+def _leaf_cables(topology: Topology, inner: npt.NDArray[np.bool_], count: int) -> dict[Edge, int]:
+    """To which tree a cable belongs: the only one of an NPU to all, those of NPUs that do not reduce in turn."""
+    found: dict[Edge, int] = {}
+    for npu in range(topology.n_npus):
+        ends = np.unique(topology.dst[topology.link_ptr[npu] : topology.link_ptr[npu + 1]])
+        ends = ends[topology.kind[ends] != REDUCER].tolist()
+        if len(ends) == 1 and topology.kind[ends[0]] == SWITCH:
+            found[npu, ends[0]] = SHARED
+        elif not inner[npu]:
+            found |= {_edge(npu, end): i % count for i, end in enumerate(end for end in ends if inner[end])}
+    return found
+
+
+def _edge(one: int, other: int) -> Edge:
+    return (one, other) if one < other else (other, one)
+
+
+def _both_ways(edges: Iterable[Edge]) -> set[Edge]:
+    return {pair for one, other in edges for pair in ((one, other), (other, one))}

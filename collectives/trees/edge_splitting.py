@@ -1,0 +1,277 @@
+"""Edge splitting: a network without switches in which as many trees fit as in the one with them.
+
+A link into a switch and one out of it are replaced by a logical link past it, as long as no cut that matters falls
+below the demand (Bang-Jensen, Frank and Jackson; arXiv 2305.18461). Every logical link keeps the physical paths that
+make it up, with their multiplicities.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from topologies import Topology, WeftError
+from topologies.flows.maxflow import LARGEST, FlowNetwork
+
+Pair = tuple[int, int]
+Path = tuple[int, ...]
+Shares = deque[tuple[Path, int]]
+"""Physical paths, as links in their order, with their multiplicities."""
+
+TRIES = 12
+"""Orders of partners, drawn by lot from a fixed seed, in which a switch is split before every pair is tested."""
+
+
+class Logical(NamedTuple):
+    """Links between NPUs, each made of physical paths.
+
+    Attributes
+    ----------
+    capacity : dict from (tail, head) to int
+        Trees that each logical link carries.
+    paths : dict from (tail, head) to deque of (links, multiplicity)
+        The multiplicities of a link sum to its capacity.
+    """
+
+    capacity: dict[Pair, int]
+    paths: dict[Pair, Shares]
+
+
+def without_switches(
+    topology: Topology, link_capacity: list[int], demand: Mapping[int, int], *, spread: bool = True
+) -> Logical:
+    """Replace every switch by logical links past it.
+
+    Parameters
+    ----------
+    topology : Topology
+    link_capacity : list of int
+        Trees that each link carries.
+    demand : mapping from NPU to int
+        Trees of each root.
+    spread : bool
+        Whether a node is joined to as many others as there are, each with its share, which keeps trees low;
+        otherwise each pair takes all that it can, which keeps trees few.
+
+    Raises
+    ------
+    WeftError
+        The trees do not fit past a switch, by name; a switch that sends more than it receives is a reason.
+    """
+    split = _Splitting(topology, link_capacity, demand)
+    for switch in split.order():
+        split.remove(switch, spread)
+    split.check()
+    return Logical({pair: cap for pair, cap in split.capacity.items() if cap}, split.paths)
+
+
+class _Splitting:
+    """The network as it loses its switches; node n_nodes feeds all roots."""
+
+    def __init__(self, topology: Topology, link_capacity: list[int], demand: Mapping[int, int]) -> None:
+        self.topology, self.demand = topology, demand
+        n = topology.n_nodes
+        self.feed, self.source, self.sink = n, n + 1, n + 2
+        self.need = sum(demand.values())
+        self.capacity: dict[Pair, int] = defaultdict(int)
+        self.paths: dict[Pair, Shares] = defaultdict(deque)
+        for link, cap in enumerate(link_capacity):
+            if cap:
+                pair = (int(topology.src[link]), int(topology.dst[link]))
+                self.capacity[pair] += cap
+                self.paths[pair].append(((link,), cap))
+        total = 4 * (sum(self.capacity.values()) + self.need) + 1
+        self.infinite = total
+        self.network = FlowNetwork(n + 3, 4 * total > LARGEST)
+        self.arc = {pair: self.network.add(*pair, cap) for pair, cap in self.capacity.items()}
+        self.tails: dict[int, set[int]] = defaultdict(set)
+        self.heads: dict[int, set[int]] = defaultdict(set)
+        for tail, head in self.capacity:
+            self.tails[head].add(tail)
+            self.heads[tail].add(head)
+        for root, trees in demand.items():
+            self.arc[self.feed, root] = self.network.add(self.feed, root, trees)
+        self.start = {node: self.network.add(self.source, node) for node in range(n + 1)}
+        self.end = {node: self.network.add(node, self.sink) for node in range(n + 1)}
+        self.hard: deque[int] = deque(range(topology.n_npus))  # those that bound the last amount come first
+
+    def order(self) -> list[int]:
+        """Switches: first NICs and the like, which are only passed through, then those nearest to the NPUs.
+
+        Logical links then go up and down again by the shortest way: 34 links from a root to its farthest leaf instead
+        of 44 on leaf-spine:4x4x4, 74 instead of 92 on fat-tree:4x3.
+        """
+        degree = {node: len(self.tails[node]) + len(self.heads[node]) for node in self._switches()}
+        near = self._distances()
+        return sorted(degree, key=lambda node: (degree[node] > 4, near.get(node, len(near)), degree[node], node))
+
+    def _switches(self) -> range:
+        return range(self.topology.n_npus, self.topology.n_nodes)
+
+    def _distances(self) -> dict[int, int]:
+        """Links from the nearest NPU to each node that one reaches."""
+        distance = dict.fromkeys(range(self.topology.n_npus), 0)
+        reached = list(distance)
+        for node in reached:
+            for head in sorted(self.heads[node]):
+                if head not in distance:
+                    distance[head] = distance[node] + 1
+                    reached.append(head)
+        return distance
+
+    def remove(self, switch: int, spread: bool) -> None:
+        """Pair links into the switch with links out of it until none is left, or none can be paired.
+
+        Spread evenly, pairs seldom harm a cut, in whatever order: that is tried first, and one flow to each NPU tells
+        whether they did. Otherwise every pair is tested on its own.
+        """
+        if spread and not self._passed_through(switch):
+            before = (dict(self.capacity), {pair: deque(found) for pair, found in self.paths.items()})
+            for seed in range(TRIES):
+                self._pair_off(switch, random.Random(seed), spread=True)
+                if self._unreached() is None:
+                    return
+                self._restore(*before)
+        self._pair_off(switch, None, spread=spread)
+
+    def _pair_off(self, switch: int, lots: random.Random | None, *, spread: bool) -> None:
+        """Split pairs as long as there are any: in an order by lot, or each tested."""
+        progress = True
+        while progress:
+            progress = False
+            for u in self._into(switch):
+                out = self._out_of(switch)
+                if lots:
+                    lots.shuffle(out)
+                for t in out:
+                    if t != u and self.capacity[u, switch] and self.capacity[switch, t]:
+                        most = self._share(u, switch, t) if spread else self.infinite
+                        progress |= self._split(u, switch, t, most, lots is None)
+            if not progress:
+                for u in self._into(switch):
+                    if self.capacity[switch, u] and self.capacity[u, switch]:
+                        progress |= self._split(u, switch, u, self.infinite, lots is None)
+        for u in self._into(switch):
+            self._take(u, switch, self.capacity[u, switch])
+        for t in self._out_of(switch):
+            self._take(switch, t, self.capacity[switch, t])
+
+    def _restore(self, capacity: dict[Pair, int], paths: dict[Pair, Shares]) -> None:
+        for pair in list(self.capacity):
+            self._set(*pair, capacity.get(pair, 0))
+        self.paths = defaultdict(deque, {pair: deque(found) for pair, found in paths.items()})
+
+    def _unreached(self) -> int | None:
+        """An NPU that not all trees reach."""
+        for npu in range(self.topology.n_npus):
+            if self.network.flow(self.feed, npu, self.need) < self.need:
+                return npu
+        return None
+
+    def check(self) -> None:
+        """Every NPU must still be reached by all trees."""
+        npu = self._unreached()
+        if npu is not None:
+            raise WeftError(
+                f"topology {self.topology.name}: {self.need} trees do not reach {self.topology.node_name(npu)} "
+                f"past the switches{self._unbalanced()}; allow more trees per root"
+            )
+
+    def _unbalanced(self) -> str:
+        t = self.topology
+        for node in self._switches():
+            into, out = (float(t.bandwidth_Bps[ends == node].sum()) for ends in (t.dst, t.src))
+            if into != out:
+                return f" ({t.node_name(node)} receives {into:g} B/s and sends {out:g} B/s)"
+        return ""
+
+    def _into(self, node: int) -> list[int]:
+        return sorted(u for u in self.tails[node] if self.capacity[u, node])
+
+    def _out_of(self, node: int) -> list[int]:
+        return sorted(t for t in self.heads[node] if self.capacity[node, t])
+
+    def _share(self, u: int, w: int, t: int) -> int:
+        others = sum(self.capacity[w, head] for head in self.heads[w] if head != u)
+        return max(1, self.capacity[u, w] * self.capacity[w, t] // others)
+
+    def _split(self, u: int, w: int, t: int, most: int, tested: bool) -> bool:
+        amount = min(most, self.capacity[u, w], self.capacity[w, t])
+        if tested and not self._passed_through(w):
+            amount = self._allowed(u, w, t, amount)
+        if amount <= 0:
+            return False
+        one, other = self._take(u, w, amount), self._take(w, t, amount)
+        if u != t:
+            self._set(u, t, self.capacity[u, t] + amount)
+            self.paths[u, t].extend(_join(one, other))
+        return True
+
+    def _passed_through(self, w: int) -> bool:
+        """Whether a switch has two neighbours, with as much to either as from the other: no cut can suffer."""
+        into = self._into(w)
+        if len(into) != 2 or into != self._out_of(w):
+            return False
+        a, b = into
+        return self.capacity[a, w] == self.capacity[w, b] and self.capacity[b, w] == self.capacity[w, a]
+
+    def _allowed(self, u: int, w: int, t: int, amount: int) -> int:
+        """The largest amount that no cut forbids."""
+        for v in list(self.hard):
+            if amount <= 0:
+                break
+            least = amount
+            if v not in (u, t):
+                least = min(least, self._slack((u, t, self.feed), (w, v), amount))
+            least = min(least, self._slack((w, self.feed), (u, t, v), amount))
+            if least < amount:
+                amount = least
+                self.hard.remove(v)
+                self.hard.appendleft(v)
+        return amount
+
+    def _slack(self, inside: tuple[int, ...], outside: tuple[int, ...], amount: int) -> int:
+        """What the cuts between two sets of nodes have beyond the demand; `amount` if that is enough."""
+        arcs = [self.start[node] for node in inside] + [self.end[node] for node in outside]
+        self.network.capacity[arcs] = self.infinite
+        slack = self.network.flow(self.source, self.sink, self.need + amount) - self.need
+        self.network.capacity[arcs] = 0
+        return slack
+
+    def _set(self, u: int, t: int, cap: int) -> None:
+        self.capacity[u, t] = cap
+        if (u, t) not in self.arc:
+            self.arc[u, t] = self.network.add(u, t)
+            self.tails[t].add(u)
+            self.heads[u].add(t)
+        self.network.capacity[self.arc[u, t]] = cap
+
+    def _take(self, u: int, w: int, amount: int) -> Shares:
+        """Take capacity off a link, and that much of its paths."""
+        self._set(u, w, self.capacity[u, w] - amount)
+        return take_paths(self.paths[u, w], amount)
+
+
+def take_paths(paths: Shares, amount: int) -> Shares:
+    """Take paths of a total multiplicity off the front of a list."""
+    taken: Shares = deque()
+    while amount:
+        links, many = paths.popleft()
+        here = min(many, amount)
+        taken.append((links, here))
+        amount -= here
+        if here < many:
+            paths.appendleft((links, many - here))
+    return taken
+
+
+def _join(one: Shares, other: Shares) -> Shares:
+    """Paths followed by paths; both have the same total multiplicity."""
+    joined: Shares = deque()
+    while one:
+        many = min(one[0][1], other[0][1])
+        ((first, _),), ((second, _),) = take_paths(one, many), take_paths(other, many)
+        joined.append(((*first, *second), many))
+    return joined

@@ -1,0 +1,152 @@
+"""Partial sums that go up an aggregation tree, and results that come down: the transfers, one node after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.collective import collective
+from collectives.core.pattern import Pattern
+from collectives.core.relays import Relays, sources_only
+from collectives.core.transfers import Transfers
+from collectives.trees.aggregation import AggregationTree
+from topologies import Topology
+from topologies.core.reduction_units import unit_of
+
+
+class Flows:
+    """Builds the transfers of partial sums and results over trees.
+
+    Parameters
+    ----------
+    topology : Topology
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.relays = Relays(topology)
+        self._unit = unit_of(topology)
+        self._port = _ports(topology)
+        self._routes: dict[tuple[int, int], list[int]] = {}
+
+    def collect(
+        self,
+        tree: AggregationTree,
+        sources: Iterable[int],
+        blocks: Sequence[int],
+        feed: dict[int, list[int]] | None = None,
+        again: bool = False,
+    ) -> tuple[dict[int, int], list[int]]:
+        """Send blocks up a tree; returns what each source sent, and the rows that arrive at the root.
+
+        Parameters
+        ----------
+        tree : AggregationTree
+        sources : iterable of int
+            Ranks that contribute.
+        blocks : sequence of int
+        feed : mapping from rank to rows, optional
+            What a source waits for.
+        again : bool
+            Whether a sum that is complete goes up: nodes keep what arrives instead of adding.
+        """
+        wanted, feed = set(sources), feed or {}
+        arriving: dict[int, list[int]] = {}
+        sent: dict[int, int] = {}
+        nodes = tree.nodes()
+        for node in reversed(nodes):
+            waits = arriving.get(node, []) + (feed.get(node, []) if node in wanted else [])
+            if node == tree.root or not (node in arriving or node in wanted):
+                continue
+            own, parent = int(self._unit[node]), tree.parent_of[node]
+            if own != node and node in wanted and not again:
+                # the router of an NPU adds the NPU's own part in its unit
+                waits = [*waits, self.relays.add([node, own], blocks, step=tree.depth, reduces=True)]
+            place = node if again else own
+            above = parent if again else int(self._unit[parent])
+            hop = self.route(node, parent)
+            path = [*([place] if place != node else []), *hop, *([above] if above != parent else [])]
+            row = self.relays.add(
+                path, blocks, step=tree.depth - tree.depth_of[node], reduces=not again, stream=waits,
+                port=self._port[hop[-2], parent] if above != parent else 0,
+            )
+            arriving.setdefault(parent, []).append(row)
+            if node in wanted:
+                sent[node] = row
+        at_root = arriving.get(tree.root, [])
+        if tree.root in wanted:
+            at_root = at_root + feed.get(tree.root, [])
+        unit = int(self._unit[tree.root])
+        if unit != tree.root and not again and at_root:
+            if tree.root in wanted:
+                at_root = [*at_root, self.relays.add([tree.root, unit], blocks, step=tree.depth, reduces=True)]
+            at_root = [self.relays.add([unit, tree.root], blocks, step=tree.depth, stream=at_root)]
+        return sent, at_root
+
+    def direct(self, source: int, receiver: int, blocks: Sequence[int], feed: Sequence[int] = ()) -> int:
+        """Send blocks past all switches: partial sums, or what arrived with `feed`; returns the row."""
+        path = self.route(source, receiver)
+        return self.relays.add(path, blocks, step=int(bool(feed)), reduces=not feed, stream=feed)
+
+    def route(self, source: int, receiver: int) -> list[int]:
+        """Nodes of the link between two nodes, or of the route where there is none."""
+        if (source, receiver) not in self._routes:
+            if (source, receiver) in self._port:
+                return [source, receiver]
+            self.find_routes([source], [receiver])
+        return self._routes[source, receiver]
+
+    def find_routes(self, sources: Sequence[int], receivers: Sequence[int]) -> None:
+        """Look up the routes of many pairs of nodes at once, which is faster."""
+        paths = self.topology.paths(np.array(sources, np.int64), np.array(receivers, np.int64))
+        after, ptr = self.topology.dst[paths.links].tolist(), paths.ptr.tolist()
+        for i, ends in enumerate(zip(sources, receivers, strict=True)):
+            self._routes[ends] = [ends[0], *after[ptr[i] : ptr[i + 1]]]
+
+    def spread(
+        self, tree: AggregationTree, ranks: Iterable[int], blocks: Sequence[int], at_root: Sequence[int]
+    ) -> dict[int, int]:
+        """Send blocks down a tree, one copy on each edge; returns the row that delivers to each rank."""
+        wanted = set(ranks)
+        reaches = set(wanted)
+        for node, parent in reversed(tree.parent):
+            if node in reaches:
+                reaches.add(parent)
+        arriving: dict[int, Sequence[int]] = {tree.root: at_root}
+        received: dict[int, int] = {}
+        for node, parent in tree.parent:
+            if node in reaches:
+                step = tree.depth + tree.depth_of[node]
+                row = self.relays.add([parent, node], blocks, step=step, stream=arriving[parent])
+                arriving[node] = [row]
+                if node in wanted:
+                    received[node] = row
+        return received
+
+    def pattern(
+        self, kind: str, algorithm: str, form: str, n_blocks: int, root: int = 0,
+        smaller: Callable[[], Pattern] | None = None,
+    ) -> Pattern:
+        """The pattern of everything that was added."""
+        table = self.relays.build()
+
+        def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+            return table if ranks.size >= self.topology.n_nodes else sources_only(table, ranks)
+
+        return Pattern(
+            topology=self.topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=n_blocks, emit=emit,
+            blocks_of=self.relays.blocks_of, root=root, smaller=smaller, n_sources=self.topology.n_nodes,
+        )
+
+
+def _ports(topology: Topology) -> dict[tuple[int, int], int]:
+    """Number of each node among the neighbours of another."""
+    found: dict[tuple[int, int], int] = {}
+    seen: dict[int, int] = {}
+    for src, dst in zip(topology.src.tolist(), topology.dst.tolist(), strict=True):
+        if (src, dst) not in found:
+            found[src, dst] = seen.get(dst, 0)
+            seen[dst] = found[src, dst] + 1
+    return found

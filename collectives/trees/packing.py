@@ -1,0 +1,210 @@
+"""Packing spanning trees: as many out-trees from every root as the cuts of the network allow (Edmonds' branchings).
+
+Batches of equal trees grow edge by edge. An edge may serve as many trees of a batch as the tightest cut that it
+crosses has capacity beyond what the unfinished batches inside that cut still need, which one maximum flow tells
+(Schrijver, Combinatorial Optimization, section 53; Berczi and Frank). An edge that may serve none never will again,
+so that each batch looks at each edge once; and one that may serve some always exists.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from topologies import WeftError
+from topologies.flows.maxflow import LARGEST, FlowNetwork
+
+Pair = tuple[int, int]
+
+
+@dataclass(eq=False)
+class Batch:
+    """Equal trees that grow together.
+
+    Attributes
+    ----------
+    root, multiplicity : int
+    nodes : list of int
+        Reached, in the order in which they were.
+    parent : dict from node to node
+    depth : dict from node to int
+        Edges from the root, of the nodes reached.
+    place, looked : int
+        The node whose edges are looked at, and how many of them were.
+    hub : int
+        The hub that feeds the reached nodes in the flows, -1 before the trees begin.
+    begun : bool
+    """
+
+    root: int
+    multiplicity: int
+    nodes: list[int]
+    parent: dict[int, int]
+    depth: dict[int, int]
+    place: int = 0
+    looked: int = 0
+    hub: int = -1
+    begun: bool = False
+
+    def copy(self, multiplicity: int) -> Batch:
+        """The same trees so far, with another multiplicity."""
+        fresh = Batch(self.root, multiplicity, list(self.nodes), dict(self.parent), dict(self.depth))
+        fresh.place, fresh.looked, fresh.begun = self.place, self.looked, True
+        return fresh
+
+
+def pack_trees(
+    n_nodes: int, capacity: Mapping[Pair, int], roots: Mapping[int, int], *, level: bool = False
+) -> list[Batch]:
+    """Spanning out-trees with the given number at each root, within the capacities.
+
+    Parameters
+    ----------
+    n_nodes : int
+    capacity : mapping from (tail, head) to int
+        Trees that may use each link.
+    roots : mapping from node to int
+        Trees of each root.
+    level : bool
+        Whether all trees grow by one level at a time, which makes them low and takes longer; otherwise one after
+        the other.
+
+    Raises
+    ------
+    WeftError
+        The capacities do not allow as many trees.
+    """
+    return _Packing(n_nodes, capacity, roots).run(level)
+
+
+class _Packing:
+    def __init__(self, n_nodes: int, capacity: Mapping[Pair, int], roots: Mapping[int, int]) -> None:
+        self.n = n_nodes
+        self.capacity = {pair: cap for pair, cap in capacity.items() if cap}
+        self.need = sum(roots.values())
+        self.infinite = 2 * (sum(self.capacity.values()) + self.need) + 1
+        self.network = FlowNetwork(n_nodes + 1, 4 * self.infinite > LARGEST)
+        self.arc = {pair: self.network.add(*pair, cap) for pair, cap in self.capacity.items()}
+        self.source = n_nodes
+        self.feed = [self.network.add(self.source, node) for node in range(n_nodes)]
+        self.heads: dict[int, list[int]] = defaultdict(list)
+        for tail, head in self.capacity:
+            self.heads[tail].append(head)
+        self.batches = [Batch(root, many, [root], {}, {root: 0}) for root, many in roots.items() if many]
+        self.waiting = np.zeros(n_nodes, self.network.capacity.dtype)
+        for batch in self.batches:
+            self._set_waiting(batch.root, batch.multiplicity)
+        self.hubs: list[int] = []  # arc from the source to each hub
+        self.spokes: list[dict[int, int]] = []  # arcs from a hub to the nodes that its batch has reached
+        self.hub_need = np.zeros(0, self.network.capacity.dtype)
+        self.hub_holds = np.zeros((0, n_nodes), np.bool_)
+        self.free: list[int] = []
+
+    def run(self, level: bool) -> list[Batch]:
+        done: list[Batch] = []
+        open_, reach = list(self.batches), 0
+        while open_:
+            left: list[Batch] = []
+            queue = open_[::-1]
+            while queue:
+                batch = queue.pop()
+                queue += self._grow(batch, reach if level else self.n)
+                if len(batch.nodes) == self.n:
+                    self._finish(batch)
+                    done.append(batch)
+                elif batch.place == len(batch.nodes):
+                    raise WeftError(f"{self.need} trees do not fit: those of root {batch.root} cannot all grow on")
+                else:
+                    left.append(batch)
+            open_, reach = left, reach + 1
+        return done
+
+    def _grow(self, batch: Batch, reach: int) -> list[Batch]:
+        """Add edges from nodes up to a depth; returns the part of the batch that could not follow."""
+        rest = []
+        self._open(batch)
+        while batch.place < len(batch.nodes) and len(batch.nodes) < self.n:
+            x = batch.nodes[batch.place]
+            if batch.depth[x] > reach:
+                break
+            heads = self.heads[x]
+            while batch.looked < len(heads):
+                y = heads[batch.looked]
+                most = 0 if y in batch.depth else min(self.capacity[x, y], batch.multiplicity)
+                if most:
+                    most = self._slack(batch, x, y, most)
+                if most:
+                    if most < batch.multiplicity:
+                        rest.append(batch.copy(batch.multiplicity - most))
+                        self._open(rest[-1])
+                        self._set_need(batch, most)
+                    self._add(batch, x, y)
+                batch.looked += 1
+            batch.place, batch.looked = batch.place + 1, 0
+        return rest
+
+    def _slack(self, batch: Batch, x: int, y: int, most: int) -> int:
+        """Trees of a batch that may use the edge from x to y, but at most `most`."""
+        mine = batch.hub
+        needs = np.where(self.hub_holds[:, y], 0, self.hub_need)
+        needs[mine] = 0
+        capacity = self.network.capacity
+        capacity[self.hubs] = needs
+        before, aside = capacity[self.feed[x]], capacity[self.feed[y]]
+        capacity[self.feed[x]], capacity[self.feed[y]] = self.infinite, 0
+        due = int(needs.sum()) + int(self.waiting.sum()) - int(self.waiting[y])
+        slack = self.network.flow(self.source, y, due + most) - due
+        capacity[self.feed[x]], capacity[self.feed[y]] = before, aside
+        return max(0, slack)
+
+    def _add(self, batch: Batch, x: int, y: int) -> None:
+        batch.nodes.append(y)
+        batch.parent[y], batch.depth[y] = x, batch.depth[x] + 1
+        self.capacity[x, y] -= batch.multiplicity
+        self.network.capacity[self.arc[x, y]] = self.capacity[x, y]
+        self._reach(batch.hub, y)
+
+    def _set_waiting(self, root: int, change: int) -> None:
+        """Trees that have not begun stand at their root, without a hub."""
+        self.waiting[root] += change
+        self.network.capacity[self.feed[root]] = self.waiting[root]
+
+    def _open(self, batch: Batch) -> None:
+        """Give a batch a hub of its own."""
+        if batch.hub >= 0:
+            return
+        if not batch.begun:
+            self._set_waiting(batch.root, -batch.multiplicity)
+            batch.begun = True
+        if not self.free:
+            node = self.network.add_node()
+            self.hubs.append(self.network.add(self.source, node))
+            self.spokes.append({})
+            self.hub_need = np.append(self.hub_need, 0)
+            self.hub_holds = np.concatenate([self.hub_holds, np.zeros((1, self.n), np.bool_)])
+            self.free.append(len(self.hubs) - 1)
+        batch.hub = self.free.pop()
+        for node in batch.nodes:
+            self._reach(batch.hub, node)
+        self._set_need(batch, batch.multiplicity)
+
+    def _set_need(self, batch: Batch, multiplicity: int) -> None:
+        batch.multiplicity = multiplicity
+        self.hub_need[batch.hub] = multiplicity
+
+    def _reach(self, hub: int, node: int) -> None:
+        self.hub_holds[hub, node] = True
+        spokes = self.spokes[hub]
+        if node not in spokes:
+            spokes[node] = self.network.add(self.n + 1 + hub, node)
+        self.network.capacity[spokes[node]] = self.infinite
+
+    def _finish(self, batch: Batch) -> None:
+        """A tree that spans all nodes needs nothing more."""
+        hub = batch.hub
+        self.hub_need[hub], self.hub_holds[hub] = 0, False
+        self.network.capacity[list(self.spokes[hub].values())] = 0
+        self.free.append(hub)

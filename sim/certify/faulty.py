@@ -1,0 +1,233 @@
+"""The certificates of a run with faults: every service, lost or not, is in its journal and is looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.certify.conditions import Conditions, detour_at, route_at
+from sim.certify.times import deliveries, free_ps, joins, ready_ps, routed_chunks
+from sim.program.contract import COMPLETES, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program.outcome import CertificateError, Journal, Outcome
+
+Rows = npt.NDArray[np.bool_]
+
+
+def certify_faulty(program: Program, outcome: Outcome) -> None:
+    """Conservation, capacity and causality of a finished run with faults.
+
+    Each time in the journal is compared with what the contract says, worked out from the program and the services
+    that were done. Not looked at: whom a server chose, and when a pool granted (never before it was asked).
+
+    Raises
+    ------
+    CertificateError
+        With the rule, and the task or server that broke it.
+    """
+    if outcome.journal is None:
+        raise CertificateError("conservation: a run with faults is checked by its journal: run it with log=True")
+    order = np.lexsort((outcome.journal.start_ps, outcome.journal.chunk, outcome.journal.task))
+    journal = Journal._make(column[order] for column in outcome.journal)
+    first = _first_rows(journal)
+    _conservation(program, outcome, journal, first)
+    conditions = Conditions.of(program, journal, _attempts(journal, first))
+    _capacity(journal, conditions.server)
+    _up(journal, conditions)
+    _waits(program, outcome)
+    _durations(journal, conditions)
+    _losses(journal, conditions)
+    _arrivals(program, outcome, journal, first)
+    _ready(program, journal, conditions)
+    _routes(program, journal, first)
+    _idle(journal, conditions)
+
+
+def _refuse(bad: Rows, journal: Journal, what: str) -> None:
+    if np.any(bad):
+        row = int(np.flatnonzero(bad)[0])
+        raise CertificateError(
+            f"{what}: chunk {journal.chunk[row]} of task {journal.task[row]}, from {journal.start_ps[row]} ps"
+        )
+
+
+def _first_rows(journal: Journal) -> Rows:
+    """Whether a row is the first of its chunk, in the order of task, chunk and start."""
+    task, chunk = journal.task, journal.chunk
+    return np.append(True, (task[1:] != task[:-1]) | (chunk[1:] != chunk[:-1]))[: task.size]
+
+
+def _after(rows: Rows) -> Rows:
+    """Whether the row before was one of these."""
+    return np.append(False, rows[:-1])[: rows.size]
+
+
+def _attempts(journal: Journal, first: Rows) -> I64:
+    """How often the chunk of each row was lost before it."""
+    before: I64 = np.cumsum(journal.lost, dtype=np.int64) - journal.lost
+    return np.asarray(before - before[first][np.cumsum(first) - 1], np.int64)
+
+
+def _conservation(program: Program, outcome: Outcome, journal: Journal, first: Rows) -> None:
+    """Every chunk crosses, in its last attempt, a whole route of its task; every ps of busy time is a service's."""
+    at = journal.at
+    begins = first | _after(journal.lost | journal.moved)
+    of_task = np.isin(np.stack([journal.task, at]).T @ [program.route_hop.size, 1], _first_hops(program))
+    _refuse(begins & ~of_task, journal, "conservation: an attempt begins in the middle of a route")
+    follows = np.append(False, at[1:] == at[:-1] + 1)[: at.size]
+    _refuse(~begins & ~follows, journal, "conservation: a hop is left out or taken twice")
+    last = program.hop_last[program.route_hop[at]] != 0
+    _refuse(_ends(first) & (journal.lost | journal.moved | ~last), journal, "conservation: never delivered")
+    _refuse(journal.moved & ~begins, journal, "conservation: sent another way after it had left its source")
+    task, chunk = routed_chunks(program)
+    sent = int(np.count_nonzero(first))
+    if sent != task.size:
+        raise CertificateError(f"conservation: {sent} chunks were sent where the program has {task.size}")
+    stranger = first.copy()
+    stranger[first] = (journal.task[first] != task) | (journal.chunk[first] != chunk)
+    _refuse(stranger, journal, "conservation: the program has no such chunk")
+    services = int(np.count_nonzero(journal.end_ps > journal.start_ps))
+    if outcome.events != services:
+        raise CertificateError(f"conservation: {outcome.events} services were done where the journal has {services}")
+    busy = np.zeros(program.n_servers, np.int64)
+    np.add.at(busy, program.route_server[at], journal.end_ps - journal.start_ps)
+    if np.any(busy != outcome.busy_ps):
+        one = int(np.flatnonzero(busy != outcome.busy_ps)[0])
+        raise CertificateError(
+            f"conservation: server {one} was busy for {outcome.busy_ps[one]} ps and did {busy[one]} ps of services"
+        )
+
+
+def _ends(first: Rows) -> Rows:
+    """Whether a row is the last of its chunk."""
+    return np.append(first[1:], True)[: first.size]
+
+
+def _first_hops(program: Program) -> I64:
+    """Where attempts may begin, as task x hops + place."""
+    task, route = np.arange(program.n_tasks), program.task_route.astype(np.int64)
+    if program.detour_ptr.size:
+        task = np.concatenate([task, np.repeat(task, np.diff(program.detour_ptr))])
+        route = np.concatenate([route, program.detour_route])
+    return task * program.route_hop.size + program.route_ptr[route]
+
+
+def _capacity(journal: Journal, server: I64) -> None:
+    """No server serves two chunks at once."""
+    served = np.flatnonzero(journal.end_ps > journal.start_ps)
+    start = journal.start_ps[served]
+    clash = np.flatnonzero(start < free_ps(server[served], start, journal.end_ps[served]))
+    if clash.size:
+        row = served[clash[0]]
+        raise CertificateError(f"capacity: server {server[row]} serves two chunks at {journal.start_ps[row]} ps")
+
+
+def _up(journal: Journal, conditions: Conditions) -> None:
+    """No service begins while its server is down, or crosses that unless it may; nothing is dropped but there."""
+    served = journal.end_ps > journal.start_ps
+    asleep = served & (conditions.rate == DOWN)
+    crosses = served & (conditions.crossing != COMPLETES) & (journal.end_ps > conditions.down_ps)
+    dropped = ~served & ~journal.moved & ~((conditions.rate == DOWN) & conditions.drops & journal.lost)
+    for bad, what in (
+        (asleep, "is down and serves"), (crosses, "goes down while it serves"), (dropped, "drops what it may not"),
+    ):
+        if np.any(bad):
+            _refuse(bad, journal, f"capacity: server {conditions.server[np.flatnonzero(bad)[0]]} {what}")
+
+
+def _waits(program: Program, outcome: Outcome) -> None:
+    """No task starts before those that it waits for are in, unless its deadline is over."""
+    parent, child = program.whole_edges()
+    early = outcome.start_ps[child] < outcome.finish_ps[parent]
+    if program.task_deadline_ps.size:
+        early &= outcome.start_ps[child] < program.task_deadline_ps[child]
+    if np.any(early):
+        edge = int(np.flatnonzero(early)[0])
+        raise CertificateError(
+            f"causality: task {child[edge]} started at {outcome.start_ps[child[edge]]} ps, before task "
+            f"{parent[edge]} was delivered at {outcome.finish_ps[parent[edge]]} ps"
+        )
+
+
+def _durations(journal: Journal, conditions: Conditions) -> None:
+    """Each service takes what it takes at the rate in force with its draw, or is cut off as its server goes down."""
+    served = journal.end_ps > journal.start_ps
+    due = np.where(conditions.cut, conditions.down_ps, conditions.end_ps)
+    _refuse(served & (journal.end_ps < due), journal, "capacity: served faster than its server can")
+    _refuse(served & (journal.end_ps > due), journal, "capacity: served for longer than its server takes")
+
+
+def _losses(journal: Journal, conditions: Conditions) -> None:
+    """Lost is what was cut off, what a draw says, and what a server that was down dropped."""
+    due = (journal.end_ps > journal.start_ps) & (conditions.cut | conditions.drawn)
+    dropped = (journal.end_ps == journal.start_ps) & ~journal.moved
+    _refuse(journal.lost & ~due & ~dropped, journal, "causality: lost, and neither cut off nor drawn nor dropped")
+    _refuse(due & ~journal.lost, journal, "causality: cut off or drawn, and not lost")
+
+
+def _arrivals(program: Program, outcome: Outcome, journal: Journal, first: Rows) -> None:
+    """A chunk joins when it is released and the one before it was served, and arrives when it is ready."""
+    _refuse(journal.start_ps < journal.arrival_ps, journal, "causality: served before it arrived")
+    ready = np.roll(journal.ready_ps, 1)
+    _refuse(~first & (journal.arrival_ps < ready), journal, "causality: arrived before it was ready")
+    _refuse(~first & (journal.arrival_ps > ready), journal, "causality: arrived after it was ready")
+    delivered = deliveries(program, outcome, journal.ready_ps[_ends(first)])
+    served = journal.end_ps > journal.start_ps
+    first_served = np.full(journal.task.size, NEVER_PS)
+    first_served[served] = journal.start_ps[served]
+    begins = np.flatnonzero(first)
+    first_start = np.minimum.reduceat(first_served, begins) if begins.size else first_served
+    first_served[served] = journal.end_ps[served]
+    first_end = np.minimum.reduceat(first_served, begins) if begins.size else first_served
+    starts = begins[journal.chunk[first] == 0]
+    wrong = np.zeros(first.size, np.bool_)
+    wrong[starts] = outcome.start_ps[journal.task[starts]] != first_start[journal.chunk[first] == 0]
+    _refuse(wrong, journal, "causality: its task started at another time")
+    due = joins(program, outcome, delivered, first_end)
+    for bad, what in (
+        (journal.arrival_ps[first] < due.earliest, "joined before it was released and the chunk before it was served"),
+        (journal.arrival_ps[first] > due.latest, "joined later than its release and the service of the one before it"),
+    ):
+        rows = np.zeros(first.size, np.bool_)
+        rows[begins] = bad
+        _refuse(rows, journal, f"causality: {what}")
+
+
+def _ready(program: Program, journal: Journal, conditions: Conditions) -> None:
+    """The next hop, the delivery and the next attempt come when latencies, draws and timeouts say."""
+    latency = conditions.latency_ps
+    due = ready_ps(program, journal.at, conditions.size, journal.start_ps, journal.end_ps, latency)
+    if program.server_resend_ps.size:
+        due = np.where(journal.lost, journal.end_ps + program.server_resend_ps[conditions.server], due)
+    due = np.where(journal.moved, journal.start_ps + 1, due)
+    _refuse(journal.moved & (journal.end_ps != journal.start_ps), journal, "capacity: served as it was sent away")
+    _refuse(journal.ready_ps < due, journal, "causality: ready before its time")
+    _refuse(journal.ready_ps > due, journal, "causality: ready after its time")
+
+
+def _routes(program: Program, journal: Journal, first: Rows) -> None:
+    """Attempts take the route in force: what is served as it is chosen, and what is not where none has changed."""
+    begins = first | _after(journal.lost | journal.moved)
+    now = route_at(program, journal.task, journal.start_ps)
+    served = journal.end_ps > journal.start_ps
+    _refuse(begins & served & (journal.at != now), journal, "causality: it takes a route that is not in force")
+    here = program.route_server[now] == program.route_server[journal.at]
+    _refuse(journal.moved & here, journal, "causality: sent another way, and its route begins here")
+    dropped = begins & ~served & ~journal.moved
+    chosen = journal.arrival_ps - _after(journal.moved)
+    still = detour_at(program, journal.task, journal.start_ps) == detour_at(program, journal.task, chosen)
+    _refuse(dropped & still & (journal.at != now), journal, "causality: it takes a route that is not in force")
+
+
+def _idle(journal: Journal, conditions: Conditions) -> None:
+    """What waits at a free server is served or dropped at once, unless the server was down and has just come up.
+
+    Not looked at: those dropped where a server waits for its outage.
+    """
+    served = journal.end_ps > journal.start_ps
+    rows = np.flatnonzero(served | (~journal.moved & (conditions.crossing != WAITS)))
+    start = journal.start_ps[rows]
+    free = free_ps(conditions.server[rows], start, journal.end_ps[rows])
+    waits = start > np.maximum(free, journal.arrival_ps[rows])
+    idle = np.zeros(served.size, np.bool_)
+    idle[rows] = waits & (conditions.drops[rows] | ~conditions.wakes[rows])
+    _refuse(idle, journal, "capacity: it waits at a free server")

@@ -1,0 +1,128 @@
+"""Cheap checks after a run: each failure is a bug in weft, and says which rule was broken."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.certify.faulty import certify_faulty
+from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
+from sim.program import I64, Program
+from sim.program.checks import slowest_ps
+from sim.program.contract import I32
+from sim.program.outcome import CertificateError as CertificateError
+from sim.program.outcome import Log, Outcome
+
+
+def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None:
+    """Check a finished run: conservation, capacity, causality, bounds.
+
+    Parameters
+    ----------
+    program : Program
+    outcome : Outcome
+        With a log, every service is checked as well.
+    lower_bound_ps : int
+        No run may be faster.
+
+    Raises
+    ------
+    CertificateError
+        With the rule, and the task or server that broke it.
+    """
+    if program.is_healthy:
+        _conservation(program, outcome)
+        _capacity(program, outcome)
+        _causality(program, outcome)
+    else:
+        certify_faulty(program, outcome)
+    if outcome.makespan_ps < lower_bound_ps:
+        raise CertificateError(
+            f"bounds: the run took {outcome.makespan_ps} ps, below the lower bound {lower_bound_ps} ps"
+        )
+    if outcome.log is not None:
+        _services(program, outcome, outcome.log)
+
+
+def _conservation(program: Program, outcome: Outcome) -> None:
+    if outcome.events != program.chunk_hops():
+        raise CertificateError(
+            f"conservation: {outcome.events} services were done where the program has {program.chunk_hops()}"
+        )
+    due = _work_ps(program)
+    if np.any(due != outcome.busy_ps):
+        server = int(np.flatnonzero(due != outcome.busy_ps)[0])
+        raise CertificateError(
+            f"conservation: server {server} was busy for {outcome.busy_ps[server]} ps and has {due[server]} ps of work"
+        )
+
+
+def _work_ps(program: Program) -> I64:
+    """Sum of the services that cross each server, (S,)."""
+    work = np.zeros(program.n_servers, np.int64)
+    for task in range(program.n_tasks):
+        cut, route = program.task_cut[task], program.task_route[task]
+        servers = program.hop_server[program.route_hop[program.route_ptr[route] : program.route_ptr[route + 1]]]
+        lead, rest = program.service_ps[program.cut_size[cut]][:, program.server_rate[servers]]
+        leading = int(program.cut_first[cut])
+        np.add.at(work, servers, leading * lead + (int(program.cut_chunks[cut]) - leading) * rest)
+    return work
+
+
+def _capacity(program: Program, outcome: Outcome) -> None:
+    # With head delivery the last service of a server may end after the last delivery.
+    slack = slowest_ps(program) if program.deliver_head else 0
+    over = outcome.busy_ps > outcome.makespan_ps + slack
+    if np.any(over):
+        server = int(np.flatnonzero(over)[0])
+        raise CertificateError(
+            f"capacity: server {server} was busy for {outcome.busy_ps[server]} ps of {outcome.makespan_ps} ps"
+        )
+
+
+def _causality(program: Program, outcome: Outcome) -> None:
+    parent, child = program.whole_edges()
+    early = outcome.start_ps[child] < outcome.finish_ps[parent]
+    if np.any(early):
+        edge = int(np.flatnonzero(early)[0])
+        raise CertificateError(
+            f"causality: task {child[edge]} started at {outcome.start_ps[child[edge]]} ps, before task "
+            f"{parent[edge]} was delivered at {outcome.finish_ps[parent[edge]]} ps"
+        )
+    backwards = outcome.finish_ps < outcome.start_ps
+    if np.any(backwards) or np.any(outcome.start_ps < 0):
+        task = int(np.flatnonzero(backwards | (outcome.start_ps < 0))[0])
+        raise CertificateError(f"causality: task {task} finished before it started, or never started")
+
+
+def _services(program: Program, outcome: Outcome, log: Log) -> None:
+    """No server serves two chunks at once or lets one wait while it is free, and none is served before it is there.
+
+    Whom a server chose, and when a pool granted, is not looked at.
+    """
+    hops, chunks = program.hops(), program.chunks()
+    task = np.repeat(np.arange(program.n_tasks), chunks * hops)
+    chunk, hop = np.divmod(np.arange(task.size) - log.base[task], np.maximum(hops[task], 1))
+    at = program.route_ptr[program.task_route[task]] + hop
+    server, size, start = program.route_server[at], sizes(program, task, chunk), log.start_ps
+    end = start + program.service_ps[size, program.server_rate[server]]
+    free = free_ps(server, start, end)
+    _refuse(start < free, "capacity: server {server} serves two chunks at {start} ps", task, chunk, server, start)
+    ready = ready_ps(program, at, size, start, end, program.route_latency_ps[at])
+    first, last = hop == 0, hop == hops[task] - 1
+    wrong = first & (chunk == 0) & (start != outcome.start_ps[task])
+    what = "causality: task {task} started at another time than its first service, at {start} ps"
+    _refuse(wrong, what, task, chunk, server, start)
+    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first])
+    earliest, latest = (np.roll(ready, 1) for _ in joining)
+    earliest[first], latest[first] = joining
+    what = "causality: chunk {chunk} of task {task} is served by server {server} at {start} ps, before it is there"
+    _refuse(start < earliest, what, task, chunk, server, start)
+    what = "capacity: chunk {chunk} of task {task} waits at server {server}, which is free, until {start} ps"
+    _refuse(start > np.maximum(latest, free), what, task, chunk, server, start)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], what: str, task: I64, chunk: I64, server: I32, start: I64) -> None:
+    if np.any(bad):
+        row = int(np.flatnonzero(bad)[0])
+        raise CertificateError(what.format(task=task[row], chunk=chunk[row], server=server[row], start=start[row]))

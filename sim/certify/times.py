@@ -1,0 +1,159 @@
+"""When the contract lets chunks be ready, delivered, released and join, by the services that a run says it did.
+
+Worked out from the program alone, with none of the engines' code: the certificates compare a run with it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, Program
+from sim.program.outcome import CertificateError, Outcome
+
+
+class Bounds(NamedTuple):
+    """Earliest and latest time of each of some chunks, in the order of task and chunk.
+
+    The two differ where a run keeps no trace: grants of pools, and the middle chunks of a task with an empty route.
+    """
+
+    earliest: I64
+    latest: I64
+
+
+def sizes(program: Program, task: I64, chunk: I64) -> I64:
+    """Row of `service_ps` of each chunk."""
+    cut = program.task_cut[task]
+    size = np.where(chunk < program.cut_first[cut], program.cut_size[cut, 0], program.cut_size[cut, 1])
+    return np.asarray(size, np.int64)
+
+
+def ready_ps(program: Program, at: I32 | I64, size: I64, start: I64, end: I64, latency: I64) -> I64:
+    """When the chunk of each service is ready for its next server or delivered."""
+    ready = end + latency
+    if program.cut_through and at.size:
+        after = program.server_rate[program.route_server[np.minimum(at + 1, program.route_hop.size - 1)]]
+        ready = np.maximum(start + latency, ready - program.service_ps[size, after])
+    delivered = (start if program.deliver_head else end) + latency
+    return np.where(program.hop_last[program.route_hop[at]] != 0, delivered, ready)
+
+
+def _chunks(program: Program) -> tuple[I64, I64, I64]:
+    """First chunk of each task, (T+1,); task and number of each chunk."""
+    chunks = program.chunks()
+    first = np.concatenate([[0], np.cumsum(chunks)])
+    task = np.repeat(np.arange(program.n_tasks), chunks)
+    return first, task, np.arange(task.size) - first[task]
+
+
+def routed_chunks(program: Program) -> tuple[I64, I64]:
+    """Task and number of each chunk that crosses servers."""
+    _, task, chunk = _chunks(program)
+    routed = program.hops()[task] > 0
+    return task[routed], chunk[routed]
+
+
+def _running_maximum(group: I64, value: I64) -> I64:
+    """Largest value so far in each group; groups are contiguous and rise."""
+    ordered = np.unique(value)
+    rank = np.searchsorted(ordered, value) + group * ordered.size
+    return ordered[np.maximum.accumulate(rank) - group * ordered.size]
+
+
+def deliveries(program: Program, outcome: Outcome, ready: I64) -> Bounds:
+    """When each chunk of the program is delivered, by when the routed ones are in; in order within a task.
+
+    Raises
+    ------
+    CertificateError
+        A task that finished at another time.
+    """
+    first, task, _ = _chunks(program)
+    routed = program.hops() > 0
+    earliest, latest = outcome.start_ps[task], outcome.finish_ps[task]
+    earliest[first[1:][~routed] - 1] = outcome.finish_ps[~routed]
+    latest[first[:-1][~routed]] = outcome.start_ps[~routed]
+    here = routed[task]
+    earliest[here] = latest[here] = _running_maximum(task[here], ready)
+    wrong = outcome.finish_ps != earliest[first[1:] - 1]
+    if np.any(wrong):
+        one = int(np.flatnonzero(wrong)[0])
+        raise CertificateError(
+            f"causality: task {one} finished at {outcome.finish_ps[one]} ps and its chunks were not in then"
+        )
+    return Bounds(earliest, latest)
+
+
+def _needed(program: Program, chunk: I64, parent: I64, child: I64, lag: I64) -> I64:
+    """Chunks of a stream parent that a chunk of its child waits for."""
+    chunks = program.chunks()
+    return np.where(
+        lag > 0, np.maximum(chunk - lag + 1, 0), -((-(chunk + 1) * chunks[parent]) // np.maximum(chunks[child], 1))
+    )
+
+
+def releases(program: Program, outcome: Outcome, delivered: Bounds) -> Bounds:
+    """When each chunk is released: whole parents, stream parents and windows, until the deadline of its task."""
+    first, task, _ = _chunks(program)
+    chunks = program.chunks()
+    whole = np.zeros(program.n_tasks, np.int64)
+    of_whole, waiting = program.whole_edges()
+    np.maximum.at(whole, waiting, outcome.finish_ps[of_whole])
+    parent, child, lag = (np.asarray(column, np.int64) for column in program.stream_edges())
+    edge = np.repeat(np.arange(parent.size), chunks[child])
+    chunk = np.arange(edge.size) - np.repeat(np.cumsum(chunks[child]) - chunks[child], chunks[child])
+    parent, child, lag = parent[edge], child[edge], lag[edge]
+    needed = _needed(program, chunk, parent, child, lag)
+    place = first[parent] + np.clip(needed, 1, chunks[parent]) - 1
+    found = []
+    for times in delivered:
+        due = np.where(needed > chunks[parent], NEVER_PS, np.where(needed < 1, 0, times[place]))
+        release = whole[task]
+        np.maximum.at(release, first[child] + chunk, due)
+        if program.task_deadline_ps.size:
+            release = np.minimum(release, program.task_deadline_ps[task])
+        found.append(release)
+    return Bounds(*found)
+
+
+def joins(program: Program, outcome: Outcome, delivered: Bounds, first_end: I64) -> Bounds:
+    """When each routed chunk arrives at its first server, by the ends of the first services of all of them.
+
+    Raises
+    ------
+    CertificateError
+        A task with an empty route that was delivered before its release, or later than then without a pool to ask.
+    """
+    _, task, chunk = _chunks(program)
+    release = releases(program, outcome, delivered)
+    latest = release.latest.copy()
+    if program.task_pool.size:
+        latest[(program.task_pool[task] >= 0) & ((chunk == 0) | (program.task_per[task] == PER_CHUNK))] = NEVER_PS
+    routed = program.hops()[task] > 0
+    _check_empty(program, outcome, Bounds(release.earliest, latest))
+    gate = np.where(chunk[routed] > 0, np.roll(first_end, 1), 0)
+    return Bounds(np.maximum(release.earliest[routed], gate), np.maximum(latest[routed], gate))
+
+
+def _check_empty(program: Program, outcome: Outcome, release: Bounds) -> None:
+    """A task with an empty route delivers each chunk when it is released, and granted."""
+    first, empty = _chunks(program)[0], program.hops() == 0
+    free = program.task_pool < 0 if program.task_pool.size else np.ones(program.n_tasks, np.bool_)
+    for times, place, what in ((outcome.start_ps, first[:-1], "started"), (outcome.finish_ps, first[1:] - 1, "ended")):
+        early, late = times < release.earliest[place], free & (times > release.latest[place])
+        for wrong, how in ((early, "before it was released"), (late, "later than its release")):
+            if np.any(empty & wrong):
+                task = int(np.flatnonzero(empty & wrong)[0])
+                raise CertificateError(f"causality: task {task}, without servers, {what} at {times[task]} ps, {how}")
+
+
+def free_ps(server: I32 | I64, start: I64, end: I64) -> I64:
+    """When the service before each, on the same server, had ended; 0 before the first."""
+    order = np.lexsort((start, server))
+    before = np.concatenate([[0], end[order][:-1]])[: order.size]
+    before[np.append(True, server[order][1:] != server[order][:-1])[: order.size]] = 0
+    free = np.empty_like(before)
+    free[order] = before
+    return free

@@ -1,0 +1,570 @@
+"""The chunk engine's kernel: the loops that run a program.
+
+The contract is that of sim/program/contract.py; the arrays come from sim/engine/run.py, which has cast them. Numba
+keys its cache on a function's own file; sim/engine/_jit.py keys it on all files of jitted code, so that none can go
+stale unnoticed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine._accounts import carry, copy_account
+from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
+from sim.engine._heap import lone, meld, ties_before, without_root
+from sim.engine._jit import entry, helper, u64
+from sim.engine._state import (
+    ARM,
+    ARRIVING,
+    AT,
+    BATCH,
+    CHUNK,
+    EVENTS,
+    FAR,
+    FINISHED,
+    FIRST_HOP,
+    FREE,
+    LEFT,
+    LOGGED,
+    MAKESPAN,
+    NEEDS_JOURNAL,
+    NEEDS_TOKENS,
+    NEXT,
+    NONE,
+    NOW,
+    PAUSED,
+    RING,
+    SIZE,
+    TASK,
+    TOP,
+    TOUCHED,
+    UNSTACKED,
+)
+from sim.engine._wheel import advance, push
+from sim.program.contract import PER_CHUNK
+
+# --- releases and deliveries -------------------------------------------------------------------------------------
+
+
+@helper
+def _stack(state, task):
+    """Remember to look at a task before this picosecond ends."""
+    if state.link[u64(task)] == UNSTACKED:
+        state.link[u64(task)] = state.register[TOP]
+        state.register[TOP] = task
+
+
+@helper
+def _needed(chunk, parent_chunks, chunks, lag):
+    """Chunks of a stream parent that chunk `chunk` waits for."""
+    if lag > 0:
+        return max(chunk - lag + 1, 0)
+    if parent_chunks == chunks:
+        return chunk + 1
+    return -((-(chunk + 1) * np.int64(parent_chunks)) // chunks)
+
+
+@helper
+def _release(program, state, task):
+    """Release every chunk that nothing holds back any more."""
+    chunks = program.cut_chunks[u64(program.task_cut[u64(task)])]
+    if program.parent.size == 0 or program.parent_ptr[u64(task)] == program.parent_ptr[u64(task + 1)]:
+        if state.missing[u64(task)] == 0:
+            state.released[u64(task)] = chunks
+        return
+    first = program.parent_ptr[u64(task)]
+    last = program.parent_ptr[u64(task + 1)]
+    released = state.released[u64(task)]
+    while released < chunks and state.missing[u64(task)] == 0:
+        released += 1
+        if released < chunks:
+            missing = 0
+            for edge in range(first, last):
+                parent = program.parent[u64(edge)]
+                parent_chunks = program.cut_chunks[u64(program.task_cut[u64(parent)])]
+                lag = program.parent_lag[u64(edge)] if program.parent_lag.size else 0
+                if _needed(released, parent_chunks, chunks, lag) > state.delivered[u64(parent)]:
+                    missing += 1
+            state.missing[u64(task)] = missing
+    state.released[u64(task)] = released
+
+
+@helper
+def _free_child(program, state, child, row):
+    """One parent less holds a child back; `row` is the account of the delivery."""
+    state.missing[u64(child)] -= 1
+    if state.missing[u64(child)] == 0:
+        _stack(state, child)
+        if state.account.size and state.gate_ps[u64(child)] <= state.register[NOW]:
+            copy_account(state, row, 1 + program.server_rate.size + child)
+
+
+@helper
+def _log_pool(state, what, task, chunk, units):
+    """Note that a chunk took units of a pool, or gave some back."""
+    if state.pool_log.size:
+        row = 4 * state.register[LOGGED]
+        state.pool_log[u64(row)] = what
+        state.pool_log[u64(row + 1)] = task
+        state.pool_log[u64(row + 2)] = chunk
+        state.pool_log[u64(row + 3)] = units
+        state.register[LOGGED] += 1
+
+
+@helper
+def _deliver(program, state, task, row):
+    """Deliver the next chunk of a task: free what waits for it, give units back. `row` is the chunk's account."""
+    delivered = state.delivered[u64(task)] + 1
+    state.delivered[u64(task)] = delivered
+    chunks = program.cut_chunks[u64(program.task_cut[u64(task)])]
+    if program.stream_child.size:
+        for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
+            child = program.stream_child[u64(edge)]
+            child_chunks = program.cut_chunks[u64(program.task_cut[u64(child)])]
+            following = state.released[u64(child)]
+            lag = program.stream_lag[u64(edge)] if program.stream_lag.size else 0
+            if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
+                _free_child(program, state, child, row)
+    if program.give_pool.size:
+        for give in range(program.give_ptr[u64(task)], program.give_ptr[u64(task + 1)]):
+            if program.give_per[u64(give)] == PER_CHUNK or delivered == chunks:
+                pool = program.give_pool[u64(give)]
+                state.pool_free[u64(pool)] += program.give_units[u64(give)]
+                _log_pool(state, ~pool, task, delivered - 1, program.give_units[u64(give)])
+                if state.account.size:
+                    copy_account(state, row, 1 + program.server_rate.size + program.task_cut.size + pool)
+    if delivered == chunks:
+        present = state.register[NOW]
+        state.finish_ps[u64(task)] = present
+        state.register[MAKESPAN] = present
+        state.register[LEFT] -= 1
+        if state.account.size:
+            copy_account(state, row, 0)
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+                _free_child(program, state, program.whole_child[u64(edge)], row)
+
+
+@helper
+def _token_row(program, token):
+    """Account of a token."""
+    return 1 + program.server_rate.size + program.task_cut.size + program.pool_capacity.size + token
+
+
+@helper
+def _token(program, state, task, chunk, at, faulty):
+    """Make the next chunk of a task a token, or return NONE where there is no token left."""
+    token = state.register[FREE]
+    if token != NONE:
+        field = 8 * (program.server_rate.size + token)
+        state.register[FREE] = state.event[u64(field + NEXT)]
+        cut = program.task_cut[u64(task)]
+        size = program.cut_size[u64(cut), 0] if chunk < program.cut_first[u64(cut)] else program.cut_size[u64(cut), 1]
+        state.event[u64(field + TASK)] = task
+        state.event[u64(field + CHUNK)] = chunk
+        state.event[u64(field + AT)] = at
+        state.event[u64(field + SIZE)] = size | FIRST_HOP
+        if faulty:
+            state.attempt[u64(token)] = 0
+        if state.account.size:
+            copy_account(state, 1 + program.server_rate.size + task, _token_row(program, token))
+    return token
+
+
+@helper
+def _free(program, state, token):
+    state.event[u64(8 * (program.server_rate.size + token) + NEXT)] = state.register[FREE]
+    state.register[FREE] = token
+
+
+@helper
+def _join(program, state, task, faulty):
+    """Send the released chunks of a task to its pool, its first server, or straight to delivery.
+
+    `faulty` is a constant in each loop, here and below, and the branch that it does not take is not compiled.
+    Returns False where tokens ran out; the task then stays on the stack.
+    """
+    if state.joined[u64(task)] == state.released[u64(task)] or state.gate_ps[u64(task)] == FAR:
+        return True
+    route = program.task_route[u64(task)]
+    at = program.route_ptr[u64(route)]
+    empty = at == program.route_ptr[u64(route + 1)]
+    present = state.register[NOW]
+    while state.joined[u64(task)] < state.released[u64(task)] and state.gate_ps[u64(task)] != FAR:
+        chunk = state.joined[u64(task)]
+        pool = program.task_pool[u64(task)] if program.task_pool.size else NONE
+        asks = pool != NONE and (chunk == 0 or program.task_per[u64(task)] == PER_CHUNK)
+        if empty and not asks:
+            state.joined[u64(task)] += 1
+            if chunk == 0:
+                state.start_ps[u64(task)] = present
+            _deliver(program, state, task, 1 + program.server_rate.size + task)
+            continue
+        if faulty and not empty and not asks:
+            at = first_hop_at(program, task, present)
+        token = _token(program, state, task, chunk, NONE if empty else at, faulty)
+        if token == NONE:
+            return False
+        state.joined[u64(task)] += 1
+        event = program.server_rate.size + token
+        if asks:
+            state.event_ps[u64(4 * event)] = present
+            discipline = program.pool_discipline[u64(pool)]
+            alone = lone(program, state, token)
+            state.pool_queue[u64(pool)] = meld(program, state, discipline, state.pool_queue[u64(pool)], alone)
+        else:
+            push(state, event, max(present, state.gate_ps[u64(task)]))
+        state.gate_ps[u64(task)] = FAR
+    return True
+
+
+@helper
+def _settle(program, state, faulty):
+    """Look at every task on the stack, until none is left. Returns False where tokens ran out."""
+    register = state.register
+    while register[TOP] != NONE:
+        task = register[TOP]
+        register[TOP] = state.link[u64(task)]
+        state.link[u64(task)] = UNSTACKED
+        _release(program, state, task)
+        if not _join(program, state, task, faulty):
+            _stack(state, task)
+            return False
+    return True
+
+
+@helper
+def _begin(program, state, token, server, start):
+    """Log and account a service; returns its end and when the token is ready for what follows."""
+    field = 8 * (program.server_rate.size + token)
+    at = state.event[u64(field + AT)]
+    size = state.event[u64(field + SIZE)]
+    first_hop = size >= FIRST_HOP
+    size &= FIRST_HOP - 1
+    service = program.service_ps[u64(size), u64(program.server_rate[u64(server)])]
+    end = start + service
+    state.busy_ps[u64(server)] += service
+    state.free_ps[u64(server)] = end
+    state.register[EVENTS] += 1
+    hop = program.route_hop[u64(at)]
+    latency = program.hop_latency_ps[u64(hop)]
+    if first_hop and state.event[u64(field + CHUNK)] == 0:
+        state.start_ps[u64(state.event[u64(field + TASK)])] = start
+    if state.log_base.size:
+        task = state.event[u64(field + TASK)]
+        route = program.task_route[u64(task)]
+        first = program.route_ptr[u64(route)]
+        chunk = state.event[u64(field + CHUNK)]
+        row = state.log_base[u64(task)] + chunk * (program.route_ptr[u64(route + 1)] - first) + (at - first)
+        state.log_start_ps[u64(row)] = start
+        state.log_before[u64(row)] = state.last_row[u64(server)]
+        state.last_row[u64(server)] = row
+    last = program.hop_last[u64(hop)] != 0
+    if last:
+        ready = (start if program.deliver_head else end) + latency
+    else:
+        ready = end + latency
+        if program.cut_through:
+            after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
+            ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
+    if state.account.size:
+        carry(program, state, token, server, start, service, ready, first_hop)
+    state.event[u64(field + SIZE)] = size
+    state.event[u64(field + AT)] = NONE if last else at + 1
+    return end, ready
+
+
+# --- fifo: a server may be committed when a chunk arrives ---------------------------------------------------------
+
+
+@helper
+def _line_up(program, state, server, token):
+    """Put a token into the server's list of this picosecond's arrivals, in order of tie.
+
+    Arrivals mostly come in order or in reverse, so both ends are tried first.
+    """
+    n_servers = program.server_rate.size
+    event = state.event
+    if state.touched_ps[u64(server)] != state.register[NOW]:
+        state.touched_ps[u64(server)] = state.register[NOW]
+        state.touched[u64(state.register[TOUCHED])] = server
+        state.register[TOUCHED] += 1
+        state.queue[u64(server)] = token
+        state.tail[u64(server)] = token
+        event[u64(8 * (n_servers + token) + NEXT)] = NONE
+    elif ties_before(program, state, state.tail[u64(server)], token):
+        event[u64(8 * (n_servers + state.tail[u64(server)]) + NEXT)] = token
+        event[u64(8 * (n_servers + token) + NEXT)] = NONE
+        state.tail[u64(server)] = token
+    elif ties_before(program, state, token, state.queue[u64(server)]):
+        event[u64(8 * (n_servers + token) + NEXT)] = state.queue[u64(server)]
+        state.queue[u64(server)] = token
+    else:
+        at = state.queue[u64(server)]
+        while ties_before(program, state, event[u64(8 * (n_servers + at) + NEXT)], token):
+            at = event[u64(8 * (n_servers + at) + NEXT)]
+        event[u64(8 * (n_servers + token) + NEXT)] = event[u64(8 * (n_servers + at) + NEXT)]
+        event[u64(8 * (n_servers + at) + NEXT)] = token
+
+
+@helper
+def _commit(program, state, token, server):
+    """Serve a token that has just arrived at a fifo server, after all that came before it."""
+    n_servers = program.server_rate.size
+    field = 8 * (n_servers + token)
+    at = state.event[u64(field + AT)]
+    first_hop = state.event[u64(field + SIZE)] >= FIRST_HOP
+    end, ready = _begin(program, state, token, server, max(state.register[NOW], state.free_ps[u64(server)]))
+    push(state, n_servers + token, ready)
+    if first_hop:
+        task = state.event[u64(field + TASK)]
+        state.gate_ps[u64(task)] = end
+        chunk = state.joined[u64(task)]
+        if chunk < state.released[u64(task)]:
+            following = _token(program, state, task, chunk, at, False)
+            if following == NONE:
+                _stack(state, task)
+            else:
+                state.joined[u64(task)] = chunk + 1
+                state.gate_ps[u64(task)] = FAR
+                push(state, n_servers + following, end)
+
+
+@entry
+def run_fifo(program, state, max_events, until_ps):
+    """Run a program whose servers are all fifo and that has no pools; see `run_general`."""
+    register = state.register
+    n_servers = program.server_rate.size
+    limit = register[EVENTS] + max_events
+    while True:
+        if not _settle(program, state, False):
+            return NEEDS_TOKENS
+        while register[BATCH] != NONE:
+            event = register[BATCH]
+            register[BATCH] = state.event[u64(8 * event + NEXT)]
+            token = event - n_servers
+            at = state.event[u64(8 * event + AT)]
+            if at != NONE:
+                _line_up(program, state, program.hop_server[u64(program.route_hop[u64(at)])], token)
+                continue
+            task = state.event[u64(8 * event + TASK)]
+            _free(program, state, token)
+            _deliver(program, state, task, _token_row(program, token))
+        if register[TOP] != NONE:
+            continue
+        for i in range(register[TOUCHED]):
+            server = state.touched[u64(i)]
+            token = state.queue[u64(server)]
+            while token != NONE:
+                after = state.event[u64(8 * (n_servers + token) + NEXT)]
+                _commit(program, state, token, server)
+                token = after
+        register[TOUCHED] = 0
+        if register[LEFT] == 0:
+            return FINISHED
+        if register[TOP] != NONE:
+            continue
+        if register[EVENTS] >= limit:
+            return PAUSED
+        status = advance(state, until_ps)
+        if status != FINISHED:
+            return status
+
+
+# --- general: servers choose when they are free, pools grant -------------------------------------------------------
+
+
+@helper
+def _touch(state, server):
+    if state.touched_ps[u64(server)] != state.register[NOW]:
+        state.touched_ps[u64(server)] = state.register[NOW]
+        state.touched[u64(state.register[TOUCHED])] = server
+        state.register[TOUCHED] += 1
+
+
+@helper
+def _ring(program, state, task):
+    """The deadline of a task: it waits for no other any more."""
+    state.missing[u64(task)] = 0
+    state.released[u64(task)] = program.cut_chunks[u64(program.task_cut[u64(task)])]
+    _stack(state, task)
+
+
+@helper
+def _deliver_in_order(program, state, token):
+    """Deliver a token, and those that were in before it and waited for it; or let it wait."""
+    n_servers, event = program.server_rate.size, state.event
+    task = event[u64(8 * (n_servers + token) + TASK)]
+    if event[u64(8 * (n_servers + token) + CHUNK)] != state.delivered[u64(task)]:
+        event[u64(8 * (n_servers + token) + NEXT)] = state.held[u64(task)]
+        state.held[u64(task)] = token
+        return
+    while token != NONE:
+        _free(program, state, token)
+        _deliver(program, state, task, _token_row(program, token))
+        token, before = state.held[u64(task)], NONE
+        while token != NONE and event[u64(8 * (n_servers + token) + CHUNK)] != state.delivered[u64(task)]:
+            token, before = event[u64(8 * (n_servers + token) + NEXT)], token
+        if token != NONE:
+            after = event[u64(8 * (n_servers + token) + NEXT)]
+            if before == NONE:
+                state.held[u64(task)] = after
+            else:
+                event[u64(8 * (n_servers + before) + NEXT)] = after
+
+
+@helper
+def _happen(program, state, event, faulty):
+    """An event of this picosecond: the end of a service, a delivery, or an arrival, which waits for its turn."""
+    n_servers = program.server_rate.size
+    if event < n_servers:
+        _touch(state, event)
+        task = state.first_of[u64(event)]
+        if task != NONE:
+            state.gate_ps[u64(task)] = state.register[NOW]
+            _stack(state, task)
+        return
+    token = event - n_servers
+    if state.event[u64(8 * event + AT)] != NONE:
+        state.event[u64(8 * event + NEXT)] = state.register[ARRIVING]
+        state.register[ARRIVING] = token
+        return
+    task = state.event[u64(8 * event + TASK)]
+    row = _token_row(program, token)
+    if faulty and state.event[u64(8 * event + CHUNK)] < 0:
+        if state.event[u64(8 * event + CHUNK)] == ARM:
+            state.event[u64(8 * event + CHUNK)] = RING
+            push(state, event, program.task_deadline_ps[u64(task)])
+        else:
+            _free(program, state, token)
+            _ring(program, state, task)
+        return
+    if state.event[u64(8 * event + SIZE)] >= FIRST_HOP:  # of a task without servers
+        state.gate_ps[u64(task)] = state.register[NOW]
+        if state.account.size:
+            copy_account(state, row, 1 + n_servers + task)
+        _stack(state, task)
+    if faulty:
+        _deliver_in_order(program, state, token)
+    else:
+        _free(program, state, token)
+        _deliver(program, state, task, row)
+
+
+@helper
+def _grant(program, state, faulty):
+    """Let every pool grant what it can; what that delivers joins the batch."""
+    n_servers = program.server_rate.size
+    for pool in range(program.pool_capacity.size):
+        token = state.pool_queue[u64(pool)]
+        discipline = program.pool_discipline[u64(pool)]
+        while token != NONE:
+            event = n_servers + token
+            task = state.event[u64(8 * event + TASK)]
+            if program.task_units[u64(task)] > state.pool_free[u64(pool)]:
+                break
+            state.pool_free[u64(pool)] -= program.task_units[u64(task)]
+            _log_pool(state, pool, task, state.event[u64(8 * event + CHUNK)], program.task_units[u64(task)])
+            state.pool_queue[u64(pool)] = without_root(program, state, discipline, token)
+            if state.account.size and state.event_ps[u64(4 * event)] < state.register[NOW]:
+                copy_account(state, 1 + n_servers + program.task_cut.size + pool, _token_row(program, token))
+            if state.event[u64(8 * event + AT)] == NONE:
+                if state.event[u64(8 * event + CHUNK)] == 0:
+                    state.start_ps[u64(task)] = state.register[NOW]
+                push(state, event, state.register[NOW])
+            else:
+                if faulty:
+                    state.event[u64(8 * event + AT)] = first_hop_at(program, task, state.register[NOW])
+                state.event[u64(8 * event + NEXT)] = state.register[ARRIVING]
+                state.register[ARRIVING] = token
+            token = state.pool_queue[u64(pool)]
+
+
+@helper
+def _serve(program, state, server):
+    """Start the service of the token that a free server chooses."""
+    n_servers = program.server_rate.size
+    token = state.queue[u64(server)]
+    field = 8 * (n_servers + token)
+    state.queue[u64(server)] = without_root(program, state, program.server_discipline[u64(server)], token)
+    first_hop = state.event[u64(field + SIZE)] >= FIRST_HOP
+    state.first_of[u64(server)] = state.event[u64(field + TASK)] if first_hop else NONE
+    end, ready = _begin(program, state, token, server, state.register[NOW])
+    push(state, server, end)
+    push(state, n_servers + token, ready)
+
+
+@helper
+def _general(program, state, max_events, until_ps, faulty):
+    """The loop of `run_general` and `run_faulty`."""
+    register = state.register
+    n_servers = program.server_rate.size
+    limit = register[EVENTS] + max_events
+    while True:
+        settled = False
+        while not settled:
+            if not _settle(program, state, faulty):
+                return NEEDS_TOKENS
+            while register[BATCH] != NONE:
+                event = register[BATCH]
+                register[BATCH] = state.event[u64(8 * event + NEXT)]
+                _happen(program, state, event, faulty)
+            if register[TOP] == NONE:
+                _grant(program, state, faulty)
+                settled = register[BATCH] == NONE
+        while register[ARRIVING] != NONE:
+            token = register[ARRIVING]
+            event = n_servers + token
+            register[ARRIVING] = state.event[u64(8 * event + NEXT)]
+            server = program.hop_server[u64(program.route_hop[u64(state.event[u64(8 * event + AT)])])]
+            # A chunk that comes out of a pool arrives now, whenever it asked.
+            state.event_ps[u64(4 * event)] = register[NOW]
+            discipline = program.server_discipline[u64(server)]
+            alone = lone(program, state, token)
+            state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
+            _touch(state, server)
+        if faulty and not room_for_journal(program, state):
+            return NEEDS_JOURNAL
+        for i in range(register[TOUCHED]):
+            server = state.touched[u64(i)]
+            if state.queue[u64(server)] != NONE and state.free_ps[u64(server)] <= register[NOW]:
+                if faulty:
+                    serve_faulty(program, state, server)
+                else:
+                    _serve(program, state, server)
+        register[TOUCHED] = 0
+        if register[LEFT] == 0:
+            return FINISHED
+        if register[EVENTS] >= limit:
+            return PAUSED
+        status = advance(state, until_ps)
+        if status != FINISHED:
+            return status
+
+
+@entry
+def run_general(program, state, max_events, until_ps):
+    """Run a program until it ends or a limit is reached, between two picoseconds.
+
+    Parameters
+    ----------
+    program : Program
+    state : State
+        Updated; a later call goes on from it.
+    max_events : int
+        Pause after the picosecond in which this many more services have begun.
+    until_ps : int
+        Pause before the first event later than this.
+
+    Returns
+    -------
+    int
+        FINISHED, PAUSED, NEEDS_TOKENS (grow the token arrays, link the new ones, and call again) or STUCK.
+    """
+    return _general(program, state, max_events, until_ps, False)
+
+
+@entry
+def run_faulty(program, state, max_events, until_ps):
+    """Run a program in which something changes in time; see `run_general`. NEEDS_JOURNAL asks for more of that."""
+    return _general(program, state, max_events, until_ps, True)

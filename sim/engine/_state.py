@@ -1,0 +1,130 @@
+"""State of a run, in arrays that live between two calls of the kernel; and the numbers that stand for things in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.program.contract import I32, I64, NEVER_PS
+
+FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL = 0, 1, 2, 3, 4
+"""Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is; the
+journal is full."""
+
+DIGIT = 10
+SLOTS = 1 << DIGIT
+LEVELS = -(-63 // DIGIT)
+WORDS = SLOTS // 64
+FAR = np.int64(NEVER_PS)
+NONE = -1
+UNSTACKED = -2
+
+# Registers of a run, kept between calls: present, services done, tasks left, last delivery, first event of the
+# present, first token arriving at the present, first free token, top of the stack, number of touched servers, rows
+# of the pools' log, rows of the journal.
+NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, JOURNALED, REGISTERS = range(12)
+
+# Half-words of an event, after its time in the first whole word.
+NEXT, TASK, CHUNK, AT, SIZE, CHILD = 2, 3, 4, 5, 6, 7
+FIRST_HOP = 1 << 30
+"""Added to the size of a token that is still at its first server."""
+ARM, RING = -2, -1
+"""In place of a chunk, in a token that is the timer of a task: to be set, and set."""
+JOURNAL_COLUMNS = 7
+
+
+class State(NamedTuple):
+    """State of a run; S servers, T tasks, P pools, N tokens, K columns of an account.
+
+    A token is a chunk on its way. Event e < S is the end of service of server e (general discipline only); event
+    S + n is what token n does next. An event is one half of a cache line: tokens in flight are too many for the
+    cache, and each is met about twice a hop.
+
+    Attributes
+    ----------
+    register : (REGISTERS,) int64
+    released, joined, delivered : (T,) int32
+        Chunks released; of these, that went to the first server (or the pool); delivered.
+    missing : (T,) int32
+        Parents that hold back the next chunk.
+    link : (T,) int32
+        Stack of the tasks to look at in this picosecond: the task below, NONE at the bottom, or UNSTACKED.
+    gate_ps : (T,) int64
+        When the first server is done with the chunk before; FAR while that chunk has not been served.
+    start_ps, finish_ps : (T,) int64
+    free_ps : (S,) int64
+        End of the last service begun.
+    busy_ps : (S,) int64
+    first_of : (S,) int32
+        Task whose first hop is being served, or NONE (general discipline only).
+    queue, tail : (S,) int32
+        Waiting tokens: a list in order (fifo, within one picosecond) or the root of a pairing heap.
+    touched : (S,) int32
+        Servers to look at in this picosecond.
+    touched_ps : (S,) int64
+    event_ps : ((S+N) * 4,) int64
+        Time of event e at 4 e; an arrival time while the token waits.
+    event : ((S+N) * 8,) int32
+        The same memory in half-words: at 8 e + NEXT the next event in a list; TASK and CHUNK of the token; AT, the
+        index of its hop in the routes (NONE: delivery); SIZE, its row of the service table; CHILD, in a pairing heap.
+    slot, occupied : (LEVELS * SLOTS,) int32, (LEVELS * WORDS,) int64
+        Heads of the wheel's lists, and which are not empty.
+    pool_free, pool_queue : (P,) int32
+    log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
+    last_row : (S,) or (0,) int64
+        The log, where asked for; see sim.program.outcome.Log.
+    pool_log : (rows * 4,) or (0,) int32
+        Pool (its complement when units are given back), task, chunk and units, in the order of time.
+    account : (rows * K,) or (0,) int64
+        The account of the critical path, where asked for: one row each for the end of the run, every server, task,
+        pool and token, in this order; see `_carry`.
+    account_class : (S,) or (0,) int32
+    account_latency_ps : (H * labels,) or (0,) int64
+        Class of each server; latency of each kind of hop under each label.
+    place : (S,) or (0,) int32
+        Row of the timetable that held when the server last looked; the row before its first where none did.
+    attempt : (N,) or (0,) int32
+        How often a token was lost. Empty, as all that follows, in a healthy program.
+    held : (T,) or (0,) int32
+        Tokens that are in, while one of a chunk before them is not: a list through NEXT.
+    journal : (rows * JOURNAL_COLUMNS,) or (0,) int64
+        Task, chunk, place in the routes, arrival (its complement: sent another way), start, end, and when the chunk is
+        ready for what follows (its complement: sent again after it was lost), of every service, where asked for.
+    """
+
+    register: I64
+    released: I32
+    joined: I32
+    delivered: I32
+    missing: I32
+    link: I32
+    gate_ps: I64
+    start_ps: I64
+    finish_ps: I64
+    free_ps: I64
+    busy_ps: I64
+    first_of: I32
+    queue: I32
+    tail: I32
+    touched: I32
+    touched_ps: I64
+    event_ps: I64
+    event: I32
+    slot: I32
+    occupied: I64
+    pool_free: I32
+    pool_queue: I32
+    log_base: I64
+    log_start_ps: I64
+    log_before: I64
+    last_row: I64
+    pool_log: I32
+    account: I64
+    account_class: I32
+    account_latency_ps: I64
+    account_columns: I64
+    place: I32
+    attempt: I32
+    held: I32
+    journal: I64

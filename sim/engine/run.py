@@ -1,0 +1,406 @@
+"""The chunk engine: casts a program at the door, runs the kernel in slices, returns an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.engine import _kernel, _state
+from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
+from sim.program import FIFO, I32, I64, PER_CHUNK, Program
+from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS, check_healthy
+from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
+from topologies import WeftError
+from topologies.units import format_size, format_time
+
+SLICE_EVENTS = 1_000_000
+"""Services between two looks at the clock and at Ctrl-C: a fraction of a second."""
+
+FOREVER_PS = CLOCK_END_PS
+
+DEFAULT_MEMORY_BYTES = 16 * 2**30
+
+TASK_BYTES, SERVER_BYTES, TOKENS_A_TASK = 44, 72, 8
+"""State of a task and of a server; chunks of a task in flight at once, for an estimate. A chunk in flight takes 32."""
+
+
+class Progress(NamedTuple):
+    """What a long run reports: services done and in all, picoseconds simulated, services a second."""
+
+    events: int
+    total_events: int
+    now_ps: int
+    events_per_s: float
+
+    @property
+    def seconds_left(self) -> float:
+        """At this rate; 0 when more services are done than a healthy run has."""
+        return max(self.total_events - self.events, 0) / max(self.events_per_s, 1e-9)
+
+
+class AccountLabels(NamedTuple):
+    """Names of the account that a run carries forward; C classes of servers, L labels of latencies.
+
+    Attributes
+    ----------
+    classes : tuple of str
+    server_class : (S,) int32
+        Class of each server.
+    latencies : tuple of str
+    latency_ps : (H, L) int64
+        Latency of each kind of hop under each label; a row sums to `hop_latency_ps`.
+    """
+
+    classes: tuple[str, ...]
+    server_class: I32
+    latencies: tuple[str, ...]
+    latency_ps: I64
+
+
+class Stopped(WeftError):
+    """A run that reached its limit or was interrupted; says how far it came."""
+
+
+@dataclass
+class Run:
+    """A run that can be paused: `advance` goes on from where the last call ended.
+
+    Parameters
+    ----------
+    program : Program
+    log : bool
+        Keep every service, for `why` and for pictures.
+    labels : AccountLabels, optional
+        Carry the account of the critical path forward, in memory that does not grow with the services.
+    """
+
+    program: Program
+    log: bool = False
+    labels: AccountLabels | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels is not None:
+            check_healthy(self.program, "an account that is carried forward")
+        self.state = _initial_state(self.program, self.log, self.labels)
+        self._kernel = _kernel_for(self.program)
+
+    @property
+    def events(self) -> int:
+        """Services begun so far."""
+        return int(self.state.register[_state.EVENTS])
+
+    @property
+    def tokens(self) -> int:
+        """Chunks in flight that there is room for; grows by halves."""
+        return self.state.event_ps.size // 4 - self.program.n_servers
+
+    @property
+    def now_ps(self) -> int:
+        """Picosecond reached."""
+        return int(self.state.register[_state.NOW])
+
+    def advance(self, max_events: int = FOREVER_PS, until_ps: int = FOREVER_PS) -> bool:
+        """Go on until the end, or until a limit is reached between two picoseconds; returns whether it has ended.
+
+        Parameters
+        ----------
+        max_events : int
+            Pause after the picosecond in which this many more services have begun.
+        until_ps : int
+            Pause before the first event later than this.
+
+        Raises
+        ------
+        Deadlock
+            Nothing can move any more and tasks are left.
+        WeftError
+            The run goes on beyond the end of the clock.
+        """
+        goal = min(self.events + max_events, FOREVER_PS)
+        while True:
+            status = self._kernel(
+                self.program, self.state, np.int64(goal - self.events), np.int64(min(until_ps, CLOCK_END_PS - 1))
+            )
+            if status == NEEDS_TOKENS:
+                self.state = _with_more_tokens(self.state, self.program.n_servers)
+            elif status == NEEDS_JOURNAL:
+                longer = np.zeros(self.state.journal.size + _journal_size(self.program, self.tokens), np.int64)
+                longer[: self.state.journal.size] = self.state.journal
+                self.state = self.state._replace(journal=longer)
+            else:
+                break
+        if status == STUCK:
+            check_finished(self.program, self.state.delivered.astype(np.int64), _stranded(self.program, self.state))
+        if status == PAUSED and self.events < goal and until_ps >= CLOCK_END_PS:
+            raise past_the_clock()
+        return bool(status == FINISHED)
+
+    def outcome(self) -> Outcome:
+        """Times so far; tasks that have not started or finished have -1."""
+        state = self.state
+        healthy = self.program.is_healthy
+        log = Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None
+        rows = state.journal.reshape(-1, _state.JOURNAL_COLUMNS)[: int(state.register[_state.JOURNALED])]
+        return Outcome(
+            start_ps=state.start_ps,
+            finish_ps=state.finish_ps,
+            busy_ps=state.busy_ps,
+            makespan_ps=int(state.register[_state.MAKESPAN]),
+            events=self.events,
+            log=log,
+            journal=Journal.of_rows(rows) if self.log and not healthy else None,
+        )
+
+
+def only_fifo(program: Program) -> bool:
+    """Whether servers may be committed when a chunk arrives: all of them fifo, and no pools."""
+    return bool(np.all(program.server_discipline == FIFO)) and program.pool_capacity.size == 0
+
+
+def _kernel_for(program: Program) -> Callable[..., int]:
+    if not program.is_healthy:
+        return _kernel.run_faulty
+    return _kernel.run_fifo if only_fifo(program) else _kernel.run_general
+
+
+def run(
+    program: Program,
+    *,
+    log: bool = False,
+    max_events: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Run a program to its end.
+
+    Parameters
+    ----------
+    program : Program
+    log : bool
+        Keep every service (16 bytes each).
+    max_events : int, optional
+        Give up after this many services.
+    progress : callable, optional
+        Called a few times a second on long runs.
+
+    Raises
+    ------
+    Deadlock
+        Tasks wait for each other.
+    Stopped
+        The event limit was reached, or Ctrl-C.
+    """
+    return advance_to_end(start(program, log=log), max_events, progress)
+
+
+def start(program: Program, *, log: bool = False, labels: AccountLabels | None = None) -> Run:
+    """A run that has not begun; see `Run`."""
+    return Run(program, log, labels)
+
+
+def advance_to_end(
+    one: Run, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
+) -> Outcome:
+    """Go on in slices, so that progress is told and Ctrl-C is heard; parameters and errors as in `run`."""
+    started = monotonic()
+    total = one.program.chunk_hops()
+    budget = _most_services(one.program) + 1 if max_events is None else max_events
+    try:
+        while not one.advance(min(SLICE_EVENTS, budget - one.events)):
+            if one.events >= budget:
+                raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
+            if progress is not None:
+                progress(Progress(one.events, total, one.now_ps, one.events / max(monotonic() - started, 1e-9)))
+    except KeyboardInterrupt:
+        raise Stopped(f"interrupted at {_reached(one, total)}") from None
+    return one.outcome()
+
+
+def _most_services(program: Program) -> int:
+    return program.chunk_hops() if program.is_healthy else FOREVER_PS
+
+
+def memory_bytes(program: Program, log: bool = False) -> int:
+    """Memory that a run takes, the program included, with up to `TOKENS_A_TASK` chunks of each task in flight."""
+    in_flight = int(np.minimum(program.chunks(), TOKENS_A_TASK).sum())
+    row_bytes = 16 if program.is_healthy else 8 * _state.JOURNAL_COLUMNS
+    logged = row_bytes * program.chunk_hops() if log else 0
+    return program.nbytes() + program.n_tasks * TASK_BYTES + program.n_servers * SERVER_BYTES + in_flight * 32 + logged
+
+
+def check_memory(program: Program, log: bool, limit_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
+    """Refuse a run that would not fit, before it starts."""
+    need = memory_bytes(program, log)
+    if need > limit_bytes:
+        raise WeftError(
+            f"the run needs about {format_size(need)} for {program.n_tasks:,} tasks and {program.chunk_hops():,} "
+            f"services; the limit is {format_size(limit_bytes)}: use fewer or larger chunks, or a smaller fabric"
+        )
+
+
+def _reached(one: Run, total: int) -> str:
+    return f"{format_time(one.now_ps)} of simulated time, {one.events:,} of {total:,} services done"
+
+
+def _initial_state(program: Program, log: bool, labels: AccountLabels | None) -> State:
+    n_tasks, n_servers = program.n_tasks, program.n_servers
+    healthy = program.is_healthy
+    fifo = only_fifo(program) and healthy
+    timers = np.flatnonzero(program.task_deadline_ps < NEVER_PS)
+    n_tokens = _first_tokens(program) + timers.size
+    _, child, lag = program.stream_edges()
+    missing = np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
+    missing += program.task_waits
+    register = np.zeros(_state.REGISTERS, np.int64)
+    register[_state.LEFT] = n_tasks
+    register[_state.BATCH] = register[_state.ARRIVING] = NONE
+    link, register[_state.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
+    base = log_base(program) if log and healthy else np.zeros(0, np.int64)
+    n_logged = int(base[-1]) if base.size else 0
+    events = np.zeros(4 * (n_servers + n_tokens), np.int64)
+    _link_free(events, n_servers, n_tokens, NONE)
+    _set_timers(events, n_servers, timers, register)
+    return State(
+        register=register,
+        released=np.zeros(n_tasks, np.int32),
+        joined=np.zeros(n_tasks, np.int32),
+        delivered=np.zeros(n_tasks, np.int32),
+        missing=missing,
+        link=link,
+        gate_ps=np.zeros(n_tasks, np.int64),
+        start_ps=np.full(n_tasks, -1, np.int64),
+        finish_ps=np.full(n_tasks, -1, np.int64),
+        free_ps=np.zeros(n_servers, np.int64),
+        busy_ps=np.zeros(n_servers, np.int64),
+        first_of=np.full(0 if fifo else n_servers, NONE, np.int32),
+        queue=np.full(n_servers, NONE, np.int32),
+        tail=np.full(n_servers, NONE, np.int32),
+        touched=np.zeros(n_servers, np.int32),
+        touched_ps=np.full(n_servers, -1, np.int64),
+        event_ps=events,
+        event=events.view(np.int32),
+        slot=np.full(_state.LEVELS * _state.SLOTS, NONE, np.int32),
+        occupied=np.zeros(_state.LEVELS * _state.WORDS, np.int64),
+        pool_free=program.pool_capacity.copy(),
+        pool_queue=np.full(program.pool_capacity.size, NONE, np.int32),
+        log_base=base,
+        log_start_ps=np.full(n_logged, -1, np.int64),
+        log_before=np.full(n_logged, -1, np.int64),
+        last_row=np.full(n_servers if log and healthy else 0, -1, np.int64),
+        pool_log=np.zeros(4 * _pool_uses(program) if log else 0, np.int32),
+        **_account_arrays(program, labels, n_tokens),
+        place=(program.timetable_ptr[:-1] - 1).astype(np.int32),
+        attempt=np.zeros(0 if healthy else n_tokens, np.int32),
+        held=np.full(0 if healthy else n_tasks, NONE, np.int32),
+        journal=np.zeros(_journal_size(program, n_tokens) if log and not healthy else 0, np.int64),
+    )
+
+
+def _journal_size(program: Program, n_tokens: int) -> int:
+    """Room for all services if none is lost, and for one of every server and token besides."""
+    return int(_state.JOURNAL_COLUMNS * (program.chunk_hops() + program.n_servers + 2 * n_tokens))
+
+
+def _set_timers(events: I64, n_servers: int, timers: I64, register: I64) -> None:
+    """Make the first tokens timers, in the batch of time 0, where they are set; one for each task with a deadline."""
+    if timers.size == 0:
+        return
+    field = events.view(np.int32).reshape(-1, 8)
+    tokens = slice(n_servers, n_servers + timers.size)
+    field[tokens, _state.TASK] = timers
+    field[tokens, _state.CHUNK] = _state.ARM
+    field[tokens, _state.AT] = NONE
+    field[tokens, _state.NEXT] = np.append(np.arange(n_servers + 1, n_servers + timers.size), NONE)
+    register[_state.BATCH] = n_servers
+    register[_state.FREE] = timers.size
+
+
+def _stranded(program: Program, state: State) -> list[Stranded]:
+    """Chunks that faults hold up for good."""
+    if state.attempt.size == 0:
+        return []
+    field = state.event.reshape(-1, 8)[program.n_servers :]
+    free = np.zeros(len(field), np.bool_)
+    _mark(free, field[:, [_state.NEXT]], int(state.register[_state.FREE]))
+    held = ~free & (state.attempt >= ATTEMPTS)
+    for server in np.flatnonzero(state.free_ps == _state.FAR).tolist():
+        _mark(held, field[:, [_state.NEXT, _state.CHILD]], int(state.queue[server]))
+    found = []
+    for token in np.flatnonzero(held).tolist():
+        task, chunk, at = field[token, _state.TASK : _state.SIZE].tolist()
+        found.append(Stranded(task, chunk, int(program.route_server[at]), int(state.attempt[token])))
+    return found
+
+
+def _mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
+    """Mark every token that is reached from one along (N, links) tokens: of a list, or of a heap."""
+    left = [root]
+    while left:
+        token = left.pop()
+        if token != NONE and not marked[token]:
+            marked[token] = True
+            left += onward[token].tolist()
+
+
+def _pool_uses(program: Program) -> int:
+    """How often units are taken and given back in the whole run."""
+    if program.pool_capacity.size == 0:
+        return 0
+    chunks = program.chunks()
+    takes = np.where(program.task_per == PER_CHUNK, chunks, 1)[program.task_pool >= 0].sum()
+    giver = np.repeat(np.arange(program.n_tasks), np.diff(program.give_ptr))
+    return int(takes + np.where(program.give_per == PER_CHUNK, chunks[giver], 1).sum())
+
+
+def _first_tokens(program: Program) -> int:
+    return max(16, min(program.n_tasks, 2 * program.n_servers))
+
+
+def _stack_of(tasks: I64, n_tasks: int) -> tuple[I32, int]:
+    """The stack of some tasks, the first on top, and its top."""
+    link = np.full(n_tasks, _state.UNSTACKED, np.int32)
+    link[tasks] = np.append(tasks[1:], NONE)[: tasks.size]
+    return link, int(tasks[0]) if tasks.size else NONE
+
+
+def _link_free(events: I64, first: int, count: int, after: int) -> None:
+    """Chain the last `count` tokens, the free ones; event `first` is token 0, and `after` follows the last."""
+    field = events.view(np.int32).reshape(-1, 8)
+    end = field.shape[0] - first
+    field[field.shape[0] - count :, _state.NEXT] = np.arange(end - count + 1, end + 1)
+    field[-1, _state.NEXT] = after
+
+
+def _with_more_tokens(state: State, n_servers: int) -> State:
+    """Half as many tokens again; the new ones are free."""
+    old = state.event_ps.size // 4 - n_servers
+    more = max(old // 2, 16)
+    events = np.concatenate([state.event_ps, np.zeros(4 * more, np.int64)])
+    _link_free(events, n_servers, more, int(state.register[_state.FREE]))
+    state.register[_state.FREE] = old
+    rows = more * int(state.account_columns[0])
+    account = np.concatenate([state.account, np.zeros(rows, np.int64)]) if rows else state.account
+    attempt = np.concatenate([state.attempt, np.zeros(more, np.int32)]) if state.attempt.size else state.attempt
+    return state._replace(event_ps=events, event=events.view(np.int32), account=account, attempt=attempt)
+
+
+def _account_arrays(program: Program, labels: AccountLabels | None, n_tokens: int) -> dict[str, Any]:
+    if labels is None:
+        return {
+            "account": np.zeros(0, np.int64),
+            "account_class": np.zeros(0, np.int32),
+            "account_latency_ps": np.zeros(0, np.int64),
+            "account_columns": np.zeros(2, np.int64),
+        }
+    columns = 2 * len(labels.classes) + len(labels.latencies) + 2
+    rows = 1 + program.n_servers + program.n_tasks + program.pool_capacity.size + n_tokens
+    return {
+        "account": np.zeros(rows * columns, np.int64),
+        "account_class": labels.server_class.astype(np.int32),
+        "account_latency_ps": np.ascontiguousarray(labels.latency_ps, np.int64).ravel(),
+        "account_columns": np.array([columns, len(labels.classes)], np.int64),
+    }

@@ -1,0 +1,169 @@
+"""What faults cost a run, and, where it cannot end, who waits for whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sim.faults.apply import Faulty, Placed
+from sim.faults.plan import FaultPlan, NodeDown, Repair, node_named
+from sim.program.contract import DOWN, Program
+from sim.program.outcome import Deadlock, Outcome, Stranded
+from topologies import Topology
+from topologies.units import PS_PER_S, format_time, parse_time
+
+FAULTS_BREAK = "all ranks simulated (symmetry is off: faults are not the same everywhere)"
+
+
+def slowdown(time_ps: int, alone_ps: int) -> float:
+    """One time over another; 1 where both are 0, and infinite where the other alone is."""
+    if alone_ps:
+        return time_ps / alone_ps
+    return math.inf if time_ps else 1.0
+
+
+def finite(value: float) -> float | None:
+    """The value for JSON, which knows no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def times(value: float) -> str:
+    """A slowdown for people: "(1.43 times)"."""
+    return f"({value:.2f} times)" if math.isfinite(value) else "(it took no time)"
+
+
+@dataclass(frozen=True, eq=False)
+class FaultCost:
+    """A run with faults beside the healthy one.
+
+    Attributes
+    ----------
+    plan : FaultPlan
+    faulty : Faulty
+    healthy_ps, time_ps : int
+    lost : int
+        Chunks lost and sent again; one that was lost twice counts twice.
+    detours : int
+        Chunks that took another route than the healthy one, each time they were sent.
+    """
+
+    plan: FaultPlan
+    faulty: Faulty
+    healthy_ps: int
+    time_ps: int
+    lost: int
+    detours: int
+
+    @classmethod
+    def of(cls, plan: FaultPlan, faulty: Faulty, healthy_ps: int, outcome: Outcome) -> FaultCost:
+        """From a run with a journal (without one, nothing can be lost)."""
+        lost = detours = 0
+        if outcome.journal is not None:
+            lost = int(np.count_nonzero(outcome.journal.lost))
+            detours = _detours(faulty, outcome)
+        return cls(plan, faulty, healthy_ps, outcome.makespan_ps, lost, detours)
+
+    @property
+    def slowdown(self) -> float:
+        """Time over the healthy time; 1 where both are 0, and infinite where the healthy run alone takes no time."""
+        return slowdown(self.time_ps, self.healthy_ps)
+
+    def row(self) -> dict[str, Any]:
+        """For tables and JSON; an infinite slowdown is None."""
+        return {
+            "faults": self.plan.to_dict(), "healthy_time_s": self.healthy_ps / PS_PER_S,
+            "slowdown": finite(self.slowdown), "chunks_lost": self.lost, "chunks_detoured": self.detours,
+        }
+
+    def __str__(self) -> str:
+        more = self.time_ps - self.healthy_ps
+        sign = "+" if more >= 0 else "-"
+        said = f"faults: {sign}{format_time(abs(more))} on the healthy {format_time(self.healthy_ps)} "
+        said += times(self.slowdown)
+        said += f", {self.lost} chunks lost and sent again" if self.lost else ""
+        return said + (f", {self.detours} chunks sent on detours" if self.detours else "")
+
+
+def _detours(faulty: Faulty, outcome: Outcome) -> int:
+    journal, program = outcome.journal, faulty.program
+    if journal is None or not program.detour_ptr.size:
+        return 0
+    other = program.detour_route[~np.isin(program.detour_route, program.task_route)]
+    return int(np.count_nonzero(np.isin(journal.at[~journal.moved], program.route_ptr[other])))
+
+
+def named_deadlock(
+    stuck: Deadlock, faulty: Faulty, placed: Placed, task_name: Callable[[int], str], plan: FaultPlan
+) -> Deadlock:
+    """The same report with the names of the topology: a node that is down stands for all its links."""
+    if not stuck.stranded:
+        return stuck
+    dead = _dead_nodes(plan, placed.topology)
+    held: dict[str, list[Stranded]] = {}
+    for one in sorted(stuck.stranded, key=lambda one: (one.server, one.task)):
+        held.setdefault(_who_holds(one.server, faulty, placed, dead), []).append(one)
+    down = {one.server for one in stuck.stranded}
+    lines = []
+    for who, here in list(held.items())[:3]:
+        tasks = list(dict.fromkeys(one.task for one in here))
+        named = ", ".join(task_name(task) for task in tasks[:3]) + (f" and {len(tasks) - 3} more" * (len(tasks) > 3))
+        why = _why_held(faulty.program, here, who, dead.get(who))
+        around = "" if plan.reroute is None else _around(faulty.program, tasks, down)
+        lines.append(f"{why}{around}: {named}")
+    more = f"; and {len(held) - 3} more places" if len(held) > 3 else ""
+    said = dict.fromkeys(f"; {task_name(child)} waits for {task_name(parent)}" for child, parent in stuck.waits[:3])
+    what = "transfers" if np.all(placed.program.hops() > 0) else "tasks"
+    count = f"{stuck.unfinished} of {placed.program.n_tasks} {what} can never finish"
+    return Deadlock(f"{count}: {'; '.join(lines)}{more}{''.join(said)}", stuck.stranded, stuck.waits, stuck.unfinished)
+
+
+def _dead_nodes(plan: FaultPlan, topology: Topology) -> dict[str, int]:
+    """Nodes that stay down, as "node npu2", and since when."""
+    dead: dict[str, int] = {}
+    changes = [fault for fault in plan.faults if isinstance(fault, (NodeDown, Repair)) and fault.node is not None]
+    for fault in sorted(changes, key=lambda fault: (parse_time(fault.at, "at"), isinstance(fault, NodeDown))):
+        name = f"node {topology.node_name(node_named(topology, str(fault.node)))}"
+        if isinstance(fault, NodeDown):
+            dead.setdefault(name, parse_time(fault.at, "at"))
+        else:
+            dead.pop(name, None)
+    return dead
+
+
+def _who_holds(server: int, faulty: Faulty, placed: Placed, dead: Container[str]) -> str:
+    """The node that is down, or else the link or the NPU of a server."""
+    topology, link = placed.topology, int(faulty.server_link[server])
+    if link >= 0:
+        ends = (f"node {topology.node_name(int(end[link]))}" for end in (topology.dst, topology.src))
+        return next((node for node in ends if node in dead), f"link {topology.link_name(link)}")
+    if server in faulty.late:
+        return f"the start of {faulty.late[server]}"
+    return f"node {topology.node_name(int(placed.server_rank[server]))}"
+
+
+def _why_held(program: Program, here: Sequence[Stranded], who: str, since_ps: int | None) -> str:
+    most = max(one.attempts for one in here)
+    if since_ps is None:
+        rows = slice(*program.timetable_ptr[here[0].server :][:2])
+        rates = program.timetable_rate[rows] if program.timetable_ptr.size else program.timetable_rate[:0]
+        if not rates.size or rates[-1] != DOWN:
+            return f"{who} lost chunks {most} times each"
+        since_ps = int(program.timetable_from_ps[rows][-1])
+    lost = f", which lost them {most} times" if most else ""
+    return f"{who} is down from {format_time(since_ps)} on, and nothing repairs it{lost}"
+
+
+def _around(program: Program, tasks: Sequence[int], down: Container[int]) -> str:
+    """What became of the detours of tasks that are held up although routes change."""
+    ways = []
+    for task in tasks if program.detour_ptr.size else ():
+        for row in range(program.detour_ptr[task], program.detour_ptr[task + 1]):
+            route = program.detour_route[row]
+            servers = program.route_server[program.route_ptr[route] : program.route_ptr[route + 1]]
+            if not any(server in down for server in servers.tolist()):
+                ways.append(int(program.detour_from_ps[row]))
+    return f", and gave up before routes change at {format_time(min(ways))}" if ways else ", and no other way is left"

@@ -1,0 +1,87 @@
+"""Ways around what is down: which routes change when, and to what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sim.program.contract import I32, Program
+from topologies import Topology
+from topologies.core.routing import ShortestPathRouter, distances
+
+Path = tuple[tuple[int, int], ...]
+"""Server and latency of each hop."""
+Links = tuple[int, ...]
+
+
+def detours(
+    program: Program, topology: Topology, server_link: I32, breaks: Sequence[tuple[int, frozenset[int]]],
+    reroute_ps: int, path: Callable[[Links], Path],
+) -> dict[int, list[tuple[int, Path]]]:
+    """For every task whose route breaks, the ways that it takes from each time on.
+
+    Parameters
+    ----------
+    program : Program
+    topology : Topology
+    server_link : (S,) int32
+        -1 for a server of another kind.
+    breaks : sequence of (time, links that are down from then on)
+    reroute_ps : int
+        From a break until routes have changed.
+    path : callable (links) -> Path
+    """
+    own = _own_links(program, server_link)
+    ever = frozenset().union(*(down for _, down in breaks))
+    through: dict[int, list[int]] = defaultdict(list)
+    for route, links in own.items():
+        for link in ever.intersection(links):
+            through[link].append(route)
+    off: dict[int, Links] = {}
+    found: dict[int, list[tuple[int, Path]]] = {}
+    for time, down in breaks:
+        broken = {route for link in down for route in through[link]}
+        ways = _ways(topology, down, {_ends(topology, own[route]) for route in broken})
+        for route in sorted(broken | off.keys()):
+            want = ways.get(_ends(topology, own[route])) if route in broken else own[route]
+            if want is not None and want != off.get(route, own[route]):
+                found.setdefault(route, []).append((time + reroute_ps, path(want)))
+                off[route] = want
+                if want == own[route]:
+                    del off[route]
+    return {task: found[route] for task, route in enumerate(program.task_route.tolist()) if route in found}
+
+
+def _own_links(program: Program, server_link: I32) -> dict[int, Links]:
+    """The links of every route over links that a task has."""
+    links, ptr = server_link[program.route_server].tolist(), program.route_ptr.tolist()
+    own = {route: tuple(links[ptr[route] : ptr[route + 1]]) for route in np.unique(program.task_route).tolist()}
+    return {route: way for route, way in own.items() if way and min(way) >= 0}
+
+
+def _ends(topology: Topology, links: Links) -> tuple[int, int]:
+    return int(topology.src[links[0]]), int(topology.dst[links[-1]])
+
+
+def _ways(topology: Topology, down: frozenset[int], pairs: set[tuple[int, int]]) -> dict[tuple[int, int], Links]:
+    """The shortest way of each pair over what is up, where there is one."""
+    if not pairs:
+        return {}
+    up = np.setdiff1d(np.arange(topology.n_links), sorted(down))
+    rest = replace(
+        topology, src=topology.src[up], dst=topology.dst[up], bandwidth_Bps=topology.bandwidth_Bps[up],
+        latency_ps=topology.latency_ps[up], dimension=topology.dimension[up], router=ShortestPathRouter(),
+    )
+    src, dst = np.array(sorted(pairs), np.int64).T
+    targets, row = np.unique(dst, return_inverse=True)
+    joined = distances(rest, targets)[row, src] >= 0
+    src, dst = src[joined], dst[joined]
+    paths = rest.paths(src, dst)
+    links, ptr = up[paths.links].tolist(), paths.ptr.tolist()
+    return {
+        (a, b): tuple(links[begin:end])
+        for a, b, begin, end in zip(src.tolist(), dst.tolist(), ptr[:-1], ptr[1:], strict=True)
+    }

@@ -1,0 +1,49 @@
+"""Which entries of a fault plan did nothing to a run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.faults.apply import Faulty
+from sim.faults.names import links_named
+from sim.faults.plan import Fault, FaultPlan, Jitter, Loss, SlowLink, Straggler
+from sim.program.outcome import Outcome
+from topologies import Topology
+from topologies.units import format_time, parse_time
+
+TOLD = 5
+
+
+def without_effect(plan: FaultPlan, faulty: Faulty, topology: Topology, outcome: Outcome) -> list[str]:
+    """A line for each of the first entries that cannot have changed anything, and how many more there are.
+
+    That is an entry from a time on at which the run was over, one with nothing in it, and one that slows, delays or
+    loses chunks on links that none came to.
+    """
+    used = set()
+    if outcome.journal is not None:
+        server = faulty.program.route_server[outcome.journal.at]
+        used = set(np.unique(faulty.server_link[server]).tolist())
+    reasons = ((fault, _why_not(fault, used, topology, outcome)) for fault in plan.faults)
+    said = [f"no effect: {fault_name(fault)}: {why}" for fault, why in reasons if why is not None]
+    return said[:TOLD] + [f"no effect: {len(said) - TOLD} more entries of the plan"] * (len(said) > TOLD)
+
+
+def fault_name(fault: Fault) -> str:
+    """Kind, place and time of an entry: "LinkDown of npu0->npu1 at 5us"."""
+    place = next(value for name in ("link", "node", "npu") if (value := getattr(fault, name, None)) is not None)
+    at = getattr(fault, "at", None)
+    return f"{type(fault).__name__} of {place}" + (f" at {at}" if at is not None else "")
+
+
+def _why_not(fault: Fault, used: set[int], topology: Topology, outcome: Outcome) -> str | None:
+    if isinstance(fault, Straggler):
+        return "it changes nothing" if fault.speed == 1 and fault.delay == "0s" else None
+    if outcome.journal is None:
+        return "it changes nothing"
+    if parse_time(getattr(fault, "at", "0s")) >= outcome.makespan_ps:
+        return f"the run was over at {format_time(outcome.makespan_ps)}"
+    link = fault.link if isinstance(fault, (SlowLink, Loss, Jitter)) else None
+    if link is not None and not used.intersection(links_named(topology, link)):
+        return "no chunk came to it"
+    return None

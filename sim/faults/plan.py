@@ -1,0 +1,338 @@
+"""Fault plans: what goes wrong on a fabric, when, and what the transport makes of it; in TOML or in Python.
+
+Nodes and links have the names of the topology: "npu3", "switch0", "npu0->npu1" for one direction of a cable,
+"npu0--npu1" for both, "dimension 1" for all links of a dimension, "*" for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sim.faults.names import breadth, told
+from sim.faults.names import links_named as links_named
+from sim.faults.names import node_named as node_named
+from sim.program.contract import I64, check_choice
+from topologies import WeftError
+from topologies.text.plain_data import read_toml
+from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_time
+
+if TYPE_CHECKING:
+    from sim.analytic.bounds import Bounds
+
+IN_FLIGHT = ("lost", "wait", "complete")
+"""What becomes of a chunk that is being sent when its link goes down; `complete` drains."""
+DISTRIBUTIONS = ("exponential", "uniform", "lognormal")
+QUANTILES = 256
+MOST_LOSS = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowLink:
+    """A link serves at a share of its bandwidth, with more latency, from a time on."""
+
+    link: str
+    at: Quantity = "0s"
+    share: float = 1.0
+    latency: Quantity = "0s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkDown:
+    """A link fails."""
+
+    link: str
+    at: Quantity = "0s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeDown:
+    """A node fails, and all its links with it; what an NPU computes waits."""
+
+    node: str
+    at: Quantity = "0s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """A link or a node is as it was built: up, at its own bandwidth and latency."""
+
+    link: str | None = None
+    node: str | None = None
+    at: Quantity = "0s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Straggler:
+    """An NPU begins late, and computes and sends at a share of its speed."""
+
+    npu: str
+    delay: Quantity = "0s"
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jitter:
+    """A random time, drawn for every chunk on a link (added to its latency) or every computation of an NPU."""
+
+    mean: Quantity
+    link: str | None = None
+    npu: str | None = None
+    distribution: str = "exponential"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A link loses each chunk with a probability."""
+
+    link: str
+    probability: float
+
+
+Fault = SlowLink | LinkDown | NodeDown | Repair | Straggler | Jitter | Loss
+
+TABLES: dict[str, type[Any]] = {
+    "slow-link": SlowLink, "link-down": LinkDown, "node-down": NodeDown, "repair": Repair, "straggler": Straggler,
+    "jitter": Jitter, "loss": Loss,
+}
+"""Kinds of fault by the name of their TOML table; its keys are their fields."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultPlan:
+    """Faults, and how the transport deals with them.
+
+    Attributes
+    ----------
+    faults : tuple of Fault
+        Kept in the order of kinds, times and names, so that equal sets of faults are equal plans. At one time repairs
+        come first, then what slows, then what fails. Where one entry is of a link and another of a cable, a dimension
+        or all links (`npu0->npu1`, `npu0--npu1`, `dimension 0`, `*`), the more special one counts.
+    in_flight : {"lost", "wait", "complete"}
+        What becomes of a chunk that is being sent when its link goes down. "lost": it is cut off, and what comes to
+        the link while it is down is lost too. "wait": it is not sent unless it can be finished, and the link's queue
+        waits for the repair. "complete": what is being sent is finished, and the queue waits. With `reroute`, a queue
+        does not wait: what is in front of a link that is down is sent again after the timeout.
+    timeout : quantity
+        From the loss of a chunk until its source sends it again.
+    reroute : quantity, optional
+        How long after a link or a node goes down, or comes back, chunks that are sent (again) take the shortest way
+        over what is up; never unless given.
+    seed : int
+        Of jitter and loss.
+
+    Examples
+    --------
+    >>> plan = FaultPlan(faults=(Straggler(npu="npu1", delay="10us"), Loss(link="*", probability=0.001)))
+    >>> FaultPlan.from_dict(plan.to_dict()) == plan
+    True
+    """
+
+    faults: tuple[Fault, ...] = ()
+    in_flight: str = "lost"
+    timeout: Quantity = "100us"
+    reroute: Quantity | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice(self.in_flight, IN_FLIGHT, "in-flight")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise WeftError(f"seed {told(self.seed)} is out of range: a whole number from 0 to 2^63 - 1")
+        _keep(self, "timeout", _time(self.timeout, "timeout"))
+        if parse_time(self.timeout) < 1:
+            raise WeftError("timeout 0: at least 1ps")
+        if self.reroute is not None:
+            _keep(self, "reroute", _time(self.reroute, "reroute"))
+        if not isinstance(self.faults, (tuple, list)):
+            raise WeftError(f"faults {told(self.faults)}: give a tuple of faults, also of one")
+        _keep(self, "faults", tuple(sorted(map(_checked, self.faults), key=_order)))
+
+    @property
+    def moves_routes(self) -> bool:
+        """Whether chunks may take other routes than on the healthy fabric."""
+        return self.reroute is not None and any(isinstance(fault, (LinkDown, NodeDown)) for fault in self.faults)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], where: str = "fault plan") -> FaultPlan:
+        """A plan from the tables of a TOML file.
+
+        Raises
+        ------
+        WeftError
+            An unknown key (named, with the accepted ones), one that is missing, or a value that is not accepted.
+        """
+        settings = {key.name.replace("_", "-"): key.name for key in fields(cls) if key.name != "faults"}
+        values: dict[str, Any] = {}
+        found: list[Fault] = []
+        if not isinstance(data, Mapping):
+            raise WeftError(f"{where}: {told(data)} is not a table of keys")
+        try:
+            for key, value in data.items():
+                if key in TABLES:
+                    found += _tables(key, value)
+                elif key in settings:
+                    values[settings[key]] = _written(settings[key], value)
+                else:
+                    raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*settings, *TABLES])}")
+            return cls(faults=tuple(found), **values)
+        except WeftError as wrong:
+            raise WeftError(f"{where}: {wrong}") from None
+
+    @classmethod
+    def read(cls, path: str | Path) -> FaultPlan:
+        """A plan from a TOML file.
+
+        Raises
+        ------
+        WeftError
+            The file cannot be read, or is not a plan.
+        """
+        return cls.from_dict(read_toml(path, "fault plan"), f"fault plan {path}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that `from_dict` reads back."""
+        data: dict[str, Any] = {"in-flight": self.in_flight, "timeout": self.timeout, "seed": self.seed}
+        if self.reroute is not None:
+            data["reroute"] = self.reroute
+        for name, kind in TABLES.items():
+            tables = [asdict(fault) for fault in self.faults if type(fault) is kind]
+            if tables:
+                data[name] = [{key: value for key, value in one.items() if value is not None} for one in tables]
+        return data
+
+
+def bound_under(plan: FaultPlan | None, found: Bounds) -> int:
+    """The tightest of the bounds of a healthy fabric that holds under a plan, in ps.
+
+    What servers must serve, and the way of every transfer, hold for the healthy routes: where chunks may take others,
+    what has to enter and leave the NPUs, and to cross the tightest cut, is what is left.
+    """
+    return found.best_ps if plan is None or not plan.moves_routes else max(found.wire_ps, found.cut_ps)
+
+
+def check_plan(plan: object) -> None:
+    """Refuse what is not a plan.
+
+    Raises
+    ------
+    WeftError
+        With what it is.
+    """
+    if not isinstance(plan, FaultPlan):
+        raise WeftError(f"faults {told(plan)}: not a FaultPlan; make one, or FaultPlan.from_dict, or FaultPlan.read")
+
+
+TIMES = ("at", "delay", "latency", "mean", "timeout", "reroute")
+SHARES = {"share": "above 0 and at most 1", "speed": "above 0 and at most 1", "probability": f"from 0 to {MOST_LOSS}"}
+
+
+def _keep(one: object, name: str, value: object) -> None:
+    """Set a field of a frozen object that is being made."""
+    object.__setattr__(one, name, value)
+
+
+def _written(key: str, value: object) -> object:
+    """A value of a file, where bare numbers are no times."""
+    if key in TIMES and not isinstance(value, str):
+        raise _no_time(key, value)
+    return value
+
+
+def _no_time(key: str, value: object) -> WeftError:
+    return WeftError(f"{key} {told(value)} is not a time: write a number with a unit, such as 10us")
+
+
+def _tables(name: str, tables: object) -> list[Fault]:
+    """The faults of one kind."""
+    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        raise WeftError(f"{name} is {told(tables)}: write it as [[{name}]] with its keys below")
+    keys = {key.name: key for key in fields(TABLES[name])}
+    made = []
+    for number, table in enumerate(tables, 1):
+        here = f"[[{name}]] {number}"
+        for key in table:
+            if key not in keys:
+                raise WeftError(f"{here}: unknown key {told(key)}; accepted are {', '.join(keys)}")
+        try:
+            made.append(_checked(TABLES[name](**{key: _written(key, value) for key, value in table.items()})))
+        except TypeError:
+            missing = [key for key in ("link", "node", "npu", "mean", "probability") if key in keys
+                       and key not in table and keys[key].default is not None]
+            raise WeftError(f"{here}: {' and '.join(missing)} is missing") from None
+        except WeftError as wrong:
+            raise WeftError(f"{here}: {wrong}") from None
+    return made
+
+
+def _checked(fault: object) -> Fault:
+    """A fault with its times and shares in one spelling; refused is what means nothing, whatever the topology."""
+    if not isinstance(fault, Fault):
+        kinds = ", ".join(kind.__name__ for kind in TABLES.values())
+        raise WeftError(f"{told(fault)} is not a fault: they are {kinds}")
+    same = {key: _time(getattr(fault, key), key) for key in TIMES if hasattr(fault, key)}
+    shares = {key: _share(getattr(fault, key), key) for key in SHARES if hasattr(fault, key)}
+    if isinstance(fault, (Repair, Jitter)):
+        one, other = ("link", "node") if isinstance(fault, Repair) else ("link", "npu")
+        if (getattr(fault, one) is None) == (getattr(fault, other) is None):
+            raise WeftError(f"give either {one} or {other}, and not both")
+    if isinstance(fault, Jitter):
+        check_choice(fault.distribution, DISTRIBUTIONS, "distribution")
+    for key in ("link", "node", "npu"):
+        value = getattr(fault, key, "")
+        optional = value is None and isinstance(fault, (Repair, Jitter))
+        if not (isinstance(value, str) or optional):
+            raise WeftError(f"{key} {told(value)} is not a name")
+    return replace(fault, **same, **shares)  # type: ignore[arg-type]  # fields of these names
+
+
+def _time(value: object, key: str) -> str:
+    """A time as a whole number of the largest unit that it is a whole number of."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or len(told(value)) > LONGEST_TIME:
+        raise _no_time(key, value)
+    time_ps = parse_time(value, key)
+    unit, length_ps = next((unit, length_ps) for unit, length_ps in _UNITS if time_ps % length_ps == 0)
+    return f"{time_ps // length_ps}{unit}"
+
+
+_UNITS = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3), ("ps", 1))
+LONGEST_TIME = 50
+
+
+def _share(value: object, key: str) -> float:
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and (
+        0 <= value <= MOST_LOSS if key == "probability" else 0 < value <= 1
+    )
+    if not fits:
+        raise WeftError(f"{key} {told(value)} is out of range: {SHARES[key]}")
+    return float(value)  # type: ignore[arg-type]  # a number
+
+
+def _order(fault: Fault) -> tuple[int, int, int, str]:
+    """Kind, time, and what is broad before what is special, so that equal sets of faults are equal plans."""
+    kind = [*TABLES.values()].index(type(fault))
+    return kind, parse_time(getattr(fault, "at", "0s")), breadth(getattr(fault, "link", None) or ""), repr(fault)
+
+
+def quantiles_ps(fault: Jitter) -> I64:
+    """Equally likely values of a distribution, (QUANTILES,); their mean is that of the distribution, nearly."""
+    mean = parse_time(fault.mean, "mean")
+    middle = [(at + 0.5) / QUANTILES for at in range(QUANTILES)]
+    if fault.distribution == "uniform":
+        values = [2 * mean * u for u in middle]
+    elif fault.distribution == "exponential":
+        values = [-mean * math.log1p(-u) for u in middle]
+    else:
+        normal = NormalDist()
+        values = [mean * math.exp(normal.inv_cdf(u) - 0.5) for u in middle]
+    if max(values) > MOST_PS:
+        raise WeftError(
+            f"jitter of mean {fault.mean!r} would draw {format_time(max(values))}; the clock ends at "
+            f"{format_time(MOST_PS)}"
+        )
+    return np.array([round(value) for value in values], np.int64)

@@ -1,0 +1,4 @@
+"""From work to a program: schedules and jobs become tasks on servers, of the ranks that stand for all the others.
+
+Imports `sim.program`; never an engine.
+"""

@@ -1,0 +1,153 @@
+"""Which NPUs of a job do alike, so that one of each kind stands for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.pattern import Pattern
+from collectives.core.symmetry import Action, Group, translations
+from collectives.core.transfers import Transfers
+from sim.lower.quotient import Emitter, Orbits, check, divide
+from topologies import Topology
+from workloads.job import Collective, Job, Operation, Send
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of a send, as transfers of single bytes."""
+
+    topology: Topology
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    n_sources: int | None = None
+
+    @property
+    def p(self) -> int:
+        """Number of ranks."""
+        return self.topology.n_npus
+
+    @cached_property
+    def _to(self) -> dict[int, int]:
+        return dict(zip(self.src, self.dst, strict=True))
+
+    @property
+    def emit(self) -> Callable[[npt.NDArray[np.integer]], Transfers]:
+        """The messages of some sources."""
+        return self._emit
+
+    def _emit(self, ranks: npt.NDArray[np.integer]) -> Transfers:
+        src = np.array([rank for rank in ranks.tolist() if rank in self._to], np.int32)
+        none = np.zeros(0, np.int32)
+        zero = np.zeros(src.size, np.int32)
+        return Transfers(
+            src=src, dst=np.array([self._to[rank] for rank in src.tolist()], np.int32), slot=zero, step=zero, port=zero,
+            blocks=np.ones(src.size, np.int64), reduces=zero.astype(np.bool_), tie_class=zero.astype(np.int64),
+            dep_ptr=np.zeros(src.size + 1, np.int64), dep_src=none, dep_slot=none, dep_lag=none,
+        )
+
+
+def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
+    """What sends the transfers of an operation; None for a computation."""
+    if isinstance(operation.work, Collective):
+        return operation.work.schedule.pattern
+    if isinstance(operation.work, Send):
+        return Messages(job.topology, operation.work.src, operation.work.dst)
+    return None
+
+
+def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[Orbits, str]:
+    """Representatives of NPUs and links, and how they were found.
+
+    The symmetries that the collectives declare are tried one after the other; a generator stays if it keeps the NPUs
+    and messages of every operation, and if every collective, by itself, passes the check of `sim.lower.quotient`.
+    Transfers of different operations never tie, so that what holds for each holds for all together.
+
+    Parameters
+    ----------
+    job : Job
+    tie : str
+        Rule for equally short routes.
+    seed : int
+    symmetry : {"auto", "off"}
+    """
+    emitters = _emitters(job)
+    if n_sources(job) > job.topology.n_npus:
+        return _orbits(job, Group("", ())), "all ranks simulated (switches send as well)"
+    best: Group | None = None
+    few = job.topology.n_npus
+    for group in _candidates(job, emitters) if symmetry == "auto" else ():
+        kept = tuple(action for action in group.generators if _keeps(job, action))
+        held = _holding(emitters, Group(group.name, kept), tie, seed)
+        count = int(np.unique(_orbits(job, held).rank).size)
+        if count < few:
+            best, few = held, count
+        if len(held.generators) == len(group.generators):
+            break
+    if best is None:
+        return _orbits(job, Group("", ())), "all ranks simulated" + (" (off)" if symmetry == "off" else "")
+    words = f"{few} of {job.topology.n_npus} ranks simulated by {best.name}, each collective checked"
+    return _orbits(job, best), words
+
+
+def n_sources(job: Job) -> int:
+    """NPUs, and the switches up to the last that sends."""
+    return max([job.topology.n_npus, *(one.n_sources or 0 for one in _emitters(job))])
+
+
+def _emitters(job: Job) -> list[Emitter]:
+    found: dict[object, Emitter] = {}
+    for operation in job.operations:
+        emitter = emitter_of(job, operation)
+        if isinstance(emitter, Messages):
+            found.setdefault((emitter.src, emitter.dst), emitter)
+        elif emitter is not None:
+            found.setdefault(id(emitter), emitter)
+    return list(found.values())
+
+
+def _candidates(job: Job, emitters: Sequence[Emitter]) -> list[Group]:
+    """Groups that move all ports of a rank alike."""
+    declared = [group for emitter in emitters if isinstance(emitter, Pattern) for group in emitter.groups]
+    groups = declared or translations(job.topology)
+    return [group for group in groups if all(len(action.ranks) == 1 for action in group.generators)]
+
+
+def _keeps(job: Job, action: Action) -> bool:
+    """Whether a move maps the NPUs, speeds and messages of a job onto themselves."""
+    to = action.ranks[0]
+    if job.speed is not None and np.any(job.speed != job.speed[to]):
+        return False
+    covered = {operation.npus for operation in job.operations if operation.npus is not None}
+    if any(set(to[list(npus)].tolist()) != set(npus) for npus in covered):
+        return False
+    sends = [operation.work for operation in job.operations if isinstance(operation.work, Send)]
+    pairs = {frozenset(zip(send.src, send.dst, strict=True)) for send in sends}
+    return all({(int(to[a]), int(to[b])) for a, b in one} == one for one in pairs)
+
+
+def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int) -> Group:
+    """The generators of a group that hold for all emitters together."""
+    kept = group.generators
+    while kept:
+        for emitter in emitters:
+            if not _holds(emitter, Group(group.name, kept), tie, seed):
+                alone = tuple(one for one in kept if _holds(emitter, Group(group.name, (one,)), tie, seed))
+                kept = alone if len(alone) < len(kept) else kept[:-1]
+                break
+        else:
+            break
+    return Group(group.name, kept)
+
+
+def _holds(emitter: Emitter, group: Group, tie: str, seed: int) -> bool:
+    return check(emitter, divide(emitter, group, tie, seed), tie, seed)[0] is None
+
+
+def _orbits(job: Job, group: Group) -> Orbits:
+    nothing = Messages(job.topology, (), (), n_sources(job))
+    return divide(nothing, group, "first", 0).orbits

@@ -1,0 +1,348 @@
+"""The symmetric quotient: one representative of each orbit of transfers and links stands for all.
+
+A declared group is believed only after a check. Let every transfer of the full program stand over its
+representative, and every link over its own. If each transfer has the work, the tie and, link by link, the route of
+its representative and waits for the images of the same transfers, and if the transfers that cross a link stand
+over those that cross its representative one to one, then the run of the small program, copied to all that stand
+over it, obeys every rule of the full one: it is the full run. Nothing is approximated, and a group that fixes a
+link fails the last condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from collectives.core.pattern import Pattern
+from collectives.core.routes import paths_of
+from collectives.core.symmetry import Action, Group
+from collectives.core.transfers import Transfers, take
+from sim.lower.capacity import check_capacity
+from sim.program import unique_rows
+from topologies import Topology
+from topologies.core.routing import Paths, ranges
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+FULL_CHECK_NODES = 1024
+FULL_CHECK_TRANSFERS = 1_500_000
+SAMPLE_TRANSFERS = 200_000
+SAMPLE_CROSSINGS = 1_000_000
+
+
+class Emitter(Protocol):
+    """What a quotient needs to know of a pattern, or of the messages of a job."""
+
+    @property
+    def topology(self) -> Topology: ...
+
+    @property
+    def p(self) -> int:
+        """Number of ranks."""
+
+    @property
+    def n_sources(self) -> int | None:
+        """Sources of transfers, where they are not the ranks."""
+
+    @property
+    def emit(self) -> Callable[[npt.NDArray[np.integer]], Transfers]:
+        """The transfers of some sources."""
+
+
+class Orbits(NamedTuple):
+    """Representatives under a group.
+
+    Attributes
+    ----------
+    rank : (1, sources) or (ports, sources) int32
+        Representative of each source, for all ports alike or port by port.
+    link : (n_links,) int32
+        Representative of each link.
+    """
+
+    rank: I32
+    link: I32
+
+    def rank_of(self, port: npt.NDArray[np.integer], src: npt.NDArray[np.integer]) -> I32:
+        """Representative of each source, given the port of its transfer."""
+        found: I32 = self.rank[np.minimum(port, len(self.rank) - 1), src]
+        return found
+
+
+class Quotient(NamedTuple):
+    """Representative transfers with their routes.
+
+    Attributes
+    ----------
+    orbits : Orbits
+    transfers : Transfers
+        Of the representatives.
+    paths : Paths
+        Route (or two, under `split`) of each of them; links are representatives.
+    symmetry : str
+        For people: which group, how many ranks stand for how many, how it was checked.
+    """
+
+    orbits: Orbits
+    transfers: Transfers
+    paths: Paths
+    symmetry: str
+
+
+def quotient(pattern: Pattern, tie: str, seed: int, symmetry: str = "auto") -> Quotient:
+    """The smallest program that stands for the whole pattern.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    tie : str
+        Rule for equally short routes; one that breaks a symmetry shrinks the group.
+    seed : int
+        For `ecmp`.
+    symmetry : {"auto", "off"}
+    """
+    notes: list[str] = []
+    if symmetry == "auto":
+        for group in pattern.groups:
+            notes += [f"{group.name}: {what} is no symmetry of {pattern.topology.name}" for what in group.dropped]
+            found = _largest(pattern, group, tie, seed, notes)
+            if found is not None:
+                return found
+    check_capacity(pattern, pattern.p)
+    reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
+    return divide(pattern, Group("", ()), tie, seed)._replace(symmetry=f"all ranks simulated ({reason})")
+
+
+def _largest(pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str]) -> Quotient | None:
+    """The quotient by the group, or by as many of its generators as hold."""
+    kept = group.generators
+    while kept:
+        tried = Group(group.name, kept)
+        candidate = divide(pattern, tried, tie, seed)
+        fault, how = check(pattern, candidate, tie, seed)
+        if fault is None:
+            shrunk = f", shrunk: {'; '.join(notes)}" if notes else ""
+            p, few = pattern.p, np.unique(candidate.orbits.rank).size
+            words = f"{few} of {p} ranks simulated by {group.name}, {how}{shrunk}"
+            return candidate._replace(symmetry=words)
+        notes.append(f"{group.name}: {fault}")
+        kept = _shrink(pattern, group.name, kept, tie, seed)
+    return None
+
+
+def _shrink(pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, seed: int) -> tuple[Action, ...]:
+    """The generators that hold one by one; if all of them do, all but the last."""
+    alone = tuple(
+        action
+        for action in kept
+        if check(pattern, divide(pattern, Group(name, (action,)), tie, seed), tie, seed)[0] is None
+    )
+    return alone if len(alone) < len(kept) else kept[:-1]
+
+
+def divide(pattern: Emitter, group: Group, tie: str, seed: int) -> Quotient:
+    """The transfers of the representatives under a group that is believed; `check` says whether it may be."""
+    topology = pattern.topology
+    n_sources = pattern.n_sources or pattern.p
+    parts = max([1, *(len(action.ranks) for action in group.generators)])
+    rank = np.stack([_orbits([_part(action, part) for action in group.generators], n_sources) for part in range(parts)])
+    link = _orbits([action.links for action in group.generators], topology.n_links)
+    orbits = Orbits(rank, link)
+    transfers = _of_representatives(pattern.emit(np.unique(rank)), orbits)
+    paths = _routes(transfers, topology, tie, seed)
+    return Quotient(orbits, transfers, paths._replace(links=link[paths.links]), "")
+
+
+def _routes(t: Transfers, topology: Topology, tie: str, seed: int) -> Paths:
+    """Routes of transfers; each pair of ends is asked for once, as a ring's million steps share a few."""
+    if t.via_ptr is not None:
+        return paths_of(t, topology, tie, seed)
+    sources, source = unique_rows(t.src)
+    pairs, row = unique_rows(source * topology.n_nodes + t.dst)
+    few = topology.paths(sources[pairs // topology.n_nodes], pairs % topology.n_nodes, tie, seed)
+    count = np.bincount(few.pair, minlength=pairs.size)
+    route = ranges((np.cumsum(count) - count)[row], count[row])
+    hops = np.diff(few.ptr)[route]
+    ptr = np.concatenate(([0], np.cumsum(hops)))
+    return Paths(ptr, few.links[ranges(few.ptr[route], hops)], np.repeat(np.arange(row.size), count[row]))
+
+
+def _part(action: Action, part: int) -> I32:
+    ranks: I32 = action.ranks[min(part, len(action.ranks) - 1)]
+    return ranks
+
+
+def _orbits(permutations: list[I32], n: int) -> I32:
+    """Least member of the orbit of each of n items."""
+    if not permutations:
+        return np.arange(n, dtype=np.int32)
+    start = np.tile(np.arange(n, dtype=np.int32), len(permutations))
+    edges = coo_array((np.ones(start.size, np.int8), (start, np.concatenate(permutations))), shape=(n, n))
+    count, label = connected_components(edges, directed=False)
+    least: I32 = np.full(count, n, np.int32)
+    np.minimum.at(least, label, np.arange(n, dtype=np.int32))
+    found: I32 = least[label]
+    return found
+
+
+def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:
+    """Only the transfers whose source stands for its orbit in their port."""
+    if len(orbits.rank) == 1:
+        return transfers
+    keep = np.flatnonzero(orbits.rank_of(transfers.port, transfers.src) == transfers.src)
+    return take(transfers, keep)
+
+
+# --- the check ----------------------------------------------------------------------------------------------------
+
+
+def check(pattern: Emitter, q: Quotient, tie: str, seed: int) -> tuple[str | None, str]:
+    """What is wrong with a quotient (None if nothing), and how it was looked at."""
+    sources = np.arange(pattern.n_sources or pattern.p)
+    per_source = q.transfers.src.size / np.unique(q.orbits.rank).size
+    full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
+    if not full:
+        crossings = q.paths.links.size / max(q.transfers.src.size, 1) * per_source
+        most = min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
+        others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives stand for themselves
+        count = int(np.clip(most, 1, others.size))
+        sources = np.sort(np.random.default_rng(0).choice(others, count, replace=False))
+    return _fault(pattern, q, sources, full, tie, seed), "checked in full" if full else "checked by sampling"
+
+
+def _fault(
+    pattern: Emitter, q: Quotient, sources: npt.NDArray[np.integer], full: bool, tie: str, seed: int
+) -> str | None:
+    topology, link_of = pattern.topology, q.orbits.link
+    for values in (topology.bandwidth_Bps, topology.latency_ps, topology.hop_latency_ps[topology.dst]):
+        if np.any(values != values[link_of]):
+            return "links of one orbit differ"
+    t = pattern.emit(sources)
+    row = _representative_rows(t, q)
+    if row is None:
+        return "transfers have no representative"
+    if np.any(t.blocks != q.transfers.blocks[row]) or np.any(t.tie_class != q.transfers.tie_class[row]):
+        return "transfers of one orbit differ"
+    pool = q.transfers.pool
+    if t.pool is not None and (pool is None or len(q.orbits.rank) > 1 or np.any(t.pool != pool[row])):
+        return "transfers of one orbit use pools differently"
+    if not _same_waits(t, q, row):
+        return "transfers of one orbit wait for different ones"
+    paths = _routes(t, topology, tie, seed)
+    if not _same_routes(paths, q, row):
+        return "the routes of one orbit differ"
+    return _crossing_fault(pattern, q, t, paths, row, full)
+
+
+def _representative_rows(t: Transfers, q: Quotient) -> I64 | None:
+    """Row of the representative of each transfer."""
+    stride = int(max(q.orbits.rank.max(initial=0), t.src.max(initial=0))) + 1
+    key = q.transfers.slot.astype(np.int64) * stride + q.transfers.src
+    want = t.slot.astype(np.int64) * stride + q.orbits.rank_of(t.port, t.src)
+    row = find_rows(key, want)
+    if key.size == 0:
+        return row if want.size == 0 else None
+    return row if np.array_equal(key[row], want) else None
+
+
+def _same_waits(t: Transfers, q: Quotient, row: I64) -> bool:
+    counts = np.diff(t.dep_ptr)
+    if np.any(counts != np.diff(q.transfers.dep_ptr)[row]):
+        return False
+    owner = np.repeat(np.arange(row.size), counts)
+    first = np.repeat(q.transfers.dep_ptr[row] - t.dep_ptr[:-1], counts)
+    theirs = first + np.arange(owner.size)
+
+    def rows(table: Transfers, at: npt.NDArray[np.integer]) -> I64:
+        port = _slot_ports(q.transfers)[table.dep_slot[at]]
+        columns = np.stack([q.orbits.rank_of(port, table.dep_src[at]), table.dep_slot[at], table.dep_lag[at]])
+        return columns[:, np.lexsort((*columns, owner))]
+
+    return np.array_equal(rows(t, np.arange(owner.size)), rows(q.transfers, theirs))
+
+
+def _slot_ports(t: Transfers) -> I32:
+    """Port of each slot."""
+    ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
+    ports[t.slot] = t.port
+    return ports
+
+
+def _same_routes(paths: Paths, q: Quotient, row: I64) -> bool:
+    routes_here = np.bincount(paths.pair, minlength=row.size)
+    routes_there = np.bincount(q.paths.pair, minlength=q.transfers.src.size)
+    if np.any(routes_here != routes_there[row]):
+        return False
+    first_there = np.concatenate(([0], np.cumsum(routes_there)))[row]
+    first_here = np.concatenate(([0], np.cumsum(routes_here)))[:-1]
+    route = first_there[paths.pair] + np.arange(paths.pair.size) - first_here[paths.pair]
+    hops = np.diff(paths.ptr)
+    if np.any(hops != np.diff(q.paths.ptr)[route]):
+        return False
+    at = np.repeat(q.paths.ptr[route] - paths.ptr[:-1], hops) + np.arange(paths.links.size)
+    return np.array_equal(q.orbits.link[paths.links], q.paths.links[at])
+
+
+def _crossing_fault(pattern: Emitter, q: Quotient, t: Transfers, paths: Paths, row: I64, full: bool) -> str | None:
+    """Whether the crossings of each link stand one to one over those of its representative, in a definite order."""
+    small = _crossings(q.paths, np.arange(q.transfers.src.size))
+    if _any_alike(q.paths.links, q.transfers.tie_class[small[0]], small[1], small[2]):
+        return "two transfers tie at a link without an order that the symmetry keeps"
+    orbit_size = np.bincount(q.orbits.link, minlength=pattern.topology.n_links)
+    crossings = np.bincount(q.paths.links, minlength=pattern.topology.n_links)
+    sizes = np.stack([np.bincount(part, minlength=part.size) for part in q.orbits.rank])
+    images = sizes[np.minimum(q.transfers.port, len(sizes) - 1), q.transfers.src][small[0]]
+    arriving = np.bincount(q.paths.links, weights=images, minlength=pattern.topology.n_links)
+    if np.any(arriving != crossings * orbit_size):
+        return "it fixes a link that several ranks share"
+    large = _crossings(paths, row)
+    if _any_alike(paths.links, *large):
+        return "it fixes a link that several ranks share"
+    if full:
+        used = np.bincount(paths.links, minlength=pattern.topology.n_links)
+        if np.any(used != crossings[q.orbits.link]):
+            return "links of one orbit are crossed by different transfers"
+    return None
+
+
+def _any_alike(*columns: npt.NDArray[np.integer]) -> bool:
+    """Whether two rows of a table are equal."""
+    key = np.zeros(columns[0].size, np.int64)
+    distinct = 1
+    for column in columns:
+        values, row = unique_rows(column)
+        if distinct * max(values.size, 1) >= 2**62:
+            key = np.unique(key, return_inverse=True)[1]
+            distinct = int(key.max(initial=0)) + 1
+        key = key * values.size + row
+        distinct *= max(values.size, 1)
+    key.sort()
+    return bool(np.any(key[1:] == key[:-1]))
+
+
+def find_rows(key: I64, want: I64) -> I64:
+    """Place of each wanted number among sorted keys, or of a neighbour where it is not among them."""
+    low = int(key[0]) if key.size else 0
+    span = int(key[-1]) - low + 1 if key.size else 0
+    if span > 4 * key.size + 1024:
+        return np.minimum(np.searchsorted(key, want), max(key.size - 1, 0))
+    place = np.zeros(span + 1, np.int64)
+    place[key - low] = np.arange(key.size)
+    found: I64 = place[np.clip(want - low, 0, span)]
+    return found
+
+
+def _crossings(paths: Paths, row: npt.NDArray[np.integer]) -> tuple[I64, I64, I64]:
+    """Row, hop and half (under `split`) of each crossing of a link."""
+    hops = np.diff(paths.ptr)
+    route = np.repeat(np.arange(paths.pair.size), hops)
+    hop = np.arange(paths.links.size) - paths.ptr[:-1][route]
+    half = np.zeros(paths.pair.size, np.int64)
+    half[1:] = paths.pair[1:] == paths.pair[:-1]
+    return np.asarray(row)[paths.pair[route]].astype(np.int64), hop, half[route]

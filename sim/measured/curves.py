@@ -1,0 +1,108 @@
+"""The curve of an algorithm, time over size, at any latency and bandwidth: lowered once, run as often as asked.
+
+A program holds service times and latencies as tables. Another bandwidth of all links divides the one by its share,
+another latency of all transfers adds to the other, and nothing else of the program changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives import Schedule
+from sim.engine.run import run
+from sim.lower.schedule import lower
+from sim.program import I64, Program
+from sim.program.model import Model
+from sim.study.best_form import ready_forms
+from sim.study.spec import Spec
+from topologies import Topology, WeftError
+from topologies.units import PS_PER_S
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Programs of one algorithm at some sizes, form by form.
+
+    Attributes
+    ----------
+    name : str
+    sizes_bytes : tuple of int
+    programs : tuple of tuple of Program
+        One for every form that can run, at each size.
+    """
+
+    name: str
+    sizes_bytes: tuple[int, ...]
+    programs: tuple[tuple[Program, ...], ...]
+    _known: dict[tuple[int, float], F64] = field(default_factory=dict)
+
+    def times_s(self, latency_s: float, share: float) -> F64:
+        """Time at each size, of the fastest form.
+
+        Parameters
+        ----------
+        latency_s : float
+            Added to every transfer.
+        share : float
+            Bandwidth of every link, of what it is in the topology.
+        """
+        key = round(latency_s * PS_PER_S), share
+        if key not in self._known:
+            times = [min(run(with_links(one, *key)).makespan_ps for one in forms) for forms in self.programs]
+            self._known[key] = np.array(times, np.float64) / PS_PER_S
+        return self._known[key]
+
+
+def with_links(program: Program, latency_ps: int, share: float) -> Program:
+    """The program with another latency of each transfer and another bandwidth of all links."""
+    service: I64 = np.maximum(np.ceil(program.service_ps / share), 1).astype(np.int64)
+    return program._replace(
+        service_ps=service, hop_latency_ps=program.hop_latency_ps + latency_ps * program.hop_last.astype(np.int64)
+    )
+
+
+def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int]) -> Curve:
+    """The curve of an algorithm.
+
+    Parameters
+    ----------
+    spec : Spec
+        Collective, form and model.
+    topology : Topology
+    name : str
+    sizes_bytes : sequence of int
+
+    Raises
+    ------
+    WeftError
+        No form can run at some size.
+    """
+    model = spec.build_model()
+    return Curve(name, tuple(sizes_bytes), tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes))
+
+
+def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model) -> tuple[Program, ...]:
+    def schedule_of(form: str) -> Schedule:
+        return spec.build_schedule(name, topology, size, form or None)
+
+    ready, _ = ready_forms(spec.forms_of(name) or ("",), schedule_of, model, spec.symmetry)
+    return tuple(lower(one.schedule, model, spec.symmetry).program for one in ready.values())
+
+
+def curves(
+    spec: Spec, topology: Topology, names: Sequence[str], sizes_bytes: Sequence[int]
+) -> tuple[list[Curve], Mapping[str, str]]:
+    """The curves of those algorithms that can run, and why the others cannot."""
+    found, refused = [], {}
+    for name in names:
+        try:
+            found.append(curve(spec, topology, name, sizes_bytes))
+        except WeftError as wrong:
+            refused[name] = str(wrong)
+    return found, refused

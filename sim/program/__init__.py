@@ -1,0 +1,37 @@
+"""What the engines run: a program is arrays of servers, routes, tasks and dependencies, and this is how one is made.
+
+Imports `topologies` only. What the arrays mean is in `contract`; how transfers become chunks, in `cutting`; how
+columns become a program, in `assemble`; how one is built task by task, in `builder`.
+"""
+
+from __future__ import annotations
+
+from sim.program.assemble import NO_POOLS, Columns, Pools, assemble
+from sim.program.builder import ProgramBuilder
+from sim.program.columns import unique_rows
+from sim.program.contract import (
+    CLOCK_END_PS,
+    DELIVERY,
+    DISCIPLINES,
+    FIFO,
+    FORWARDING,
+    I8,
+    I32,
+    I64,
+    LOWEST_CHUNK_FIRST,
+    PER_CHUNK,
+    PER_TASK,
+    PRIORITY,
+    SMALLEST_FIRST,
+    WHOLE,
+    Program,
+    check_choice,
+    check_healthy,
+)
+from sim.program.cutting import Cutting, service_time_ps
+
+__all__ = [
+    "CLOCK_END_PS", "DELIVERY", "DISCIPLINES", "FIFO", "FORWARDING", "I8", "I32", "I64", "LOWEST_CHUNK_FIRST",
+    "NO_POOLS", "PER_CHUNK", "PER_TASK", "PRIORITY", "SMALLEST_FIRST", "WHOLE", "Columns", "Cutting", "Pools",
+    "Program", "ProgramBuilder", "assemble", "check_choice", "check_healthy", "service_time_ps", "unique_rows",
+]

@@ -1,0 +1,218 @@
+"""From columns, one row a server, task or edge, to the arrays of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.program.checks import check_clock, check_edges, served
+from sim.program.columns import by_key, i32, unique_rows
+from sim.program.contract import (
+    CLOCK_END_PS,
+    DELIVERY,
+    FORWARDING,
+    I8,
+    I32,
+    I64,
+    PRIORITY,
+    WHOLE,
+    Program,
+    check_choice,
+)
+from sim.program.cutting import Cutting, service_time_ps
+from topologies import WeftError
+from topologies.units import format_time
+
+
+class Columns(NamedTuple):
+    """What `assemble` needs, one row a server, task or edge.
+
+    Attributes
+    ----------
+    rates : list of Fraction
+        Distinct rates, work a second.
+    server_rate : (S,) int32
+    server_discipline : (S,) int8
+    route_ptr, route_server, route_latency_ps
+        As in `Program`.
+    task_work : (T,) int64
+    task_cutting : (T,) int32 or None
+        Index into `cuttings`; None where there is one.
+    task_route, task_class, task_priority : (T,) int32
+    edge_parent, edge_child, edge_lag : (E,) int32
+        The child waits for the parent; lag WHOLE, 0 or a window.
+    """
+
+    rates: list[Fraction]
+    server_rate: I32
+    server_discipline: I8
+    route_ptr: I32
+    route_server: I32
+    route_latency_ps: I64
+    task_work: I64
+    task_cutting: I32 | None
+    task_route: I32
+    task_class: I32
+    task_priority: I32
+    edge_parent: I32
+    edge_child: I32
+    edge_lag: I32
+
+
+class Pools(NamedTuple):
+    """Pools and who uses them; `ask` rows are (task, pool, units, per), `give` rows likewise."""
+
+    capacity: list[int]
+    discipline: list[int]
+    ask: list[tuple[int, int, int, int]]
+    give: list[tuple[int, int, int, int]]
+
+
+NO_POOLS = Pools([], [], [], [])
+
+
+def assemble(
+    columns: Columns,
+    cuttings: Sequence[Cutting],
+    forwarding: str = "cut-through",
+    deliver: str = "tail",
+    pools: Pools = NO_POOLS,
+) -> Program:
+    """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
+
+    Raises
+    ------
+    WeftError
+        Tasks that wait for each other in a circle, a window that can never open, more pool units asked than
+        there are, or a run that could outlast the clock.
+    """
+    check_choice(forwarding, FORWARDING, "forwarding")
+    check_choice(deliver, DELIVERY, "deliver")
+    n_tasks = columns.task_work.size
+    cut_table, task_cut = _cut_tasks(columns, cuttings)
+    sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
+    service = _tabulate(sizes, columns.rates)
+    latency = columns.route_latency_ps.astype(np.int64)
+    if latency.min(initial=0) < 0:  # three times of the clock, added up
+        raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
+    if forwarding == "cut-through" or deliver == "head":
+        latency = np.maximum(latency, 1)
+    whole = columns.edge_lag == WHOLE
+    n_whole = int(np.count_nonzero(whole))
+    some = slice(None) if n_whole == whole.size else whole
+    whole_ptr, whole_child, _ = by_key(columns.edge_parent[some], columns.edge_child[some], None, n_tasks)
+    rest = slice(None) if n_whole == 0 else ~whole
+    parents, children, lags = columns.edge_parent[rest], columns.edge_child[rest], columns.edge_lag[rest]
+    stream_ptr, stream_child, stream_lag = by_key(parents, children, lags, n_tasks)
+    parent_ptr, parent, parent_lag = by_key(children, parents, lags, n_tasks)
+    hops = _hop_kinds(columns, latency)
+    looked_at = np.any(columns.server_discipline == PRIORITY) or PRIORITY in pools.discipline
+    program = Program(
+        cut_through=int(forwarding == "cut-through"),
+        deliver_head=int(deliver == "head"),
+        server_rate=i32(columns.server_rate),
+        server_discipline=np.ascontiguousarray(columns.server_discipline, np.int8),
+        service_ps=np.ascontiguousarray(service),
+        cut_chunks=i32(cut_table[:, 0]),
+        cut_first=i32(cut_table[:, 1]),
+        cut_size=i32(size_row.reshape(-1, 2)),
+        cut_work=np.ascontiguousarray(cut_table[:, 4]),
+        **hops,
+        route_ptr=i32(columns.route_ptr),
+        task_cut=task_cut,
+        task_route=i32(columns.task_route),
+        task_class=i32(columns.task_class),
+        task_priority=i32(columns.task_priority if looked_at else []),
+        whole_ptr=whole_ptr,
+        whole_child=whole_child,
+        stream_ptr=stream_ptr,
+        stream_child=stream_child,
+        stream_lag=stream_lag,
+        parent_ptr=parent_ptr,
+        parent=parent,
+        parent_lag=parent_lag,
+        **_pool_arrays(pools, n_tasks),
+        chunk_work=np.ascontiguousarray(sizes),
+    )
+    _check_services(program, columns.rates)
+    check_edges(program, columns.edge_parent, columns.edge_child, columns.edge_lag)
+    check_clock(program)
+    return program
+
+
+def _tabulate(sizes: I64, rates: list[Fraction]) -> I64:
+    """Service times, (Z, R); those beyond the clock, which no chunk may take, are its end."""
+    table = [[min(service_time_ps(int(size), rate), CLOCK_END_PS) for rate in rates] for size in sizes]
+    return np.array(table, np.int64).reshape(sizes.size, len(rates))
+
+
+def _check_services(program: Program, rates: list[Fraction]) -> None:
+    """What a task waits for may last longer than the clock would go at the rate of a link that never serves it."""
+    if program.service_ps.max(initial=0) < CLOCK_END_PS:
+        return
+    over = np.argwhere(served(program) & (program.service_ps == CLOCK_END_PS))
+    if over.size:
+        size, rate = int(program.chunk_work[over[-1][0]]), rates[over[-1][1]]
+        raise WeftError(
+            f"a chunk of {size} units would be served for {format_time(service_time_ps(size, rate))}; "
+            f"the clock ends at {format_time(CLOCK_END_PS)}"
+        )
+
+
+def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
+    """Table of (chunks, leading, first size, rest size, work), one row a distinct cut, and the row of each task."""
+    works, row = unique_rows(columns.task_work)
+    which = columns.task_cutting
+    if which is not None:
+        pairs, row = unique_rows(which.astype(np.int64) * works.size + row)
+        distinct = [(int(pair // works.size), int(works[pair % works.size])) for pair in pairs]
+    else:
+        distinct = [(0, int(work)) for work in works]
+    table = np.array([(*cuttings[c].cut(work), work) for c, work in distinct], dtype=np.int64).reshape(len(distinct), 5)
+    return table, i32(row)
+
+
+def _hop_kinds(columns: Columns, latency: I64) -> dict[str, Any]:
+    """Distinct hops, and which of them each hop of a route is: 4 bytes a hop instead of 12."""
+    latencies, row = unique_rows(latency)
+    last = np.zeros(latency.size, np.int64)
+    ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1
+    last[ends] = 1
+    kinds, hop = unique_rows((columns.route_server.astype(np.int64) * max(latencies.size, 1) + row) * 2 + last)
+    server, at = np.divmod(kinds // 2, max(latencies.size, 1))
+    return {
+        "hop_server": i32(server),
+        "hop_latency_ps": np.ascontiguousarray(latencies[at]),
+        "hop_last": np.ascontiguousarray(kinds % 2, np.int8),
+        "route_hop": i32(hop),
+    }
+
+
+def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, Any]:
+    n_pools = len(pools.capacity)
+    rows = n_tasks if n_pools else 0
+    pool, units, per = np.full(rows, -1, np.int32), np.zeros(rows, np.int32), np.zeros(rows, np.int8)
+    for task, asked, count, mode in pools.ask:
+        if pool[task] != -1:
+            raise WeftError(f"task {task} asks two pools; a task may ask one")
+        if not 1 <= count <= pools.capacity[asked]:
+            raise WeftError(f"task {task} asks {count} units of pool {asked}, which has {pools.capacity[asked]}")
+        pool[task], units[task], per[task] = asked, count, mode
+    give = np.array(sorted(pools.give), dtype=np.int64).reshape(-1, 4)
+    give_ptr = np.zeros(n_tasks + 1 if n_pools else 0, np.int32)
+    if n_pools:
+        np.cumsum(np.bincount(give[:, 0], minlength=n_tasks), out=give_ptr[1:])
+    return {
+        "pool_capacity": i32(pools.capacity),
+        "pool_discipline": np.array(pools.discipline, np.int8),
+        "task_pool": pool,
+        "task_units": units,
+        "task_per": per,
+        "give_ptr": give_ptr,
+        "give_pool": i32(give[:, 1]),
+        "give_units": i32(give[:, 2]),
+        "give_per": np.ascontiguousarray(give[:, 3], np.int8),
+    }

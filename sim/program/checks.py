@@ -1,0 +1,114 @@
+"""What is checked of every program: no circle of waits, no window that never opens, an end within the clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.program.columns import by_key
+from sim.program.contract import CLOCK_END_PS, DOWN, I32, I64, Program
+from topologies import WeftError
+from topologies.units import format_time
+
+
+def check_edges(program: Program, parent: I32, child: I32, lag: I32) -> None:
+    """No circle of whole or chunk-by-chunk waits, and no window that never opens."""
+    chunks = program.chunks()
+    window = lag >= 1
+    # The last chunk of the child needs chunk C_B - 1 - w of the parent to exist.
+    never = window & (chunks[child] - lag > chunks[parent])
+    if np.any(never):
+        edge = int(np.flatnonzero(never)[0])
+        one, other, wait = int(child[edge]), int(parent[edge]), int(lag[edge])
+        raise WeftError(
+            f"task {one} of {chunks[one]} chunks has a window of {wait} on task {other}, "
+            f"whose {chunks[other]} chunks are too few"
+        )
+    circle = _circle(program.n_tasks, parent[~window], child[~window])
+    if circle:
+        raise WeftError(f"tasks wait for each other in a circle: {' -> '.join(map(str, circle))}")
+
+
+def _circle(n_tasks: int, parent: I32, child: I32) -> list[int]:
+    """A circle of tasks, or nothing. Peels tasks without parents, level by level."""
+    if np.all(parent < child):
+        return []
+    waits = np.bincount(child, minlength=n_tasks)
+    ptr, kids, _ = by_key(parent, child, None, n_tasks)
+    ready = np.flatnonzero(waits == 0)
+    while ready.size:
+        counts = ptr[ready + 1] - ptr[ready]
+        at = np.repeat(ptr[ready] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts) + np.arange(counts.sum())
+        hit, times = np.unique(kids[at], return_counts=True)
+        waits[hit] -= times
+        ready = hit[waits[hit] == 0]
+    left = waits > 0
+    if not np.any(left):
+        return []
+    back = {int(c): int(p) for p, c in zip(parent, child, strict=True) if left[p] and left[c]}
+    seen: list[int] = []
+    task = next(iter(back))
+    while task not in seen:
+        seen.append(task)
+        task = back[task]
+    return [*seen[seen.index(task):], task][::-1]
+
+
+def served(program: Program) -> npt.NDArray[np.bool_]:
+    """Which chunk sizes occur at which rates, (Z, R): on the routes and detours of the tasks, and at any time."""
+    cut, route = program.task_cut.astype(np.int64), program.task_route
+    if program.detour_ptr.size:
+        cut = np.append(cut, np.repeat(cut, np.diff(program.detour_ptr)))
+        route = np.append(route, program.detour_route)
+    both = np.unique(cut * program.route_ptr.size + route)
+    size = program.cut_size[both // program.route_ptr.size].astype(np.int64)
+    at, row = _entries(program.route_ptr, both % program.route_ptr.size)
+    server = program.route_server[at].astype(np.int64)
+    pairs = np.unique(size[row] * program.n_servers + server[:, None])
+    size, server = np.divmod(pairs, max(program.n_servers, 1))
+    found = np.zeros(program.service_ps.shape, np.bool_)
+    found[size, program.server_rate[server]] = True
+    if program.timetable_ptr.size:
+        at, row = _entries(program.timetable_ptr, server)
+        up = program.timetable_rate[at] != DOWN
+        found[size[row[up]], program.timetable_rate[at[up]]] = True
+    return found
+
+
+def _entries(ptr: I32, rows: I64) -> tuple[I64, I64]:
+    """Places of all entries of some rows of a CSR list, and which of the rows each is of."""
+    counts = np.diff(ptr)[rows].astype(np.int64)
+    row = np.repeat(np.arange(rows.size), counts)
+    return np.arange(row.size) - np.repeat(np.cumsum(counts) - counts - ptr[rows], counts), row
+
+
+def slowest_ps(program: Program) -> int:
+    """The longest service that occurs."""
+    return int(program.service_ps[served(program)].max(initial=1))
+
+
+def check_clock(program: Program) -> None:
+    """Every run ends by the sum of all services and latencies; that must fit the clock."""
+    if program.n_tasks == 0:
+        return
+    slowest = program.service_ps.max(initial=1)
+    longest = program.hop_latency_ps.max(initial=0)
+    bound = program.chunk_hops() * (int(slowest) + int(longest))
+    if bound >= CLOCK_END_PS:
+        bound = _exact_bound(program)
+    if bound >= CLOCK_END_PS:
+        last, end = format_time(bound), format_time(CLOCK_END_PS)
+        raise WeftError(f"the run could last {last}; the clock ends at {end}")
+
+
+def _exact_bound(program: Program) -> int:
+    total, servers, latencies = 0, program.route_server, program.route_latency_ps
+    pairs, count = np.unique(np.stack([program.task_cut, program.task_route], axis=1), axis=0, return_counts=True)
+    for (cut, route), times in zip(pairs, count, strict=True):
+        lead, all_ = int(program.cut_first[cut]), int(program.cut_chunks[cut])
+        first, rest = program.cut_size[cut]
+        for hop in range(program.route_ptr[route], program.route_ptr[route + 1]):
+            rate = program.server_rate[servers[hop]]
+            services = lead * int(program.service_ps[first, rate]) + (all_ - lead) * int(program.service_ps[rest, rate])
+            total += int(times) * (services + all_ * int(latencies[hop]))
+    return total

@@ -1,0 +1,284 @@
+"""The program that every engine runs: servers, tasks, what waits for what. Integers only.
+
+This file is the contract of the engines. Given one `Program`, each of them must produce the same start and
+finish of every task to the picosecond, whatever it does inside.
+
+Time and service
+    Time is int64 picoseconds from 0. A chunk of size row z takes `service_ps[z, server_rate[s]]` (at least 1)
+    on server s, which serves one chunk at a time and never stops a service once begun.
+Path
+    A task is cut into chunks (`cut_*`), which cross the servers of its route in order; chunks of a task never
+    overtake each other. With service [start, end) and latency L at a hop:
+    store-and-forward: ready for the next server at end + L;
+    cut-through: ready at max(start + L, end + L - service there).
+    Delivered at end + L of the last hop, or, when heads are delivered, at start + L.
+    A task with an empty route delivers each chunk at the picosecond it is released (and granted).
+Release
+    Chunk j of task B is released when every whole parent is delivered in full, every stream parent A with
+    lag 0 has delivered ceil((j+1) C_A / C_B) chunks, and every one with lag w >= 1 has delivered j-w+1.
+Injection
+    A released chunk joins its first server when the chunk before it has ended its service there (at its
+    release, if that is later). A task has one chunk at most at its first server.
+Pool
+    A chunk that would join (or, on an empty route, be delivered) first asks its task's pool, if any, for
+    units: each chunk (`PER_CHUNK`), or the first chunk for all (`PER_TASK`). Requests are served in the
+    pool's order and the head of the line blocks. A delivered chunk or task gives units back (`give_*`).
+Order inside one picosecond
+    1. Ends of service, deliveries, units given back, releases and requests, to their fixpoint. Then every
+       pool grants what it can, in its order; what a grant delivers is part of the next fixpoint. Repeat
+       until nothing changes.
+    2. All arrivals at servers, the injected ones included.
+    3. Each free server that has waiting chunks chooses one and starts it.
+Choice
+    The least (rank, arrival ps, class, chunk, hop, task): rank is 0 for FIFO, the task's priority for PRIORITY
+    (small first), the work of the whole task for SMALLEST_FIRST, the chunk index for LOWEST_CHUNK_FIRST.
+    A pool chooses alike among its requests, with the picosecond of the request for the arrival and hop 0.
+
+What changes in time (arrays that are empty in a healthy program)
+    Timetable. A server has a rate, or is down (DOWN), and adds a latency, each from a time on; what holds at the
+    start of a service holds for all of it. No rate is faster than `server_rate`, which is what cut-through looks
+    ahead with. A free server that is down, or whose chosen service would cross `down` and waits (`WAITS`), begins
+    nothing until it is up again, when it chooses anew. With `COMPLETES` that service ends as if nothing were. With
+    `LOSES` it is cut off there and the chunk is lost. With `DROPS` added to one of the three, a free server that is
+    down loses whatever waits for it (and a service that may not cross waits until then, to be lost).
+    Loss. A service on server s that was not cut off is lost where `draw(0, ...) < server_loss[s]`.
+    A lost chunk arrives again at the first server of its task's route, `server_resend_ps` after the loss (of the
+    server that lost it); if it had not been served at its first server, the chunk after it waits on. What is lost
+    ATTEMPTS times is not sent again.
+    Jitter. A service on server s takes `jitter_ps[row, draw(1, ...) % columns]` longer, or its latency does
+    (`jitter_of_service`), where row is `server_jitter[s]`.
+    draw(what, task, chunk, hop, attempt) are the upper 63 bits of `hash64(seed, what, task, chunk, hop, attempt)`
+    of topologies.core.routing.
+    Detours. A chunk that joins or is sent again at or after `detour_from_ps` takes that route: the last one that
+    holds. So does one that a server which is up chooses at the first hop of its route: with the same server it stays
+    in its place of the queue and the server chooses anew; with another it arrives there 1 ps later. Its hops count
+    from where the task's own route begins in `route_hop`, wherever hops are compared or drawn.
+    Order. With jitter, loss or detours chunks may overtake; they are delivered in order, each when all before it
+    are in.
+    Deadline. At its deadline a task waits for no other task any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies import WeftError
+
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST = 0, 1, 2, 3
+DISCIPLINES = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
+FORWARDING = ("cut-through", "store-and-forward")
+DELIVERY = ("tail", "head")
+PER_CHUNK, PER_TASK = 0, 1
+WHOLE = -1
+"""Lag of an edge to a child that waits for the whole task; 0 is chunk by chunk, w >= 1 a window."""
+
+CLOCK_END_PS = 2**62
+
+DOWN = -1
+"""In a timetable, in place of a rate."""
+WAITS, LOSES, COMPLETES = 0, 1, 2
+"""What becomes of a service that would cross the time at which its server goes down."""
+DROPS = 4
+"""Added to these where a server that is down loses what waits for it."""
+ATTEMPTS = 256
+NEVER_PS = 2**63 - 1
+
+_NONE: tuple[I8, I32, I64] = (np.zeros(0, np.int8), np.zeros(0, np.int32), np.zeros(0, np.int64))
+
+
+class Program(NamedTuple):
+    """Arrays of one program; S servers, R rates, Z chunk sizes, K cuts, U routes, T tasks, P pools.
+
+    Attributes
+    ----------
+    cut_through, deliver_head : int
+        0 or 1.
+    server_rate : (S,) int32
+        Column of `service_ps`.
+    server_discipline : (S,) int8
+        FIFO, PRIORITY, SMALLEST_FIRST or LOWEST_CHUNK_FIRST.
+    service_ps : (Z, R) int64
+        Service time of each chunk size at each rate, at least 1; the end of the clock where a pair that never meets
+        would take as long or longer.
+    cut_chunks, cut_first : (K,) int32
+        Number of chunks, and how many of them, the leading ones, have the first size.
+    cut_size : (K, 2) int32
+        Row of `service_ps` of the leading chunks and of the rest.
+    cut_work : (K,) int64
+        Work of the whole task, for SMALLEST_FIRST.
+    hop_server, hop_latency_ps, hop_last : (H,) int32, int64, int8
+        Kinds of hop: server, latency after it, and whether it ends a route.
+    route_ptr : (U+1,) int32
+        Hops of route u are `route_hop[route_ptr[u]:route_ptr[u+1]]`.
+    route_hop : int32
+        Kind of each hop.
+    task_cut, task_route, task_class : (T,) int32
+    task_priority : (T,) or (0,) int32
+        Empty where no server and no pool looks at it.
+    whole_ptr, whole_child : (T+1,) or (0,) int32, int32
+        Children that wait for the whole task. The pointers of edges are empty where there are no such edges.
+    stream_ptr, stream_child, stream_lag : (T+1,) or (0,) int32, int32, int32
+        Children that wait chunk by chunk (lag 0) or in a window (lag >= 1); lags are empty where all are 0.
+    parent_ptr, parent, parent_lag : (T+1,) or (0,) int32, int32, int32
+        The same edges seen from the child.
+    pool_capacity, pool_discipline : (P,) int32, (P,) int8
+    task_pool, task_units, task_per : (T,) or (0,) int32, int32, int8
+        Pool asked (-1 none), units, PER_CHUNK or PER_TASK. Empty when there are no pools.
+    give_ptr, give_pool, give_units, give_per : (T+1,) or (0,) int32, int32, int32, int8
+        What a delivered chunk (PER_CHUNK) or task (PER_TASK) returns.
+    chunk_work : (Z,) int64
+        Work of each chunk size.
+    timetable_ptr, timetable_from_ps, timetable_rate, timetable_latency_ps : (S+1,) or (0,) int32, int64, int32, int64
+        Rate column in force from a time on, DOWN for none, and latency added after the server. Before the first
+        row of a server it is `server_rate`, and none.
+    server_crossing : (S,) or (0,) int8
+        WAITS, LOSES or COMPLETES, and DROPS or not; there where there are timetables.
+    server_loss, server_resend_ps : (S,) or (0,) int64
+        Of 2^63 services how many are lost; time until a lost chunk arrives again, at least 1.
+    server_jitter : (S,) or (0,) int32
+        Row of the two tables that follow; -1 none.
+    jitter_ps, jitter_of_service : (J, columns) int64, (J,) int8
+        Quantiles; whether they are added to the service or to the latency.
+    detour_ptr, detour_from_ps, detour_route : (T+1,) or (0,) int32, int64, int32
+        Routes of each task from a time on, in the order of time. Only tasks with a route have detours, and none is
+        empty.
+    task_deadline_ps : (T,) or (0,) int64
+        NEVER_PS where there is none.
+    seed : int
+        Of loss and jitter.
+    """
+
+    cut_through: int
+    deliver_head: int
+    server_rate: I32
+    server_discipline: I8
+    service_ps: I64
+    cut_chunks: I32
+    cut_first: I32
+    cut_size: I32
+    cut_work: I64
+    hop_server: I32
+    hop_latency_ps: I64
+    hop_last: I8
+    route_ptr: I32
+    route_hop: I32
+    task_cut: I32
+    task_route: I32
+    task_class: I32
+    task_priority: I32
+    whole_ptr: I32
+    whole_child: I32
+    stream_ptr: I32
+    stream_child: I32
+    stream_lag: I32
+    parent_ptr: I32
+    parent: I32
+    parent_lag: I32
+    pool_capacity: I32
+    pool_discipline: I8
+    task_pool: I32
+    task_units: I32
+    task_per: I8
+    give_ptr: I32
+    give_pool: I32
+    give_units: I32
+    give_per: I8
+    chunk_work: I64 = _NONE[2]
+    timetable_ptr: I32 = _NONE[1]
+    timetable_from_ps: I64 = _NONE[2]
+    timetable_rate: I32 = _NONE[1]
+    timetable_latency_ps: I64 = _NONE[2]
+    server_crossing: I8 = _NONE[0]
+    server_loss: I64 = _NONE[2]
+    server_resend_ps: I64 = _NONE[2]
+    server_jitter: I32 = _NONE[1]
+    jitter_ps: I64 = np.zeros((0, 1), np.int64)
+    jitter_of_service: I8 = _NONE[0]
+    detour_ptr: I32 = _NONE[1]
+    detour_from_ps: I64 = _NONE[2]
+    detour_route: I32 = _NONE[1]
+    task_deadline_ps: I64 = _NONE[2]
+    seed: int = 0
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing changes in time, nothing is lost and nothing is drawn."""
+        given = (self.timetable_ptr, self.server_loss, self.server_jitter, self.detour_ptr, self.task_deadline_ps)
+        return all(array.size == 0 for array in given)
+
+    @property
+    def n_servers(self) -> int:
+        return int(self.server_rate.size)
+
+    @property
+    def n_tasks(self) -> int:
+        return int(self.task_cut.size)
+
+    @property
+    def route_server(self) -> I32:
+        """Server of each hop of the routes; computed."""
+        return self.hop_server[self.route_hop]
+
+    @property
+    def route_latency_ps(self) -> I64:
+        """Latency after each hop of the routes; computed."""
+        return self.hop_latency_ps[self.route_hop]
+
+    @property
+    def task_waits(self) -> I32:
+        """Number of whole parents of each task, (T,); computed."""
+        return np.bincount(self.whole_child, minlength=self.n_tasks).astype(np.int32)
+
+    def priorities(self) -> I32:
+        """Priority of each task, (T,)."""
+        return self.task_priority if self.task_priority.size else np.zeros(self.n_tasks, np.int32)
+
+    def whole_edges(self) -> tuple[I32, I32]:
+        """Parent and child of each wait for a whole task, in the order of the parents."""
+        return _owners(self.whole_ptr), self.whole_child
+
+    def stream_edges(self) -> tuple[I32, I32, I32]:
+        """Parent, child and lag of each wait chunk by chunk or in a window, in the order of the children."""
+        lag = self.parent_lag if self.parent_lag.size else np.zeros(self.parent.size, np.int32)
+        return self.parent, _owners(self.parent_ptr), lag
+
+    def chunks(self) -> I64:
+        """Chunks of each task, (T,)."""
+        return self.cut_chunks[self.task_cut].astype(np.int64)
+
+    def hops(self) -> I64:
+        """Hops of each task, (T,)."""
+        return np.diff(self.route_ptr)[self.task_route].astype(np.int64)
+
+    def chunk_hops(self) -> int:
+        """Services in the whole run: each is one chunk on one server."""
+        return int((self.chunks() * self.hops()).sum())
+
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(field.nbytes for field in self if isinstance(field, np.ndarray))
+
+
+def _owners(ptr: I32) -> I32:
+    """The row that each entry of a CSR list belongs to."""
+    return np.repeat(np.arange(max(ptr.size - 1, 0), dtype=np.int32), np.diff(ptr))
+
+
+def check_healthy(program: Program, what: str) -> None:
+    """Refuse a program in which something changes in time, for those who do not follow that."""
+    if not program.is_healthy:
+        raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
+
+
+def check_choice(value: str, accepted: Sequence[str], what: str) -> None:
+    """Refuse a word that is not among the accepted ones."""
+    if value not in accepted:
+        raise WeftError(f"{what} {value!r} is unknown: choose one of {', '.join(accepted)}")

@@ -1,0 +1,233 @@
+"""Faults of a program: servers that slow down, fail and come back, lose and delay chunks; detours and deadlines.
+
+Everything here is in the terms of a program, servers and tasks; `sim.faults.plan` speaks of links and NPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.program.checks import served, slowest_ps
+from sim.program.columns import i32
+from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
+from topologies import WeftError
+from topologies.units import format_time
+
+CERTAIN = 2**63
+"""Of so many services as many are lost where the probability is 1."""
+
+
+class Phase(NamedTuple):
+    """What a server does from a time on: its share of its rate (0: down), and latency that it adds."""
+
+    from_ps: int
+    factor: Fraction = Fraction(1)
+    latency_ps: int = 0
+
+
+@dataclass
+class Disruptions:
+    """Faults by server and by task.
+
+    Attributes
+    ----------
+    phases : dict of server to list of Phase
+        In the order of time, each at a time of its own.
+    crossing : dict of server to int
+        WAITS (unless given), LOSES or COMPLETES, with DROPS added or not.
+    loss : dict of server to float
+        Probability of each service to be lost, below 1.
+    resend_ps : dict of server to int
+        For servers that lose: time until a lost chunk arrives again at its first server.
+    jitter : dict of server to (I64, bool)
+        Quantiles in ps, as many for each server; whether they are added to the service or to the latency.
+    detours : dict of task to list of (from_ps, path)
+        Paths of (server, latency_ps), in the order of time.
+    deadline_ps : dict of task to int
+    seed : int
+    """
+
+    phases: dict[int, list[Phase]] = field(default_factory=dict)
+    crossing: dict[int, int] = field(default_factory=dict)
+    loss: dict[int, float] = field(default_factory=dict)
+    resend_ps: dict[int, int] = field(default_factory=dict)
+    jitter: dict[int, tuple[I64, bool]] = field(default_factory=dict)
+    detours: dict[int, list[tuple[int, tuple[tuple[int, int], ...]]]] = field(default_factory=dict)
+    deadline_ps: dict[int, int] = field(default_factory=dict)
+    seed: int = 0
+
+
+def disrupt(program: Program, faults: Disruptions) -> Program:
+    """The program with faults.
+
+    Raises
+    ------
+    WeftError
+        A factor above 1, times out of order, a loss that never ends, a detour of a task without a route, or a
+        chunk that could take longer than the clock goes.
+    """
+    for add in (_timetables, _losses, _jitter, _detours, _deadlines):
+        program = add(program, faults)
+    program = program._replace(seed=faults.seed)
+    _check_step(program)
+    return program
+
+
+def _timetables(program: Program, faults: Disruptions) -> Program:
+    if not faults.phases:
+        return program
+    columns: dict[tuple[int, Fraction], int] = {}
+    rows: list[tuple[int, int, int]] = []
+    ptr = [0]
+    for server in range(program.n_servers):
+        before = -1
+        for phase in faults.phases.get(server, []):
+            if phase.from_ps <= before or not 0 <= phase.factor <= 1 or phase.latency_ps < 0:
+                raise WeftError(
+                    f"server {server} from {format_time(phase.from_ps)} on: times must rise, the share of its rate is "
+                    f"from 0 (down) to 1, not {float(phase.factor):g}, and latency is added, not {phase.latency_ps} ps"
+                )
+            before = phase.from_ps
+            rows.append((phase.from_ps, _column(program, columns, server, phase.factor), phase.latency_ps))
+        ptr.append(len(rows))
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    slower = [_slowed(program.service_ps[:, base], factor) for base, factor in columns]
+    crossing = [faults.crossing.get(server, WAITS) for server in range(program.n_servers)]
+    return program._replace(
+        service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, *slower]), np.int64),
+        timetable_ptr=i32(ptr),
+        timetable_from_ps=np.ascontiguousarray(table[:, 0]),
+        timetable_rate=i32(table[:, 1]),
+        timetable_latency_ps=np.ascontiguousarray(table[:, 2]),
+        server_crossing=np.array(crossing, np.int8),
+        server_resend_ps=_resend(program, faults),
+    )
+
+
+def _column(program: Program, columns: dict[tuple[int, Fraction], int], server: int, factor: Fraction) -> int:
+    """Column of the service table for a share of a server's rate."""
+    base = int(program.server_rate[server])
+    if factor == 0:
+        return DOWN
+    return base if factor == 1 else columns.setdefault((base, factor), program.service_ps.shape[1] + len(columns))
+
+
+def _slowed(service_ps: I64, factor: Fraction) -> I64:
+    """Service times at a share of the rate, rounded up; those beyond the clock are its end."""
+    slowed = [-(-int(ps) * factor.denominator // factor.numerator) for ps in service_ps]
+    return np.array([min(ps, CLOCK_END_PS) for ps in slowed], np.int64)
+
+
+def _resend(program: Program, faults: Disruptions) -> I64:
+    resend = np.array([faults.resend_ps.get(server, 1) for server in range(program.n_servers)], np.int64)
+    if np.any(resend < 1):
+        server = int(np.flatnonzero(resend < 1)[0])
+        raise WeftError(f"server {server} has a timeout of {resend[server]} ps; at least 1 ps")
+    return resend
+
+
+def _losses(program: Program, faults: Disruptions) -> Program:
+    if not faults.loss:
+        return program
+    share = np.zeros(program.n_servers, np.int64)
+    for server, probability in faults.loss.items():
+        if not 0 <= probability < 1:
+            raise WeftError(f"server {server} loses a share of {probability:g}; at least 0 and below 1")
+        share[server] = int(Fraction(probability) * CERTAIN)
+    return program._replace(server_loss=share, server_resend_ps=_resend(program, faults))
+
+
+def _jitter(program: Program, faults: Disruptions) -> Program:
+    if not faults.jitter:
+        return program
+    row = np.full(program.n_servers, -1, np.int32)
+    tables: dict[tuple[bytes, bool], int] = {}
+    for server, (quantiles, of_service) in faults.jitter.items():
+        if quantiles.size == 0 or quantiles.min() < 0:
+            raise WeftError(f"server {server} has a jitter of {quantiles.min(initial=0)} ps; at least 0")
+        row[server] = tables.setdefault((quantiles.astype(np.int64).tobytes(), of_service), len(tables))
+    return program._replace(
+        server_jitter=row,
+        jitter_ps=np.array([np.frombuffer(quantiles, np.int64) for quantiles, _ in tables]),
+        jitter_of_service=np.array([of_service for _, of_service in tables], np.int8),
+    )
+
+
+def _detours(program: Program, faults: Disruptions) -> Program:
+    if not faults.detours:
+        return program
+    least = 1 if program.cut_through or program.deliver_head else 0
+    kinds = {
+        kind: at for at, kind in enumerate(zip(
+            program.hop_server.tolist(), program.hop_latency_ps.tolist(), program.hop_last.tolist(), strict=True
+        ))
+    }
+    routes: dict[tuple[int, ...], int] = {}
+    rows: list[tuple[int, int]] = []
+    ptr, hops = [0], program.hops()
+    for task in range(program.n_tasks):
+        before = -1
+        for from_ps, path in faults.detours.get(task, []):
+            if not path or not hops[task] or from_ps <= before:
+                raise WeftError(f"task {task} has a detour of {len(path)} hops in place of {hops[task]}: at least 1")
+            before = from_ps
+            ends = [(server, max(latency, least), int(hop == len(path) - 1))
+                    for hop, (server, latency) in enumerate(path)]
+            route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
+            home = int(program.task_route[task])
+            if route == tuple(program.route_hop[program.route_ptr[home] : program.route_ptr[home + 1]].tolist()):
+                rows.append((from_ps, home))
+            else:
+                rows.append((from_ps, routes.setdefault(route, program.route_ptr.size - 1 + len(routes))))
+        ptr.append(len(rows))
+    hop_kinds = np.array(list(kinds), np.int64).reshape(-1, 3)
+    lengths = np.cumsum([len(route) for route in routes]) + program.route_ptr[-1]
+    table = np.array(rows, np.int64).reshape(-1, 2)
+    return program._replace(
+        hop_server=i32(hop_kinds[:, 0]),
+        hop_latency_ps=np.ascontiguousarray(hop_kinds[:, 1]),
+        hop_last=np.ascontiguousarray(hop_kinds[:, 2], np.int8),
+        route_ptr=i32(np.concatenate([program.route_ptr, lengths])),
+        route_hop=i32(np.concatenate([program.route_hop, *(list(route) for route in routes)])),
+        detour_ptr=i32(ptr),
+        detour_from_ps=np.ascontiguousarray(table[:, 0]),
+        detour_route=i32(table[:, 1]),
+    )
+
+
+def _deadlines(program: Program, faults: Disruptions) -> Program:
+    if not faults.deadline_ps:
+        return program
+    deadline = np.full(program.n_tasks, NEVER_PS, np.int64)
+    for task, time in faults.deadline_ps.items():
+        if time < 0:
+            raise WeftError(f"task {task} has a deadline at {time} ps; at least 0")
+        deadline[task] = time
+    return program._replace(task_deadline_ps=deadline)
+
+
+def _check_step(program: Program) -> None:
+    """From any moment before the end of the clock, what comes next must have a time; the engines watch the rest."""
+    jitter_ps = int(program.jitter_ps.max(initial=0))
+    added_ps = int(program.timetable_latency_ps.max(initial=0)) + jitter_ps
+    latency_ps = int(program.hop_latency_ps.max(initial=0)) + added_ps
+    rest_ps = jitter_ps + max(latency_ps, int(program.server_resend_ps.max(initial=0)))
+    step_ps = int(program.service_ps.max(initial=1)) + rest_ps
+    if step_ps >= CLOCK_END_PS:
+        over = np.flatnonzero(np.any(served(program) & (program.service_ps == CLOCK_END_PS), axis=1))
+        if over.size:
+            raise WeftError(
+                f"with its faults a server could take {format_time(CLOCK_END_PS)} or longer for a chunk of "
+                f"{program.chunk_work[over[-1]]} units, and then the clock ends"
+            )
+        step_ps = slowest_ps(program) + rest_ps
+    last_ps = max(int(program.timetable_from_ps.max(initial=0)), int(program.detour_from_ps.max(initial=0)))
+    for longest_ps, what in ((step_ps, "one chunk could take"), (last_ps, "something changes at")):
+        if longest_ps >= CLOCK_END_PS:
+            raise WeftError(
+                f"with its faults {what} {format_time(longest_ps)}; the clock ends at {format_time(CLOCK_END_PS)}"
+            )

@@ -1,0 +1,77 @@
+"""Adding to a finished program: a server, or a task that others wait for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sim.program.columns import by_key, i32
+from sim.program.contract import CLOCK_END_PS, I64, Program
+from sim.program.cutting import service_time_ps
+from topologies.units import PS_PER_S
+
+
+def server_for(program: Program, rate: Fraction, discipline: int = 0) -> Program:
+    """The program with one more server, of a rate; services beyond the clock are its end, as in `assemble`."""
+    column = [min(service_time_ps(int(work), rate), CLOCK_END_PS) for work in program.chunk_work]
+    return program._replace(
+        service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, column]), np.int64),
+        server_rate=i32(np.append(program.server_rate, program.service_ps.shape[1])),
+        server_discipline=np.append(program.server_discipline, discipline).astype(np.int8),
+    )
+
+
+def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
+    """The program with one more server, and a task on it for which `tasks` wait until `delay_ps`, at least 1."""
+    program = _with_chunk(server_for(program, Fraction(PS_PER_S)))
+    late, server = program.n_tasks, program.n_servers - 1
+    # The service takes 1 ps; heads are delivered at its start.
+    latency_ps = delay_ps if program.deliver_head else delay_ps - 1
+    if program.cut_through or program.deliver_head:
+        latency_ps = max(latency_ps, 1)
+    parent, child = program.whole_edges()
+    edges = np.append(parent, np.full(tasks.size, late)).astype(np.int32), np.append(child, tasks).astype(np.int32)
+    whole_ptr, whole_child, _ = by_key(*edges, None, late + 1)
+    return program._replace(
+        hop_server=i32(np.append(program.hop_server, server)),
+        hop_latency_ps=np.append(program.hop_latency_ps, latency_ps),
+        hop_last=np.append(program.hop_last, 1).astype(np.int8),
+        route_ptr=i32(np.append(program.route_ptr, program.route_hop.size + 1)),
+        route_hop=i32(np.append(program.route_hop, program.hop_server.size)),
+        task_cut=i32(np.append(program.task_cut, program.cut_chunks.size - 1)),
+        task_route=i32(np.append(program.task_route, program.route_ptr.size - 1)),
+        task_class=i32(np.append(program.task_class, 0)),
+        task_priority=i32(np.append(program.task_priority, 0) if program.task_priority.size else []),
+        whole_ptr=whole_ptr,
+        whole_child=whole_child,
+        **_longer(program),
+    )
+
+
+def _with_chunk(program: Program) -> Program:
+    """The program with one more cut: a chunk of no work, which every server serves in 1 ps."""
+    ones = np.ones((1, program.service_ps.shape[1]), np.int64)
+    row = program.service_ps.shape[0]
+    return program._replace(
+        service_ps=np.ascontiguousarray(np.concatenate([program.service_ps, ones])),
+        chunk_work=np.append(program.chunk_work, 0),
+        cut_chunks=i32(np.append(program.cut_chunks, 1)),
+        cut_first=i32(np.append(program.cut_first, 1)),
+        cut_size=i32(np.concatenate([program.cut_size, [[row, row]]])),
+        cut_work=np.append(program.cut_work, 0),
+    )
+
+
+def _longer(program: Program) -> dict[str, Any]:
+    """Arrays with a row a task, for one task that has no streams and no pool."""
+    rows = {"task_pool": -1, "task_units": 0, "task_per": 0}
+    longer = {
+        name: np.append(getattr(program, name), getattr(program, name)[-1:])
+        for name in ("stream_ptr", "parent_ptr", "give_ptr")
+    }
+    for name, value in rows.items():
+        array = getattr(program, name)
+        longer[name] = np.append(array, [value] if array.size else []).astype(array.dtype)
+    return longer

@@ -1,0 +1,115 @@
+"""What the simulation assumes beyond topology and schedule, in one frozen object that every result carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
+from topologies.core.routing import check_tie
+from topologies.units import Quantity, format_size, format_time, parse_size, parse_time
+
+DEFAULT_CHUNKS = 16
+ENGINES = ("chunk", "reference", "analytic")
+SYMMETRY = ("auto", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """How chunks are cut, forwarded and served.
+
+    Attributes
+    ----------
+    forwarding : {"cut-through", "store-and-forward"}
+    deliver : {"tail", "head"}
+        What counts as delivery of a chunk.
+    chunks : int or None
+        Chunks a transfer, cut evenly.
+    chunk_bytes : int or None
+        Size of a chunk; one of the two is None.
+    header_bytes, packet_header_bytes : int
+        Added to every transfer, and to every chunk.
+    endpoint_latency_ps : int
+        Time a transfer spends outside the links, charged on delivery.
+    tie : {"first", "split", "alternating", "ecmp"}
+        Which of two equally short routes.
+    discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first"}
+        Order of service of every link; `priority` serves earlier steps first.
+    seed : int
+        For `ecmp`.
+    """
+
+    forwarding: str = "cut-through"
+    deliver: str = "tail"
+    chunks: int | None = DEFAULT_CHUNKS
+    chunk_bytes: int | None = None
+    header_bytes: int = 0
+    packet_header_bytes: int = 0
+    endpoint_latency_ps: int = 0
+    tie: str = "first"
+    discipline: str = "fifo"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice(self.forwarding, FORWARDING, "forwarding")
+        check_choice(self.deliver, DELIVERY, "deliver")
+        check_choice(self.discipline, DISCIPLINES, "discipline")
+        check_tie(self.tie)
+        _ = self.cutting
+
+    @property
+    def cutting(self) -> Cutting:
+        """How each transfer is cut."""
+        return Cutting(self.chunks, self.chunk_bytes, self.header_bytes, self.packet_header_bytes)
+
+    def describe(self) -> str:
+        """One line for people: "cut-through, 8 KiB chunks, head delivery"."""
+        count, size = f"{self.chunks} chunks a transfer", f"{format_size(self.chunk_bytes or 0)} chunks"
+        words = [self.forwarding, count if self.chunk_bytes is None else size]
+        if self.deliver != "tail":
+            words.append("head delivery")
+        if self.endpoint_latency_ps:
+            words.append(f"endpoints {format_time(self.endpoint_latency_ps)}")
+        if self.discipline != "fifo":
+            words.append(self.discipline)
+        return ", ".join([*words, f"ties {self.tie}"])
+
+
+def make_model(
+    base: Model = Model(),
+    *,
+    chunk: Quantity | None = None,
+    chunks: int | None = None,
+    endpoint_latency: Quantity | None = None,
+    **changes: object,
+) -> Model:
+    """A model from what a user writes: sizes and times with units, and any field of `Model` by name.
+
+    Raises
+    ------
+    WeftError
+        Both `chunk` and `chunks`, an unknown name, or a value that is not accepted.
+    """
+    from topologies import WeftError
+
+    known = {f.name for f in fields(Model)}
+    for name in changes:
+        if name not in known:
+            raise WeftError(f"model has no {name!r}; it has {', '.join(sorted(known))}, chunk and endpoint_latency")
+    if chunk is not None and chunks is not None:
+        raise WeftError("give a chunk size or a number of chunks, not both")
+    values: dict[str, object] = {name: value for name, value in changes.items() if value is not None}
+    if chunk is not None:
+        values |= {"chunk_bytes": parse_size(chunk, "chunk"), "chunks": None}
+    if chunks is not None:
+        values |= {"chunks": chunks, "chunk_bytes": None}
+    if endpoint_latency is not None:
+        values["endpoint_latency_ps"] = parse_time(endpoint_latency, "endpoint latency")
+    return replace(base, **values)  # type: ignore[arg-type]  # names and values were checked above
+
+
+SWING_PAPER = Model(
+    deliver="head", chunks=None, chunk_bytes=8192, header_bytes=8, endpoint_latency_ps=520_000, tie="alternating"
+)
+"""The set-up of the Swing paper as its figures give it (reference: 8 KiB packets, head delivery, 0.52 us endpoints)."""
+
+PRESETS: dict[str, Model] = {"swing-paper": SWING_PAPER}

@@ -1,0 +1,161 @@
+"""Partial aggregates after a timeout: what a leaf switch does about a late worker (Canary).
+
+Workers hang on leaves, leaves on a root. A static leaf keeps a slot for each packet until all of its workers have
+sent it. A leaf with a timeout sends on what it has, with a count, and frees the slot; a packet that comes later goes up
+by itself, and the root adds partial sums until the count is full. Nobody's result is earlier, but the slots are free.
+
+A worker that is late holds the others back: they wait for results before they send more. So the packets of the first
+window miss the timeout, and with them those of later windows only as far as the late worker's link is behind by more
+than the timeout. Which ones do depends on times, and times on which ones do. They are found by running: at first
+as if none missed it, then with those that did, until a run shows the ones that it was built with. As a packet
+misses the timeout by what happened before, each run is right for longer than the last, and there is one answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.analytic.streaming_form import turns_ps
+from sim.engine.run import run
+from sim.program import I64, Program
+from sim.program.outcome import Log
+from sim.program.packets import PacketTasks, packets_of
+from sim.program.quantity_fields import Count, Time, picoseconds
+from sim.streaming.pool_streaming import PoolStreaming
+from topologies import WeftError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateWorker:
+    """Worker 0 of a job begins late; its leaf is leaf 0.
+
+    Attributes
+    ----------
+    job : PoolStreaming
+        Its slots are the window of each worker; workers are divided evenly among the leaves.
+    leaves : int
+    late_ps : int, or text such as "1ms"
+    timeout_ps : int, text, or None
+        From the arrival of a packet at the leaf; what comes at its end is in time. None keeps the slot until all are
+        there.
+    """
+
+    job: PoolStreaming
+    leaves: Count = Count(2)
+    late_ps: Time = Time(0)
+    timeout_ps: int | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.job.workers % self.leaves or self.job.workers // self.leaves < 2:
+            raise WeftError(f"{self.job.workers} workers on {self.leaves} leaves: give each leaf as many, at least two")
+        if self.timer_ps == 0:
+            raise WeftError("a timeout of 0 ps would send every packet alone: at least 1 ps, or None")
+
+    @property
+    def timer_ps(self) -> int | None:
+        """The timeout in picoseconds."""
+        return None if self.timeout_ps is None else picoseconds(self.timeout_ps, "timeout_ps")
+
+    @property
+    def round_trip_ps(self) -> int:
+        """From the start of a full packet to its result, over the leaf and the root."""
+        return 4 * (self.job.latency_ps + self.job.wire_ps) + 3 * self.job.switch_latency_ps
+
+    def closed_form_ps(self) -> int:
+        """Lateness and the time of full packets of leaves without a timeout; see `sim.analytic.streaming_form`."""
+        job = self.job
+        if job.n_packets == 0:
+            return 0
+        others = turns_ps(job.n_packets - 1, job.slots, self.round_trip_ps, job.wire_ps)
+        return self.late_ps + self.round_trip_ps + others
+
+
+class Held(NamedTuple):
+    """What a run shows: its time, how long slots of leaf 0 are held, and what leaves it for the root.
+
+    Attributes
+    ----------
+    makespan_ps : int
+    longest_ps, mean_ps : int, float
+        From the first packet in a slot until its sum is on its way.
+    packets_up : int
+        Sums, partial sums and packets that came too late.
+    partial_sums : int
+    """
+
+    makespan_ps: int
+    longest_ps: int
+    mean_ps: float
+    packets_up: int
+    partial_sums: int
+
+
+def late_worker_run(case: LateWorker) -> Held:
+    """Run the case and look at the slots of the late worker's leaf."""
+    job = case.job
+    if job.n_packets == 0:
+        return Held(0, 0, 0.0, 0, 0)
+    partial = np.zeros(job.n_packets, np.bool_)
+    while True:
+        built = _build(case, partial)
+        outcome = run(built.program, log=True)
+        assert outcome.log is not None
+        arrived = outcome.finish_ps[built.sent]
+        first = arrived[:, 1:].min(axis=1)
+        missed = np.zeros_like(partial) if case.timer_ps is None else arrived[:, 0] > first + case.timer_ps
+        if np.array_equal(missed, partial):
+            break
+        partial = missed
+    held = _starts(outcome.log, built.sums) - first
+    n_partial = int(np.count_nonzero(partial))
+    return Held(outcome.makespan_ps, int(held.max()), float(held.mean()), job.n_packets + n_partial, n_partial)
+
+
+def _starts(log: Log, tasks: I64) -> I64:
+    """Start of the one service of each task."""
+    return log.start_ps[log.base[tasks]]
+
+
+class _Built(NamedTuple):
+    """The program; the uploads to leaf 0, (packets, workers of a leaf); what leaf 0 sends up, late packets left out."""
+
+    program: Program
+    sent: I64
+    sums: I64
+
+
+def _build(case: LateWorker, partial: npt.NDArray[np.bool_]) -> _Built:
+    """The case if leaf 0 sends partial sums of these packets."""
+    job, per_leaf = case.job, case.job.workers // case.leaves
+    rate = Fraction(job.bandwidth_Bps)
+    tasks = PacketTasks(job.size_bytes, job.payload_bytes, job.header_bytes)
+    up, down = (tasks.links([rate] * job.workers) for _ in range(2))
+    leaf_up, leaf_down = (tasks.links([rate] * case.leaves) for _ in range(2))
+    packets = np.arange(job.n_packets)
+    packet, worker = packets_of(job.n_packets, job.workers)
+    sent = tasks.send(packet, up[worker], job.to_switch_ps).reshape(-1, job.workers)
+    late = tasks.wait(np.zeros(1, np.int64), case.late_ps)
+    tasks.order(late.repeat(min(job.slots, job.n_packets)), sent[: job.slots, 0])
+    at_root = tasks.join(packets)
+    sums = np.empty(0, np.int64)
+    for leaf in reversed(range(case.leaves)):
+        mine = sent[:, leaf * per_leaf : (leaf + 1) * per_leaf]
+        complete = ~partial if leaf == 0 else np.ones_like(partial)
+        ready = tasks.join(packets, after=mine.T[1:])
+        tasks.order(mine[complete, 0], ready[complete])
+        ready[~complete] = tasks.wait(packets[~complete], case.timer_ps or 0, after=[ready[~complete]])
+        sums = tasks.send(packets, leaf_up[leaf], job.to_switch_ps, after=[ready])
+        alone = tasks.send(packets[~complete], leaf_up[leaf], job.to_switch_ps, after=[mine[~complete, 0]])
+        tasks.order(sums, at_root)
+        tasks.order(alone, at_root[~complete])
+    back = [tasks.send(packets, leaf_down[leaf], job.to_switch_ps, after=[at_root]) for leaf in range(case.leaves)]
+    results = np.stack(back, axis=1)[:, np.arange(job.workers) // per_leaf].ravel()
+    received = tasks.send(packet, down[worker], job.latency_ps, after=[results])
+    tasks.order(received[packet + job.slots < job.n_packets], sent.ravel()[job.slots * job.workers :])
+    program, number = tasks.build()
+    return _Built(program, number[sent[:, :per_leaf]], number[sums])

@@ -1,0 +1,97 @@
+"""Rows of `weft pool`: one a number of slots and, where there are several, a rule or a timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sim.engine.run import run
+from sim.program.quantity_fields import whole
+from sim.streaming.partial_aggregates import LateWorker, late_worker_run
+from sim.streaming.pool_streaming import Late, PoolStreaming, Slow, lossy_program, streaming_program
+from sim.streaming.slot_sharing import Sharing, fallback_share, sharing_program
+from topologies.units import PS_PER_S
+
+Row = dict[str, Any]
+
+
+def streaming_rows(
+    job: PoolStreaming, slots: Iterable[int], *, late_ps: Late | None = None, rate_factor: Slow | None = None,
+    loss: float = 0.0, timeout_ps: int | str | None = None, seeds: int = 1,
+) -> list[Row]:
+    """One job; with loss the mean time of some seeds, its 5th and 95th percentile, and the slow-down.
+
+    Parameters
+    ----------
+    job : PoolStreaming
+        Its slots are those of the rows.
+    slots : iterable of int
+    late_ps, rate_factor, loss, timeout_ps
+        As in `sim.streaming.pool_streaming`; without a timeout nothing is lost.
+    seeds : int
+        0 to seeds - 1.
+    """
+    rows, seeds = [], whole(seeds, "seeds", 1)
+    for count in slots:
+        one = replace(job, slots=count)
+        times = [
+            run(lossy_program(one, loss, timeout_ps, seed, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
+            for seed in range(seeds) if timeout_ps is not None
+        ]
+        clean = run(streaming_program(one, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
+        if not times:
+            rows.append(_row(one, clean))
+            continue
+        mean, low, high = float(np.mean(times)), *np.percentile(times, [5, 95])
+        rows.append(_row(one, mean) | {
+            "p5_s": float(low) / PS_PER_S, "p95_s": float(high) / PS_PER_S,
+            "slow_down": mean / clean if clean else 1.0, "seeds": seeds,
+        })
+    return rows
+
+
+def sharing_rows(job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Sequence[str], pool: int) -> list[Row]:
+    """Several jobs on one switch of `pool` slots; the time is that of the last, the closed form that of one alone."""
+    rows = []
+    for count in slots:
+        for rule in rules:
+            sharing = Sharing(job=replace(job, slots=count), jobs=jobs, slots=pool, rule=rule)
+            program, ends = sharing_program(sharing)
+            finish = run(program).finish_ps
+            times = [max(int(finish[task]) for task in tasks) for tasks in ends]
+            alone = replace(job, slots=sharing.window)
+            rows.append({"rule": rule, "jobs": jobs, "switch_slots": pool} | _row(alone, max(times), jobs) | {
+                "slots": count, "mean_s": float(np.mean(times)) / PS_PER_S, "fallback": fallback_share(sharing),
+            })
+    return rows
+
+
+def partial_rows(job: PoolStreaming, slots: Iterable[int], leaves: int, late_ps: int, timeout_ps: int) -> list[Row]:
+    """A late worker under leaves that wait, and under leaves with a timeout."""
+    rows = []
+    for count in slots:
+        for timer in (None, timeout_ps):
+            case = LateWorker(job=replace(job, slots=count), leaves=leaves, late_ps=late_ps, timeout_ps=timer)
+            found = late_worker_run(case)
+            row = _row(case.job, found.makespan_ps, closed_ps=case.closed_form_ps(), trip_ps=case.round_trip_ps)
+            rows.append({"leaf": "waits" if timer is None else "partial"} | row | {
+                "held_mean_s": found.mean_ps / PS_PER_S, "held_most_s": found.longest_ps / PS_PER_S,
+                "packets_up": found.packets_up, "partial_sums": found.partial_sums,
+            })
+    return rows
+
+
+def _row(
+    job: PoolStreaming, time_ps: float, jobs: int = 1, *, closed_ps: float | None = None, trip_ps: int | None = None
+) -> Row:
+    closed = job.closed_form_ps() if closed_ps is None else closed_ps
+    trip = job.round_trip_ps if trip_ps is None else trip_ps
+    return {
+        "size_bytes": job.size_bytes, "workers": job.workers, "slots": job.slots,
+        "slots_needed": -(-trip // job.wire_ps), "time_s": time_ps / PS_PER_S, "closed_form_s": closed / PS_PER_S,
+        "difference": time_ps / closed - 1 if closed else 0.0,
+        "goodput_Gbps": 8e3 * jobs * job.size_bytes / time_ps if time_ps else 0.0,
+    }

@@ -1,0 +1,121 @@
+"""The better form of an algorithm at one size, found without simulating a form that cannot win."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from collectives import Schedule
+from sim.analytic.bounds import bounds
+from sim.engine.run import check_memory
+from sim.lower.capacity import check_capacity
+from sim.lower.schedule import lower
+from sim.program.model import Model
+from sim.program.outcome import Deadlock
+from sim.result import Result
+from topologies import WeftError
+from topologies.units import format_time
+
+
+class BestForm(NamedTuple):
+    """The fastest form, and what became of the others.
+
+    Attributes
+    ----------
+    result : Result
+    others : dict of str to str
+        By form: "35.1 us", "at least 104.7 us, not simulated", or why it cannot run or, under faults, end.
+    """
+
+    result: Result
+    others: dict[str, str]
+
+
+class Ready(NamedTuple):
+    """A form that can run: its schedule, and a time that no run of it undercuts."""
+
+    schedule: Schedule
+    lower_bound_ps: int
+
+
+def ready_forms(
+    forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto"
+) -> tuple[dict[str, Ready], dict[str, str]]:
+    """The forms that can run, with their lower bounds, and why the others cannot.
+
+    Parameters
+    ----------
+    forms : sequence of str
+    schedule_of : callable (form) -> Schedule
+        May refuse a form with a `WeftError`.
+    model : Model
+    symmetry : {"auto", "off"}
+
+    Raises
+    ------
+    WeftError
+        Every form is refused, or too large for memory.
+    """
+    ready: dict[str, Ready] = {}
+    refused: dict[str, str] = {}
+    fault: WeftError | None = None
+    for form in forms:
+        try:
+            ready[form] = _ready(schedule_of(form), model, symmetry)
+        except WeftError as wrong:
+            refused[form] = str(wrong)
+            fault = fault or wrong
+    if fault is not None and not ready:
+        raise fault
+    return ready, refused
+
+
+def _ready(schedule: Schedule, model: Model, symmetry: str) -> Ready:
+    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1)
+    lowered = lower(schedule, model, symmetry)
+    check_memory(lowered.program, log=False)
+    return Ready(schedule, bounds(lowered).best_ps)
+
+
+def best_form(
+    ready: Mapping[str, Ready], simulate: Callable[[Schedule], Result], refused: Mapping[str, str] | None = None,
+    *, prune: bool = True,
+) -> BestForm:
+    """Simulate the forms that may win, the one with the lowest bound first.
+
+    A form whose lower bound exceeds the best simulated time cannot be faster and is not simulated. Of equal times
+    the form that is named first wins, whatever the order of simulation.
+
+    Parameters
+    ----------
+    ready : mapping of str to Ready
+        Of `ready_forms`.
+    simulate : callable (schedule) -> Result
+    refused : mapping of str to str, optional
+        Of `ready_forms`; told with the others.
+    prune : bool
+        False simulates all, for times that need not respect the bounds (analytic estimates, detours).
+
+    Raises
+    ------
+    Deadlock
+        Faults leave no form that ends.
+    """
+    others = dict(refused or {})
+    results: dict[str, Result] = {}
+    stuck: dict[str, Deadlock] = {}
+    for form in sorted(ready, key=lambda form: ready[form].lower_bound_ps):
+        bound_ps = ready[form].lower_bound_ps
+        if prune and results and bound_ps > min(result.time_ps for result in results.values()):
+            others[form] = f"at least {format_time(bound_ps)}, not simulated"
+        else:
+            try:
+                results[form] = simulate(ready[form].schedule)
+            except Deadlock as wrong:
+                stuck[form] = wrong
+                others[form] = str(wrong)
+    if not results:
+        raise next(stuck[form] for form in ready)
+    best = min((form for form in ready if form in results), key=lambda form: results[form].time_ps)
+    others |= {form: format_time(result.time_ps) for form, result in results.items() if form != best}
+    return BestForm(results[best], dict(sorted(others.items())))

@@ -1,0 +1,137 @@
+"""What a sweep has found, as tidy rows in its own order, whatever ran it and in whatever order it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.study.file import Sweep
+from sim.study.key import point_key
+from sim.study.points import Task, topology_of
+from sim.study.store import Finished, Store
+from sim.study.tables import to_csv
+from topologies import WeftError
+from topologies.units import format_size
+
+Row = dict[str, Any]
+
+Counts = dict[str, Counter[int]]
+"""Number of points, by name and size."""
+
+
+class Status(NamedTuple):
+    """How far a sweep is.
+
+    Attributes
+    ----------
+    points : int
+        Different ones.
+    finished : int
+    refused : dict of str to list of str
+        Points among them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless it holds
+        at all of theirs.
+    """
+
+    points: int
+    finished: int
+    refused: dict[str, list[str]]
+
+    @property
+    def left(self) -> int:
+        return self.points - self.finished
+
+
+def status_of(sweep: Sweep, store: Store) -> Status:
+    """Look up every point in a store."""
+    known = store.reasons()
+    distinct = {point_key(task): task for task in sweep.points}
+    every: Counts = {}
+    refused: dict[str, Counts] = {}
+    for key, task in distinct.items():
+        name = f"{task.algorithm} on {task.spec.topology.spec}"
+        reason = known.get(key)
+        for counts in (every, *([] if reason is None else [refused.setdefault(reason, {})])):
+            counts.setdefault(name, Counter())[task.size_bytes] += 1
+    said = {reason: [_at(name, here, every[name]) for name, here in names.items()] for reason, names in refused.items()}
+    return Status(len(distinct), sum(key in known for key in distinct), said)
+
+
+def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
+    """A name, with the sizes at which not all of its points, or not all sizes, are meant."""
+    if here == every:
+        return name
+    some = {size: "" if count == every[size] else f" ({count} of {every[size]} points)" for size, count in here.items()}
+    return f"{name} at {', '.join(format_size(size) + some[size] for size in sorted(here))}"
+
+
+def sweep_rows(sweep: Sweep, store: Store) -> list[Row]:
+    """Rows of the finished points: the value on each axis, the columns of `Result.row` but `wall_s`, and `refused`.
+
+    Every row has all columns; those of a point that cannot run are None but for what names it. A point that the axes
+    reach twice has a row for each.
+    """
+    rows = []
+    for task, place in zip(sweep.points, sweep.places, strict=True):
+        if (found := store.get(point_key(task))) is not None:
+            rows.append({name: _cell(value) for name, value in place.items()} | _row(task, found))
+    columns = dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row)
+    return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _row(task: Task, found: Finished) -> Row:
+    if found.row is not None:
+        return found.row | {"refused": None}
+    named = {"topology": topology_of(task.spec).name, "collective": task.spec.kind.name}
+    return named | {"algorithm": task.algorithm, "size_bytes": task.size_bytes, "refused": found.refused}
+
+
+def _cell(value: Any) -> Any:
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def export(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write rows as CSV or Parquet, by the suffix.
+
+    Raises
+    ------
+    WeftError
+        Another suffix, or Parquet without pyarrow.
+    """
+    if path.suffix == ".csv":
+        path.write_text(to_csv(rows), encoding="utf-8")
+    elif path.suffix == ".parquet":
+        write_parquet(rows, path)
+    else:
+        raise WeftError(f"{path} has the suffix {path.suffix!r}: write .csv or .parquet")
+
+
+def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write rows as Parquet; nested values as JSON, and columns of mixed kinds as text, as in CSV.
+
+    Raises
+    ------
+    WeftError
+        pyarrow is not installed.
+    """
+    check_parquet()
+    import json
+
+    import pyarrow
+    from pyarrow import parquet
+
+    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    for name, values in columns.items():
+        flat = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in values]
+        mixed = len({str if isinstance(value, str) else float for value in flat if value is not None}) > 1
+        columns[name] = [None if value is None else str(value) for value in flat] if mixed else flat
+    parquet.write_table(pyarrow.table(columns), path)
+
+
+def check_parquet() -> None:
+    """Refuse Parquet where it cannot be written, before anything is computed."""
+    from importlib.util import find_spec
+
+    if find_spec("pyarrow") is None:
+        raise WeftError("Parquet needs pyarrow: pip install 'weft[data]', or write .csv")

@@ -1,0 +1,133 @@
+"""A sweep: an experiment in TOML in which a list is an axis, and the points of all combinations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sim.study.points import Task, check_joined, topology_of
+from sim.study.spec import SECTIONS, Spec
+from topologies import WeftError
+from topologies.text.plain_data import read_toml
+
+MAX_POINTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Points to compute: sizes vary fastest, then algorithms, then the axes from the last; fabrics slowest.
+
+    Attributes
+    ----------
+    axes : dict of str to tuple
+        By "section.key": the values that are gone through. Algorithms and sizes are columns of every row anyway.
+    points : tuple of Task
+    places : tuple of dict
+        The value on each axis, of every point.
+    """
+
+    axes: dict[str, tuple[Any, ...]]
+    points: tuple[Task, ...]
+    places: tuple[dict[str, Any], ...]
+
+
+def read_sweep(path: str | Path, *, check: bool = False, why: bool = False, max_events: int | None = None) -> Sweep:
+    """A sweep from a TOML file.
+
+    Parameters
+    ----------
+    path : path
+    check, why, max_events
+        For every point; see `sim.study.points.Task`.
+
+    Raises
+    ------
+    WeftError
+        The file cannot be read, has an unknown key or a value that is not accepted, or has too many points.
+    """
+    return make_sweep(read_toml(path, "sweep file"), f"sweep file {path}", check=check, why=why, max_events=max_events)
+
+
+def make_sweep(
+    data: Mapping[str, Any], where: str = "sweep", *, check: bool = False, why: bool = False,
+    max_events: int | None = None,
+) -> Sweep:
+    """A sweep from sections of keys; a list of values is an axis.
+
+    Examples
+    --------
+    >>> sweep = make_sweep({"topology": {"spec": ["ring:4", "torus:4x4"]}, "model": {"chunks": [1, 4]},
+    ...                     "collective": {"algorithms": ["ring", "bucket"]}, "sweep": {"begin": "1K", "end": "4K"}})
+    >>> len(sweep.points), sweep.axes
+    (24, {'topology.spec': ('ring:4', 'torus:4x4'), 'model.chunks': (1, 4)})
+    """
+    axes = {f"{section}.{key}": values for section, key, values in _axes(data, where)}
+    found = [
+        (Task(spec, name, size, check, why, max_events), place)
+        for spec, place in _specs(data, axes, where)
+        for name in spec.algorithms
+        for size in spec.sizes_bytes
+    ]
+    return Sweep(axes, tuple(point for point, _ in found), tuple(place for _, place in found))
+
+
+def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """Lists, where a key takes one value; unknown sections and keys are left to `Spec.from_dict`."""
+    count = 1
+    for section, kind in SECTIONS.items():  # the fabric varies slowest: it is built once
+        keys = data.get(section, {})
+        known = {key.name: key for key in fields(kind)}
+        for name, value in keys.items() if isinstance(keys, Mapping) else ():
+            if name in known and _is_axis(known[name], value):
+                _check_axis(f"{where}: [{section}] {name}", value)
+                count *= len(value)
+                _check_count(count, where)
+                yield section, name, tuple(tuple(one) if isinstance(one, list) else one for one in value)
+
+
+def _is_axis(key: Field[Any], value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    return key.metadata["kind"] not in ("names", "options") or any(isinstance(one, list) for one in value)
+
+
+def _check_axis(what: str, values: list[Any]) -> None:
+    if not values:
+        raise WeftError(f"{what} is an empty list: give at least one value")
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise WeftError(f"{what} lists {value!r} twice")
+
+
+def _check_count(count: int, where: str) -> None:
+    if count > MAX_POINTS:
+        raise WeftError(f"{where} has {count:,} points or more: at most {MAX_POINTS:,}")
+
+
+def _specs(
+    data: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], where: str
+) -> Iterator[tuple[Spec, dict[str, Any]]]:
+    """Every combination that is accepted as a whole: links, model, sizes and algorithm names are right."""
+    count, joined = 0, None
+    for values in itertools.product(*axes.values()):
+        place = dict(zip(axes, values, strict=True))
+        spec = Spec.from_dict(_placed(data, place), where)
+        spec.build_model()
+        spec.build_faults()
+        if (topology := topology_of(spec)) is not joined:
+            check_joined(topology)
+            joined = topology
+        count += len(spec.algorithms) * len(spec.sizes_bytes)
+        _check_count(count, where)
+        yield spec, place
+
+
+def _placed(data: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
+    placed = {section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in data.items()}
+    for name, value in place.items():
+        section, _, key = name.partition(".")
+        placed[section][key] = value
+    return placed

@@ -1,0 +1,215 @@
+"""Points of a comparison: one algorithm at one size, in its better form, in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from collectives import Schedule
+from sim.engine.run import Progress
+from sim.program.outcome import Deadlock
+from sim.result import Result
+from sim.simulation import simulate
+from sim.study.best_form import BestForm, Ready, best_form, ready_forms
+from sim.study.processes import processes
+from sim.study.spec import ModelKeys, Spec, TopologyKeys
+from topologies import Topology, WeftError
+from topologies.units import format_time
+
+
+class Task(NamedTuple):
+    """One point to compute; a pure function of these.
+
+    Attributes
+    ----------
+    spec : Spec
+    algorithm : str
+    size_bytes : int
+    check : bool
+        Check every certificate.
+    why : bool
+        Account the critical path; runs the point once more, with a log.
+    max_events : int, optional
+        Give up after this many services.
+    """
+
+    spec: Spec
+    algorithm: str
+    size_bytes: int
+    check: bool = False
+    why: bool = False
+    max_events: int | None = None
+
+
+Row = dict[str, Any]
+"""One tidy row: of `Result.row`, with `why` (of `Why`; {} unless asked for), `other_forms` and `notes`."""
+
+
+def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> Row:
+    """The row of one point."""
+    return row_of(task, simulate_point(task, progress))
+
+
+def row_of(task: Task, best: BestForm) -> Row:
+    """The row of a point that has been simulated."""
+    why = best.result.why() if task.why else None
+    account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
+    notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
+    return best.result.row() | {"why": account, "other_forms": best.others, "notes": notes}
+
+
+def _gains(result: Result, max_events: int | None) -> list[str]:
+    """Why a run with faults is faster than the healthy one; both are run once more, with a log."""
+    if result.faults is None or result.faults.time_ps >= result.faults.healthy_ps:
+        return []
+    healthy = simulate(result.schedule, model=result.model, engine=result.engine, max_events=max_events).why().parts
+    faulty = result.why().parts
+    saved = {name: ps - faulty.get(name, 0) for name, ps in healthy.items()}
+    most = max(saved, key=lambda name: saved[name])
+    return [
+        f"faster than healthy: the critical path has {format_time(saved[most])} less of {most}: with these faults "
+        "chunks meet in another order" + (" or on other links" if result.faults.detours else "")
+    ]
+
+
+def simulate_point(task: Task, progress: Callable[[Progress], None] | None = None) -> BestForm:
+    """Simulate one point, in the better form."""
+    return simulate_ready(task, *ready_point(task), progress)
+
+
+def ready_point(task: Task) -> tuple[dict[str, Ready], dict[str, str]]:
+    """The forms of a point that can run, and why the others cannot; nothing is simulated.
+
+    Raises
+    ------
+    WeftError
+        No form can run.
+    """
+    return _ready(task.spec, topology_of(task.spec), task.algorithm, task.size_bytes)
+
+
+def simulate_ready(
+    task: Task, ready: Mapping[str, Ready], refused: Mapping[str, str],
+    progress: Callable[[Progress], None] | None = None,
+) -> BestForm:
+    """Simulate the forms of `ready_point`, as far as they can be the best."""
+    spec, faults = task.spec, task.spec.build_faults()
+    run = partial(
+        simulate, model=spec.build_model(), engine=spec.engine, symmetry=spec.symmetry, check=task.check,
+        progress=progress, max_events=task.max_events, faults=faults,
+    )
+    bounded = spec.engine != "analytic" and (faults is None or not faults.moves_routes)
+    return best_form(ready, run, refused, prune=bounded)
+
+
+def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
+    """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated."""
+    topology = topology_of(spec)
+    spec.build_model()  # what is wrong with the model or the fabric is not an algorithm's refusal
+    check_joined(topology)
+    refused = {}
+    for name in names:
+        try:
+            _ready(spec, topology, name, size_bytes)
+        except WeftError as wrong:
+            refused[name] = str(wrong)
+    return refused
+
+
+def check_joined(topology: Topology) -> None:
+    """Refuse a fabric in which an NPU cannot reach another.
+
+    Raises
+    ------
+    WeftError
+        With such a pair.
+    """
+    n = topology.n_nodes
+    links = coo_array((np.ones(topology.n_links, np.int8), (topology.src, topology.dst)), shape=(n, n))
+    together = connected_components(links, connection="strong")[1][: topology.n_npus]
+    apart = np.flatnonzero(together != together[0])
+    if apart.size:
+        names = topology.node_name(0), topology.node_name(int(apart[0]))
+        raise WeftError(f"topology {topology.name}: no route joins {names[0]} and {names[1]} both ways")
+
+
+def compute_all(
+    tasks: Sequence[Task],
+    workers: int = 1,
+    done: Callable[[Task, Row], None] = lambda task, row: None,
+    progress: Callable[[Progress], None] | None = None,
+    stuck: Callable[[Task, Deadlock], None] | None = None,
+) -> list[Row]:
+    """Every point, in the order of the tasks, whatever the number of workers.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+    workers : int
+        Processes; 1 computes in this one.
+    done : callable (task, row)
+        Called as each point is ready.
+    progress : callable, optional
+        Called inside long points, with one worker only.
+    stuck : callable (task, deadlock), optional
+        Called for each point that can never end under its faults; it has no row. The first is raised unless given.
+    """
+    if workers < 1:
+        raise WeftError(f"--workers {workers} is out of range: give at least 1")
+    if workers == 1 or len(tasks) < 2:
+        ended = ((index, partial(compute, task, progress)) for index, task in enumerate(tasks))
+        return _collected(tasks, ended, done, stuck)
+    with processes(min(workers, len(tasks))) as pool:
+        found: dict[Future[Row], int] = {pool.submit(compute, task): index for index, task in enumerate(tasks)}
+        return _collected(tasks, ((found[one], one.result) for one in as_completed(found)), done, stuck)
+
+
+def _collected(
+    tasks: Sequence[Task], ended: Iterable[tuple[int, Callable[[], Row]]], done: Callable[[Task, Row], None],
+    stuck: Callable[[Task, Deadlock], None] | None,
+) -> list[Row]:
+    """The rows of points, given by their number as they end, in the order of the tasks."""
+    rows: dict[int, Row] = {}
+    for index, row in ended:
+        try:
+            rows[index] = row()
+        except Deadlock as wrong:
+            if stuck is None:
+                raise
+            stuck(tasks[index], wrong)
+        else:
+            done(tasks[index], rows[index])
+    return [rows[index] for index in sorted(rows)]
+
+
+def topology_of(spec: Spec) -> Topology:
+    """The fabric of a spec; specs with the same fabric share it, and what is cached for it."""
+    return _built(spec.topology, spec.model.preset, _stamp(spec.topology.spec or ""))
+
+
+@lru_cache(maxsize=4)
+def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int, int]) -> Topology:
+    return Spec(topology=topology, model=ModelKeys(preset=preset)).build_topology()
+
+
+def _stamp(spec: str) -> tuple[int, int]:
+    """When a fabric's file was written, and its size: one that has changed is read again."""
+    try:
+        facts = Path(spec).stat()
+    except (OSError, ValueError):
+        return 0, 0  # no file; where it should be one, the reader says what is wrong
+    return facts.st_mtime_ns, facts.st_size
+
+
+def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Ready], dict[str, str]]:
+    def schedule_of(form: str) -> Schedule:
+        return spec.build_schedule(name, topology, size_bytes, form or None)
+
+    return ready_forms(spec.forms_of(name) or ("",), schedule_of, spec.build_model(), spec.symmetry)

@@ -1,0 +1,210 @@
+"""Finished points of sweeps in one SQLite file: each written whole in its own transaction, never changed afterwards.
+
+While somebody writes there is a write-ahead log beside it, synced at every commit: one sync a point, where the rollback
+journal takes four, and readers need not wait. The last one to close folds the log in and leaves one plain file, which
+can also be read on a disk that cannot be written. The log is for local disks: processes share its index in memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from topologies import WeftError
+
+APPLICATION_ID = 0x77656674
+"""In the header of the file: "weft"."""
+
+FORMAT = 1
+"""Of the tables, in the header of the file."""
+
+LOCK_SECONDS = 60.0
+"""How long to wait for another process that writes."""
+
+RETRY_SECONDS = 0.01
+"""Between two attempts where SQLite itself does not wait."""
+
+_DISK_FAULTS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
+
+_TABLE = """
+CREATE TABLE point (
+    key TEXT PRIMARY KEY,   -- sim.study.key
+    spec TEXT NOT NULL,     -- JSON, to run the point again
+    row TEXT,               -- JSON; NULL where the point cannot run
+    refused TEXT,           -- why it cannot
+    wall_s REAL NOT NULL,   -- of the machine that ran it: the one thing that differs from run to run
+    weft TEXT NOT NULL,     -- version that computed it
+    CHECK ((row IS NULL) <> (refused IS NULL))
+)
+"""
+
+
+class Finished(NamedTuple):
+    """A point that is done: it has a row, or a reason why it cannot run.
+
+    Attributes
+    ----------
+    key : str
+    spec : dict
+        Sections of the spec of this point alone.
+    row : dict or None
+        Without `wall_s`.
+    refused : str or None
+    wall_s : float
+    weft : str
+    """
+
+    key: str
+    spec: dict[str, Any]
+    row: dict[str, Any] | None
+    refused: str | None
+    wall_s: float
+    weft: str
+
+
+class Store:
+    """The file of finished points.
+
+    Parameters
+    ----------
+    path : path
+        Created if it is not there, unless `read_only`.
+    read_only : bool
+        Only look; works on a disk that cannot be written.
+
+    Raises
+    ------
+    WeftError
+        The file cannot be opened, or is something else.
+    OSError
+        Here and later: the disk is full, or fails.
+    """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self.path, self._read_only = Path(path), read_only
+        with self._told():
+            # rw also opens a file that cannot be written, and otherwise undoes what a killed process had begun
+            name = f"{self.path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}"
+            self._database = sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, uri=True)
+        try:
+            with self._told():
+                self._open()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _open(self) -> None:
+        self._database.execute("PRAGMA synchronous = FULL")
+        if not self._is_new():
+            self._check_format()
+        elif self._read_only:
+            raise WeftError(f"store {self.path} is empty: run the sweep first")
+        else:
+            self._create()
+        if not self._read_only:
+            self._begin_log()
+
+    def _begin_log(self) -> None:
+        """Write ahead; where the file system cannot, the rollback journal stays, which is as safe."""
+        last = monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                self._value("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as fault:
+                if fault.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > last:
+                    raise
+                sleep(RETRY_SECONDS)
+
+    def _is_new(self) -> bool:
+        return bool(self._value("SELECT count(*) FROM sqlite_schema") == 0 and self._value("PRAGMA user_version") == 0)
+
+    def _check_format(self) -> None:
+        if self._value("PRAGMA application_id") != APPLICATION_ID:
+            raise WeftError(f"store {self.path} is a database of something else: name another file")
+        if (found := self._value("PRAGMA user_version")) != FORMAT:
+            raise WeftError(f"store {self.path} has format {found}, and this weft reads {FORMAT}: name another file")
+
+    def _create(self) -> None:
+        """Make the table, unless another process has been quicker."""
+        with self._database:
+            self._database.execute("BEGIN EXCLUSIVE")
+            if self._is_new():
+                self._database.execute(_TABLE)
+                self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self._database.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def add(self, point: Finished) -> bool:
+        """Write a point, durably; False where it is already there, which changes nothing."""
+        row = None if point.row is None else json.dumps(point.row)
+        values = (point.key, json.dumps(point.spec), row, point.refused, point.wall_s, point.weft)
+        with self._told():
+            written = self._database.execute("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", values)
+        return written.rowcount == 1
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop points, to run them again."""
+        with self._told(), self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany("DELETE FROM point WHERE key = ?", [(key,) for key in keys])
+
+    def get(self, key: str) -> Finished | None:
+        """A point, if it is finished."""
+        with self._told():
+            found = self._database.execute("SELECT * FROM point WHERE key = ?", (key,)).fetchone()
+        return None if found is None else _finished(found)
+
+    def __contains__(self, key: str) -> bool:
+        with self._told():
+            return bool(self._database.execute("SELECT 1 FROM point WHERE key = ?", (key,)).fetchone())
+
+    def __len__(self) -> int:
+        with self._told():
+            return int(self._value("SELECT count(*) FROM point"))
+
+    def reasons(self) -> dict[str, str | None]:
+        """Every key, with the reason where the point cannot run."""
+        with self._told():
+            return dict(self._database.execute("SELECT key, refused FROM point").fetchall())
+
+    def close(self) -> None:
+        """Close the file; nothing waits to be written. The log goes when nobody else has the file open."""
+        try:
+            if not self._read_only:
+                self._database.execute("PRAGMA busy_timeout = 0")
+                self._database.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.Error:
+            pass  # others have it open, or the disk is full: the log stays, and all is in it
+        finally:
+            self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _value(self, statement: str) -> Any:
+        return self._database.execute(statement).fetchone()[0]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as fault:
+            number = _DISK_FAULTS.get(getattr(fault, "sqlite_errorcode", 0) & 0xFF)
+            if number is not None:
+                raise OSError(number, f"{fault}; finished points are stored", str(self.path)) from None
+            raise WeftError(f"store {self.path}: {fault}") from None
+
+
+def _finished(found: tuple[Any, ...]) -> Finished:
+    key, spec, row, refused, wall_s, weft = found
+    return Finished(key, json.loads(spec), None if row is None else json.loads(row), refused, wall_s, weft)

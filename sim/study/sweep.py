@@ -1,0 +1,236 @@
+"""Run the points of a sweep that are not stored yet, on any executor; what is finished is stored at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from time import sleep
+from typing import ParamSpec, TypeVar
+
+from sim.engine.run import Progress
+from sim.program.outcome import Deadlock
+from sim.study.claims import Claims
+from sim.study.key import point_key, point_spec
+from sim.study.points import Task, ready_point, row_of, simulate_ready
+from sim.study.processes import processes
+from sim.study.store import Finished, Store
+from sim.version import weft_version
+from topologies import WeftError
+
+IN_FLIGHT = 4
+"""Points handed to a worker at a time: enough to keep it busy while finished ones are written."""
+
+POLL_SECONDS = 0.2
+"""Between two looks at points that another process computes."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class Tally:
+    """What became of the points of a sweep.
+
+    Attributes
+    ----------
+    stored : int
+        Finished before this run.
+    computed : int
+        Finished by this run; `refused` among them.
+    elsewhere : int
+        Finished by another process meanwhile.
+    refused : int
+        Stored with a reason why they cannot run.
+    failed : dict of str to str
+        By key: why a point did not end (a limit, a deadlock, a broken certificate). Not stored.
+    """
+
+    stored: int = 0
+    computed: int = 0
+    elsewhere: int = 0
+    refused: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def run_sweep(
+    points: Iterable[Task],
+    store: Store | str | Path,
+    executor: Executor | None = None,
+    *,
+    workers: int = 1,
+    in_flight: int | None = None,
+    done: Callable[[Task, Finished | str | None], None] = lambda task, point: None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Tally:
+    """Compute and store the points that are not stored yet.
+
+    Interrupted at any moment, even by kill -9, it goes on from there when called again. Several processes may run the
+    same sweep on one store: they share the points.
+
+    Parameters
+    ----------
+    points : iterable of Task
+        For example `read_sweep(file).points`.
+    store : Store or path
+    executor : concurrent.futures.Executor, optional
+        Where to compute: threads, processes, a cluster. It is not shut down.
+    workers : int
+        Processes to compute in without an executor; 1 computes in this one.
+    in_flight : int, optional
+        Points handed out at a time; four a worker unless given (with an executor: 64).
+    done : callable (task, point)
+        Called as each point is finished; with text where it failed, None where another process finished it.
+    progress : callable, optional
+        Called inside long points that this process computes itself.
+
+    Returns
+    -------
+    Tally
+        The same rows are in the store whatever ran them.
+
+    Raises
+    ------
+    WeftError
+        The store cannot be opened, or the executor has lost its workers.
+    OSError
+        The disk is full.
+    """
+    if workers < 1:
+        raise WeftError(f"--workers {workers} is out of range: give at least 1")
+    where: AbstractContextManager[Executor]
+    if executor is not None:
+        where, size = nullcontext(executor), 64
+    elif workers > 1:
+        where, size = processes(workers), IN_FLIGHT * workers
+    else:
+        where, size = nullcontext(_Here(progress)), 1
+    with nullcontext(store) if isinstance(store, Store) else Store(store) as opened, Claims(opened.path) as claims:
+        run = _Run(opened, claims, done)
+        waiting = run.missing(points)
+        if waiting:
+            with where as pool:
+                run.all(waiting, pool, in_flight or size)
+        return run.tally
+
+
+def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Finished | str:
+    """Compute a point, wherever it is called; text where it did not end."""
+    begun = partial(Finished, point_key(task), point_spec(task).to_dict(), weft=weft_version())
+    try:
+        ready = ready_point(task)
+    except WeftError as wrong:
+        return begun(row=None, refused=str(wrong), wall_s=0.0)
+    try:
+        row = row_of(task, simulate_ready(task, *ready, progress))
+    except Deadlock as wrong:
+        return begun(row=None, refused=str(wrong), wall_s=0.0)
+    except WeftError as wrong:
+        if isinstance(wrong.__context__, KeyboardInterrupt):
+            raise wrong.__context__ from None
+        return str(wrong)
+    return begun(wall_s=row.pop("wall_s"), row=row, refused=None)
+
+
+class _Run:
+    """One run of a sweep: hands points out, and stores what comes back."""
+
+    def __init__(self, store: Store, claims: Claims, done: Callable[[Task, Finished | str | None], None]) -> None:
+        self.store, self.claims, self.done, self.tally = store, claims, done, Tally()
+        self.flying: dict[Future[Finished | str], tuple[str, Task]] = {}
+        self.landed: SimpleQueue[Future[Finished | str]] = SimpleQueue()
+
+    def missing(self, points: Iterable[Task]) -> deque[tuple[str, Task]]:
+        """Points to compute, each once."""
+        distinct = {point_key(task): task for task in points}
+        known = self.store.reasons()
+        self.tally.stored = sum(key in known for key in distinct)
+        self.tally.refused = sum(known.get(key) is not None for key in distinct)
+        return deque((key, task) for key, task in distinct.items() if key not in known)
+
+    def all(self, waiting: deque[tuple[str, Task]], pool: Executor, in_flight: int) -> None:
+        """Go on until every point is stored, here or by another process, or has failed."""
+        others: list[tuple[str, Task]] = []
+        try:
+            while waiting or others or self.flying:
+                while waiting and len(self.flying) < in_flight:
+                    if not self._send(*waiting[0], pool):
+                        others.append(waiting[0])
+                    waiting.popleft()
+                if self.flying:
+                    self._land(self.landed.get())
+                elif others:
+                    sleep(POLL_SECONDS)
+                    waiting.extend(others)
+                    others.clear()
+        finally:
+            for future in self.flying:
+                future.cancel()
+
+    def _send(self, key: str, task: Task, pool: Executor) -> bool:
+        """Hand a point out, unless it is stored by now; False if another process computes it."""
+        if not self.claims.take(key):
+            return False
+        if (found := self.store.get(key)) is not None:
+            self.claims.give_back(key)
+            self.tally.elsewhere += 1
+            self.tally.refused += found.refused is not None
+            self.done(task, None)
+            return True
+        future = _submitted(pool, task)
+        self.flying[future] = key, task
+        future.add_done_callback(self.landed.put)
+        return True
+
+    def _land(self, future: Future[Finished | str]) -> None:
+        key, task = self.flying.pop(future)
+        point = _result(future)
+        if isinstance(point, str):
+            self.tally.failed[key] = point
+        else:
+            if point.key != key:
+                raise WeftError(
+                    f"{task.spec.topology.spec} is not the same where the point was computed: another fabric file, or "
+                    f"another version of weft; point {key} came back as {point.key}"
+                )
+            self.store.add(point)
+            self.tally.computed += 1
+            self.tally.refused += point.refused is not None
+        self.claims.give_back(key)
+        self.done(task, point)
+
+
+def _submitted(pool: Executor, task: Task) -> Future[Finished | str]:
+    try:
+        return pool.submit(finish, task)
+    except BrokenExecutor as fault:
+        raise _lost(fault) from None
+
+
+def _result(future: Future[Finished | str]) -> Finished | str:
+    try:
+        return future.result()
+    except (BrokenExecutor, CancelledError) as fault:
+        raise _lost(fault) from None
+
+
+def _lost(fault: BaseException) -> WeftError:
+    said = str(fault) or type(fault).__name__
+    return WeftError(f"the workers are gone ({said}); finished points are stored: run the sweep again to go on")
+
+
+class _Here(Executor):
+    """Computes in this thread, at once."""
+
+    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
+        self.progress = progress
+
+    def submit(self, work: Callable[P, T], /, *given: P.args, **named: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_result(work(*given, **named, progress=self.progress))  # type: ignore[arg-type]  # `finish` takes it
+        return future

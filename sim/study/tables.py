@@ -1,0 +1,215 @@
+"""Rows as text: the table of nccl-tests, comparisons side by side, and tidy CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from collectives.core.collective import collective
+from sim.result import Result
+from topologies.units import PS_PER_S, format_size, format_time
+
+Row = Mapping[str, Any]
+
+_TYPES = {1: "int8", 2: "half", 4: "float", 8: "double"}
+_REDUCING = ("all-reduce", "reduce-scatter", "reduce")
+_PER_RANK = ("all-gather", "reduce-scatter", "all-to-all")
+_US = 1e6
+
+
+def nccl_table(rows: Iterable[Row], n_ranks: int, element_bytes: int = 4, root: int = 0) -> str:
+    """Rows of one algorithm as nccl-tests prints them, so that its readers read them.
+
+    Parameters
+    ----------
+    rows : iterable of row
+    n_ranks : int
+        For the count, which is per rank where nccl-tests counts so.
+    element_bytes : int
+    root : int
+        Of rooted collectives.
+
+    Returns
+    -------
+    str
+        A simulation has no out-of-place and in-place variants: both columns hold the one result. `#wrong` is 0
+        because schedules are proved.
+    """
+    measured = _heads("time", "algbw", "busbw", "#wrong")
+    lines = [
+        f"#{'':>60}  out-of-place{'':23}in-place{'':10}",
+        f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}" + 2 * measured,
+        f"# {'(B)':>10}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}" + 2 * _heads("(us)", "(GB/s)", "(GB/s)", ""),
+    ]
+    busbw = []
+    for row in rows:
+        busbw.append(row["busbw_GBps"])
+        lines.append(_nccl_row(row, n_ranks, element_bytes, root))
+    lines += [
+        "# Out of bounds values : 0 OK",
+        f"# Avg bus bandwidth    : {sum(busbw) / max(len(busbw), 1):.6g}",
+    ]
+    return "\n".join(lines)
+
+
+def _heads(*names: str) -> str:
+    return "".join(f"  {name:>7}" if index == 0 else f"  {name:>6}" for index, name in enumerate(names))
+
+
+class NcclFields(NamedTuple):
+    """What nccl-tests says of a row besides its times."""
+
+    n_elements: int
+    type: str
+    redop: str
+    root: int
+
+
+def nccl_fields(row: Row, n_ranks: int, element_bytes: int, root: int) -> NcclFields:
+    """Count (per rank where nccl-tests counts so), type, reduction and root (-1 where there is none) of a row."""
+    kind = collective(row["collective"])
+    share = n_ranks if kind.name in _PER_RANK else 1
+    return NcclFields(
+        row["size_bytes"] // (element_bytes * share), _TYPES.get(element_bytes, f"{element_bytes}B"),
+        "sum" if kind.name in _REDUCING else "none", root if kind.rooted else -1,
+    )
+
+
+def _nccl_row(row: Row, n_ranks: int, element_bytes: int, root: int) -> str:
+    fields = nccl_fields(row, n_ranks, element_bytes, root)
+    one = (
+        f"  {_fitted(row['time_s'] * _US, 7)}  {_fitted(row['algbw_GBps'], 6)}  {_fitted(row['busbw_GBps'], 6)}  {0:>6}"
+    )
+    start = f"{row['size_bytes']:>12}  {fields.n_elements:>12}  {fields.type:>8}  {fields.redop:>6}  {fields.root:>6}"
+    return start + 2 * one
+
+
+def _fitted(value: float, width: int) -> str:
+    """A number with two decimals, or as many as fit; in exponent form where its whole part does not."""
+    for decimals in (2, 1, 0):
+        text = f"{value:{width}.{decimals}f}"
+        if len(text) <= width:
+            return text
+    return f"{value:{width}.{1 if width >= 7 else 0}e}"
+
+
+def comparison_table(rows: Sequence[Row]) -> str:
+    """Times side by side: a line a size, a column an algorithm, `*` at the fastest (each of equals).
+
+    The form is named by its first letters where an algorithm has several; the last column says how much faster the
+    winner is than the second.
+    """
+    names = list(dict.fromkeys(row["algorithm"] for row in rows))
+    cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
+    sizes = list(dict.fromkeys(row["size_bytes"] for row in rows))
+    short = abbreviations(row["form"] for row in rows)
+    lines = [["size", *names, *(["fastest by"] if len(names) > 1 else [])]]
+    for size in sizes:
+        here = [cells.get((size, name)) for name in names]
+        times = sorted(row["time_s"] for row in here if row is not None)
+        line = [format_size(size), *(_cell(row, times[0], len(names) > 1, short) for row in here)]
+        if len(names) > 1:
+            line.append(_margin(times))
+        lines.append(line)
+    return aligned(lines)
+
+
+def _cell(row: Row | None, best_s: float, marked: bool, short: Mapping[str, str]) -> str:
+    if row is None:
+        return "-  "
+    form = f" {short[row['form']]}" if row["form"] else ""
+    return f"{format_time(row['time_s'] * 1e12)}{form} {'*' if marked and row['time_s'] == best_s else ' '}"
+
+
+def _margin(times_s: Sequence[float]) -> str:
+    if len(times_s) < 2 or times_s[0] <= 0:
+        return ""
+    return f"{times_s[1] / times_s[0] - 1:.1%}"
+
+
+def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> str:
+    """Cells in columns, right-justified but for the first `left`; the first line is the head, marked `#`."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = []
+    for index, line in enumerate(lines):
+        cells = [
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        text.append((f"{'#' if index == 0 else ' '} " + "  ".join(cells)).rstrip())
+    return "\n".join(text)
+
+
+def legend(rows: Sequence[Row]) -> list[str]:
+    """What the letters of `comparison_table` stand for."""
+    short = abbreviations(row["form"] for row in rows)
+    several = len({row["algorithm"] for row in rows}) > 1
+    words = ["* fastest at this size"] * several + [f"{letters} = {form} form" for form, letters in short.items()]
+    return ["; ".join(words)] if words else []
+
+
+def abbreviations(forms: Iterable[str]) -> dict[str, str]:
+    """The first letters of each form, as many as tell them all apart."""
+    names = [form for form in dict.fromkeys(forms) if form]
+    letters = 1
+    while len({name[:letters] for name in names}) < len(names):
+        letters += 1
+    return {name: name[:letters].capitalize() for name in names}
+
+
+def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:
+    """One note for all rows alike, or one for each algorithm and form, with the sizes that it holds for if not all."""
+    every: dict[str, list[int]] = {}
+    said: dict[str, dict[str, list[int]]] = {}
+    for row in rows:
+        name = f"{row['algorithm']} ({row['form']})" if row["form"] else row["algorithm"]
+        every.setdefault(name, []).append(row["size_bytes"])
+        if note := value(row):
+            said.setdefault(note, {}).setdefault(name, []).append(row["size_bytes"])
+
+    def who(name: str, sizes: list[int]) -> str:
+        return name if sizes == every[name] else f"{name} at {', '.join(map(format_size, sizes))}"
+
+    return [
+        note if where == every else f"{', '.join(who(name, sizes) for name, sizes in where.items())}: {note}"
+        for note, where in said.items()
+    ]
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Tidy CSV, one row a point; nested values as JSON."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _csv_value(value) for key, value in row.items()})
+    return stream.getvalue()
+
+
+def links_csv(result: Result) -> str:
+    """Every link of a result: its ends, dimension, busy time and share of the time, and the bytes it could carry then.
+
+    `carried_bytes` is busy time x bandwidth: headers count, and each service was rounded up to whole picoseconds.
+    """
+    topology = result.schedule.topology
+    busy_s = result.link_busy_ps / PS_PER_S
+    columns = {
+        "link": [topology.link_name(link) for link in range(topology.n_links)],
+        "dimension": topology.dimension.tolist(),
+        "bandwidth_Bps": topology.bandwidth_Bps.tolist(),
+        "busy_s": busy_s.tolist(),
+        "utilisation": result.link_utilisation.tolist(),
+        "carried_bytes": np.rint(busy_s * topology.bandwidth_Bps).astype(np.int64).tolist(),
+    }
+    return to_csv([dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)])
+
+
+def _csv_value(value: Any) -> Any:
+    if value is None:
+        return ""
+    return json.dumps(value) if isinstance(value, (dict, list)) else value

@@ -1,0 +1,167 @@
+"""Simulated = predicted, or here is why: one row of times, and the account of the difference."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.analytic.closed_form import deficiency
+from sim.analytic.estimate import Estimate, estimate_parts
+from sim.analytic.streaming_form import streaming_ps
+from sim.result import Result
+from sim.why.path import QUEUEING, SERIALISATION, Why
+from topologies import Topology
+from topologies.units import PS_PER_S, format_time
+
+LATENCIES = ("propagation", "hop processing", "endpoint")
+
+
+class Validation(NamedTuple):
+    """Prediction and simulation of one point, in ps.
+
+    Attributes
+    ----------
+    result : Result
+    closed_form_ps : int or None
+        Of the deficiency model (`sim.analytic.closed_form`), or of arrays that stream along trees
+        (`sim.analytic.streaming_form`); None where neither holds.
+    estimate : Estimate
+        Alpha-beta, steps in lockstep, with the routes and loads of this schedule.
+    why : Why
+        Critical path of the simulated run.
+    """
+
+    result: Result
+    closed_form_ps: int | None
+    estimate: Estimate
+    why: Why
+
+    @property
+    def residual_ps(self) -> int:
+        """Simulated less estimated."""
+        return self.result.time_ps - sum(self.estimate)
+
+    @property
+    def path_ps(self) -> dict[str, int]:
+        """The critical path by what the time was spent on; sums to the simulated time."""
+        total: dict[str, int] = {}
+        for name, part in self.why.parts.items():
+            total[_kind(name)] = total.get(_kind(name), 0) + part
+        return total
+
+    @property
+    def residual_parts_ps(self) -> dict[str, int]:
+        """The residual: path less estimate for latencies and for services, and all else; sums to the residual."""
+        path = self.path_ps
+        latency = sum(path.get(name, 0) for name in LATENCIES)
+        service = path.get(SERIALISATION, 0) + path.get(QUEUEING, 0)
+        parts = {
+            "latency": latency - self.estimate.latency_ps,
+            "service": service - self.estimate.load_ps,
+            "other": sum(path.values()) - latency - service,
+        }
+        return {name: part for name, part in parts.items() if part}
+
+    def verdict(self) -> str:
+        """One line: that they agree, or what makes the difference."""
+        if not self.residual_ps:
+            return "simulated = predicted"
+        return "; ".join(self._reason(name, part) for name, part in self.residual_parts_ps.items())
+
+    def _reason(self, name: str, part: int) -> str:
+        return f"{signed(part)} {_REASONS[name, part > 0](self)}"
+
+    def row(self) -> dict[str, Any]:
+        """The row of a result, with the predictions and the account."""
+        closed = None if self.closed_form_ps is None else self.closed_form_ps / PS_PER_S
+        account = {"makespan_ps": self.why.makespan_ps, "parts_ps": self.why.parts}
+        return self.result.row() | {
+            "closed_form_s": closed,
+            "estimate_latency_s": self.estimate.latency_ps / PS_PER_S,
+            "estimate_load_s": self.estimate.load_ps / PS_PER_S,
+            "residual_s": self.residual_ps / PS_PER_S,
+            "residual_parts_ps": self.residual_parts_ps,
+            "verdict": self.verdict(),
+            "why": account,
+            "notes": self.result.notes(),
+        }
+
+
+def validate(result: Result) -> Validation:
+    """Hold a simulated result against its predictions; runs it once more, with a log."""
+    return Validation(result, closed_form_ps(result), estimate_parts(result.lowered), result.why())
+
+
+def closed_form_ps(result: Result) -> int | None:
+    """The deficiency model's time of an all-reduce on a torus of equal links, that of streaming trees, or None.
+
+    A step takes the time to a neighbour (endpoint, wire and router), whatever its distance: the deficiency model knows
+    distance only as congestion.
+    """
+    schedule, topology = result.schedule, result.schedule.topology
+    factors = None
+    if schedule.kind.name == "all-reduce" and is_plain_torus(topology):
+        factors = deficiency(schedule.pattern.algorithm, schedule.pattern.form, topology.shape)
+    if factors is None:
+        return streaming_ps(result.lowered.program)
+    alpha_ps = result.model.endpoint_latency_ps + int(topology.latency_ps[0] + topology.hop_latency_ps[0])
+    n_dims = sum(extent > 1 for extent in topology.shape)
+    return factors.time_ps(schedule.size_bytes, alpha_ps, float(topology.bandwidth_Bps[0]), n_dims)
+
+
+def is_plain_torus(topology: Topology) -> bool:
+    """Whether the fabric is a ring in every dimension, all links alike."""
+    alike = all(np.unique(values).size == 1 for values in (topology.bandwidth_Bps, topology.latency_ps))
+    torus = topology.name.startswith(("torus:", "ring:")) and topology.n_links > 0
+    return torus and alike and np.unique(topology.hop_latency_ps).size == 1
+
+
+def signed(time_ps: int) -> str:
+    """A difference in time: "+1.2 us"."""
+    return ("+" if time_ps > 0 else "-") + format_time(abs(time_ps))
+
+
+def _kind(part: str) -> str:
+    """"serialisation, dimension 0" is serialisation."""
+    return part.partition(",")[0]
+
+
+def _service_more(one: Validation) -> str:
+    causes = []
+    if queued := one.path_ps.get(QUEUEING, 0):
+        causes.append(f"{format_time(queued)} of the path is queueing behind other transfers")
+    if one.result.model.forwarding == "store-and-forward":
+        causes.append("chunks are serialised anew at every hop")
+    if one.result.model.header_bytes or one.result.model.packet_header_bytes:
+        causes.append("the estimate leaves headers out")
+    if not one.result.schedule.size_bytes:
+        causes.append("an empty chunk takes a picosecond")
+    return "services beyond the fullest links'" + (f": {', and '.join(causes)}" if causes else "")
+
+
+def _service_less(one: Validation) -> str:
+    head = "heads count as delivery, and " if one.result.model.deliver == "head" else ""
+    return f"services: {head}steps overlap, so that the fullest links of all steps do not add up"
+
+
+def _latency_less(one: Validation) -> str:
+    return "latency: the path does not take the longest route of every step"
+
+
+def _latency_more(one: Validation) -> str:
+    return "latency: the path visits more steps than lockstep counts"
+
+
+def _other(one: Validation) -> str:
+    return "waiting"
+
+
+_REASONS = {
+    ("service", True): _service_more,
+    ("service", False): _service_less,
+    ("latency", True): _latency_more,
+    ("latency", False): _latency_less,
+    ("other", True): _other,
+    ("other", False): _other,
+}

@@ -1,0 +1,122 @@
+"""How busy every link was, moment by moment: the services of a logged run, in intervals of equal length."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.lower.schedule import Lowered
+from sim.program import I32, I64, Program
+from sim.program.outcome import Outcome
+from sim.result import Result
+from topologies import WeftError
+
+Floats = npt.NDArray[np.float64]
+
+
+class Services(NamedTuple):
+    """Every service of a run, one row each, in the order of the log.
+
+    Attributes
+    ----------
+    task, server : (n,) int64
+    start_ps, end_ps : (n,) int64
+    """
+
+    task: I64
+    server: I64
+    start_ps: I64
+    end_ps: I64
+
+
+def services(program: Program, outcome: Outcome) -> Services:
+    """The services of a logged run.
+
+    Raises
+    ------
+    WeftError
+        The run kept no log.
+    """
+    if outcome.journal is not None:  # faults change services, and send chunks other ways
+        at = program.route_server[outcome.journal.at].astype(np.int64)
+        return Services(outcome.journal.task, at, outcome.journal.start_ps, outcome.journal.end_ps)
+    if outcome.log is None:
+        raise WeftError("the load over time needs a run with log=True")
+    hops, base = program.hops().astype(np.int64), outcome.log.base
+    task = np.repeat(np.arange(program.n_tasks), np.diff(base))
+    chunk, hop = np.divmod(np.arange(task.size) - base[task], np.maximum(hops[task], 1))
+    server = program.route_server[program.route_ptr[program.task_route[task]].astype(np.int64) + hop].astype(np.int64)
+    cut = program.task_cut[task]
+    size = program.cut_size[cut, (chunk >= program.cut_first[cut]).astype(np.int64)]
+    start = outcome.log.start_ps
+    return Services(task, server, start, start + program.service_ps[size, program.server_rate[server]])
+
+
+def link_load(lowered: Lowered, outcome: Outcome, frames: int) -> Floats:
+    """The busy share of every link in each interval.
+
+    Parameters
+    ----------
+    lowered : Lowered
+    outcome : Outcome
+        Of a run with `log=True`.
+    frames : int
+        Intervals, from 0 to the makespan.
+
+    Returns
+    -------
+    (frames, n_links) float
+        0 to 1; the mean over the intervals is the share over the run.
+    """
+    busy = server_load(services(lowered.program, outcome), lowered.program.n_servers, outcome.makespan_ps, frames)
+    return _per_link(busy, lowered.shape.server_link, lowered)[:, lowered.shape.quotient.orbits.link]
+
+
+def logged_services(result: Result) -> tuple[Services, I32]:
+    """The services of a result, and the link of each server (-1: none); runs a healthy one once more, with a log."""
+    if result.faults is not None and result.outcome is not None:
+        faulty = result.faults.faulty
+        return services(faulty.program, result.outcome), faulty.server_link
+    from sim.engine.run import check_memory, run
+
+    check_memory(result.lowered.program, log=True)
+    outcome = run(result.lowered.program, log=True)
+    return services(result.lowered.program, outcome), result.lowered.shape.server_link
+
+
+def result_load(result: Result, frames: int) -> Floats:
+    """The busy share of every link in each interval, (frames, n_links), of a result with or without faults."""
+    done, server_link = logged_services(result)
+    busy = server_load(done, server_link.size, result.time_ps, frames)
+    load = _per_link(busy, server_link, result.lowered)
+    return load if result.faults is not None else load[:, result.lowered.shape.quotient.orbits.link]
+
+
+def _per_link(busy: Floats, server_link: I32, lowered: Lowered) -> Floats:
+    load = np.zeros((busy.shape[1], lowered.schedule.topology.n_links))
+    load[:, server_link[server_link >= 0]] = busy[server_link >= 0].T
+    return load
+
+
+def server_load(done: Services, n_servers: int, makespan_ps: int, frames: int) -> Floats:
+    """The busy share of every server in each interval, (n_servers, frames)."""
+    if frames < 1:
+        raise WeftError(f"{frames} frames: give at least 1")
+    load = np.zeros((n_servers, frames))
+    if makespan_ps == 0:
+        return load
+    scale = frames / makespan_ps
+    # What a server has served up to the edge of an interval is piecewise linear; each service adds two corners.
+    edges = np.arange(frames + 1)
+    order = np.lexsort((done.start_ps, done.server))
+    counts = np.bincount(done.server, minlength=n_servers)
+    for server, mine in enumerate(np.split(order, np.cumsum(counts)[:-1])):
+        start, end = (times[mine] * scale for times in (done.start_ps, done.end_ps))
+        served = np.concatenate(([0.0], np.cumsum(end - start)))
+        corners = np.stack([start, end], axis=1).ravel()
+        heights = np.stack([served[:-1], served[1:]], axis=1).ravel()
+        if mine.size:
+            load[server] = np.diff(np.interp(edges, corners, heights, left=0.0, right=served[-1]))
+    return np.clip(load, 0.0, 1.0)

@@ -1,0 +1,207 @@
+"""A run with names, for pictures of it: which node and track each service is drawn on, and what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.faults.apply import Faulty
+from sim.faults.cost import FAULTS_BREAK
+from sim.lower.schedule import Lowered
+from sim.program import I64, Program
+from sim.program.outcome import Outcome
+from sim.run.iteration import IterationResult
+from topologies import Topology, WeftError
+from workloads.job import Compute
+
+LATE = "late start"
+
+
+class Track(NamedTuple):
+    """Where the services of a server are drawn.
+
+    Attributes
+    ----------
+    process, thread : str
+        Node, and link or stream.
+    group : str
+        Of the utilisation counter: "dimension 0".
+    category : str
+        "link", "compute", or "late" for the late start of an NPU.
+    """
+
+    process: str
+    thread: str
+    group: str
+    category: str
+
+
+class Timeline(NamedTuple):
+    """A logged run with the names of its servers and tasks.
+
+    Attributes
+    ----------
+    program : Program
+    outcome : Outcome
+        With a log or a journal.
+    tracks : sequence of Track
+        One a server.
+    processes : sequence of str
+        Nodes in the order in which they are shown.
+    task_name : callable (task) -> str
+    task_facts : callable (task) -> dict
+        What a click on a slice shows.
+    about : mapping of str to value
+        What the whole file is about.
+    """
+
+    program: Program
+    outcome: Outcome
+    tracks: Sequence[Track]
+    processes: Sequence[str]
+    task_name: Callable[[int], str]
+    task_facts: Callable[[int], dict[str, Any]]
+    about: Mapping[str, Any]
+
+
+def schedule_timeline(lowered: Lowered, outcome: Outcome, faulty: Faulty | None = None) -> Timeline:
+    """The timeline of a schedule; with symmetry on, that of the links that stand for the others."""
+    topology, transfers = lowered.schedule.topology, lowered.shape.quotient.transfers
+    rows = lowered.shape.task_row.tolist()
+
+    def name(task: int) -> str:
+        if task >= len(rows):
+            return LATE
+        row = rows[task]
+        return f"{topology.node_name(int(transfers.src[row]))} to {topology.node_name(int(transfers.dst[row]))}"
+
+    def facts(task: int) -> dict[str, Any]:
+        if task >= len(rows):
+            return {}
+        row = rows[task]
+        return {
+            "algorithm": lowered.schedule.name, "step": int(transfers.step[row]), "port": int(transfers.port[row]),
+            "transfer_bytes": int(lowered.task_bytes[task]), "adds": bool(transfers.reduces[row]),
+        }
+
+    tracks = (
+        [_link(topology, int(link)) for link in lowered.shape.server_link] if faulty is None
+        else [_track(topology, faulty, server) for server in range(faulty.program.n_servers)]
+    )
+    about = {
+        "collective": lowered.schedule.kind.name, "algorithm": lowered.schedule.name,
+        "size_bytes": lowered.schedule.size_bytes, "topology": topology.name, "model": lowered.model.describe(),
+        "symmetry": lowered.symmetry if faulty is None else FAULTS_BREAK,
+    }
+    program = lowered.program if faulty is None else faulty.program
+    return Timeline(program, outcome, tracks, _nodes(topology), name, facts, about)
+
+
+def iteration_timeline(result: IterationResult) -> Timeline:
+    """The timeline of a job: its compute streams beside its links."""
+    lowered, topology = result.lowered, result.job.topology
+    operations = result.job.operations
+    tracks = []
+    for server in range(result.program.n_servers):
+        rank = int(lowered.server_rank[server]) if server < lowered.server_rank.size else -1
+        if rank >= 0:
+            stream = lowered.streams[int(lowered.server_stream[server])]
+            tracks.append(Track(topology.node_name(rank), stream, "compute streams", "compute"))
+        elif result.faults is not None:
+            tracks.append(_track(topology, result.faults.faulty, server))
+        else:
+            tracks.append(_link(topology, int(lowered.server_link[server])))
+
+    def name(task: int) -> str:
+        return operations[int(lowered.task_operation[task])].name if task < lowered.task_operation.size else LATE
+
+    def facts(task: int) -> dict[str, Any]:
+        if task >= lowered.task_operation.size:
+            return {}
+        operation = operations[int(lowered.task_operation[task])]
+        kind = {} if isinstance(operation.work, Compute) else {"from": topology.node_name(int(lowered.task_rank[task]))}
+        return {"kind": operation.kind, **kind}
+
+    about = {
+        "topology": topology.name, "operations": len(operations), "model": lowered.model.describe(),
+        "symmetry": result.symmetry,
+    }
+    return Timeline(result.program, result.outcome, tracks, _nodes(topology), name, facts, about)
+
+
+class Rows(NamedTuple):
+    """Task, chunk, server, start, time drawn and loss of every service, in the order task, chunk, start.
+
+    Attributes
+    ----------
+    first : (T+1,) int64
+        Services of task t are rows `first[t]:first[t+1]`.
+    """
+
+    task: I64
+    chunk: I64
+    server: I64
+    start_ps: I64
+    service_ps: I64
+    lost: np.ndarray[Any, np.dtype[np.bool_]]
+    first: I64
+
+
+def rows_of(timeline: Timeline) -> Rows:
+    """The services of a timeline.
+
+    Raises
+    ------
+    WeftError
+        A run without a log.
+    """
+    rows = _journal_rows(timeline) if timeline.outcome.journal is not None else _log_rows(timeline)
+    late = np.array([track.category == "late" for track in timeline.tracks], np.bool_)[rows.server]
+    # The server of a late start serves for 1 ps; the start is late by the latency after it.
+    drawn = np.where(late, timeline.outcome.finish_ps[rows.task] - rows.start_ps, rows.service_ps)
+    return rows._replace(service_ps=drawn)
+
+
+def _log_rows(timeline: Timeline) -> Rows:
+    program, log = timeline.program, timeline.outcome.log
+    if log is None:
+        raise WeftError("a timeline needs the log of a run")
+    counts, hops = np.diff(log.base), program.hops().astype(np.int64)
+    task = np.repeat(np.arange(program.n_tasks), counts)
+    within = np.arange(task.size) - log.base[task]
+    chunk, hop = np.divmod(within, np.maximum(hops[task], 1))
+    server = program.route_server[program.route_ptr[program.task_route[task]] + hop].astype(np.int64)
+    cut = program.task_cut[task]
+    size = program.cut_size[cut, (chunk >= program.cut_first[cut]).astype(np.int64)]
+    service = program.service_ps[size, program.server_rate[server]]
+    return Rows(task, chunk, server, log.start_ps, service, np.zeros(task.size, np.bool_), log.base)
+
+
+def _journal_rows(timeline: Timeline) -> Rows:
+    program, journal = timeline.program, timeline.outcome.journal
+    assert journal is not None
+    order = np.lexsort((journal.start_ps, journal.chunk, journal.task))
+    order = order[~journal.moved[order]]  # those left a queue, and were not served
+    task, server = journal.task[order], program.route_server[journal.at[order]].astype(np.int64)
+    first = np.searchsorted(task, np.arange(program.n_tasks + 1)).astype(np.int64)
+    service = (journal.end_ps - journal.start_ps)[order]
+    return Rows(task, journal.chunk[order], server, journal.start_ps[order], service, journal.lost[order], first)
+
+
+def _link(topology: Topology, link: int) -> Track:
+    dimension = int(topology.dimension[link])
+    src, dst = topology.node_name(int(topology.src[link])), topology.node_name(int(topology.dst[link]))
+    return Track(src, f"link to {dst}", f"dimension {dimension}" if dimension >= 0 else "links", "link")
+
+
+def _track(topology: Topology, faulty: Faulty, server: int) -> Track:
+    """The track of a link, or of the late start of an NPU."""
+    if server in faulty.late:
+        return Track(faulty.late[server], LATE, LATE, "late")
+    return _link(topology, int(faulty.server_link[server]))
+
+
+def _nodes(topology: Topology) -> list[str]:
+    return [topology.node_name(node) for node in range(topology.n_nodes)]

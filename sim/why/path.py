@@ -1,0 +1,345 @@
+"""Where the time went: the critical path of a run, every picosecond of it under a name.
+
+The walk starts at the last delivery and goes back along what each chunk waited for: the service before it on the
+same server, the hop before, the chunk before it at the first server, or the delivery that released it. The parts
+sum to the makespan exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.program import I64, Program
+from sim.program.outcome import Log, Outcome
+from sim.why.walks import Piece, State, Stretch, Walks, clipped
+from topologies import WeftError
+from topologies.units import format_time
+
+SERIALISATION, QUEUEING = "serialisation", "queueing"
+"""The path's own bytes on a server; those of another transfer in front of it."""
+
+
+class Labels(NamedTuple):
+    """Names for the account.
+
+    Attributes
+    ----------
+    server : callable (server) -> str
+        Class of a server, such as "dimension 0".
+    latency : callable (hop index in the routes) -> sequence of (name, ps)
+        Named parts of a latency; a rest is called "propagation".
+    """
+
+    server: Callable[[int], str]
+    latency: Callable[[int], list[tuple[str, int]]]
+
+
+def _plain_server(server: int) -> str:
+    return f"server {server}"
+
+
+def _plain_latency(hop: int) -> list[tuple[str, int]]:
+    return []
+
+
+PLAIN = Labels(_plain_server, _plain_latency)
+
+
+@dataclass(frozen=True)
+class Why:
+    """The critical path and its account.
+
+    Attributes
+    ----------
+    makespan_ps : int
+    pieces : tuple of Piece
+        In time order, without gaps, from 0 to the makespan.
+    service_ps : dict of str to int
+        Services on the path by class of server, other tasks' included: the derivative of the time by the logarithm
+        of that class's slowness.
+    """
+
+    makespan_ps: int
+    pieces: tuple[Piece, ...]
+    service_ps: dict[str, int]
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Picoseconds under each name, largest first; they sum to the makespan."""
+        total: dict[str, int] = {}
+        for piece in self.pieces:
+            total[piece.name] = total.get(piece.name, 0) + piece.end_ps - piece.start_ps
+        return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+    def __str__(self) -> str:
+        lines = [f"{format_time(self.makespan_ps)} = {self.makespan_ps} ps, of which"]
+        for name, part in self.parts.items():
+            lines.append(f"  {part:>16} ps  {part / max(self.makespan_ps, 1):6.1%}  {name}")
+        return "\n".join(lines)
+
+
+def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
+    """The critical path of a logged run.
+
+    Parameters
+    ----------
+    program : Program
+    outcome : Outcome
+        Of a run with `log=True`.
+    labels : Labels
+
+    Raises
+    ------
+    WeftError
+        The run kept no log.
+    """
+    if outcome.log is None:
+        raise WeftError("the critical path needs a run with log=True")
+    return Walk(program, outcome, outcome.log, labels).walk()
+
+
+class Wait(NamedTuple):
+    """A question to `Walk.path`: why did this task start (or, if `delivered`, end) so late, back to `since_ps`?
+
+    It started as soon as it was released, without queueing.
+    """
+
+    task: int
+    since_ps: int
+    delivered: bool = False
+
+
+class Walk(Walks):
+    """Walks over a log; `sim.why.faulty_path` walks over a journal."""
+
+    def __init__(self, program: Program, outcome: Outcome, log: Log, labels: Labels) -> None:
+        super().__init__()
+        self.program, self.outcome, self.log, self.labels = program, outcome, log, labels
+        self.hops = program.hops()
+        self.chunks = program.chunks()
+        self.service: dict[str, int] = {}
+        self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
+        self.server, self.latency_ps = program.route_server, program.route_latency_ps
+        self.givers: dict[int, I64] = {}
+
+    def walk(self) -> Why:
+        """The path to the last delivery."""
+        if self.program.n_tasks and self.outcome.makespan_ps:
+            task = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[0])
+            state: State | None = (task, int(self.chunks[task]) - 1)
+            while state is not None:
+                state = self.step(state)
+        return Why(self.outcome.makespan_ps, tuple(reversed(self.pieces)), self.service)
+
+    def path(self, wait: Wait) -> tuple[Piece, ...]:
+        """Pieces of the path to the start or end of a task, the part before `since_ps` cut off."""
+        return clipped(self.back_from(wait), wait.since_ps)
+
+    def back_from(self, wait: Wait) -> list[Stretch]:
+        """The same in stretches, from late to early, that paths have in common."""
+        start = int(self.outcome.start_ps[wait.task])
+        last = wait.task, int(self.chunks[wait.task]) - 1
+        return self.stretches(last if wait.delivered else self._before_start(wait.task, start), wait.since_ps)
+
+    def step(self, state: State) -> State | None:
+        """Account from a delivery or the start of a service to the one before it."""
+        return self._delivery(*state) if isinstance(state, tuple) else self._service_start(state)
+
+    def _delivery(self, task: int, chunk: int) -> State | None:
+        """Walk from a delivery back to the start of its last service, or to the delivery that released it."""
+        hops = int(self.hops[task])
+        if hops == 0:
+            return self._release(task, chunk, self._delivered(task, chunk))
+        hop = hops - 1
+        start, end = self._service(task, chunk, hop)
+        self._latency(task, hop, start if self.program.deliver_head else end)
+        if not self.program.deliver_head:
+            self._add(start, end, SERIALISATION, task, chunk, hop)
+        return self._row(task, chunk, hop)
+
+    def _before_start(self, task: int, start: int) -> State | None:
+        """What was before the start of a task."""
+        return self._release(task, 0, start)
+
+    def _service_start(self, row: int) -> State | None:
+        """Walk from the start of a service to that of the one before it, or to the delivery that released it."""
+        task, chunk, hop = self._place(row)
+        start = int(self.log.start_ps[row])
+        arrival = self._arrival(task, chunk, hop)
+        if arrival is None or arrival < start:
+            before = int(self.log.before[row])
+            ahead = self._place(before) if before >= 0 else None
+            if ahead is not None and self._service(*ahead)[1] == start:
+                self._add(*self._service(*ahead), SERIALISATION if ahead[0] == task else QUEUEING, *ahead)
+                return before
+            return self._release(task, chunk, start)
+        if hop == 0:
+            return self._release(task, chunk, start)
+        self._hop_before(task, chunk, hop - 1, start)
+        return row - 1
+
+    def _hop_before(self, task: int, chunk: int, hop: int, ready: int) -> None:
+        """Account the time from the start of a service to the arrival at the next server."""
+        start, _ = self._service(task, chunk, hop)
+        latency = int(self.latency_ps[self._at(task, hop)])
+        left = ready - latency
+        self._latency(task, hop, left)
+        if left > start:
+            self._add(start, left, SERIALISATION, task, chunk, hop)
+
+    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+        """The delivery, by a server, that released a chunk or gave it its units, at this time.
+
+        Tasks without servers pass things on within the picosecond, and may give the units that they took
+        themselves: each of them is looked at once.
+        """
+        if time == 0:
+            return None
+        seen = {(task, chunk)}
+        path = [self._causes(task, chunk, time)]
+        while path:
+            cause = next((one for one in path[-1] if one not in seen), None)
+            if cause is None:
+                path.pop()
+            elif self.hops[cause[0]]:
+                return cause
+            else:
+                seen.add(cause)
+                path.append(self._causes(*cause, time))
+        raise AssertionError(f"nothing released task {task} at {time} ps")  # a fault of the engine, not of the input
+
+    def _causes(self, task: int, chunk: int, time: int) -> Iterator[tuple[int, int]]:
+        """Deliveries at this time that a chunk waited for, or that returned units to its task's pool."""
+        for parent in self.whole_parents(task):
+            if self.outcome.finish_ps[parent] == time:
+                yield parent, int(self.chunks[parent]) - 1
+        for parent, lag in self.stream_parents(task):
+            needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
+            if needed > 0 and self._delivered(parent, needed - 1) == time:
+                yield parent, needed - 1
+        if self.program.task_pool.size and self.program.task_pool[task] >= 0:
+            yield from self._units_given(int(self.program.task_pool[task]), time)
+
+    def _units_given(self, pool: int, time: int) -> Iterator[tuple[int, int]]:
+        """Deliveries at this time that returned units to a pool: of whole tasks, then of chunks."""
+        givers = self._givers(pool)
+        for giver in givers[self.outcome.finish_ps[givers] == time].tolist():
+            yield giver, int(self.chunks[giver]) - 1
+        for giver in givers.tolist():
+            for chunk in range(int(self.chunks[giver])):
+                if self._delivered(giver, chunk) == time:
+                    yield giver, chunk
+
+    def _givers(self, pool: int) -> I64:
+        """Tasks that return units to a pool, in their order."""
+        if pool not in self.givers:
+            rows = np.flatnonzero(self.program.give_pool == pool)
+            self.givers[pool] = np.searchsorted(self.program.give_ptr, rows, side="right").astype(np.int64) - 1
+        return self.givers[pool]
+
+    def _arrival(self, task: int, chunk: int, hop: int) -> int | None:
+        """When a chunk reached a server; None at the first, where the chunk before it or a release decides."""
+        if hop == 0:
+            start, _ = self._service(task, chunk, 0)
+            return start if self._released_at(task, chunk, start) else None
+        start, end = self._service(task, chunk, hop - 1)
+        latency = int(self.latency_ps[self._at(task, hop - 1)])
+        if not self.program.cut_through:
+            return end + latency
+        return max(start + latency, end + latency - self._duration(task, chunk, hop))
+
+    def _released_at(self, task: int, chunk: int, time: int) -> bool:
+        try:
+            return self._release(task, chunk, time) is not None or time == 0
+        except AssertionError:
+            return False
+
+    def _delivered(self, task: int, chunk: int) -> int:
+        hops = int(self.hops[task])
+        if hops == 0:
+            return self._delivered_at_once(task, chunk)
+        start, end = self._service(task, chunk, hops - 1)
+        return (start if self.program.deliver_head else end) + int(self.latency_ps[self._at(task, hops - 1)])
+
+    def _delivered_at_once(self, task: int, chunk: int) -> int:
+        """Delivery of a chunk of a task without servers: the last thing that it waited for."""
+        times = [int(self.outcome.finish_ps[parent]) for parent in self.whole_parents(task)]
+        for parent, lag in self.stream_parents(task):
+            needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
+            if needed > 0:
+                times.append(self._delivered(parent, needed - 1))
+        if chunk == self.chunks[task] - 1:
+            times.append(int(self.outcome.finish_ps[task]))
+        return max(times, default=0)
+
+    def _service(self, task: int, chunk: int, hop: int) -> tuple[int, int]:
+        start = int(self.log.start_ps[self._row(task, chunk, hop)])
+        return start, start + self._duration(task, chunk, hop)
+
+    def _duration(self, task: int, chunk: int, hop: int) -> int:
+        program = self.program
+        cut = program.task_cut[task]
+        size = program.cut_size[cut, 0 if chunk < program.cut_first[cut] else 1]
+        return int(program.service_ps[size, program.server_rate[self.server[self._at(task, hop)]]])
+
+    def _at(self, task: int, hop: int) -> int:
+        return int(self.program.route_ptr[self.program.task_route[task]]) + hop
+
+    def _row(self, task: int, chunk: int, hop: int) -> int:
+        return int(self.log.base[task] + chunk * self.hops[task] + hop)
+
+    def _place(self, row: int) -> tuple[int, int, int]:
+        """Task, chunk and hop of a row of the log."""
+        task = int(np.searchsorted(self.log.base, row, side="right")) - 1
+        chunk, hop = divmod(row - int(self.log.base[task]), int(self.hops[task]))
+        return task, chunk, hop
+
+    def _add(self, start: int, end: int, what: str, task: int, chunk: int, hop: int) -> None:
+        server = int(self.server[self._at(task, hop)])
+        label = self.labels.server(server)
+        self.service[label] = self.service.get(label, 0) + end - start
+        self.pieces.append(Piece(start, end, f"{what}, {label}", task, server))
+
+    def _latency(self, task: int, hop: int, start: int) -> None:
+        self._latency_at(task, self._at(task, hop), start)
+
+    def _latency_at(self, task: int, at: int, start: int) -> None:
+        """Account the latency after a hop, which begins at `start`."""
+        total = int(self.latency_ps[at])
+        named = self.labels.latency(at)
+        rest = total - sum(ps for _, ps in named)
+        server = int(self.server[at])
+        time = start + total
+        for name, ps in [*reversed(named), ("propagation", rest)]:
+            if ps:
+                self.pieces.append(Piece(time - ps, time, name, task, server))
+            time -= ps
+
+
+def _parents_of(program: Program) -> Callable[[int], list[int]]:
+    """Whole parents of a task."""
+    parent, child = program.whole_edges()
+    order = np.argsort(child, kind="stable")
+    ptr: I64 = np.concatenate(([0], np.cumsum(np.bincount(child, minlength=program.n_tasks))))
+    ordered = parent[order]
+
+    def parents(task: int) -> list[int]:
+        return [int(p) for p in ordered[ptr[task] : ptr[task + 1]]]
+
+    return parents
+
+
+def _streams_of(program: Program) -> Callable[[int], list[tuple[int, int]]]:
+    """Stream parents of a task, with their lags."""
+    parent, child, lag = program.stream_edges()
+    ptr = np.searchsorted(child, np.arange(program.n_tasks + 1))
+
+    def parents(task: int) -> list[tuple[int, int]]:
+        at = slice(ptr[task], ptr[task + 1])
+        return list(zip(parent[at].tolist(), lag[at].tolist(), strict=True))
+
+    return parents

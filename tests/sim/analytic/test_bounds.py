@@ -1,0 +1,80 @@
+"""No run undercuts a lower bound; where nothing queues the bound is the time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from collectives import ALGORITHMS, build
+from sim import simulate
+from sim.analytic.bounds import bounds, load_bound_ps, path_bound_ps
+from sim.engine.run import run
+from sim.lower.schedule import lower
+from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.model import Model
+from sim.program.outcome import Deadlock
+from tests.strategies import programs
+from topologies import WeftError, from_spec
+
+MODELS = [
+    Model(),
+    Model(forwarding="store-and-forward"),
+    Model(deliver="head", chunks=None, chunk_bytes=512, header_bytes=8, endpoint_latency_ps=520_000),
+    Model(forwarding="store-and-forward", deliver="head", chunks=3),
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(programs())
+def test_bounds_of_random_programs(program: Program) -> None:
+    """The busiest server and the longest path are never longer than the run."""
+    try:
+        makespan = run(program).makespan_ps
+    except Deadlock:
+        return
+    assert load_bound_ps(program) <= makespan
+    assert path_bound_ps(program) <= makespan
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("spec", ["torus:4x4", "torus:3x5", "switch:6", "mesh:3x3", "hx2mesh:2x2"])
+def test_bounds_of_every_algorithm(name: str, spec: str) -> None:
+    """No algorithm on any topology beats its bounds, under any model; the certificates hold as well."""
+    topology = from_spec(spec)
+    for collective in ALGORITHMS[name].functions:
+        for size in ("0B", "1KiB", "300KiB"):
+            try:
+                schedule = build(name, collective, topology, size)
+            except WeftError:
+                continue  # what it cannot do is the subject of the registry's own tests
+            for model in MODELS:
+                result = simulate(schedule, model=model, check=True)
+                assert result.lower_bound_ps <= result.time_ps
+
+
+def test_a_lone_path_meets_its_bound() -> None:
+    """Transfers that never meet take exactly the time of the longest path."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    wires = [builder.server(rate) for rate in (1e9, 2e9, 5e8)]
+    first = builder.task(10_000, [(wire, 700) for wire in wires], Cutting(chunks=4))
+    builder.task(6_000, [(wires[0], 300)], Cutting(chunks=2), after=[first])
+    program = builder.build()
+    assert path_bound_ps(program) == run(program).makespan_ps
+
+
+def test_a_busy_server_meets_its_bound() -> None:
+    """Many transfers over one wire without latency take exactly its work."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    wire = builder.server(1e9)
+    for index in range(5):
+        builder.task(1000 + index, [(wire, 0)], tie_class=index)
+    program = builder.build()
+    assert load_bound_ps(program) == run(program).makespan_ps == 5_010_000
+
+
+def test_the_wire_bound_is_tight_for_a_large_ring() -> None:
+    """A ring all-reduce of a large array comes within a tenth of a per cent of what any algorithm must move."""
+    lowered = lower(build("ring", "all-reduce", from_spec("ring:8"), "1GiB"), Model(chunks=64))
+    outcome = run(lowered.program)
+    wire = bounds(lowered).wire_ps
+    assert wire <= outcome.makespan_ps <= 1.001 * wire

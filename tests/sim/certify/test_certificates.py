@@ -1,0 +1,140 @@
+"""Certificates pass on every run and catch what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from sim.certify.healthy import CertificateError, certify
+from sim.engine.run import run
+from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.outcome import Deadlock, Outcome
+from tests.strategies import programs
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs())
+def test_every_run_passes(program: Program) -> None:
+    """On any program that ends, all certificates hold."""
+    try:
+        certify(program, run(program, log=True))
+    except Deadlock:
+        return
+
+
+def healthy() -> tuple[Program, Outcome]:
+    builder = ProgramBuilder()
+    wire = builder.server(1e9)
+    first = builder.task(10, [(wire, 1000)], Cutting(chunks=2))
+    builder.task(10, [(wire, 1000)], Cutting(chunks=2), after=[first])
+    program = builder.build()
+    return program, run(program, log=True)
+
+
+def test_a_lost_service_breaks_conservation() -> None:
+    """A chunk that never crossed its server is missed."""
+    program, outcome = healthy()
+    with pytest.raises(CertificateError, match="conservation: 3 services"):
+        certify(program, outcome._replace(events=3))
+
+
+def test_wrong_busy_time_breaks_conservation() -> None:
+    """A server that was busy for more or less than its work is named."""
+    program, outcome = healthy()
+    with pytest.raises(CertificateError, match="conservation: server 0"):
+        certify(program, outcome._replace(busy_ps=outcome.busy_ps + 1))
+
+
+def test_more_work_than_time_breaks_capacity() -> None:
+    """A makespan shorter than a server's work cannot be."""
+    program, outcome = healthy()
+    with pytest.raises(CertificateError, match="capacity: server 0"):
+        certify(program, outcome._replace(makespan_ps=19_000))
+
+
+def test_two_services_at_once_break_capacity() -> None:
+    """A log in which services overlap is caught, whatever the totals say."""
+    program, outcome = healthy()
+    assert outcome.log is not None
+    starts = outcome.log.start_ps.copy()
+    starts[1] -= 1
+    with pytest.raises(CertificateError, match="serves two chunks at"):
+        certify(program, outcome._replace(log=outcome.log._replace(start_ps=starts)))
+
+
+def test_a_start_before_its_dependency_breaks_causality() -> None:
+    """A task may not start before what it waits for is delivered."""
+    program, outcome = healthy()
+    early = outcome.start_ps.copy()
+    early[1] = outcome.finish_ps[0] - 1
+    with pytest.raises(CertificateError, match="causality: task 1 started"):
+        certify(program, outcome._replace(start_ps=early))
+
+
+def test_a_finish_before_the_start_breaks_causality() -> None:
+    """Nor finish before it starts."""
+    program, outcome = healthy()
+    finish = outcome.finish_ps.copy()
+    finish[1] = outcome.start_ps[1] - 1
+    with pytest.raises(CertificateError, match="causality: task 1 finished"):
+        certify(program, outcome._replace(finish_ps=np.asarray(finish)))
+
+
+def streamed() -> tuple[Program, Outcome]:
+    """Chunk by chunk over a task without servers to a third, which holds the first back in a window."""
+    builder = ProgramBuilder()
+    wires = [builder.server(10**12) for _ in range(2)]
+    first = builder.task(40, [(wires[0], 3), (wires[1], 2)], Cutting(chunks=4))
+    second = builder.task(40, [(wires[1], 2)], Cutting(chunks=4), stream=[first])
+    builder.window(first, second, 3)
+    pause = builder.task(3, cutting=Cutting(chunks=3), stream=[first])
+    builder.task(10, [(wires[0], 1)], after=[pause])
+    program = builder.build()
+    return program, run(program, log=True)
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "message"),
+    [
+        ("hop_latency_ps", lambda old: old + 1, "causality: task 0 finished"),
+        ("hop_latency_ps", lambda old: old - 1, "causality: task 0 finished"),
+        ("hop_latency_ps", lambda old: old + (old == 3), "causality: chunk 0 of task 0 is served by server 1 at 3 ps"),
+        ("hop_latency_ps", lambda old: old - (old == 3), "capacity: chunk 0 of task 0 waits at server 1"),
+        ("cut_through", lambda old: 0, "causality: chunk 0 of task 0 is served by server 1 at 3 ps"),
+        ("parent_lag", lambda old: np.where(old, 2, old), "causality: chunk 2 of task 0 is served"),
+        ("parent_lag", lambda old: np.where(old, 4, old), "capacity: chunk 3 of task 0 waits"),
+    ],
+)
+def test_the_run_of_another_program_is_caught(field: str, change: Callable[[Any], Any], message: str) -> None:
+    """What each service waits for is worked out from the program."""
+    program, outcome = streamed()
+    certify(program, outcome)
+    with pytest.raises(CertificateError, match=message):
+        certify(program._replace(**{field: change(getattr(program, field))}), outcome)
+
+
+@pytest.mark.parametrize(
+    ("field", "shift", "message"),
+    [
+        ("start_ps", [1, 0, 0, 0], "causality: task 0 started at another time than its first service, at 0 ps"),
+        ("start_ps", [0, 0, -1, 0], "task 2, without servers, started at .* before it was released"),
+        ("start_ps", [0, 0, 1, 0], "task 2, without servers, started at .* later than its release"),
+        ("finish_ps", [0, 0, -1, 0], "task 2, without servers, ended at .* before it was released"),
+    ],
+)
+def test_a_task_that_was_there_at_another_time_is_caught(field: str, shift: list[int], message: str) -> None:
+    """Too early or too late, with servers or without."""
+    program, outcome = streamed()
+    with pytest.raises(CertificateError, match=message):
+        certify(program, outcome._replace(**{field: np.add(getattr(outcome, field), shift)}))
+
+
+def test_a_run_below_its_bound_breaks_bounds() -> None:
+    """No run is faster than a lower bound."""
+    program, outcome = healthy()
+    with pytest.raises(CertificateError, match="bounds: the run took"):
+        certify(program, outcome, lower_bound_ps=outcome.makespan_ps + 1)

@@ -1,0 +1,175 @@
+"""The chunk engine against the reference engine, and against itself in slices."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.cases import ring_all_reduce, torus_all_to_all
+from sim.engine import _kernel as kernel
+from sim.engine import run as engine
+from sim.engine.reference import run_reference
+from sim.engine.run import Progress, Run, Stopped, check_memory, memory_bytes, run
+from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.outcome import Deadlock, Outcome
+from tests.strategies import fifo_programs, programs
+from topologies import WeftError
+
+
+def assert_same(one: Outcome, other: Outcome) -> None:
+    for name in ("start_ps", "finish_ps", "busy_ps"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert (one.makespan_ps, one.events) == (other.makespan_ps, other.events)
+    if one.log is not None and other.log is not None:
+        for mine, theirs in zip(one.log, other.log, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
+    try:
+        return run(program, log=True) if which == "chunk" else run_reference(program, log=True)
+    except Deadlock as stuck:
+        return str(stuck)
+
+
+@settings(max_examples=400, deadline=None)
+@given(programs())
+def test_engines_agree_on_random_programs(program: Program) -> None:
+    """Every service of every chunk starts in the same picosecond in both engines, or both see the same deadlock."""
+    chunk, reference = outcome_or_deadlock(program, "chunk"), outcome_or_deadlock(program, "reference")
+    if isinstance(chunk, str) or isinstance(reference, str):
+        assert chunk == reference
+    else:
+        assert_same(chunk, reference)
+
+
+@settings(max_examples=200, deadline=None)
+@given(fifo_programs())
+def test_committing_on_arrival_is_choosing_at_start(program: Program) -> None:
+    """The fifo kernel and the general kernel are one engine."""
+    fifo, general = Run(program, log=True), Run(program, log=True)
+    general._kernel = kernel.run_general
+    general.state = general.state._replace(first_of=np.full(program.n_servers, -1, np.int32))  # a fifo run has none
+    assert fifo._kernel is kernel.run_fifo
+    try:
+        fifo.advance()
+    except Deadlock:
+        with pytest.raises(Deadlock):
+            general.advance()
+        return
+    general.advance()
+    assert_same(fifo.outcome(), general.outcome())
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs(), st.integers(1, 7), st.integers(1, 50))
+def test_slices_give_the_same_arrays(program: Program, max_events: int, step_ps: int) -> None:
+    """A run in slices of any number of events, or of picoseconds, is the run in one go."""
+    whole = outcome_or_deadlock(program, "chunk")
+    if isinstance(whole, str):
+        return
+    by_events, by_time = Run(program, log=True), Run(program, log=True)
+    while not by_events.advance(max_events=max_events):
+        pass
+    until, span = 0, max(step_ps, whole.makespan_ps // 40)
+    while not by_time.advance(until_ps=until):
+        assert by_time.now_ps <= until
+        until += span
+    assert_same(by_events.outcome(), whole)
+    assert_same(by_time.outcome(), whole)
+
+
+def two_hop_burst(n_tasks: int) -> Program:
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    first, second = builder.server(1e12), builder.server(1e12)
+    for _ in range(n_tasks):
+        builder.task(10, [(first, 1000), (second, 1000)], Cutting(chunks=10))
+    return builder.build()
+
+
+def test_tokens_grow_when_chunks_in_flight_exceed_them() -> None:
+    """A long wire holds more chunks than the engine set aside: it makes room and goes on."""
+    program = two_hop_burst(40)
+    one = Run(program)
+    few = one.tokens
+    one.advance()
+    assert one.tokens > few
+    assert_same(one.outcome(), run_reference(program))
+
+
+def test_event_limit_says_how_far_it_came() -> None:
+    """A run that reaches its limit reports simulated time and services done."""
+    with pytest.raises(Stopped, match=r"limit of 5 services, at .* of 800 services"):
+        run(two_hop_burst(40), max_events=5)
+
+
+def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every slice says how far the run is; what is left shrinks to nothing at one rate."""
+    monkeypatch.setattr(engine, "SLICE_EVENTS", 100)
+    told: list[Progress] = []
+    outcome = run(two_hop_burst(40), progress=told.append)
+    assert [step.events for step in told] == sorted({step.events for step in told})
+    assert all(step.total_events == outcome.events == 800 for step in told)
+    assert all(step.seconds_left == pytest.approx((800 - step.events) / step.events_per_s) for step in told)
+    assert len(told) >= 5
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_stops_between_slices_and_says_how_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal is heard at the end of a slice of services, and the message says what was reached."""
+    monkeypatch.setattr(engine, "SLICE_EVENTS", 100)
+    with pytest.raises(Stopped, match=r"interrupted at .* of simulated time, 1\d\d of 800 services done"):
+        run(two_hop_burst(40), progress=lambda step: signal.raise_signal(signal.SIGINT))
+
+
+CASES = {"ring": ring_all_reduce(16, 4), "all-to-all": torus_all_to_all(4, 4)}
+
+
+@pytest.mark.parametrize("program", CASES.values(), ids=CASES)
+def test_memory_is_estimated_before_the_start(program: Program) -> None:
+    """The estimate covers the arrays of the whole run, but for what does not grow with the program."""
+    one = Run(program)
+    one.advance()
+    arrays = program.nbytes() + sum(array.nbytes for array in one.state) - one.state.event.nbytes
+    wheel = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    assert arrays - wheel <= memory_bytes(program) * 1.1
+    logged = Run(program, log=True)
+    rows = logged.state.log_start_ps.nbytes + logged.state.log_before.nbytes
+    assert memory_bytes(program, log=True) - memory_bytes(program) == rows == 16 * program.chunk_hops()
+
+
+@pytest.mark.parametrize(("build", "least"), [(ring_all_reduce, 128), (torus_all_to_all, 16)])
+def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int) -> None:
+    """Below 96 bytes a transfer, dependencies, routes and state included, and 32 for each chunk in flight."""
+    program = build(least, 2)
+    one = Run(program)
+    one.advance()
+    state = sum(array.nbytes for array in one.state) - one.state.event.nbytes - 32 * one.tokens
+    wheel = one.state.slot.nbytes + one.state.occupied.nbytes
+    assert program.nbytes() + state - wheel < 96 * program.n_tasks
+
+
+def test_too_large_for_memory_is_refused_before_it_starts() -> None:
+    """The estimate, and what makes it smaller, are in the message."""
+    with pytest.raises(WeftError, match=r"needs about .* the limit is 1 KiB: use fewer"):
+        check_memory(two_hop_burst(40), log=True, limit_bytes=1024)
+
+
+def test_one_specialisation() -> None:
+    """Whatever the program, the kernel compiles once: casts happen at the door."""
+    run(two_hop_burst(2))
+    for entry in (kernel.run_fifo, kernel.run_general):
+        assert len(getattr(entry, "signatures", [()])) <= 1
+
+
+def test_nothing_to_do_takes_no_time() -> None:
+    """A program without tasks ends at zero."""
+    builder = ProgramBuilder()
+    builder.server(1.0)
+    outcome = run(builder.build())
+    assert (outcome.makespan_ps, outcome.events) == (0, 0)

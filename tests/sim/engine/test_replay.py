@@ -1,0 +1,162 @@
+"""The tape against the engine: equal to the picosecond, or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from sim.engine.run import run
+from sim.engine.tape import Tape
+from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.outcome import Deadlock
+from tests.strategies import fifo_programs, pooled_fifo_programs
+from topologies import WeftError
+
+
+def recorded(program: Program) -> Tape | None:
+    try:
+        return Tape.record(program)
+    except Deadlock:
+        return None
+
+
+def assert_replays(tape: Tape, program: Program) -> bool:
+    """The replay is the engine's run, or says that the order changed; returns which."""
+    replay = tape.replay(program)
+    if replay.in_order:
+        outcome = run(program)
+        assert replay.makespan_ps == outcome.makespan_ps
+        np.testing.assert_array_equal(tape.finish_ps(), outcome.finish_ps)
+        np.testing.assert_array_equal(tape.start_ps(program), outcome.start_ps)
+    return replay.in_order
+
+
+@settings(max_examples=100, deadline=None)
+@given(fifo_programs())
+def test_a_tape_replays_its_own_run(program: Program) -> None:
+    """With the recorded times the order is the recorded one, and every start and finish is the engine's."""
+    tape = recorded(program)
+    if tape is not None:
+        assert assert_replays(tape, program)
+
+
+@settings(max_examples=100, deadline=None)
+@given(fifo_programs(), st.data())
+def test_a_replay_is_the_run_or_is_refused(program: Program, data: st.DataObject) -> None:
+    """With other rates and latencies: equal to the picosecond wherever the order of service is unchanged."""
+    tape = recorded(program)
+    if tape is None:
+        return
+    for _ in range(4):
+        factor = data.draw(st.lists(st.integers(1, 5), min_size=program.service_ps.shape[1], max_size=16))
+        service = program.service_ps * np.resize(np.array(factor), program.service_ps.shape[1])
+        latency = program.hop_latency_ps * data.draw(st.integers(1, 3))
+        held = assert_replays(tape, program._replace(service_ps=service, hop_latency_ps=latency))
+        event("order held" if held else "order changed")
+
+
+@settings(max_examples=150, deadline=None)
+@given(pooled_fifo_programs(), st.data())
+def test_pools_grant_in_the_recorded_order_or_not_at_all(program: Program, data: st.DataObject) -> None:
+    """With pools: a replay is the run, or is refused; its own run is refused only where requests tie."""
+    tape = recorded(program)
+    if tape is None:
+        return
+    event(f"own run in order: {assert_replays(tape, program)}, pools: {program.pool_capacity.size}")
+    for _ in range(3):
+        factor = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=16))
+        service = program.service_ps * np.resize(np.array(factor), program.service_ps.shape[1])
+        held = assert_replays(tape, program._replace(service_ps=service))
+        event("order held" if held else "order changed")
+
+
+def test_a_pool_is_replayed() -> None:
+    """Three tasks share one unit: each begins when the one before is delivered, at any rate."""
+    builder = ProgramBuilder()
+    pool = builder.pool(1)
+    for index in range(3):
+        task = builder.task(10, [(builder.server(1e12), 7)], tie_class=index)
+        builder.ask(task, pool)
+        builder.give(task, pool)
+    program = builder.build()
+    tape = Tape.record(program)
+    assert tape.replay(program) == (51, True)
+    assert tape.replay(program._replace(service_ps=3 * program.service_ps)) == (111, True)
+
+
+def two_sources() -> ProgramBuilder:
+    """Two tasks reach a common server over servers of their own, the first of them earlier."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    fast, slow, common = builder.server(3), builder.server(2), builder.server(10)
+    for own in (fast, slow):
+        builder.task(6, [(own, 0), (common, 0)])
+    return builder
+
+
+def test_a_changed_order_is_noticed() -> None:
+    """When the second task would overtake the first, the replay says that its times are those of no run."""
+    program = two_sources().build()
+    tape = Tape.record(program)
+    slower = program.service_ps.copy()
+    slower[:, 1] *= 2  # column 1 is the rate of the first task's own server
+    replay = tape.replay(program._replace(service_ps=slower))
+    assert not replay.in_order
+    assert Tape.record(program._replace(service_ps=slower)).replay(program._replace(service_ps=slower)).in_order
+
+
+@pytest.mark.parametrize(("first", "second", "holds"), [(0, 1, True), (1, 0, False)])
+def test_a_tie_is_an_order_too(first: int, second: int, holds: bool) -> None:
+    """Arrivals that come to coincide are served in the order of their ties: the recorded one, or another."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    fast, slow, common = builder.server(4), builder.server(3), builder.server(10)
+    builder.task(12, [(fast, 0), (common, 0)], tie_class=first)
+    builder.task(12, [(slow, 0), (common, 0)], tie_class=second)
+    program = builder.build()
+    tape = Tape.record(program)
+    alike = program.service_ps.copy()
+    alike[:, 1] = alike[:, 0]
+    assert assert_replays(tape, program._replace(service_ps=alike)) == holds
+
+
+def test_joins_of_many_waits() -> None:
+    """A task that waits for several others, some without servers, begins when the last of them is in."""
+    builder = ProgramBuilder()
+    wires = [builder.server(1e12 / (i + 1)) for i in range(4)]
+    sent = [builder.task(10, [(wire, 3)], Cutting(chunks=2)) for wire in wires]
+    join = builder.task(0, (), Cutting(chunks=3), after=sent[:3])
+    second = builder.task(0, (), after=[join])
+    builder.task(5, [(wires[0], 1)], Cutting(chunks=5), after=[second], stream=[sent[3]])
+    program = builder.build()
+    assert assert_replays(Tape.record(program), program)
+
+
+def test_servers_recorded_alike_must_stay_alike() -> None:
+    """Rates that one column held when the tape was recorded cannot differ in a replay."""
+    builder = ProgramBuilder()
+    one, other = builder.server(1e9), builder.server(1e9)
+    builder.task(1000, [(one, 5), (other, 5)])
+    program = builder.build()
+    tape = Tape.record(program)
+    apart = program._replace(
+        server_rate=np.array([0, 1], np.int32), service_ps=np.hstack([program.service_ps, 2 * program.service_ps])
+    )
+    with pytest.raises(WeftError, match="record the tape with a rate column for each"):
+        tape.replay(apart)
+
+
+def test_other_disciplines_are_refused() -> None:
+    """Priorities choose anew when times change: the engine must run."""
+    builder = ProgramBuilder()
+    builder.task(10, [(builder.server(1e9, "priority"), 0)])
+    with pytest.raises(WeftError, match="fifo servers and pools"):
+        Tape.record(builder.build())
+
+
+def test_nothing_is_recorded_of_nothing() -> None:
+    """A program without tasks has a tape without ops."""
+    builder = ProgramBuilder()
+    builder.server(1.0)
+    program = builder.build()
+    assert Tape.record(program).replay(program) == (0, True)

@@ -1,0 +1,183 @@
+"""Measured files: every format says the same points, and what is wrong is named with file and line or key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+from sim.measured.errors import geometric_error, mean_error, with_measured
+from sim.measured.nccl_json import nccl_json
+from sim.measured.read import Measurements, Point, read_measurements
+from sim.study.tables import nccl_table
+from topologies import WeftError
+
+NCCL = """\
+[1,0]<stdout>:# Collective test starting: all_reduce_perf
+# Using devices
+#  Rank  0 Group  0 Pid    100 on     host1 device  0 [0x07] NVIDIA A100
+#  Rank  1 Group  0 Pid    101 on     host1 device  1 [0x0f] NVIDIA A100
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+           0             0     float     sum      -1     0.10    0.00    0.00       0     0.10    0.00    0.00       0
+[1,0]<stdout>:     1048576        262144     float     sum      -1    25.00   41.94   41.94       0    24.00   43.69   43.69     N/A
+        1024           256     float     sum      -1     8.50    0.12    0.12       0     8.25    0.12    0.12     N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 21.5
+"""  # noqa: E501 - as nccl-tests prints it
+OSU = """\
+# OSU MPI Allgather Latency Test v7.4
+# Datatype: MPI_CHAR.
+# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+1                       2.81              1.89              3.73          10
+1048576               104.30            104.26            104.33          10
+"""
+POINTS = (Point(1024, 8.5e-6), Point(1048576, 25e-6))
+
+
+def row(size: float, time_us: float, **more: Any) -> dict[str, Any]:
+    return {"size": size, "out_of_place": {"time": time_us}, "in_place": {"time": time_us / 2}, **more}
+
+
+def document(**changes: Any) -> str:
+    data: dict[str, Any] = {
+        "version": 3, "args": ["./build/all_reduce_perf", "-g", "2"], "devices": [{"rank": 0}, {"rank": 1}],
+        "results": [row(1024, 8.5), row(1048576, 25.0), {"size": 2048, "out_of_place": None, "in_place": {"time": 9}}],
+    }
+    return json.dumps(data | changes)
+
+
+def read(text: str, tmp_path: Path, **how: Any) -> Measurements:
+    path = tmp_path / "measured"
+    path.write_text(text, encoding="utf-8")
+    return read_measurements(path, **how)
+
+
+def test_nccl_text(tmp_path: Path) -> None:
+    found = read(NCCL, tmp_path)
+    assert (found.points, found.left_out, found.collective, found.n_ranks) == (POINTS, 1, "all-reduce", 2)
+    inside = read(NCCL, tmp_path, placement="in-place")
+    assert inside.points == (Point(1024, 8.25e-6), Point(1048576, 24e-6))
+
+
+def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
+    old = "# size count type time algbw busbw error\n 1024 256 float 8.5 0.1 0.1 1e-7\n 1048576 1 float 25 4 4 1e-7\n"
+    assert read(old, tmp_path, collective="all-reduce").points == POINTS
+
+
+def test_nccl_json(tmp_path: Path) -> None:
+    found = read(document(), tmp_path)
+    assert (found.points, found.left_out, found.collective, found.n_ranks) == (POINTS, 1, "all-reduce", 2)
+    assert found.format == "nccl-tests JSON"
+
+
+def test_osu_counts_the_bytes_of_a_pair(tmp_path: Path) -> None:
+    found = read(OSU, tmp_path, n_ranks=8)
+    assert found.points == (Point(8, 2.81e-6), Point(8 * 1048576, 104.3e-6))
+    assert found.collective == "all-gather"
+    reduced = read(OSU.replace("Allgather", "Allreduce"), tmp_path, n_ranks=8)
+    assert reduced.points == (Point(1, 2.81e-6), Point(1048576, 104.3e-6))
+
+
+def test_our_own_results_come_back_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--topology", "switch:4", "--collective", "all-gather", "--algorithm", "ring", "-b", "4K", "-e",
+             "64K", "-f", "4", "--quiet"]
+    files = {kind: tmp_path / f"ours.{kind}" for kind in ("json", "nccl")}
+    assert main([*words, "--json", str(files["json"]), "--nccl-json", str(files["nccl"])]) == 0
+    text = capsys.readouterr().out
+    ours = read_measurements(files["json"])
+    theirs = read_measurements(files["nccl"])
+    printed = read(text, tmp_path, collective="all-gather")
+    assert theirs.collective == ours.collective == "all-gather"
+    assert theirs.n_ranks == 4
+    for other, exact in ((theirs, 1e-12), (printed, 2e-3)):
+        assert [point.size_bytes for point in other.points] == [point.size_bytes for point in ours.points]
+        assert [point.time_s for point in other.points] == pytest.approx([one.time_s for one in ours.points], rel=exact)
+    data = json.loads(files["nccl"].read_text(encoding="utf-8"))
+    assert data["results"][0]["root"] == "    -1"
+    assert data["out_of_bounds"]["okay"] == "true"
+    assert data["results"][0]["count"] == 4096 // 4 // 4  # per rank
+
+
+def test_the_table_fits_its_columns_at_any_number() -> None:
+    one = {"collective": "all-reduce", "size_bytes": 2**40, "time_s": 123.456, "algbw_GBps": 12345678.0,
+           "busbw_GBps": 1e-9}
+    line = nccl_table([one], 4).splitlines()[3]
+    assert line.split()[5:8] == ["1.2e+08", "1e+07", "0.00"]
+
+
+def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
+    rows = [
+        {"topology": "t", "collective": "all-reduce", "algorithm": name, "size_bytes": 8, "time_s": 1e-6,
+         "algbw_GBps": 1.0, "busbw_GBps": 1.0} for name in ("ring", "swing")
+    ]
+    with pytest.raises(WeftError, match="rows of several: experiment_name ring, swing"):
+        read(nccl_json(rows, 2), tmp_path)
+    with pytest.raises(WeftError, match="rows of several: algorithm ring, swing"):
+        read(json.dumps({"weft": "0", "rows": rows}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hello\n", "is of no known format"),
+        ("{", "is not JSON"),
+        ("[1]", "is of no known format"),
+        (document(magic=1), "has the unknown key 'magic'"),
+        (document(results=None), "lacks the key 'results'"),
+        (document(results=[{"time": 3}]), "results[0] lacks the key 'size'"),
+        (document(results=[{"size": 3, "out_of_place": {"bw": 1}}]), "out_of_place lacks the key 'time'"),
+        (document(results=[row(8, 1.0, colour=3)]), "results[0] has the unknown key 'colour'"),
+        (document(results=[{"size": 3, "out_of_place": {"time": 1, "mood": 2}}]), "has the unknown key 'mood'"),
+        (document(results=[row(8, -1.0)]), "is out of range"),
+        (document(results=[row(2.5, 1.0)]), "size 2.5 or time 1.0 is out of range"),
+        (document(results=[row(2**60, 1.0)]), "is out of range"),
+        (document().replace("1048576", "1e999"), "size inf or time 25.0 is not a number"),
+        (document(results=[{"size": "many", "out_of_place": {"time": 1}}]), "size 'many'"),
+        (document(results=[row(0, 1.0)]), "has no measured time"),
+        (document(args=["./gather_perf"]), "gather_perf is of no collective that is known"),
+        (document(args=[]), "does not say which collective it measured: give --collective"),
+        (NCCL.replace("  #wrong", "  sparkle"), "line 7 has the unknown column 'sparkle'"),
+        (NCCL[: NCCL.index("8.25")], "columns: is the file cut off?"),
+        (NCCL.replace("#       size", "#       sise"), "numbers before the header"),
+        (NCCL.replace("25.00", "fast"), "time 'fast' is not a number"),
+        (NCCL + NCCL, "a second table; one is expected"),
+        (OSU.replace("Allgather", "Barrier"), "the test 'Barrier' is not one of"),
+        (OSU.replace("Avg Latency(us)", "Overall(us)"), "not Avg Latency(us)"),
+        (OSU, "counts the bytes of a pair of ranks: the number of ranks is needed"),
+        (OSU[:-40], "columns: is the file cut off?"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(WeftError) as caught:
+        read(text, tmp_path)
+    assert message in str(caught.value)
+    assert str(tmp_path / "measured") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"collective": "all-gather"}, "measured collective all-reduce, and all-gather is asked for"),
+        ({"n_ranks": 8}, "measured ranks 2, and 8 is asked for"),
+        ({"placement": "beside"}, "placement 'beside' is unknown"),
+    ],
+)
+def test_the_file_and_the_caller_must_agree(how: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(WeftError, match=message):
+        read(NCCL, tmp_path, **how)
+
+
+def test_errors_against_measurements() -> None:
+    measured = Measurements("f", "x", (Point(8, 1.0), Point(8, 3.0), Point(16, 4.0)))
+    rows = with_measured([{"size_bytes": 8, "time_s": 1.0}, {"size_bytes": 16, "time_s": 8.0}], measured)
+    assert [one["measured_s"] for one in rows] == [2.0, 4.0]
+    assert [one["error"] for one in rows] == [-0.5, 1.0]
+    assert mean_error(rows) == 0.75
+    assert geometric_error(rows) == pytest.approx(2.0)

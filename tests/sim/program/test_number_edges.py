@@ -1,0 +1,188 @@
+"""Numbers at the edges: what does not fit is refused in one line that names it; nothing wraps around."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectives import Schedule, build
+from sim import Result, simulate
+from sim.engine.reference import run_reference
+from sim.engine.run import run
+from sim.engine.tape import Tape
+from sim.faults.plan import FaultPlan, Jitter, Loss
+from sim.lower.job import lower_job
+from sim.program import Cutting, ProgramBuilder
+from sim.program.contract import CLOCK_END_PS
+from sim.program.model import make_model
+from sim.study.spec import Spec
+from topologies import WeftError, from_spec
+from topologies.units import MOST_PS, format_time, parse_time
+from workloads.job import Job
+
+EIB = 2**60
+SLOW, FAST = 2.0**30, 2.0**50
+
+
+def all_reduce(size: int | str, **how: object) -> Schedule:
+    return build("ring", "all-reduce", from_spec("ring:4", **how), size)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+@pytest.mark.parametrize(("spec", "algorithm", "kind"), [
+    ("ring:4", "ring", "all-reduce"), ("torus:4x4", "swing", "all-reduce"), ("torus:4x4", "bucket", "all-gather"),
+    ("switch:8", "pairwise", "all-to-all"), ("torus:4x4", "hierarchical", "all-reduce"),
+    ("ring:8", "bfb", "all-gather"),
+])
+def test_an_exbibyte_is_a_tebibyte_on_links_a_million_times_as_fast(
+    spec: str, algorithm: str, kind: str, symmetry: str
+) -> None:
+    """Time, bound, estimate and bytes on the wire, to the last picosecond and byte."""
+
+    def at(rate: float, size: int) -> Result:
+        schedule = build(algorithm, kind, from_spec(spec, bandwidth=rate), size)
+        return simulate(schedule, chunks=4, check=True, symmetry=symmetry)
+
+    small, large = at(SLOW, 2**40), at(FAST, EIB)
+    assert (large.time_ps, large.lower_bound_ps, large.estimate_ps) == (
+        small.time_ps, small.lower_bound_ps, small.estimate_ps
+    )
+    assert large.lowered.wire_bytes() == small.lowered.wire_bytes() * 2**20
+
+
+def test_bytes_on_the_wire_may_be_more_than_a_machine_word_holds() -> None:
+    schedule = build("pairwise", "all-to-all", from_spec("switch:64", bandwidth=FAST), EIB)
+    assert simulate(schedule).lowered.wire_bytes() == 63 * EIB
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "size": (lambda: simulate(all_reduce(EIB + 1)), r"size 1152921504606846977 B is out of range: at most 1 EiB"),
+    "size of 2^200": (lambda: simulate(all_reduce(2**200)), "is out of range: at most 1 EiB"),
+    "elements": (
+        lambda: build("ring", "all-reduce", from_spec("ring:4"), 8, element_bytes=2**70),
+        r"size 8 B in elements of \d+ B is out of range",
+    ),
+    "makespan": (lambda: simulate(all_reduce(EIB)), r"the run could last 3.459e\+07 s; the clock ends at 4.612e\+06 s"),
+    "makespan, reference": (lambda: simulate(all_reduce(EIB), engine="reference"), "the clock ends at"),
+    "makespan, estimate": (lambda: simulate(all_reduce(EIB), engine="analytic"), "the clock ends at"),
+    "slow link": (lambda: simulate(all_reduce("1MiB", bandwidth="1e-3B/s")), "a chunk of 8192 units would be served"),
+    "slowest link": (lambda: simulate(all_reduce(EIB, bandwidth="1e-320B/s")), r"served for more than 1e\+288 s"),
+    "fastest link": (lambda: all_reduce(8, bandwidth="1e400B/s"), "must be above zero and finite"),
+    "slower than any": (lambda: all_reduce(8, bandwidth="1e-400B/s"), "must be above zero and finite"),
+    "latency": (lambda: all_reduce(8, latency="4611687s"), "latency '4611687s' is beyond the clock, which ends at"),
+    "latency of 1e300 s": (lambda: all_reduce(8, latency=1e300), "is beyond the clock"),
+    "latencies of a hop": (
+        lambda: simulate(all_reduce(8, latency="4611686s", hop_latency="4611686s")),
+        r"the latency of a link, 9.223e\+06 s with the node behind it, is beyond the clock",
+    ),
+    "with endpoints": (
+        lambda: simulate(all_reduce(8, latency="4611686s", hop_latency="4611686s"), endpoint_latency="4611686s"),
+        r"the latency of a link, 1.384e\+07 s",
+    ),
+    "endpoint latency": (lambda: simulate(all_reduce(8), endpoint_latency=1e18), "is beyond the clock"),
+    "chunks": (lambda: simulate(all_reduce(8), chunks=2**31), r"chunks=2147483648 is out of range: 1 to 2147483647"),
+    "chunk size": (lambda: simulate(all_reduce(2**50), chunk=1), "would be cut into 140737488355328 chunks; at most"),
+    "headers": (lambda: simulate(all_reduce(8), header_bytes=2**70), "are more than 2.62 bytes"),
+    "packet headers": (lambda: simulate(all_reduce(8), packet_header_bytes=2**63), "are more than 2.62 bytes"),
+    "spec": (
+        lambda: Spec.from_dict({"topology": {"spec": "ring:4", "link_latency": "1e30s"}}).build_topology(),
+        "is beyond the clock",
+    ),
+    "jitter": (
+        lambda: simulate(all_reduce(8), faults=FaultPlan(faults=(Jitter(link="*", mean="4611686s"),))),
+        "jitter of mean '4611686s' would draw .* the clock ends at",
+    ),
+    "resends": (
+        lambda: simulate(
+            all_reduce(8), faults=FaultPlan(timeout="4000000s", faults=(Loss(link="*", probability=0.9),))
+        ),
+        "the run goes on beyond the end of the clock",
+    ),
+    "nodes": (lambda: from_spec("ring:99999999999999"), "at most 2147483647 nodes and links"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_fit_is_refused(what: str) -> None:
+    do, message = REFUSED[what]
+    with np.errstate(all="raise"), pytest.raises(WeftError, match=message):
+        do()
+
+
+@pytest.mark.parametrize(("size", "chunk"), [(8, None), (2**40, 2**62)])
+def test_chunks_that_are_larger_or_more_than_the_transfer(size: int, chunk: int | None) -> None:
+    """A transfer has one chunk a byte, and at least one."""
+    if chunk is None:
+        assert simulate(all_reduce(size), chunks=2**31 - 1).events == simulate(all_reduce(size), chunks=4).events
+    else:
+        assert simulate(all_reduce(size), chunk=chunk).time_ps == simulate(all_reduce(size), chunks=1).time_ps
+
+
+def last_tick(ps: int) -> ProgramBuilder:
+    builder = ProgramBuilder("store-and-forward")
+    wire = builder.server(Fraction(10**12))
+    builder.task(ps - 5, [(wire, 5)])
+    return builder
+
+
+def test_a_run_may_end_at_the_end_of_the_clock_and_not_after() -> None:
+    program = last_tick(CLOCK_END_PS - 1).build()
+    assert run(program).makespan_ps == run_reference(program).makespan_ps == CLOCK_END_PS - 1 == MOST_PS
+    with pytest.raises(WeftError, match="the clock ends at"):
+        last_tick(CLOCK_END_PS).build()
+
+
+@pytest.mark.parametrize(("work", "latency", "message"), [
+    (2**62, 0, r"task 0 has work of 4611686018427387904; it must be below 2.62"),
+    (2**70, 0, "task 0 has work of"),
+    (8, 2**62, r"task 0 has a latency of 4.612e\+06 s after server 0; the clock ends"),
+    (8, 2**80, "task 0 has a latency of"),
+])
+def test_tasks_that_do_not_fit_are_named(work: int, latency: int, message: str) -> None:
+    builder = ProgramBuilder()
+    wire = builder.server(Fraction(10**15))
+    with pytest.raises(WeftError, match=message):
+        (builder.task(work, [(wire, latency)]), builder.build())
+
+
+def test_latencies_of_a_job_do_not_wrap_around() -> None:
+    job = Job(from_spec("ring:4", latency="4611686s", hop_latency="4611686s"))
+    job.send("far", 8, [0], [1])
+    with pytest.raises(WeftError, match=r"the clock(, which)? ends at"):
+        lower_job(job, make_model(endpoint_latency="4611686s"))
+
+
+def test_a_replay_beyond_the_clock_is_refused() -> None:
+    program = last_tick(CLOCK_END_PS // 2 + 1).build()
+    tape = Tape.record(program)
+    assert tape.replay(program).makespan_ps == CLOCK_END_PS // 2 + 1
+    with pytest.raises(WeftError, match="the run could last"):
+        tape.replay(program._replace(service_ps=3 * program.service_ps))
+
+
+@pytest.mark.parametrize("seconds", [10**300, 10**400])
+def test_times_that_no_float_holds_are_printed(seconds: int) -> None:
+    assert format_time(seconds) == ("more than 1e+288 s" if seconds > 10**300 else "1e+288 s")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**64), st.sampled_from(("s", "ms", "us", "ns", "ps")))
+def test_times_are_exact_or_refused(number: int, unit: str) -> None:
+    per_unit = {"s": 10**12, "ms": 10**9, "us": 10**6, "ns": 1000, "ps": 1}[unit]
+    if number * per_unit > MOST_PS:
+        with pytest.raises(WeftError, match="beyond the clock"):
+            parse_time(f"{number}{unit}")
+    else:
+        assert parse_time(f"{number}{unit}") == number * per_unit
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, EIB), st.integers(1, 2**31 - 1), st.integers(0, 2**30))
+def test_cuts_add_up_at_any_size(work: int, chunks: int, header: int) -> None:
+    count, leading, first, rest = Cutting(chunks, None, header).cut(work)
+    assert leading * first + (count - leading) * rest == work + header

@@ -1,0 +1,143 @@
+"""Pipelined trees, simulated: near the exact bound with the right service, and no algorithm ever below it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectives import ALGORITHMS, bfb, build, pipelined
+from collectives.trees.pack import gather_forest
+from sim import simulate
+from sim.analytic.cut_bound import cut_bound, is_cheap
+from tests import fabrics
+from topologies import TOPOLOGIES, WeftError, from_spec, torus
+from topologies.units import PS_PER_S
+
+pytestmark = pytest.mark.compiled
+
+LARGE = 2**30
+
+
+def over_bound(topology, schedule, **model) -> float:
+    bound_ps = cut_bound(topology, schedule.kind.name).s_per_byte * schedule.size_bytes * PS_PER_S
+    result = simulate(schedule, **model)
+    assert result.time_ps >= bound_ps
+    return float(result.time_ps / bound_ps)
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize(
+    "spec",
+    ["ring:8", "torus:4x4", "torus:8x8", "torus:3x3x3", "torus:4x4x4", "torus:4x2x3", "hypercube:3", "hypercube:4",
+     "dgx-a100:2", "dgx1:1", "mi250:1", "random-regular:16x4", "dragonfly:9x4"],
+)
+def test_within_four_per_cent_at_64_chunks(spec, kind):
+    t = from_spec(spec)
+    schedule = build("pipelined", kind, t, LARGE, "two-phase" if kind == "all-reduce" else None)
+    assert over_bound(t, schedule, chunks=64, discipline="lowest-chunk-first") <= 1.04
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_random_fabrics_with_as_many_chunks_as_it_takes(seed):
+    """Doubled up to 1,024 until within 4 %."""
+    t = fabrics.random_fabric(20_000 + seed)
+    schedule = pipelined.all_gather(t, LARGE)
+    chunks = 64
+    while over_bound(t, schedule, chunks=chunks, discipline="lowest-chunk-first") > 1.04:
+        chunks *= 2
+        assert chunks <= 1024
+
+
+def test_fifo_comes_near_the_bound_later_than_the_lowest_chunk_first():
+    """Under FIFO the chunks of one node go ahead of those that it must pass on, as far as injection offers them."""
+    t = from_spec("mi250:1")
+    schedule = pipelined.reduce_scatter(t, LARGE)
+    fifo, lowest = (
+        [over_bound(t, schedule, chunks=chunks, discipline=discipline) for chunks in (64, 256)]
+        for discipline in ("fifo", "lowest-chunk-first")
+    )
+    assert lowest[1] < lowest[0] < fifo[0] and lowest[1] < 1.01 < fifo[1]
+
+
+def test_broadcast_and_reduce_reach_their_rate():
+    t = from_spec("dgx-a100:2")
+    for schedule in (pipelined.broadcast(t, LARGE, root=3), pipelined.reduce(t, LARGE, root=3)):
+        bound_ps = cut_bound(t, schedule.kind.name, 3).s_per_byte * LARGE * PS_PER_S
+        assert bound_ps <= simulate(schedule, chunks=64, discipline="lowest-chunk-first").time_ps <= 1.05 * bound_ps
+
+
+def test_best_roots_beat_two_phases_on_a_mesh():
+    t = from_spec("mesh:4x4")
+    two, best = (
+        simulate(pipelined.all_reduce(t, LARGE, form=form), chunks=256, discipline="lowest-chunk-first").algbw
+        for form in pipelined.FORMS
+    )
+    assert best / two == pytest.approx(1.5, rel=0.02)
+
+
+@pytest.mark.parametrize("spec", ["torus:4x4", "torus:4x2x3", "hypercube:4", "ring:7", "mesh:4x4"])
+def test_bfb_takes_the_sum_of_its_steps(spec):
+    t = from_spec(spec, latency="1ns", hop_latency="0s")
+    shard_ps = LARGE / t.n_npus / float(t.bandwidth_Bps[0]) * PS_PER_S
+    time_ps = simulate(bfb.all_gather(t, LARGE), chunks=16).time_ps
+    assert time_ps == pytest.approx(float(sum(bfb.step_loads(t))) * shard_ps, rel=1e-3)
+
+
+SMALL = [spec for family in TOPOLOGIES.values() for spec in family.samples if from_spec(spec).n_npus <= 16]
+CASES = [(name, kind) for name, algorithm in ALGORITHMS.items() for kind in algorithm.functions]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(SMALL), st.sampled_from(CASES), st.sampled_from([1, 1000, 2**20]), st.sampled_from([1, 5, 32]),
+       st.sampled_from(["cut-through", "store-and-forward"]), st.sampled_from(["fifo", "lowest-chunk-first"]))
+def test_no_algorithm_beats_the_bound(spec, case, size, chunks, forwarding, discipline):
+    t = from_spec(spec)
+    try:
+        schedule = build(*case, t, size)
+    except WeftError:
+        return
+    result = simulate(schedule, chunks=chunks, forwarding=forwarding, discipline=discipline)
+    assert is_cheap(t)
+    reducing = (schedule.pattern.n_sources or t.n_npus) > t.n_npus
+    bound = cut_bound(t, case[1], schedule.pattern.root, reducing_switches=reducing)
+    assert result.time_ps >= int(bound.s_per_byte * size * PS_PER_S)
+    assert result.lower_bound_ps <= result.time_ps
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(CASES))
+def test_no_algorithm_beats_the_bound_on_random_fabrics(seed, case):
+    t = fabrics.random_fabric(seed)
+    try:
+        schedule = build(*case, t, 2**20)
+    except WeftError:
+        return
+    reducing = (schedule.pattern.n_sources or t.n_npus) > t.n_npus
+    bound = cut_bound(t, case[1], schedule.pattern.root, reducing_switches=reducing)
+    assert simulate(schedule, chunks=16).time_ps >= int(bound.s_per_byte * schedule.size_bytes * PS_PER_S)
+
+
+def test_chunk_counts_balance_latency_and_filling():
+    t = from_spec("mi250:1")
+    forest = gather_forest(t)
+    few, many = (pipelined.best_chunks(forest, size, 400_000) for size in ("1MiB", "1GiB"))
+    assert 1 <= few < many
+    times = {
+        chunks: simulate(pipelined.all_gather(t, "1GiB"), chunks=chunks, discipline="lowest-chunk-first").time_ps
+        for chunks in (4, many, 40 * many)
+    }
+    assert times[many] < times[4]
+    assert times[many] < 1.02 * times[40 * many]
+
+
+def test_alike_npus_are_simulated_by_one():
+    result = simulate(pipelined.all_reduce(torus((4, 4)), "1MiB"))
+    assert result.symmetry.startswith("1 of 16 ranks simulated")
+    whole = simulate(pipelined.all_reduce(torus((4, 4)), "1MiB"), symmetry="off")
+    assert whole.time_ps == result.time_ps
+
+
+def test_too_many_unlike_npus_are_refused():
+    with pytest.raises(WeftError, match=r"pipelined on mesh:17x17: 289 NPUs that are not alike"):
+        pipelined.all_gather(from_spec("mesh:17x17"), "1MiB")

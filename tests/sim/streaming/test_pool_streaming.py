@@ -1,0 +1,283 @@
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from collectives import in_network
+from sim import simulate
+from sim.engine.reference import run_reference
+from sim.engine.run import run
+from sim.program import service_time_ps
+from sim.streaming import pool_streaming
+from sim.streaming.pool_streaming import PoolStreaming, lossy_program, slow_down, streaming_program
+from tests.oracles import pool_streaming as oracle
+from topologies import WeftError, switch
+
+MIB = 2**20
+
+LOSS = {
+    (1e-5, 0.1, 64): 1.06, (1e-5, 0.1, 512): 1.00, (1e-5, 1, 64): 1.65, (1e-5, 1, 512): 1.53,
+    (1e-4, 0.1, 64): 1.23, (1e-4, 0.1, 512): 1.07, (1e-4, 1, 64): 3.70, (1e-4, 1, 512): 1.96,
+    (1e-3, 0.1, 64): 1.66, (1e-3, 0.1, 512): 1.07, (1e-3, 1, 64): 8.57, (1e-3, 1, 512): 2.49,
+    (1e-2, 0.1, 64): 4.45, (1e-2, 0.1, 512): 1.35, (1e-2, 1, 64): 36.5, (1e-2, 1, 512): 8.53,
+}
+"""Published slow-down of one seed by (loss, timeout in ms, slots)."""
+
+UNLUCKY = (1e-4, 1, 64)
+"""The published seed has four losses in one slot: see `test_the_time_is_that_of_the_unluckiest_slot`."""
+
+
+def makespan(job, **options):
+    return run(streaming_program(job, **options)).makespan_ps
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("slots", "published_ms"), [(8, 63.673), (16, 31.838), (57, 8.941), (64, 8.934)])
+def test_slots_against_the_delay(slots, published_ms):
+    job = PoolStreaming(size_bytes=100 * MIB, slots=slots)
+    time_ps = makespan(job)
+    assert time_ps / 1e9 == pytest.approx(published_ms, abs=6e-4)
+    assert time_ps == job.closed_form_ps() == pytest.approx(job.published_form_ps(), rel=1e-3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 100))
+def test_the_closed_form_is_exact_for_full_packets(packets, slots):
+    """And the published one, which divides turns of the window, is no more than a round trip away."""
+    job = PoolStreaming(size_bytes=1024 * packets, slots=slots, workers=2)
+    assert makespan(job) == job.closed_form_ps()
+    assert abs(job.closed_form_ps() - job.published_form_ps()) <= job.round_trip_ps
+
+
+def test_numbers_of_the_set_up():
+    job = PoolStreaming(size_bytes=MIB, slots=1)
+    assert (job.wire_ps, job.round_trip_ps, job.slots_needed, job.n_packets) == (87_200, 4_974_400, 58, 1024)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 40_000), st.integers(1, 30), st.integers(1, 5))
+def test_more_slots_are_never_slower_and_workers_do_not_count(size, slots, workers):
+    job = PoolStreaming(size_bytes=size, slots=slots, workers=workers)
+    more = PoolStreaming(size_bytes=size, slots=slots + 1, workers=workers)
+    one = PoolStreaming(size_bytes=size, slots=slots, workers=1)
+    assert makespan(more) <= makespan(job) == makespan(one)
+
+
+@pytest.mark.compiled
+def test_a_late_worker_costs_exactly_its_delay():
+    job = PoolStreaming(size_bytes=100 * MIB, slots=64)
+    assert makespan(job, late_ps={3: 5 * 10**9}) - makespan(job) == 5 * 10**9
+
+
+@pytest.mark.compiled
+def test_a_worker_at_half_rate_halves_the_job():
+    job = PoolStreaming(size_bytes=100 * MIB, slots=128)
+    assert makespan(job, rate_factor={2: Fraction(1, 2)}) / makespan(job) == pytest.approx(2.0, abs=1e-3)
+
+
+@pytest.mark.compiled
+def test_the_schedule_and_the_program_agree():
+    fabric = switch(8, bandwidth="100Gb/s", latency="2us", hop_latency="0.8us")
+    for slots in (8, 64):
+        job = PoolStreaming(size_bytes=3 * MIB + 5, slots=slots)
+        schedule = in_network.all_reduce(fabric, job.size_bytes, slots=slots, element_bytes=1)
+        result = simulate(schedule, chunk=1024, packet_header_bytes=66, forwarding="store-and-forward")
+        assert result.time_ps == makespan(job)
+
+
+def played(job, loss, timeout_ps, seed, late, slow):
+    """The job on the heap of the oracle, with the sample of losses that the program has."""
+    lost = [pool_streaming._lost(job, loss, seed, direction) for direction in (0, 1)]
+    payload = [min(job.payload_bytes, job.size_bytes - i * job.payload_bytes) for i in range(job.n_packets)]
+    rates = [Fraction(job.bandwidth_Bps) * slow.get(worker, 1) for worker in range(job.workers)]
+    wire = np.array([[service_time_ps(size + job.header_bytes, rate) for rate in rates] for size in payload])
+    return oracle.makespan_ps(wire, job.latency_ps, job.switch_latency_ps, job.slots, *lost, timeout_ps, late_ps=late)
+
+
+WORKERS = st.dictionaries(st.integers(0, 3), st.integers(0, 60_000_000), max_size=4)
+SHARES = st.dictionaries(st.integers(0, 3), st.sampled_from([Fraction(1, 2), Fraction(1, 3), Fraction(1)]), max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 25_000), st.integers(1, 8), st.floats(0, 0.5), st.integers(0, 1000), WORKERS, SHARES)
+@example(size=9 * 1024 + 1, slots=3, loss=0.3, seed=1, late={0: 40_000_000, 2: 7}, slow={0: Fraction(1, 2)})
+@example(size=1024, slots=3, loss=0.5, seed=360, late={0: 34_330_631}, slow={})
+def test_late_and_slow_workers_and_lost_packets_event_by_event(size, slots, loss, seed, late, slow):
+    """To the picosecond, in every combination, several late workers and slow ones included."""
+    job = PoolStreaming(size_bytes=size, slots=slots, workers=4)
+    timeout_ps = 20_000_000
+    program = lossy_program(job, loss, timeout_ps, seed, late_ps=late, rate_factor=slow)
+    time_ps = run(program).makespan_ps
+    assert time_ps == played(job, loss, timeout_ps, seed, late, slow)
+    assert time_ps == run_reference(program).makespan_ps
+    clean = lossy_program(job, 0, timeout_ps, late_ps=late, rate_factor=slow)
+    assert run(clean).makespan_ps == makespan(job, late_ps=late, rate_factor=slow) <= time_ps
+
+
+def test_the_latest_of_several_workers_decides():
+    job = PoolStreaming(size_bytes=40_000, slots=8)
+    assert makespan(job, late_ps={0: "3us", 5: "7us", 6: 0}) == makespan(job) + 7_000_000
+    both = makespan(job, late_ps={0: 10**7}, rate_factor={0: 0.5})
+    assert both == makespan(job, rate_factor={0: Fraction(1, 2)}) + 10**7
+    assert slow_down(job, 0, "1ms", 0, late_ps={1: 5}, rate_factor={2: 0.25}) == 1.0
+
+
+def test_no_bytes_take_no_time():
+    job = PoolStreaming(size_bytes=0, slots=4)
+    assert job.n_packets == job.closed_form_ps() == makespan(job, late_ps={1: 5}) == 0
+    assert run(lossy_program(job, 0.1, 10**9, late_ps={1: 5})).makespan_ps == 0
+    assert slow_down(job, 0.1, 10**9, 0) == 1.0
+
+
+def test_quantities_are_text_with_a_unit_or_numbers_in_the_unit_of_their_name():
+    job = PoolStreaming(size_bytes="1MiB", slots=4, payload_bytes="1KiB", header_bytes="66B", bandwidth_Bps="100Gb/s",
+                        latency_ps="2us", switch_latency_ps="0.8us")
+    assert job == PoolStreaming(size_bytes=MIB, slots=np.int64(4))
+    assert replace(job, slots=5).slots == 5
+    small = PoolStreaming(size_bytes=5000, slots=2)
+    assert slow_down(small, 0.3, "1ms", 2) == slow_down(small, 0.3, 10**9, 2) > 1
+
+
+@pytest.mark.compiled
+def test_nothing_lost_is_the_plain_job():
+    job = PoolStreaming(size_bytes=MIB + 77, slots=64)
+    assert run(lossy_program(job, 0.0, 10**8)).makespan_ps == makespan(job)
+
+
+def check_loss(key, seeds):
+    loss, timeout_ms, slots = key
+    job = PoolStreaming(size_bytes=16 * MIB, slots=slots)
+    found = [slow_down(job, loss, round(timeout_ms * 1e9), seed) for seed in range(seeds)]
+    low, high = np.percentile(found, [5, 95])
+    if loss < 1e-4:
+        assert low - 0.005 <= LOSS[key] <= high + 0.005  # the published values have two decimals
+    elif key == UNLUCKY:
+        assert np.mean(found) < LOSS[key] <= max(found) + 0.005
+    else:
+        assert np.mean(found) == pytest.approx(LOSS[key], rel=0.25)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("key", [(1e-3, 0.1, 64), (1e-2, 1, 512)], ids=str)
+def test_loss_of_a_few_seeds(key):
+    check_loss(key, 3)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("key", LOSS, ids=str)
+def test_loss_of_fifty_seeds(key):
+    check_loss(key, 50)
+
+
+def gain_of_forgetting(job, loss, timeout_ps, seeds):
+    """How much slower a switch is that drops early duplicates, as SwitchML's does."""
+    times = []
+    for seed in range(seeds):
+        lost = [pool_streaming._lost(job, loss, seed, direction) for direction in (0, 1)]
+        set_up = (job.wire_ps, job.latency_ps, job.switch_latency_ps, job.slots, *lost, timeout_ps)
+        times.append([oracle.makespan_ps(*set_up, forgets) for forgets in (True, False)])
+    return np.divide(*np.sum(times, axis=0))
+
+
+@pytest.mark.compiled
+def test_what_early_duplicates_are_answered_with_hardly_counts():
+    job = PoolStreaming(size_bytes=MIB, slots=64)
+    assert 1 <= gain_of_forgetting(job, 1e-2, 10**9, 2) < 1.1
+    assert gain_of_forgetting(job, 1e-4, 10**9, 2) == 1
+
+
+@pytest.mark.verify
+def test_another_way_of_resending_does_not_explain_the_unlucky_seed():
+    job = PoolStreaming(size_bytes=16 * MIB, slots=64)
+    assert gain_of_forgetting(job, 1e-4, 10**9, 4) == pytest.approx(1, abs=1e-3)
+    assert gain_of_forgetting(job, 1e-2, 10**9, 4) == pytest.approx(1.01, abs=0.01)
+
+
+def stalls(job, loss, seed):
+    """Timers that each slot waits for, one after the other, (slots,); packets must fill all rounds.
+
+    Workers wait at the same time: a round takes as many as the unluckiest of them lost of its packet and its result.
+    """
+    lost = sum(pool_streaming._lost(job, loss, seed, direction).astype(int) for direction in (0, 1))
+    return lost.max(axis=1).reshape(-1, job.slots).sum(axis=0)
+
+
+def most_stalls(job, loss):
+    """Distribution of the largest of `stalls` over seeds: P(at most n) for n = 0, 1, ..."""
+    none, at_most_one = ((1 - loss) ** 2) ** job.workers, (1 - loss**2) ** job.workers
+    rounds = job.n_packets // job.slots
+    one_slot = np.array([1.0])
+    for _ in range(rounds):
+        one_slot = np.convolve(one_slot, [none, at_most_one - none, 1 - at_most_one])[:40]
+    return np.cumsum(one_slot) ** job.slots
+
+
+def check_unluckiest_slot(job, loss, timeout_ps, seeds):
+    """N timers and resent packets one after the other; the rest is from one slot's rounds alone to the whole job's."""
+    alone, clean = job.n_packets // job.slots * job.round_trip_ps, makespan(job)
+    for seed in seeds:
+        resends = int(stalls(job, loss, seed).max()) * (timeout_ps + job.wire_ps)
+        assert alone <= run(lossy_program(job, loss, timeout_ps, seed)).makespan_ps - resends <= clean
+
+
+def test_the_time_is_that_of_the_unluckiest_slot():
+    """At 1e-4, 1 ms and 64 slots: 2.46 losses on average, and one seed in nineteen has the published one's four."""
+    loss, timeout_ms, slots = UNLUCKY
+    job = PoolStreaming(size_bytes=16 * MIB, slots=slots)
+    at_most = most_stalls(job, loss)
+    assert np.sum(1 - at_most) == pytest.approx(2.46, abs=0.005)
+    assert 1 - at_most[3] == pytest.approx(0.052, abs=0.0005)
+    clean_ps, rounds_ps = job.closed_form_ps(), job.n_packets // slots * job.round_trip_ps
+    low, high = ((rest + 4 * (10**9 * timeout_ms + job.wire_ps)) / clean_ps for rest in (rounds_ps, clean_ps))
+    assert 3.67 < low < LOSS[UNLUCKY] < high < 3.80
+    drawn = [stalls(job, loss, seed).max() for seed in range(50)]
+    assert np.mean(drawn) == pytest.approx(np.sum(1 - at_most), abs=3 * np.std(drawn) / 50**0.5)
+    check_unluckiest_slot(PoolStreaming(size_bytes=64 * 1024, slots=16, workers=2), 1e-2, 10**9, range(3))
+
+
+@pytest.mark.compiled
+def test_the_time_is_that_of_the_unluckiest_slot_for_the_whole_array():
+    check_unluckiest_slot(PoolStreaming(size_bytes=16 * MIB, slots=64), 1e-4, 10**9, range(2))
+
+
+JOB = PoolStreaming(size_bytes=MIB, slots=4)
+
+
+@pytest.mark.parametrize(("bad", "message"), [
+    (lambda: PoolStreaming(size_bytes=MIB, slots=0), "slots 0 is out of range: at least 1"),
+    (lambda: PoolStreaming(size_bytes=MIB, slots=10**30), "at least 1 and at most 2147483647"),
+    (lambda: PoolStreaming(size_bytes=1, slots=1, workers=10**9), "at least 1 and at most 65536"),
+    (lambda: PoolStreaming(size_bytes=1, slots=1, payload_bytes=10**19), "payload_bytes 10000000000000000000 is out"),
+    (lambda: PoolStreaming(size_bytes=MIB, slots=4.5), r"slots 4\.5 is not a whole number"),
+    (lambda: PoolStreaming(size_bytes=MIB, slots=True), "slots True is not a whole number"),
+    (lambda: PoolStreaming(size_bytes=MIB, slots="4"), "slots '4' is not a whole number"),
+    (lambda: PoolStreaming(size_bytes=1.5, slots=4), r"size_bytes 1\.5 is not a whole number"),
+    (lambda: PoolStreaming(size_bytes="1", slots=4), "size_bytes '1' is not a size"),
+    (lambda: PoolStreaming(size_bytes=-1, slots=4), "size_bytes -1 is out of range: at least 0"),
+    (lambda: PoolStreaming(size_bytes=1, slots=4, payload_bytes="0B"), "payload_bytes 0 is out of range"),
+    (lambda: PoolStreaming(size_bytes=1, slots=4, bandwidth_Bps="fast"), "bandwidth_Bps 'fast' is not a rate"),
+    (lambda: PoolStreaming(size_bytes=1, slots=4, latency_ps=-1), "latency_ps -1 is out of range"),
+    (lambda: PoolStreaming(size_bytes=1, slots=4, latency_ps=2**63), "beyond the clock"),
+    (lambda: lossy_program(JOB, 1.5, 10**8), r"loss of 1\.5 is out of range"),
+    (lambda: lossy_program(JOB, "much", 10**8), "loss of 'much' is out of range"),
+    (lambda: lossy_program(JOB, None, 10**8), "loss of None is out of range"),
+    (lambda: lossy_program(JOB, 0.1, 10**6), "timeout of 1 us is not above the round trip of 4.974 us"),
+    (lambda: lossy_program(JOB, 0.1, "5us", rate_factor={0: 0.5}), "not above the round trip of 5.149 us"),
+    (lambda: lossy_program(JOB, 0.1, "soon"), "timeout_ps 'soon' is not a time"),
+    (lambda: lossy_program(JOB, 0.1, 10**8, 0.5), r"seed 0\.5 is not a whole number"),
+    (lambda: streaming_program(JOB, late_ps={8: 1}), "worker 8 is out of range: at least 0 and at most 7"),
+    (lambda: streaming_program(JOB, late_ps={-1: 1}), "worker -1 is out of range: at least 0"),
+    (lambda: streaming_program(JOB, late_ps={"a": 1}), "worker 'a' is not a whole number"),
+    (lambda: streaming_program(JOB, late_ps={1: 0.5}), r"lateness of worker 1: 0\.5 is not a whole number"),
+    (lambda: streaming_program(JOB, late_ps=[1]), "late_ps \\[1\\] is not a mapping"),
+    (lambda: streaming_program(JOB, rate_factor={1: 0}), "worker 1 at a rate of 0: give a share"),
+    (lambda: streaming_program(JOB, rate_factor={1: 2}), "worker 1 at a rate of 2: give a share"),
+    (lambda: streaming_program(JOB, rate_factor={1: float("nan")}), "worker 1 at a rate of nan"),
+    (lambda: streaming_program(JOB, rate_factor={1: None}), "worker 1 at a rate of None"),
+])
+def test_what_is_refused(bad, message):
+    with pytest.raises(WeftError, match=message):
+        bad()

@@ -1,0 +1,96 @@
+"""Is the form that is kept the faster one, and is no form simulated that cannot win?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectives import ALGORITHMS, Schedule, build
+from sim import PRESETS, Model, Result, simulate
+from sim.program.outcome import Deadlock
+from sim.study.best_form import best_form, ready_forms
+from topologies import Topology, WeftError, from_spec
+
+FORMED = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.forms]
+
+
+def forms_ready(name: str, kind: str, topology: Topology, size: int, model: Model) -> tuple[dict, dict]:  # type: ignore[type-arg]  # as `ready_forms` gives them
+    def schedule_of(form: str) -> Schedule:
+        return build(name, kind, topology, size, form)
+
+    return ready_forms(ALGORITHMS[name].forms_of(kind), schedule_of, model)
+
+
+@pytest.mark.parametrize(("name", "kind"), FORMED)
+@settings(max_examples=15, deadline=None)
+@given(spec=st.sampled_from(["torus:8", "torus:4x4", "torus:6", "switch:4"]), power=st.integers(2, 26),
+       preset=st.booleans())
+def test_the_kept_form_is_the_fastest_of_all(name: str, kind: str, spec: str, power: int, preset: bool) -> None:
+    model = PRESETS["swing-paper"] if preset else Model()
+    ready, refused = forms_ready(name, kind, from_spec(spec), 2**power, model)
+    best = best_form(ready, lambda schedule: simulate(schedule, model=model), refused)
+    times = {form: simulate(one.schedule, model=model).time_ps for form, one in ready.items()}
+    assert best.result.time_ps == min(times.values())
+    assert best.result.schedule.pattern.form == next(form for form in times if times[form] == min(times.values()))
+    assert set(best.others) == set(ALGORITHMS[name].forms_of(kind)) - {best.result.schedule.pattern.form}
+
+
+def counted(schedules: list[str]):  # type: ignore[no-untyped-def]  # a closure
+    def run(schedule: Schedule) -> Result:
+        schedules.append(schedule.pattern.form)
+        return simulate(schedule)
+
+    return run
+
+
+def test_a_form_whose_bound_is_above_the_other_time_is_not_simulated() -> None:
+    ready, refused = forms_ready("swing", "all-reduce", from_spec("torus:8x8"), 2**29, Model())
+    simulated: list[str] = []
+    best = best_form(ready, counted(simulated), refused)
+    assert simulated == ["bandwidth"]
+    assert best.others["latency"].endswith("not simulated")
+
+
+def test_without_pruning_every_form_is_simulated() -> None:
+    ready, refused = forms_ready("swing", "all-reduce", from_spec("torus:8x8"), 2**20, Model())
+    simulated: list[str] = []
+    best_form(ready, counted(simulated), refused, prune=False)
+    assert sorted(simulated) == ["bandwidth", "latency"]
+
+
+def test_a_form_that_the_shape_refuses_is_told_with_its_reason() -> None:
+    ready, refused = forms_ready("swing", "all-reduce", from_spec("torus:3x4"), 2**20, Model())
+    assert list(ready) == ["latency"]
+    assert "even extents" in best_form(ready, simulate, refused).others["bandwidth"]
+
+
+def test_where_every_form_is_refused_the_first_reason_is_raised() -> None:
+    def refuse(form: str) -> Schedule:
+        raise WeftError(f"no {form}")
+
+    with pytest.raises(WeftError, match="no first"):
+        ready_forms(("first", "second"), refuse, Model())
+
+
+def stuck_in(*forms: str):  # type: ignore[no-untyped-def]  # a closure
+    def run(schedule: Schedule) -> Result:
+        if schedule.pattern.form in forms:
+            raise Deadlock(f"{schedule.pattern.form} cannot end")
+        return simulate(schedule)
+
+    return run
+
+
+def test_a_form_that_cannot_end_does_not_hide_the_other() -> None:
+    ready, refused = forms_ready("tree", "broadcast", from_spec("ring:4"), 2**16, Model())
+    for stuck, lives in (("chain", "binomial"), ("binomial", "chain")):
+        best = best_form(ready, stuck_in(stuck), refused, prune=False)
+        assert best.result.schedule.pattern.form == lives
+        assert best.others[stuck] == f"{stuck} cannot end"
+
+
+def test_where_no_form_ends_the_first_report_is_raised() -> None:
+    ready, refused = forms_ready("tree", "broadcast", from_spec("ring:4"), 2**16, Model())
+    with pytest.raises(Deadlock, match=f"{next(iter(ready))} cannot end"):
+        best_form(ready, stuck_in(*ready), refused)

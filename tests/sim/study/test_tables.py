@@ -1,0 +1,137 @@
+"""Do the tables parse as nccl-tests' do, and do they say what the rows say?"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from collectives import COLLECTIVES, build
+from sim import simulate
+from sim.study.tables import aligned, common_notes, comparison_table, legend, links_csv, nccl_table, to_csv
+from topologies import from_spec
+
+PER_RANK = ("all-gather", "reduce-scatter", "all-to-all")
+
+
+def row(algorithm: str, size: int, time_s: float, form: str = "", **more: Any) -> dict[str, Any]:
+    rate = size / time_s / 1e9 if time_s else 0.0
+    return {"collective": "all-reduce", "algorithm": algorithm, "form": form, "size_bytes": size, "time_s": time_s,
+            "algbw_GBps": rate, "busbw_GBps": 1.5 * rate, **more}
+
+
+def read_nccl(text: str) -> list[dict[str, Any]]:
+    """As a reader of nccl-tests does: by the header line, the first measurement of each row."""
+    lines = text.splitlines()
+    head = next(line for line in lines if "size" in line and "algbw" in line)
+    names = head.lstrip("#").split()
+    return [dict(zip(names[:9], map(_number, line.split()[:9]), strict=True)) for line in lines if line[0] != "#"]
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def test_one_row_stands_as_nccl_tests_prints_it() -> None:
+    """The row of the reference: 1 MiB in 25 us on 8 ranks."""
+    one = row("ring", 2**20, 25e-6) | {"busbw_GBps": 2**20 / 25e-6 / 1e9 * 1.75}
+    text = nccl_table([one], 8).splitlines()
+    assert text[3] == (
+        "     1048576        262144     float     sum      -1"
+        "    25.00   41.94   73.40       0    25.00   41.94   73.40       0"
+    )
+    measured = ["time", "algbw", "busbw", "#wrong"]
+    assert text[1].split() == ["#", "size", "count", "type", "redop", "root", *measured, *measured]
+    assert text[4:] == ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 73.4003"]
+
+
+@pytest.mark.parametrize("kind", COLLECTIVES)
+def test_the_table_reads_back(kind: str) -> None:
+    name = {"all-to-all": "direct", "broadcast": "tree", "reduce": "tree"}.get(kind, "bucket")
+    results = [simulate(build(name, kind, from_spec("torus:2x2"), size)) for size in (4096, 2**20)]
+    read = read_nccl(nccl_table([result.row() for result in results], 4))
+    for result, line in zip(results, read, strict=True):
+        assert line["size"] == result.schedule.size_bytes
+        assert line["count"] == result.schedule.size_bytes / 4 / (4 if kind in PER_RANK else 1)
+        assert line["time"] == pytest.approx(result.time_s * 1e6, abs=0.006)
+        assert line["algbw"] == pytest.approx(result.algbw, abs=0.006)
+        assert line["busbw"] == pytest.approx(result.busbw, abs=0.006)
+        assert line["redop"] == ("sum" if "reduce" in kind else "none")
+        assert line["root"] == (0 if COLLECTIVES[kind].rooted else -1)
+
+
+@pytest.mark.parametrize(("time_s", "text"), [(9.999e-6, "10.00"), (1.23456, "1234560"), (0.12345678, "123457"),
+                                              (0.01234567, "12345.7"), (0, "0.00")])
+def test_times_keep_their_column(time_s: float, text: str) -> None:
+    line = nccl_table([row("ring", 4, time_s)], 8).splitlines()[3]
+    assert line.split()[5] == text
+    assert len(line) == len(nccl_table([row("ring", 4, 1e-6)], 8).splitlines()[3])
+
+
+@pytest.mark.parametrize(("element_bytes", "name"), [(1, "int8"), (2, "half"), (4, "float"), (8, "double"), (3, "3B")])
+def test_the_type_follows_the_element(element_bytes: int, name: str) -> None:
+    line = nccl_table([row("ring", 24, 1e-6)], 8, element_bytes).splitlines()[3].split()
+    assert (line[1], line[2]) == (str(24 // element_bytes), name)
+
+
+def test_the_winner_is_marked_at_every_size() -> None:
+    rows = [row("swing", 1024, 1e-6, "latency"), row("ring", 1024, 2e-6), row("swing", 2048, 3e-6, "bandwidth"),
+            row("ring", 2048, 2e-6)]
+    table = comparison_table(rows).splitlines()
+    assert table[0].split() == ["#", "size", "swing", "ring", "fastest", "by"]
+    assert table[1].split() == ["1", "KiB", "1", "us", "L", "*", "2", "us", "100.0%"]
+    assert table[2].split() == ["2", "KiB", "3", "us", "B", "2", "us", "*", "50.0%"]
+    assert legend(rows) == ["* fastest at this size; L = latency form; B = bandwidth form"]
+
+
+def test_equal_times_are_both_marked() -> None:
+    table = comparison_table([row("a", 4, 1e-6), row("b", 4, 1e-6)])
+    assert table.count("*") == 2
+    assert "0.0%" in table
+
+
+def test_one_algorithm_has_no_winner() -> None:
+    assert "*" not in comparison_table([row("ring", 4, 1e-6)])
+    assert legend([row("ring", 4, 1e-6)]) == []
+
+
+def test_a_missing_point_is_a_dash() -> None:
+    rows = [row("a", 4, 1e-6), row("b", 8, 1e-6), row("a", 8, 2e-6)]
+    assert comparison_table(rows).splitlines()[1].split() == ["4", "B", "1", "us", "*", "-"]
+
+
+def test_csv_is_tidy_and_reads_back() -> None:
+    rows = [row("swing", 4, 1e-6, note=None, why={"a": 1}), row("ring", 8, 2e-6, note="x, y", why={})]
+    read = list(csv.DictReader(io.StringIO(to_csv(rows))))
+    assert [one["algorithm"] for one in read] == ["swing", "ring"]
+    assert [one["note"] for one in read] == ["", "x, y"]
+    assert [float(one["time_s"]) for one in read] == [1e-6, 2e-6]
+    assert json.loads(read[0]["why"]) == {"a": 1}
+    assert to_csv([]).strip() == ""
+
+
+def test_links_add_up_to_the_wire() -> None:
+    result = simulate(build("ring", "all-reduce", from_spec("torus:4x4"), "1MiB"))
+    links = list(csv.DictReader(io.StringIO(links_csv(result))))
+    assert len(links) == result.schedule.topology.n_links
+    assert links[0]["link"] == "npu0->npu1"
+    assert sum(int(link["carried_bytes"]) for link in links) == result.wire_bytes
+    assert all(0 <= float(link["utilisation"]) <= 1 for link in links)
+
+
+def test_notes_are_said_once_or_by_name() -> None:
+    rows = [row("swing", 4, 1, note="same"), row("ring", 4, 1, note="same")]
+    assert common_notes(rows, lambda one: one["note"]) == ["same"]
+    rows[1]["note"] = "other"
+    assert common_notes(rows, lambda one: one["note"]) == ["swing: same", "ring: other"]
+    assert common_notes(rows, lambda one: "") == []
+
+
+def test_columns_are_aligned() -> None:
+    assert aligned([["a", "bb"], ["ccc", "d"]], left=1).splitlines() == ["# a    bb", "  ccc   d"]

@@ -1,0 +1,122 @@
+"""The critical path: every picosecond of it has a name, on any program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from collectives import build
+from sim import simulate
+from sim.engine.run import run
+from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.outcome import Deadlock
+from sim.why.faulty_path import walk_of
+from sim.why.path import PLAIN, Why, explain
+from tests.strategies import programs
+from topologies import WeftError, from_spec
+
+
+def why_of(program: Program) -> Why:
+    return explain(program, run(program, log=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(programs())
+def test_pieces_fill_the_time_from_start_to_makespan(program: Program) -> None:
+    """On any program the pieces follow each other without gap or overlap, and sum to the makespan."""
+    try:
+        why = why_of(program)
+    except Deadlock:
+        return
+    ends = [0, *(piece.end_ps for piece in why.pieces)]
+    starts = [*(piece.start_ps for piece in why.pieces), why.makespan_ps]
+    assert starts == ends
+    assert sum(why.parts.values()) == why.makespan_ps
+
+
+def test_one_transfer_is_serialisation_and_propagation() -> None:
+    """Ten bytes at one byte a nanosecond and 5 ns of wire: 10 ns and 5 ns."""
+    builder = ProgramBuilder()
+    wire = builder.server(1e9)
+    builder.task(10, [(wire, 5000)])
+    assert why_of(builder.build()).parts == {"serialisation, server 0": 10_000, "propagation": 5_000}
+
+
+def test_waiting_for_another_transfer_is_queueing() -> None:
+    """The second of two transfers on a wire spends the first one's service in the queue."""
+    builder = ProgramBuilder()
+    wire = builder.server(1e9)
+    builder.task(10, [(wire, 5000)], tie_class=0)
+    builder.task(7, [(wire, 5000)], tie_class=1)
+    parts = why_of(builder.build()).parts
+    assert parts == {"queueing, server 0": 10_000, "serialisation, server 0": 7_000, "propagation": 5_000}
+
+
+def test_a_faster_link_after_a_slow_one_waits_for_the_tail() -> None:
+    """Cut-through into a rising rate: the time until the tail can follow is serialisation on the slow link."""
+    builder = ProgramBuilder()
+    slow, fast = builder.server(1e9), builder.server(2e9)
+    builder.task(10, [(slow, 1000), (fast, 1000)])
+    parts = why_of(builder.build()).parts
+    assert parts == {"serialisation, server 0": 5_000, "serialisation, server 1": 5_000, "propagation": 2_000}
+
+
+def test_waiting_for_units_of_a_pool_is_the_time_of_who_held_them() -> None:
+    """With one slot the second transfer starts when the first is delivered: both are on the path."""
+    builder = ProgramBuilder()
+    wires = [builder.server(1e9), builder.server(1e9)]
+    slot = builder.pool(1)
+    for index, wire in enumerate(wires):
+        task = builder.task(10, [(wire, 1000)], tie_class=index)
+        builder.ask(task, slot)
+        builder.give(task, slot)
+    parts = why_of(builder.build()).parts
+    assert parts == {"serialisation, server 0": 10_000, "serialisation, server 1": 10_000, "propagation": 2_000}
+
+
+def test_services_on_the_path_give_the_derivative() -> None:
+    """Slowing one class of links by a thousandth moves the makespan by a thousandth of its services on the path."""
+    schedule = build("bucket", "all-reduce", from_spec("torus:4x4", bandwidth=50e9), "1MiB")
+    base = simulate(schedule)
+    slower = from_spec("torus:4x4", bandwidth=[50e9 / 1.001, 50e9])
+    moved = simulate(build("bucket", "all-reduce", slower, "1MiB")).time_ps - base.time_ps
+    assert moved == pytest.approx(base.why().service_ps["dimension 0"] / 1000, rel=1e-3)
+
+
+def test_a_run_without_a_log_cannot_be_explained() -> None:
+    """The message says what is missing."""
+    builder = ProgramBuilder()
+    builder.task(1, [(builder.server(1e9), 0)], Cutting(chunks=1))
+    program = builder.build()
+    with pytest.raises(WeftError, match="log=True"):
+        explain(program, run(program))
+    with pytest.raises(WeftError, match="log=True"):
+        walk_of(program, run(program), PLAIN)
+
+
+@pytest.mark.parametrize("spec", ["torus:4x4", "switch:8", "hx2mesh:2x2", "torus:3x5"])
+def test_the_account_of_a_collective_names_its_parts(spec: str) -> None:
+    """Latencies are split into wires, hops and endpoints; the parts sum to the time."""
+    result = simulate(build("direct", "all-to-all", from_spec(spec), "64KiB"), endpoint_latency="500ns")
+    parts = result.why().parts
+    assert sum(parts.values()) == result.time_ps
+    assert parts["endpoint"] == 500_000
+    assert {"propagation", "hop processing"} <= set(parts)
+    assert np.all(np.array(list(parts.values())) > 0)
+
+
+def test_a_join_that_gives_what_it_took_is_not_its_own_cause() -> None:
+    """A join takes the slot that a transfer returns, and returns it in the same picosecond, chunk by chunk."""
+    builder = ProgramBuilder()
+    wire, other, slot = builder.server(1e9), builder.server(1e9), builder.pool(1)
+    early = builder.task(1, [(other, 1000)])
+    joins = [builder.task(3, (), Cutting(chunks=3), after=[early]) for _ in range(2)]
+    holder = builder.task(10, [(wire, 5000)])
+    last = builder.task(7, [(wire, 5000)], after=joins)
+    for task in (holder, *joins):
+        builder.ask(task, slot)
+        builder.give(task, slot)
+    why = why_of(builder.build())
+    assert why.makespan_ps == 10_000 + 5_000 + 7_000 + 5_000
+    assert [piece.task for piece in why.pieces if piece.name == "propagation"] == [holder, last]

@@ -1,0 +1,77 @@
+"""Networks of the user's own: from a list of links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import DEFAULT_HOP_LATENCY, NPU, SWITCH, Topology
+from topologies.errors import WeftError
+from topologies.units import Quantity, parse_bandwidth, parse_time
+
+
+def from_links(
+    links: Iterable[tuple[int, int, Quantity, Quantity]],
+    n_npus: int,
+    *,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+    name: str = "custom",
+) -> Topology:
+    """A network of directed links, routed by the fewest links.
+
+    Parameters
+    ----------
+    links : iterable of (src, dst, bandwidth, latency)
+        One entry for each direction of a cable. Nodes from `n_npus` on are switches.
+    n_npus : int
+        Number of NPUs; they are the nodes 0 to n_npus-1.
+    hop_latency : quantity
+        Charged on each arrival at a switch, and at an NPU if any link joins two NPUs.
+    name : str
+        For messages and tables.
+
+    Raises
+    ------
+    WeftError
+        No NPU, a node below zero, a link from a node to itself, or a bad quantity.
+    """
+    rows = [_parse(index, link) for index, link in enumerate(links)]
+    src, dst = (np.array([row[end] for row in rows], np.int32) for end in (0, 1))
+    if n_npus < 1:
+        raise WeftError(f"topology {name}: n_npus is {n_npus!r}: give a whole number above zero")
+    n_nodes = max(n_npus, int(max(src.max(initial=0), dst.max(initial=0))) + 1)
+    kind = np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus])
+    charged = np.any((src < n_npus) & (dst < n_npus)) | (kind != NPU)
+    return Topology(
+        name=name,
+        kind=kind,
+        src=src,
+        dst=dst,
+        bandwidth_Bps=np.array([row[2] for row in rows], np.float64),
+        latency_ps=np.array([row[3] for row in rows], np.int64),
+        hop_latency_ps=np.where(charged, parse_time(hop_latency, "hop latency"), 0).astype(np.int64),
+        dimension=np.full(src.size, -1, np.int16),
+        shape=(n_npus,),
+        coords=rank_coordinates(n_npus, n_nodes),
+        router=ShortestPathRouter(),
+    )
+
+
+def rank_coordinates(n_npus: int, n_nodes: int) -> npt.NDArray[np.int32]:
+    """Coordinates (n_nodes, 1) of a network without dimensions: the rank of an NPU; -1, -2, ... for the rest."""
+    return np.concatenate([np.arange(n_npus), -1 - np.arange(n_nodes - n_npus)]).astype(np.int32)[:, None]
+
+
+def _parse(index: int, link: tuple[int, int, Quantity, Quantity]) -> tuple[int, int, float, int]:
+    try:
+        src, dst, bandwidth, latency = link
+    except (TypeError, ValueError):
+        raise WeftError(f"link {index} is {link!r}: write (src, dst, bandwidth, latency)") from None
+    for node in (src, dst):
+        if not isinstance(node, (int, np.integer)) or not 0 <= node < 2**31:
+            raise WeftError(f"link {index} {link!r} has the node {node!r}: nodes are whole numbers from 0")
+    what = f"link {index} ({src}->{dst})"
+    return int(src), int(dst), parse_bandwidth(bandwidth, f"{what} bandwidth"), parse_time(latency, f"{what} latency")

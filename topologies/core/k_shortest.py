@@ -1,0 +1,91 @@
+"""The k shortest ways of each pair, along which its bytes can be spread (TopoOpt, model-parallel traffic)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from topologies.core.routing import Ints, Paths, distances
+from topologies.core.topology import Topology
+from topologies.errors import WeftError
+
+
+def k_shortest_paths(topology: Topology, src: Ints, dst: Ints, k: int) -> Paths:
+    """Up to k ways of each pair that pass no node twice: fewest links first, then lowest link indices.
+
+    Parameters
+    ----------
+    topology : Topology
+    src, dst : (n,) int64
+    k : int
+
+    Returns
+    -------
+    Paths
+        Those of a pair next to each other.
+
+    Raises
+    ------
+    WeftError
+        k below 1, or a pair that no route joins.
+    """
+    if k < 1:
+        raise WeftError(f"{k} routes of a pair: at least 1")
+    targets, row = np.unique(dst, return_inverse=True)
+    left = distances(topology, targets)
+    leaving = _leaving(topology)
+    ways: list[list[int]] = []
+    pair: list[int] = []
+    for at, (source, target) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        if left[row[at], source] < 0:
+            names = topology.node_name(source), topology.node_name(target)
+            raise WeftError(f"topology {topology.name}: no route from {names[0]} to {names[1]}")
+        found = list(islice(_in_order(leaving, left[row[at]].tolist(), source, target), k))
+        ways += found
+        pair += [at] * len(found)
+    ptr = np.concatenate(([0], np.cumsum([len(way) for way in ways], dtype=np.int64)))
+    return Paths(ptr, np.array([link for way in ways for link in way], np.int32), np.array(pair, np.int64))
+
+
+Leaving = list[list[tuple[int, int]]]
+"""(link, the node it leads to), for each node."""
+
+
+def _leaving(topology: Topology) -> Leaving:
+    found: Leaving = [[] for _ in range(topology.n_nodes)]
+    for link, (tail, head) in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True)):
+        found[tail].append((link, head))
+    return found
+
+
+def _in_order(leaving: Leaving, left: list[int], source: int, target: int) -> Iterator[list[int]]:
+    """All ways without a circle, shortest first; `left` is the distance of each node to the target, -1 for none."""
+    for length in range(left[source], len(left)):
+        yield from _of_length(leaving, left, source, target, length)
+        if source == target:
+            return
+
+
+def _of_length(leaving: Leaving, left: list[int], source: int, target: int, length: int) -> Iterator[list[int]]:
+    """Ways of exactly this many links, depth first; a node too far from the target is not entered."""
+    if length == 0:
+        yield []
+        return
+    way: list[int] = []
+    passed = [source]
+    choices = [iter(leaving[source])]
+    while choices:
+        link, head = next(choices[-1], (-1, -1))
+        if link < 0:
+            choices.pop()
+            passed.pop()
+            if way:
+                way.pop()
+        elif head == target and len(way) + 1 == length:
+            yield [*way, link]
+        elif 0 < left[head] < length - len(way) and head not in passed:
+            way.append(link)
+            passed.append(head)
+            choices.append(iter(leaving[head]))

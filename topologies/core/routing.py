@@ -1,0 +1,269 @@
+"""What a route is, and the router for networks without a regular shape.
+
+Regular families bring a router of their own (topologies/multidim.py). All are minimal and deterministic.
+Where routes are equally short, the tie rule decides:
+
+- `first`: the positive direction, or the lowest link index at every node;
+- `split`: two routes, each with half of the bytes: the first, and the one that is opposite in every tie;
+- `alternating`: by the parity of the source's coordinate in that dimension (even: positive), or of the
+  source's rank where there are no coordinates (odd: the highest link index at every node);
+- `ecmp`: a seeded hash of (source, destination, dimension), or of (source, destination, hop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import WeftError
+
+if TYPE_CHECKING:
+    from topologies.core.topology import Topology
+
+Ints = npt.NDArray[np.int64]
+
+TIES = ("first", "split", "alternating", "ecmp")
+
+
+class Paths(NamedTuple):
+    """Routes in CSR form.
+
+    Route i serves pair `pair[i]` and crosses `links[ptr[i]:ptr[i+1]]`, in order; empty where a pair's ends are
+    the same node. There is one route a pair, in the order of the pairs, except under `split`, where a pair with a
+    tie has two, next to each other.
+    """
+
+    ptr: npt.NDArray[np.int64]
+    links: npt.NDArray[np.int32]
+    pair: npt.NDArray[np.int64]
+
+
+class Router(Protocol):
+    """Chooses routes; `src` and `dst` are (n,) node indices."""
+
+    def paths(
+        self, topology: Topology, src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64], tie: str, seed: int
+    ) -> Paths: ...
+
+
+def check_tie(tie: str) -> None:
+    """Refuse an unknown tie rule."""
+    if tie not in TIES:
+        raise WeftError(f"tie rule {tie!r} is unknown: choose one of {', '.join(TIES)}")
+
+
+@dataclass(frozen=True)
+class ShortestPathRouter:
+    """Routes with the fewest links through any network; NPUs may forward too.
+
+    What is found out about a destination is kept while the topology lives.
+    """
+
+    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+        """Routes of the pairs; the module explains the tie rules.
+
+        Raises
+        ------
+        WeftError
+            A pair that no route joins.
+        """
+        targets, row = np.unique(dst, return_inverse=True)
+        size = _batch_size(topology)
+        members = [np.flatnonzero(row // size == batch) for batch in range(-(-targets.size // size))]
+        parts = [_route(topology, src[member], dst[member], tie, seed) for member in members]
+        if len(parts) <= 1:
+            return parts[0] if parts else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
+        return _reorder(join_paths(parts), np.concatenate(members))
+
+
+class _Onward(NamedTuple):
+    """Every shortest way to one destination.
+
+    Attributes
+    ----------
+    distance : (n_nodes,) int32
+        Links from each node; -1 where there is no route.
+    start : (n_nodes + 1,) int64
+        `links[start[v]:start[v+1]]` leave node v and come nearer.
+    links : (n,) int32
+    """
+
+    distance: npt.NDArray[np.int32]
+    start: Ints
+    links: npt.NDArray[np.int32]
+
+
+_KNOWN: WeakKeyDictionary[Topology, dict[int, _Onward]] = WeakKeyDictionary()
+
+
+def _batch_size(topology: Topology) -> int:
+    """Destinations handled at a time, to bound the memory."""
+    return max(1, 2**22 // (topology.n_nodes + topology.n_links))
+
+
+def _onward(topology: Topology, targets: Ints) -> list[_Onward]:
+    known = _KNOWN.setdefault(topology, {})
+    if len(known) > 8 * _batch_size(topology):
+        known.clear()
+    missing = [target for target in targets.tolist() if target not in known]
+    known.update(zip(missing, _search(topology, np.array(missing, np.int64)), strict=True))
+    return [known[target] for target in targets.tolist()]
+
+
+def _search(topology: Topology, targets: Ints) -> list[_Onward]:
+    distance = distances(topology, targets)
+    ahead = distance[:, topology.dst]
+    nearer = (distance[:, topology.src] == ahead + 1) & (ahead >= 0)
+    found = []
+    for row, useful in zip(distance, nearer, strict=True):
+        links = np.flatnonzero(useful).astype(np.int32)
+        found.append(_Onward(row, np.searchsorted(topology.src[links], np.arange(topology.n_nodes + 1)), links))
+    return found
+
+
+def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
+    """Links from each node to each target, (n_targets, n_nodes): breadth-first from all targets at once."""
+    n = topology.n_nodes
+    entering = np.argsort(topology.dst, kind="stable")
+    neighbour = topology.src[entering].astype(np.int64)
+    ptr = np.searchsorted(topology.dst[entering], np.arange(n + 1))
+    distance = np.full(targets.size * n, -1, np.int32)
+    mark = np.empty(distance.size, np.int64)
+    front = np.arange(targets.size) * n + targets
+    reached = 0
+    while front.size:
+        distance[front] = reached
+        node = front % n
+        degree = ptr[node + 1] - ptr[node]
+        after = neighbour[ranges(ptr[node], degree)] + np.repeat(front - node, degree)
+        after = after[distance[after] < 0]
+        mark[after] = np.arange(after.size)
+        front = after[mark[after] == np.arange(after.size)]  # each node once
+        reached += 1
+    return distance.reshape(targets.size, n)
+
+
+def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+    targets, row = np.unique(dst, return_inverse=True)
+    onward = _onward(topology, targets)
+    cut_off = np.array([way.distance for way in onward])[row, src] < 0
+    if np.any(cut_off):
+        source, target = (topology.node_name(int(node[cut_off][0])) for node in (src, dst))
+        raise WeftError(f"topology {topology.name}: no route from {source} to {target}")
+    pair = np.arange(src.size)
+    if tie == "ecmp":
+        return _walk(topology, onward, row, src, lambda hop, route: _draw(seed, src[route], dst[route], hop))[0]
+    if tie == "alternating":
+        return _walk(topology, onward, row, src, lambda hop, route: -(src[route] % 2))[0]
+    paths, tied = _walk(topology, onward, row, src, lambda hop, route: np.zeros_like(route))
+    if tie == "first" or not np.any(tied):
+        return paths
+    pair = np.repeat(pair, 1 + tied)
+    second = np.diff(pair, prepend=-1) == 0
+    paths, _ = _walk(topology, onward, row[pair], src[pair], lambda hop, route: -second[route].astype(np.int64))
+    return paths._replace(pair=pair)
+
+
+def _draw(seed: int, src: Ints, dst: Ints, hop: int) -> Ints:
+    return (hash64(seed, src, dst, hop) >> np.uint64(1)).astype(np.int64)
+
+
+def _walk(
+    topology: Topology, onward: list[_Onward], row: Ints, src: Ints, choose: Callable[[int, Ints], Ints]
+) -> tuple[Paths, npt.NDArray[np.bool_]]:
+    """Follow every route to its end; also whether it had a choice anywhere, (n_routes,).
+
+    `choose(hop, route)` numbers the links to take among the equally short ones, modulo how many there are.
+    """
+    sizes = np.array([way.links.size for way in onward])
+    start = np.array([way.start for way in onward]) + (np.cumsum(sizes) - sizes)[:, None]
+    useful = np.concatenate([way.links for way in onward])
+    hops = np.array([way.distance for way in onward])[row, src]
+    ptr = np.concatenate(([0], np.cumsum(hops, dtype=np.int64)))
+    links, tied = np.empty(ptr[-1], np.int32), np.zeros(src.size, np.bool_)
+    here, route, hop = src.copy(), np.flatnonzero(hops), 0
+    while route.size:
+        begin, end = start[row[route], here[route]], start[row[route], here[route] + 1]
+        taken = useful[begin + choose(hop, route) % (end - begin)]
+        links[ptr[route] + hop] = taken
+        tied[route] |= end - begin > 1
+        here[route] = topology.dst[taken]
+        hop += 1
+        route = route[hops[route] > hop]
+    return Paths(ptr, links, np.arange(src.size)), tied
+
+
+def ranges(start: Ints, length: Ints) -> Ints:
+    """The numbers `start[i], start[i]+1, ...`, `length[i]` of them, one range after the other."""
+    return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(length.sum())
+
+
+def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints, Ints], Ints]) -> None:
+    """Write the two ends of consecutive hops of each route.
+
+    Parameters
+    ----------
+    tail, head : (n_hops,) int64
+        Written to, from position `at[i]` on for route i.
+    at, hops : (n_routes,) int64
+        Where the part of each route begins, and how many hops it has.
+    node : function of (route, k)
+        The node of each route after k hops of this part.
+    """
+    route = np.repeat(np.arange(hops.size), hops)
+    k = ranges(np.zeros_like(hops), hops)
+    where = at[route] + k
+    tail[where] = node(route, k)
+    head[where] = node(route, k + 1)
+
+
+def join_paths(parts: Sequence[Paths]) -> Paths:
+    """Routes of consecutive batches of pairs as one; each batch numbers its pairs from 0, and none is missing."""
+    if len(parts) == 1:
+        return parts[0]
+    links = np.array([part.links.size for part in parts])
+    pairs = np.array([int(part.pair[-1]) + 1 for part in parts])
+    return Paths(
+        np.concatenate([[0], *_shifted([part.ptr[1:] for part in parts], links)]),
+        np.concatenate([part.links for part in parts]),
+        np.concatenate(_shifted([part.pair for part in parts], pairs)),
+    )
+
+
+def _shifted(arrays: Sequence[Ints], counts: Ints) -> list[Ints]:
+    """Each array plus what was counted before it."""
+    return [array + before for array, before in zip(arrays, np.cumsum(counts) - counts, strict=True)]
+
+
+def _reorder(paths: Paths, pair_of: Ints) -> Paths:
+    """The same routes sorted by pair, where `pair_of` (n_pairs,) renumbers the pairs."""
+    pair = pair_of[paths.pair]
+    order = np.argsort(pair, kind="stable")
+    hops = np.diff(paths.ptr)[order]
+    ptr = np.concatenate(([0], np.cumsum(hops)))
+    return Paths(ptr, paths.links[ranges(paths.ptr[order], hops)], pair[order])
+
+
+def hash64(seed: int, *keys: Ints | int) -> npt.NDArray[np.uint64]:
+    """A hash of (seed, keys), the same on every machine; keys broadcast to (n,).
+
+    References
+    ----------
+    .. [1] G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014
+       (SplitMix64).
+    """
+    state = np.array([seed % 2**64], np.uint64)
+    for key in keys:
+        state = _mix(state + np.uint64(0x9E3779B97F4A7C15)) ^ np.asarray(key).astype(np.uint64)
+    return _mix(state + np.uint64(0x9E3779B97F4A7C15))
+
+
+def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,216 @@
+"""The network: nodes, directed links in CSR order, and what each costs in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import WeftError
+from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+
+if TYPE_CHECKING:
+    from topologies.core.routing import Paths, Router
+
+NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
+"""Kinds of node: an endpoint with a rank; a packet switch; an optical circuit switch; a reduction unit."""
+
+KIND_NAMES = ("npu", "switch", "ocs", "reducer")
+
+DEFAULT_BANDWIDTH: Quantity = "400Gb/s"
+DEFAULT_LATENCY: Quantity = "100ns"
+DEFAULT_HOP_LATENCY: Quantity = "300ns"
+
+IntArray = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Topology:
+    """A network, frozen and validated when it is built.
+
+    Nodes `0 .. n_npus-1` are the NPUs, in rank order; switches follow. Links are directed, one for each
+    direction of a cable, and sorted by source: links `link_ptr[v] .. link_ptr[v+1]-1` leave node v.
+
+    Attributes
+    ----------
+    name : str
+        The spec that builds it, such as "torus:8x8".
+    kind : (n_nodes,) int8
+        NPU, SWITCH, OCS or REDUCER.
+    src, dst : (n_links,) int32
+        End points of each link.
+    bandwidth_Bps : (n_links,) float64
+        Bytes per second of one direction.
+    latency_ps : (n_links,) int64
+        Propagation time.
+    hop_latency_ps : (n_nodes,) int64
+        Processing time charged on each arrival at a node.
+    dimension : (n_links,) int16
+        The dimension a link belongs to, or its class (tier) in a network without dimensions; -1 if none.
+    shape : tuple of int
+        Extents of the dimensions; dimension 0 varies fastest in the rank. (n_npus,) for networks without any.
+    coords : (n_nodes, len(shape)) int32
+        Coordinates, different for every node. A switch has -1 in the dimension that it spans, and -2, -3, ...
+        where several span the same one; `topologies.core.symmetry` moves nodes by their coordinates.
+    router : Router
+        Chooses the links from one NPU to another.
+    node_names : tuple of str
+        Names for messages; "npu3", "switch0" unless given.
+    """
+
+    name: str
+    kind: npt.NDArray[np.int8]
+    src: npt.NDArray[np.int32]
+    dst: npt.NDArray[np.int32]
+    bandwidth_Bps: npt.NDArray[np.float64]
+    latency_ps: npt.NDArray[np.int64]
+    hop_latency_ps: npt.NDArray[np.int64]
+    dimension: npt.NDArray[np.int16]
+    shape: tuple[int, ...]
+    coords: npt.NDArray[np.int32]
+    router: Router
+    node_names: tuple[str, ...] = ()
+    link_ptr: npt.NDArray[np.int32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        order = np.lexsort((self.dst, self.src))
+        if np.any(order != np.arange(order.size)):
+            for name in ("src", "dst", "bandwidth_Bps", "latency_ps", "dimension"):
+                object.__setattr__(self, name, getattr(self, name)[order])
+        _validate(self)
+        ptr = np.searchsorted(self.src, np.arange(self.n_nodes + 1)).astype(np.int32)
+        object.__setattr__(self, "link_ptr", ptr)
+        for array in (self.kind, self.src, self.dst, self.bandwidth_Bps, self.latency_ps, self.hop_latency_ps,
+                      self.dimension, self.coords, self.link_ptr):
+            array.flags.writeable = False  # routes and schedules are cached against these values
+
+    @property
+    def n_nodes(self) -> int:
+        return int(self.kind.size)
+
+    @property
+    def n_links(self) -> int:
+        return int(self.src.size)
+
+    @property
+    def n_npus(self) -> int:
+        return int(np.count_nonzero(self.kind == NPU))
+
+    def node_name(self, node: int) -> str:
+        """Name of a node for messages and tables."""
+        if self.node_names:
+            return self.node_names[node]
+        return f"{KIND_NAMES[self.kind[node]]}{node if self.kind[node] == NPU else node - self.n_npus}"
+
+    def link_name(self, link: int) -> str:
+        """Name of a link: "npu0->npu1"."""
+        return f"{self.node_name(int(self.src[link]))}->{self.node_name(int(self.dst[link]))}"
+
+    def link_ids(self, src: IntArray, dst: IntArray) -> npt.NDArray[np.int32]:
+        """Index of the link from each `src` to each `dst` (shape (n,)); -1 where there is none.
+
+        Of parallel links the first is meant.
+        """
+        src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        low, end = self.link_ptr[src].astype(np.int64), self.link_ptr[src + 1].astype(np.int64)
+        high, last = end, max(self.n_links - 1, 0)
+        for _ in range(int(np.max(end - low, initial=0)).bit_length()):  # halves every neighbourhood at once
+            middle = (low + high) >> 1
+            below = (low < high) & (self.dst[np.minimum(middle, last)] < dst)
+            low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
+        if self.n_links == 0:
+            return np.full(src.shape, -1, np.int32)
+        found = (low < end) & (self.dst[np.minimum(low, last)] == dst)
+        return np.where(found, low, -1).astype(np.int32)
+
+    def paths(self, src: IntArray, dst: IntArray, tie: str = "first", seed: int = 0) -> Paths:
+        """Routes for pairs of nodes; see `topologies.core.routing.Paths`.
+
+        Raises
+        ------
+        WeftError
+            An unknown tie rule, a node that is not there, or a pair that no route joins.
+        """
+        from topologies.core.routing import check_tie
+
+        check_tie(tie)
+        sources, targets = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        if sources.ndim != 1 or sources.shape != targets.shape:
+            raise WeftError(f"topology {self.name}: routes need as many sources as destinations, in one dimension; "
+                            f"their shapes are {sources.shape} and {targets.shape}")
+        for node in (sources, targets):
+            if np.any((node < 0) | (node >= self.n_nodes)):
+                stranger = node[(node < 0) | (node >= self.n_nodes)][0]
+                raise WeftError(f"topology {self.name}: no node {stranger}; nodes are 0 to {self.n_nodes - 1}")
+        return self.router.paths(self, sources, targets, tie, seed)
+
+    def with_links(
+        self,
+        bandwidth_Bps: npt.NDArray[np.float64] | None = None,
+        latency_ps: npt.NDArray[np.int64] | None = None,
+    ) -> Topology:
+        """The same network with other bandwidths or latencies, (n_links,) each."""
+        return replace(
+            self,
+            bandwidth_Bps=self.bandwidth_Bps if bandwidth_Bps is None else np.asarray(bandwidth_Bps, np.float64),
+            latency_ps=self.latency_ps if latency_ps is None else np.asarray(latency_ps, np.int64),
+        )
+
+
+def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
+    """One value for each dimension, from one for all or one for each.
+
+    Raises
+    ------
+    WeftError
+        Neither one value nor `n_dims`.
+    """
+    if isinstance(value, str):
+        value = value.split(",")
+    values: list[Quantity] = [value] if isinstance(value, (int, float)) else list(value)
+    if len(values) == 1:
+        return values * n_dims
+    if len(values) != n_dims:
+        raise WeftError(f"{what} has {len(values)} values; give one for all or {n_dims}, one a dimension")
+    return values
+
+
+def parse_link(bandwidth: Quantity, latency: Quantity) -> tuple[float, int]:
+    """Bandwidth in bytes/s and latency in ps of one link."""
+    return parse_bandwidth(bandwidth, "link bandwidth"), parse_time(latency, "link latency")
+
+
+def _validate(t: Topology) -> None:
+    n_nodes, n_links = t.kind.size, t.src.size
+    if n_nodes == 0 or t.kind[0] != NPU:
+        raise WeftError(f"topology {t.name}: the first node must be an NPU, and there must be one")
+    for name, expected in (
+        ("dst", n_links), ("bandwidth_Bps", n_links), ("latency_ps", n_links), ("dimension", n_links),
+        ("hop_latency_ps", n_nodes), ("coords", n_nodes),
+    ):
+        if len(getattr(t, name)) != expected:
+            raise WeftError(f"topology {t.name}: {name} has {len(getattr(t, name))} entries, expected {expected}")
+    if np.any(np.diff(np.flatnonzero(t.kind == NPU)) != 1):
+        raise WeftError(f"topology {t.name}: NPUs must come before switches in the node order")
+    if t.node_names and (len(t.node_names) != n_nodes or len(set(t.node_names)) != n_nodes):
+        raise WeftError(f"topology {t.name}: node names must be {n_nodes} different ones")
+    _refuse(t, (t.src < 0) | (t.src >= n_nodes) | (t.dst < 0) | (t.dst >= n_nodes), "joins a node that is not there")
+    _refuse(t, t.src == t.dst, "joins a node to itself")
+    _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "has no bandwidth above zero")
+    _refuse(t, t.latency_ps < 0, "has a negative latency")
+    if np.any(t.hop_latency_ps < 0):
+        node = int(np.flatnonzero(t.hop_latency_ps < 0)[0])
+        raise WeftError(f"topology {t.name}: node {node} has a negative hop latency")
+
+
+def _refuse(t: Topology, bad: npt.NDArray[np.bool_], why: str) -> None:
+    if np.any(bad):
+        link = int(np.flatnonzero(bad)[0])
+        more = int(np.count_nonzero(bad)) - 1
+        tail = f" (and {more} more)" if more else ""
+        raise WeftError(
+            f"topology {t.name}: link {link} ({t.src[link]}->{t.dst[link]}, "
+            f"{t.bandwidth_Bps[link]:g} B/s, {t.latency_ps[link]} ps) {why}{tail}"
+        )

@@ -1,0 +1,86 @@
+"""Networks from named nodes and cables, as files of real machines describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from topologies.core.custom import rank_coordinates
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import NPU, SWITCH, Topology
+from topologies.errors import WeftError
+
+
+class Cable(NamedTuple):
+    """Both directions between two nodes.
+
+    Attributes
+    ----------
+    ends : (str, str)
+    bandwidth_Bps : float
+        Of one direction.
+    latency_ps : int
+    tier : int
+        0 inside a box by fast links, 1 inside it otherwise, 2 between boxes.
+    """
+
+    ends: tuple[str, str]
+    bandwidth_Bps: float
+    latency_ps: int
+    tier: int
+
+
+def wired(
+    name: str, npus: Sequence[str], switches: Sequence[str], cables: Iterable[Cable], hop_latency_ps: int,
+    passive: Collection[str] = (),
+) -> Topology:
+    """The network of some cables, routed by the fewest links; cables between the same two nodes become one.
+
+    Parameters
+    ----------
+    name : str
+    npus, switches : sequence of str
+        Names, NPUs in rank order.
+    cables : iterable of Cable
+    hop_latency_ps : int
+        Of every switch, and of NPUs if any cable joins two of them.
+    passive : collection of str
+        Switches that take no time: ports and NICs.
+
+    Raises
+    ------
+    WeftError
+        No NPU, or a name given twice.
+    """
+    if not npus:
+        raise WeftError(f"{name}: has no NPU")
+    names = [*npus, *switches]
+    number = {node: at for at, node in enumerate(names)}
+    if len(number) < len(names):
+        twice = next(node for node in names if names.count(node) > 1)
+        raise WeftError(f"{name}: two nodes are called {twice}")
+    joint: dict[tuple[int, int], tuple[float, int, int]] = {}
+    for cable in cables:
+        for a, b in (cable.ends, cable.ends[::-1]):
+            key = number[a], number[b]
+            rate, latency, tier = joint.get(key, (0.0, cable.latency_ps, cable.tier))
+            joint[key] = rate + cable.bandwidth_Bps, max(latency, cable.latency_ps), tier
+    ends = np.array(list(joint), np.int32).reshape(-1, 2)
+    direct = bool(np.any((ends < len(npus)).all(axis=1)))
+    charged = [direct] * len(npus) + [node not in passive for node in switches]
+    return Topology(
+        name=name,
+        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [len(npus), len(switches)]),
+        src=ends[:, 0],
+        dst=ends[:, 1],
+        bandwidth_Bps=np.array([link[0] for link in joint.values()], np.float64),
+        latency_ps=np.array([link[1] for link in joint.values()], np.int64),
+        hop_latency_ps=np.where(charged, hop_latency_ps, 0).astype(np.int64),
+        dimension=np.array([link[2] for link in joint.values()], np.int16),
+        shape=(len(npus),),
+        coords=rank_coordinates(len(npus), len(names)),
+        router=ShortestPathRouter(),
+        node_names=tuple(names),
+    )

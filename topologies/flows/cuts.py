@@ -1,0 +1,98 @@
+"""What can flow between sets of nodes, and so bounds every schedule from below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import compress
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import maximum_flow
+
+from topologies.core.topology import Topology
+from topologies.errors import WeftError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def ingress_Bps(topology: Topology) -> Floats:
+    """Bytes per second that the links into each NPU carry together, (n_npus,)."""
+    return _at_npus(topology, topology.dst)
+
+
+def egress_Bps(topology: Topology) -> Floats:
+    """Bytes per second that the links out of each NPU carry together, (n_npus,)."""
+    return _at_npus(topology, topology.src)
+
+
+def _at_npus(topology: Topology, end: npt.NDArray[np.int32]) -> Floats:
+    rates = np.bincount(end, topology.bandwidth_Bps, minlength=topology.n_nodes)
+    return np.asarray(rates[: topology.n_npus], np.float64)
+
+
+def bisection_Bps(topology: Topology) -> float:
+    """Most bytes per second from one half of the NPUs to the other, over the tightest half-way cut of a dimension.
+
+    Every cut bounds a schedule from below; this is the tightest among one per dimension of extent above 1, not
+    among all. Infinite for one NPU.
+    """
+    coords = topology.coords[: topology.n_npus]
+    flows = [
+        max_flow_Bps(topology, np.flatnonzero(place < extent // 2), np.flatnonzero(place >= extent // 2))
+        for place, extent in zip(coords.T, topology.shape, strict=True)
+        if extent > 1
+    ]
+    return min(flows, default=math.inf)
+
+
+def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int]) -> float:
+    """Most bytes per second from `sources` to `sinks`, through any nodes.
+
+    Computed in whole numbers of the largest rate that divides every bandwidth, so exact before the final division.
+
+    Raises
+    ------
+    WeftError
+        A set without nodes, or a node in both.
+    """
+    place = np.arange(topology.n_nodes)
+    source_set, sink_set = np.unique(list(sources)), np.unique(list(sinks))
+    if not source_set.size or not sink_set.size:
+        raise WeftError(f"topology {topology.name}: a flow needs at least one source and one sink")
+    shared = np.intersect1d(source_set, sink_set)
+    if shared.size:
+        raise WeftError(f"topology {topology.name}: {topology.node_name(int(shared[0]))} is both source and sink")
+    source, sink = int(source_set[0]), int(sink_set[0])
+    place[source_set], place[sink_set] = source, sink  # each set becomes one node
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    src, dst = place[topology.src], place[topology.dst]
+    kept = src != dst
+    flow = _flow(src[kept], dst[kept], list(compress(capacity, kept)), source, sink, topology.n_nodes)
+    return float(unit * flow)
+
+
+def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
+    """The largest unit that divides all bandwidths, and each bandwidth in it."""
+    rates, which = np.unique(bandwidth_Bps, return_inverse=True)
+    exact = [Fraction(rate) for rate in rates.tolist()]
+    below = math.lcm(*(rate.denominator for rate in exact))
+    whole = [int(rate * below) for rate in exact]
+    unit = math.gcd(*whole) or 1
+    return Fraction(unit, below), [whole[i] // unit for i in which.tolist()]
+
+
+def _flow(src: Ints, dst: Ints, capacity: list[int], source: int, sink: int, n_nodes: int) -> int:
+    if sum(capacity) < 2**31:  # what scipy's flow can hold
+        matrix = coo_array((np.array(capacity, np.int32), (src, dst)), shape=(n_nodes, n_nodes)).tocsr()
+        return int(maximum_flow(matrix, source, sink).flow_value)
+    graph = nx.DiGraph()
+    graph.add_nodes_from([source, sink])
+    for tail, head, weight in zip(src.tolist(), dst.tolist(), capacity, strict=True):
+        before = graph.get_edge_data(tail, head, {"capacity": 0})["capacity"]
+        graph.add_edge(tail, head, capacity=before + weight)
+    return int(nx.maximum_flow_value(graph, source, sink))

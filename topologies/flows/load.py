@@ -1,0 +1,51 @@
+"""What a set of transfers puts on each link."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.core.topology import IntArray, Topology
+
+Floats = npt.NDArray[np.float64]
+
+
+def link_loads(
+    topology: Topology,
+    src: IntArray,
+    dst: IntArray,
+    size_bytes: npt.ArrayLike,
+    tie: str = "first",
+    seed: int = 0,
+) -> Floats:
+    """Bytes that cross each link when every pair sends along its routes.
+
+    Parameters
+    ----------
+    topology : Topology
+    src, dst : (n,) int
+        Ends of each transfer.
+    size_bytes : float or (n,) float
+        Bytes of each transfer; the routes of one pair share them equally.
+    tie, seed
+        As in `Topology.paths`.
+
+    Returns
+    -------
+    (n_links,) float64
+
+    Raises
+    ------
+    WeftError
+        An unknown tie rule, a node that is not there, or a pair that no route joins.
+    """
+    paths = topology.paths(src, dst, tie, seed)
+    routes_per_pair = np.bincount(paths.pair, minlength=np.size(src))
+    share = np.broadcast_to(np.asarray(size_bytes, np.float64), np.shape(src)) / routes_per_pair
+    weights = np.repeat(share[paths.pair], np.diff(paths.ptr))
+    return np.asarray(np.bincount(paths.links, weights, minlength=topology.n_links), np.float64)
+
+
+def load_time_s(topology: Topology, loads_bytes: Floats) -> float:
+    """Seconds that the busiest link needs for its load (n_links,): a lower bound on any schedule with these routes."""
+    return float(np.max(loads_bytes / topology.bandwidth_Bps, initial=0.0))

@@ -1,0 +1,70 @@
+"""What an all-reduce without reducing switches must move between the parts of a network.
+
+Let every part of j disjoint parts hold an NPU. For each element of the array the parts gossip: every part must learn
+something of every other, for which j parties need at least 2 (j - 1) one-way messages (F. Harary, A. J. Schwenk, "The
+communication problem on graphs and digraphs", 1974). Each message leaves one part and enters another, so that
+T >= 2 (j - 1) M / (bandwidth out of all parts), and likewise into them. With single NPUs as the parts this is the
+2 (N - 1) M of Patarasuk and Yuan (2009).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from topologies.core.topology import Topology
+from topologies.flows.cuts import whole_capacities
+from topologies.flows.tightest_cut import remembered
+
+Ints = npt.NDArray[np.int64]
+
+
+@remembered
+def partition_s_per_byte(topology: Topology) -> tuple[Fraction, Ints]:
+    """The largest such bound among a few partitions, in seconds a byte of the array, and its parts.
+
+    Tried are single NPUs, and what hangs together by links of at least a given bandwidth, for every bandwidth there
+    is: boxes, and boxes of boxes.
+
+    Returns
+    -------
+    s_per_byte : Fraction
+        0 for one NPU.
+    parts : (n_nodes,) int64
+        The part of each node; -1 for a switch outside of them.
+    """
+    alone = np.where(np.arange(topology.n_nodes) < topology.n_npus, np.arange(topology.n_nodes), -1)
+    candidates = [alone, *_boxes(topology)]
+    bounds = [_s_per_byte(topology, parts) for parts in candidates]
+    best = max(range(len(bounds)), key=bounds.__getitem__)
+    return bounds[best], candidates[best]
+
+
+def _boxes(topology: Topology) -> list[Ints]:
+    """Parts joined by fast links, for every bandwidth above the least."""
+    found = []
+    for least in np.unique(topology.bandwidth_Bps)[1:]:
+        fast = topology.bandwidth_Bps >= least
+        edges = (np.ones(np.count_nonzero(fast), np.int8), (topology.src[fast], topology.dst[fast]))
+        n = topology.n_nodes
+        label = connected_components(coo_array(edges, shape=(n, n)), directed=False)[1].astype(np.int64)
+        occupied = np.unique(label[: topology.n_npus])
+        found.append(np.where(np.isin(label, occupied), label, -1))
+    return found
+
+
+def _s_per_byte(topology: Topology, parts: Ints) -> Fraction:
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    count = np.unique(parts[: topology.n_npus]).size
+    tail, head = parts[topology.src], parts[topology.dst]
+    crossing = tail != head
+    out, into = (
+        sum(capacity[link] for link in np.flatnonzero(crossing & (end >= 0)).tolist()) for end in (tail, head)
+    )
+    if count < 2 or not min(out, into):
+        return Fraction(0)
+    return 2 * (count - 1) / (unit * min(out, into))

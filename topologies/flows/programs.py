@@ -1,0 +1,180 @@
+"""Linear programs on flows: the best rates of an all-to-all, and of an all-reduce whose roots may be chosen.
+
+Solved by HiGHS in floating point, in units of the fastest link; a bound takes a safe margin off.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csr_array, eye_array, hstack, kron, vstack
+
+from topologies.core.symmetry import link_orbits
+from topologies.core.topology import NPU, Topology
+from topologies.errors import WeftError
+from topologies.flows.tightest_cut import is_transitive, remembered
+
+Floats = npt.NDArray[np.float64]
+
+
+class Roots(NamedTuple):
+    """The best all-reduce along trees: how much each root sums up and spreads.
+
+    Attributes
+    ----------
+    rate_Bps : float
+        Bytes of the array per second.
+    share_Bps : (n_npus,) float64
+        Part of it that each root takes.
+    spread_Bps : (n_links,) float64
+        Bandwidth of each link given to the spreading; the rest is for summing up.
+    """
+
+    rate_Bps: float
+    share_Bps: Floats
+    spread_Bps: Floats
+
+
+class ConcurrentFlow(NamedTuple):
+    """The best all-to-all by any routes.
+
+    Attributes
+    ----------
+    rate_Bps : float
+        Bytes per second from every NPU to every other at once.
+    flow_Bps : (n_npus, n_links) or (1, n_links) float64
+        What each source sends over each link; that of NPU 0 alone where all NPUs are alike.
+    """
+
+    rate_Bps: float
+    flow_Bps: Floats
+
+
+DETOUR = 1e-6
+"""What a byte over a link costs, against a byte delivered: without it a link to spare may carry detours."""
+
+
+def all_to_all_rate_Bps(topology: Topology) -> float:
+    """Bytes per second from every NPU to every other at once, by any routes; infinite for one NPU."""
+    return concurrent_flow(topology).rate_Bps
+
+
+@remembered
+def concurrent_flow(topology: Topology) -> ConcurrentFlow:
+    """The maximum concurrent flow of an all-to-all, and among those one that crosses few links.
+
+    One flow for each source (arXiv 2309.13541, section 3.1), or a single one where all NPUs are alike: its load on a
+    link is then spread evenly over the link's orbit.
+    """
+    t, n = topology, topology.n_npus
+    if n == 1:
+        return ConcurrentFlow(float("inf"), np.zeros((1, t.n_links)))
+    unit = float(t.bandwidth_Bps.max())
+    incidence = _incidence(t)  # +1 where a link enters a node
+    sources = [0] if is_transitive(t) else list(range(n))
+    m = t.n_links
+    rows, rates = [], []  # conservation: what enters less what leaves is the rate at an NPU, nothing at a switch
+    for source in sources:
+        keep = np.arange(t.n_nodes) != source
+        rows.append(incidence[keep])
+        rates.append((t.kind[keep] == NPU).astype(np.float64))
+    balance = vstack([hstack([coo_array((r.shape[0], m * i)), r, coo_array((r.shape[0], m * (len(rows) - 1 - i)))])
+                      for i, r in enumerate(rows)])
+    demand = csr_array(-np.concatenate(rates)[:, None])
+    if len(sources) == 1:
+        orbit = link_orbits(t)
+        share = coo_array((np.ones(m), (orbit, np.arange(m))))
+        limit = np.bincount(orbit, t.bandwidth_Bps / unit) / n
+    else:
+        share = kron(np.ones((1, len(sources))), eye_array(m))
+        limit = t.bandwidth_Bps / unit
+    upper = hstack([share, coo_array((share.shape[0], 1))])
+    cost = np.full(m * len(sources) + 1, DETOUR / n)
+    cost[-1] = -1
+    solved = _solve(t, cost, upper, limit, hstack([balance, demand]), np.zeros(balance.shape[0]))
+    return ConcurrentFlow(float(solved[-1]) * unit, solved[:-1].reshape(len(sources), m) * unit)
+
+
+@remembered
+def best_roots(topology: Topology, in_network: bool = False) -> Roots:
+    """The best all-reduce along trees, with any roots (ForestColl, arXiv 2402.06787, appendix on all-reduce).
+
+    Maximises the sum of the shares x over x and the bandwidth a of the spreading, such that flows of that value
+    reach every NPU from the roots within a, and come from every NPU to the roots within the rest.
+
+    Parameters
+    ----------
+    topology : Topology
+    in_network : bool
+        Whether switches multicast and reduce. Otherwise a switch sends of either direction what it receives of it.
+    """
+    t, n, m = topology, topology.n_npus, topology.n_links
+    if n == 1:
+        return Roots(float("inf"), np.ones(1), np.zeros(m))
+    unit = float(t.bandwidth_Bps.max())
+    bandwidth = t.bandwidth_Bps / unit
+    enters = _incidence(t)
+    equal, upper, limit = [], [], []
+    columns = n + m + 2 * n * m  # x, a, flows down, flows up
+    for way in (0, 1):
+        for npu in range(n):
+            first = n + m + (way * n + npu) * m
+            # What enters a node, less what leaves it, plus what it is fed; the sink takes all of the roots' shares.
+            feed = np.zeros((t.n_nodes, n))
+            feed[np.arange(n), np.arange(n)] = 1
+            feed[npu] -= 1
+            flow = enters if way == 0 else -enters
+            equal.append(_placed(columns, (0, csr_array(feed)), (first, flow)))
+            within = -eye_array(m) if way == 0 else eye_array(m)
+            upper.append(_placed(columns, (n, within), (first, eye_array(m))))
+            limit.append(np.zeros(m) if way == 0 else bandwidth)
+    if not in_network and t.n_nodes > n:
+        equal.append(_placed(columns, (n, enters[n:])))
+    cost = np.zeros(columns)
+    cost[:n] = -1
+    bounds = np.full((columns, 2), [0, np.inf])
+    bounds[n : n + m, 1] = bandwidth
+    left = vstack(equal)
+    solved = _solve(t, cost, vstack(upper), np.concatenate(limit), left, np.zeros(left.shape[0]), bounds)
+    return Roots(float(solved[:n].sum()) * unit, solved[:n] * unit, solved[n : n + m] * unit)
+
+
+def _incidence(topology: Topology) -> csr_array:
+    """(n_nodes, n_links): 1 where a link enters a node, -1 where it leaves."""
+    links = np.arange(topology.n_links)
+    return csr_array(
+        coo_array(
+            (np.repeat([1.0, -1.0], links.size), (np.concatenate([topology.dst, topology.src]), np.tile(links, 2))),
+            shape=(topology.n_nodes, links.size),
+        )
+    )
+
+
+def _placed(columns: int, *parts: tuple[int, csr_array]) -> csr_array:
+    """Blocks side by side, each from its column on."""
+    blocks, at = [], 0
+    height = parts[0][1].shape[0]
+    for first, block in parts:
+        if first > at:
+            blocks.append(coo_array((height, first - at)))
+        blocks.append(block)
+        at = first + block.shape[1]
+    if at < columns:
+        blocks.append(coo_array((height, columns - at)))
+    return csr_array(hstack(blocks))
+
+
+def _solve(
+    topology: Topology, cost: Floats, upper: csr_array, limit: Floats, equal: csr_array, right: Floats,
+    bounds: Floats | None = None,
+) -> Floats:
+    result = linprog(
+        cost, A_ub=upper, b_ub=limit, A_eq=equal, b_eq=right, bounds=(0, None) if bounds is None else bounds,
+        method="highs",
+    )
+    if result.status != 0:
+        raise WeftError(f"topology {topology.name}: the linear program was not solved: {result.message}")
+    return np.asarray(result.x, np.float64)

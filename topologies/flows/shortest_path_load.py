@@ -1,0 +1,76 @@
+"""Link loads when every pair spreads its traffic evenly over all of its shortest paths: edge betweenness."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.core.topology import Topology
+
+Floats = npt.NDArray[np.float64]
+
+
+def hop_distances(topology: Topology) -> npt.NDArray[np.int64]:
+    """Links of a shortest path between every two nodes, (n_nodes, n_nodes); -1 where there is none."""
+    n = topology.n_nodes
+    distance = np.full((n, n), -1, np.int64)
+    reached = np.eye(n, dtype=np.bool_)
+    front = reached.copy()
+    for hops in range(n):
+        distance[front] = hops
+        onward = np.zeros((n, n), np.bool_)
+        np.logical_or.at(onward.T, topology.dst, front.T[topology.src])
+        front = onward & ~reached
+        if not np.any(front):
+            break
+        reached |= front
+    return distance
+
+
+def spread_loads(topology: Topology, demand: Floats) -> Floats:
+    """Load of each link, (n_links,), when each pair's demand splits evenly over all of its shortest paths.
+
+    Parameters
+    ----------
+    topology : Topology
+    demand : (n_nodes, n_nodes) float
+        From row to column. A pair without a path has its demand left out.
+
+    References
+    ----------
+    .. [1] U. Brandes, "A faster algorithm for betweenness centrality", 2001: the accumulation from the far end.
+    """
+    distance = hop_distances(topology)
+    loads = np.zeros(topology.n_links)
+    for source in range(topology.n_nodes):
+        hops = distance[source]
+        useful = np.flatnonzero((hops[topology.src] >= 0) & (hops[topology.dst] == hops[topology.src] + 1))
+        layer = hops[topology.dst[useful]]
+        ways = np.zeros(topology.n_nodes)
+        ways[source] = 1.0
+        for depth in range(1, int(hops.max()) + 1):
+            links = useful[layer == depth]
+            np.add.at(ways, topology.dst[links], ways[topology.src[links]])
+        onward = demand[source].astype(np.float64).copy()
+        for depth in range(int(hops.max()), 0, -1):
+            links = useful[layer == depth]
+            share = onward[topology.dst[links]] * ways[topology.src[links]] / ways[topology.dst[links]]
+            loads[links] += share
+            np.add.at(onward, topology.src[links], share)
+    return loads
+
+
+def average_path(topology: Topology) -> float:
+    """Mean number of links between different NPUs; infinite where some pair has no path."""
+    p = topology.n_npus
+    hops = hop_distances(topology)[:p, :p]
+    if np.any(hops < 0):
+        return float("inf")
+    return float(hops.sum() / (p * (p - 1))) if p > 1 else 0.0
+
+
+def diameter(topology: Topology) -> int:
+    """Most links between two NPUs; -1 where some pair has no path."""
+    p = topology.n_npus
+    hops = hop_distances(topology)[:p, :p]
+    return -1 if np.any(hops < 0) else int(hops.max())

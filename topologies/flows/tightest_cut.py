@@ -1,0 +1,250 @@
+"""The tightest cuts of a network: what bounds every schedule of a collective, as exact fractions.
+
+A set S of nodes that holds n of the N NPUs must send n of the N shards of an all-gather through the links that
+leave it, so that T >= (M / N) n / B(S) for every S that does not hold all of them. The largest ratio 1/x* can be
+reached (arXiv 2305.18461). It is found by Newton's method on minimum cuts: a rate is tested with one flow to each NPU
+from a source that feeds all, and a flow that falls short shows a cut with a larger ratio. Whole numbers throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import wraps
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.core.symmetry import link_permutation, translation
+from topologies.core.topology import Topology
+from topologies.errors import WeftError
+from topologies.flows.cuts import whole_capacities
+from topologies.flows.maxflow import LARGEST, FlowNetwork
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A set of nodes and what must leave (or enter) it.
+
+    Attributes
+    ----------
+    nodes : tuple of int
+        The set.
+    shards : int
+        Shards (or weights) that must cross; 1 where the whole array must.
+    rate_Bps : Fraction
+        Bytes per second that can cross.
+    inward : bool
+        Whether the set must receive; otherwise it must send.
+    """
+
+    nodes: tuple[int, ...]
+    shards: int
+    rate_Bps: Fraction
+    inward: bool = False
+
+    @property
+    def s_per_byte(self) -> Fraction:
+        """Seconds that a byte of every shard needs: 1/x*, exact."""
+        return Fraction(self.shards) / self.rate_Bps
+
+
+T = TypeVar("T")
+_KNOWN: WeakKeyDictionary[Topology, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+
+
+def remembered(function: Callable[..., T]) -> Callable[..., T]:
+    """Keep what a function of a topology (and hashable further arguments) returns while the topology lives."""
+
+    @wraps(function)
+    def recall(topology: Topology, *arguments: Any, **named: Any) -> T:
+        known = _KNOWN.setdefault(topology, {})
+        key = (function.__module__, function.__qualname__, *arguments, *sorted(named.items()))
+        if key not in known:
+            known[key] = function(topology, *arguments, **named)
+        result: T = known[key]
+        return result
+
+    return recall
+
+
+@remembered
+def gather_cut(topology: Topology, weights: tuple[int, ...] | None = None) -> Cut | None:
+    """The cut that bounds an all-gather; None for one NPU.
+
+    Parameters
+    ----------
+    topology : Topology
+    weights : tuple of int, optional
+        Size of the shard of each NPU; 1 each unless given.
+
+    Raises
+    ------
+    WeftError
+        NPUs that cannot be reached, by name.
+    """
+    return _tightest(topology, topology.src, topology.dst, weights, inward=False)
+
+
+@remembered
+def scatter_cut(topology: Topology) -> Cut | None:
+    """The cut that bounds a reduce-scatter: that of an all-gather on the reversed network."""
+    return _tightest(topology, topology.dst, topology.src, None, inward=True)
+
+
+@remembered
+def broadcast_cut(topology: Topology, root: int) -> Cut | None:
+    """The cut that bounds a broadcast from `root`; the whole array must cross it."""
+    others = [npu for npu in range(topology.n_npus) if npu != root]
+    return _least_flow(topology, topology.src, topology.dst, root, others, inward=False)
+
+
+@remembered
+def reduce_cut(topology: Topology, root: int) -> Cut | None:
+    """The cut that bounds a reduction to `root`; the whole array must cross it."""
+    others = [npu for npu in range(topology.n_npus) if npu != root]
+    return _least_flow(topology, topology.dst, topology.src, root, others, inward=True)
+
+
+@remembered
+def separating_cut(topology: Topology) -> Cut | None:
+    """The least cut between any NPUs: an all-reduce must carry its whole array out of, and into, every set."""
+    cuts = [cut for cut in (broadcast_cut(topology, 0), reduce_cut(topology, 0)) if cut is not None]
+    return min(cuts, key=lambda cut: cut.rate_Bps) if cuts else None
+
+
+@remembered
+def is_transitive(topology: Topology) -> bool:
+    """Whether the translations of the coordinates are automorphisms, so that every NPU is like every other."""
+    return all(
+        link_permutation(topology, translation(topology, dim)) is not None
+        for dim, extent in enumerate(topology.shape) if extent > 1
+    )
+
+
+def _tightest(
+    topology: Topology, tails: npt.NDArray[np.int32], heads: npt.NDArray[np.int32],
+    weights: tuple[int, ...] | None, *, inward: bool,
+) -> Cut | None:
+    n = topology.n_npus
+    weight = list(weights) if weights is not None else [1] * n
+    if len(weight) != n or any(one < 0 for one in weight) or not any(weight):
+        raise WeftError(f"topology {topology.name}: {n} NPUs need {n} weights of at least 0, one of them above it")
+    if n == 1:
+        return None
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    search = _Search(topology, tails, heads, capacity, weight)
+    side = search.run([0] if weights is None and is_transitive(topology) else range(n))
+    nodes = tuple(int(node) for node in np.flatnonzero(side))
+    leaving = sum(rate for rate, out in zip(capacity, side[tails] & ~side[heads], strict=True) if out)
+    return Cut(nodes, sum(weight[node] for node in nodes if node < n), unit * leaving, inward)
+
+
+class _Search:
+    """Newton's method for the largest ratio of weight inside to capacity out."""
+
+    def __init__(
+        self, topology: Topology, tails: npt.NDArray[np.int32], heads: npt.NDArray[np.int32], capacity: list[int],
+        weight: list[int],
+    ) -> None:
+        self.topology, self.tails, self.heads = topology, tails, heads
+        self.capacity, self.weight = capacity, weight
+        total = sum(weight) * (sum(capacity) + max(capacity, default=0) * len(weight))
+        self.exact = 2 * total > LARGEST
+        self.rates = np.array(capacity, object if self.exact else np.int64)
+        self.network = FlowNetwork(topology.n_nodes + 1, self.exact)
+        self.arcs = np.array(
+            [self.network.add(tail, head) for tail, head in zip(tails.tolist(), heads.tolist(), strict=True)], np.int64
+        )
+        self.feeds = np.array([self.network.add(topology.n_nodes, npu) for npu in range(len(weight))], np.int64)
+
+    def run(self, sinks: Sequence[int]) -> Bools:
+        """The set with the largest ratio, over the sets that lack at least one of the sinks, (n_nodes,)."""
+        side = self._all_but(max(sinks, key=self._single_ratio))
+        self._set_rate(side)
+        passed, at = 0, 0
+        while passed < len(sinks):
+            better = self._violated(sinks[at])
+            if better is None:
+                passed, at = passed + 1, (at + 1) % len(sinks)
+            else:
+                side, passed = better, 0
+                self._set_rate(side)
+        return side
+
+    def _single_ratio(self, npu: int) -> Fraction:
+        """Ratio of the set of all nodes but one NPU."""
+        entering = sum(self.capacity[link] for link in np.flatnonzero(self.heads == npu).tolist())
+        inside = sum(self.weight) - self.weight[npu]
+        if entering == 0 and inside:
+            verb = "be reached by" if self.heads is self.topology.dst else "reach"
+            raise WeftError(
+                f"topology {self.topology.name}: {self.topology.node_name(npu)} cannot {verb} any other NPU: "
+                "no link of its own leads there"
+            )
+        return Fraction(inside, max(entering, 1))
+
+    def _all_but(self, npu: int) -> Bools:
+        side = np.ones(self.topology.n_nodes, np.bool_)
+        side[npu] = False
+        return side
+
+    def _set_rate(self, side: Bools) -> None:
+        inside = sum(weight for npu, weight in enumerate(self.weight) if side[npu])
+        out = sum(self.rates[side[self.tails] & ~side[self.heads]].tolist())
+        if inside and not out:
+            self._refuse(side)
+        ratio = Fraction(inside, max(out, 1))
+        self.p, self.q = ratio.numerator, ratio.denominator
+        self.network.capacity[self.arcs] = self.p * self.rates
+        self.network.capacity[self.feeds] = self.q * np.array(self.weight, self.rates.dtype)
+
+    def _violated(self, sink: int) -> Bools | None:
+        due = self.q * sum(self.weight)
+        if self.network.flow(self.topology.n_nodes, sink, due) >= due:
+            return None
+        return self.network.source_side()[:-1]
+
+    def _refuse(self, side: Bools) -> None:
+        t = self.topology
+        here, there = (_names(t, np.flatnonzero(part[: t.n_npus])) for part in (side, ~side))
+        if self.heads is not t.dst:
+            here, there = there, here
+        raise WeftError(f"topology {t.name}: no route leads from {here} to {there}")
+
+
+def _names(topology: Topology, nodes: Iterable[int]) -> str:
+    names = [topology.node_name(int(node)) for node in nodes]
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
+
+
+def _least_flow(
+    topology: Topology, tails: npt.NDArray[np.int32], heads: npt.NDArray[np.int32], root: int, sinks: list[int], *,
+    inward: bool,
+) -> Cut | None:
+    """The least cut between a root and any of the sinks."""
+    if not 0 <= root < topology.n_npus:
+        raise WeftError(f"root {root} is not one of the {topology.n_npus} ranks")
+    if not sinks:
+        return None
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    exact = 2 * sum(capacity) > LARGEST
+    network = FlowNetwork(topology.n_nodes, exact)
+    for tail, head, rate in zip(tails.tolist(), heads.tolist(), capacity, strict=True):
+        network.add(tail, head, rate)
+    least, side = sum(capacity) + 1, np.ones(topology.n_nodes, np.bool_)
+    for sink in sinks:
+        flow = network.flow(root, sink, least)
+        if flow < least:
+            least, side = flow, network.source_side()
+    if least == 0:
+        here, there = (_names(topology, np.flatnonzero(part[: topology.n_npus])) for part in (side, ~side))
+        here, there = (there, here) if inward else (here, there)
+        raise WeftError(f"topology {topology.name}: no route leads from {here} to {there}")
+    return Cut(tuple(int(node) for node in np.flatnonzero(side)), 1, unit * least, inward)

@@ -1,0 +1,162 @@
+"""ASTRA-sim's network files (YAML of its analytical backends): one block a dimension, dimension 0 first.
+
+`bandwidth` is of one direction of a link in "GB/s", which ASTRA-sim multiplies by 2^30: 50 is 53.687 GB/s. The name of
+a topology that was read says so. `latency` is of a link in ns; switches and routers take no time of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from topologies.core.topology import Topology
+from topologies.errors import WeftError
+from topologies.multidim import multidim
+from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
+
+BYTES_PER_GB = 2**30
+"""Of ASTRA-sim's networks."""
+
+BLOCKS = {"Ring": "RI", "FullyConnected": "FC", "Switch": "SW"}
+"""ASTRA-sim's names of blocks, and those of a network spec."""
+
+KEYS = ("topology", "npus_count", "bandwidth", "latency")
+MOST_NPUS = 2**20
+
+T = TypeVar("T", int, float)
+
+
+class AstraDimension(NamedTuple):
+    """One dimension.
+
+    Attributes
+    ----------
+    kind : {"Ring", "FullyConnected", "Switch"}
+    npus : int
+    bandwidth : float
+        Of one direction of a link, as the file has it: 2^30 bytes/s.
+    latency_ns : float
+        Of a link.
+    """
+
+    kind: str
+    npus: int
+    bandwidth: float
+    latency_ns: float
+
+    @property
+    def bytes_per_ns(self) -> float:
+        """Bandwidth as ASTRA-sim computes with it."""
+        return self.bandwidth * BYTES_PER_GB / 1e9
+
+
+@dataclass(frozen=True)
+class AstraNetwork:
+    """A network as ASTRA-sim describes it; dimension 0 varies fastest in the rank."""
+
+    dimensions: tuple[AstraDimension, ...]
+
+    @property
+    def npus(self) -> int:
+        """All NPUs."""
+        return math.prod(dim.npus for dim in self.dimensions)
+
+    @property
+    def spec(self) -> str:
+        """As `topologies.from_spec` takes it: "RI(4)_SW(2)"."""
+        return "_".join(f"{BLOCKS[dim.kind]}({dim.npus})" for dim in self.dimensions)
+
+    def line(self, npu: int, dimension: int) -> tuple[int, ...]:
+        """NPUs that differ from one in a dimension only, itself included, in their order."""
+        stride = math.prod(dim.npus for dim in self.dimensions[:dimension])
+        extent = self.dimensions[dimension].npus
+        return _line(npu - npu // stride % extent * stride, stride, extent)
+
+    def topology(self, name: str) -> Topology:
+        """The network for weft's own engines.
+
+        Parameters
+        ----------
+        name : str
+            Of the file.
+
+        Raises
+        ------
+        WeftError
+            A latency that is no whole number of picoseconds, or too many links.
+        """
+        try:
+            found = multidim(
+                self.spec, bandwidth=[dim.bandwidth * BYTES_PER_GB for dim in self.dimensions],
+                latency=[f"{dim.latency_ns!r}ns" for dim in self.dimensions], hop_latency=0,
+            )
+        except WeftError as wrong:
+            raise WeftError(f"network {name}: {wrong}") from None
+        return replace(found, name=f"{self.spec} ({Path(name).name}, 1 GB/s = 2^30 B/s)")
+
+
+@lru_cache(maxsize=4096)
+def _line(first: int, stride: int, extent: int) -> tuple[int, ...]:
+    return tuple(range(first, first + stride * extent, stride))
+
+
+def looks_like_astra_network(text: str) -> bool:
+    """Whether a text has the keys of such a file at its top."""
+    return bool(re.search(r"^(?:npus_count|topology)\s*:", text, re.MULTILINE))
+
+
+def read_astra_network(path: str | Path) -> AstraNetwork:
+    """Read a network file.
+
+    Raises
+    ------
+    WeftError
+        Names file, line and key: a key that the analytical backends do not read, one that is missing, lists of unequal
+        length, a value out of range.
+    """
+    return _network(read_yaml(path, "network"))
+
+
+def parse_astra_network(text: str, name: str) -> AstraNetwork:
+    """The network of a text; `name` is that of the file, for messages. Raises as `read_astra_network`."""
+    return _network(parse_yaml(text, f"network {name}"))
+
+
+def _network(entry: Entry) -> AstraNetwork:
+    entries = entry.mapping(KEYS, required=KEYS)
+    blocks = [_block(item) for item in entries["topology"].items()]
+    if not blocks:
+        raise entries["topology"].refuse("is empty: give a block for each dimension")
+    numbers = {key: entries[key].items() for key in KEYS[1:]}
+    for key, items in numbers.items():
+        if len(items) != len(blocks):
+            raise entries[key].refuse(f"has {len(items)} entries; topology has {len(blocks)} and needs one each")
+    extents = [_at_least(item, item.integer(), 2, "NPUs: a dimension has 2 or more") for item in numbers["npus_count"]]
+    rates = [item.number() for item in numbers["bandwidth"]]
+    for item, rate in zip(numbers["bandwidth"], rates, strict=True):
+        if not 1e-9 <= rate <= 1e9:
+            raise item.refuse(f"{rate:g} GB/s: it must be above zero, from 1e-9 to 1e9")
+    latencies = [_at_least(item, item.number(), 0, "ns: it must not be negative") for item in numbers["latency"]]
+    for item, latency in zip(numbers["latency"], latencies, strict=True):
+        if latency > 1e12:
+            raise item.refuse(f"{latency:g} ns: at most 1e12")
+    if (total := math.prod(extents)) > MOST_NPUS:
+        raise entries["npus_count"].refuse(f"{total} NPUs in all; at most {MOST_NPUS:,}")
+    return AstraNetwork(tuple(map(AstraDimension, blocks, extents, rates, latencies)))
+
+
+def _block(item: Entry) -> str:
+    name = item.text()
+    if name not in BLOCKS:
+        raise item.refuse(f"block {name!r} is unknown: choose one of {', '.join(BLOCKS)}")
+    return name
+
+
+def _at_least(item: Entry, value: T, low: float, why: str) -> T:
+    if value < low:
+        raise item.refuse(f"{value} {why}")
+    return value

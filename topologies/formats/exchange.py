@@ -1,0 +1,295 @@
+"""Topologies from and to networkx, GraphML and node-link JSON.
+
+The attributes, everything else being an error that names the key:
+
+- graph: `name`; directed, one edge for each direction of a cable;
+- node: `kind` (npu, switch or ocs), `rank` (of an NPU; 0 to n_npus-1), and optionally `coord` (a list, in GraphML
+  text such as "1,0"; of all nodes or of none) and `hop_latency_s` (0 unless given);
+- edge: `bandwidth_Bps`, `latency_s`, and optionally `dimension` (-1 unless given) and `count` (of equal cables in
+  parallel; 1 unless given).
+
+A network that was read is routed by the fewest links.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from topologies.core.custom import rank_coordinates
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import KIND_NAMES, NPU, Topology
+from topologies.errors import WeftError
+from topologies.text.input_text import read_input
+from topologies.text.plain_data import parse_json
+from topologies.units import PS_PER_S, parse_bandwidth, parse_time
+
+SUFFIXES = (".graphml", ".json")
+"""File names that are read as a topology."""
+
+_GRAPH_KEYS = {"name"}
+_NODE_KEYS = {"kind", "rank", "coord", "hop_latency_s"}
+_EDGE_KEYS = {"bandwidth_Bps", "latency_s", "dimension", "count"}
+_JSON_KEYS = {"directed", "multigraph", "graph", "nodes"}
+_READER_KEYS = {"node_default", "edge_default"}  # networkx leaves the defaults of a GraphML file here
+
+
+def to_networkx(topology: Topology) -> nx.DiGraph:
+    """The topology as a networkx graph whose nodes are the node names.
+
+    Returns
+    -------
+    networkx.DiGraph
+        A MultiDiGraph if any links are parallel.
+    """
+    t = topology
+    names = [t.node_name(node) for node in range(t.n_nodes)]
+    parallel = np.any((np.diff(t.src) == 0) & (np.diff(t.dst) == 0))
+    graph = (nx.MultiDiGraph if parallel else nx.DiGraph)(name=t.name)
+    for node, name in enumerate(names):
+        rank = {"rank": node} if t.kind[node] == NPU else {}
+        coord = tuple(t.coords[node].tolist())
+        hop_latency_s = int(t.hop_latency_ps[node]) / PS_PER_S
+        graph.add_node(name, kind=KIND_NAMES[t.kind[node]], **rank, coord=coord, hop_latency_s=hop_latency_s)
+    columns = (t.src, t.dst, t.bandwidth_Bps, t.latency_ps, t.dimension)
+    for src, dst, rate, time, dimension in zip(*(column.tolist() for column in columns), strict=True):
+        link = {"bandwidth_Bps": rate, "latency_s": time / PS_PER_S, "dimension": dimension}
+        graph.add_edge(names[src], names[dst], **link)
+    return graph
+
+
+def from_networkx(graph: nx.DiGraph, name: str | None = None) -> Topology:
+    """The topology that a networkx graph describes; the module lists the attributes.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph or networkx.MultiDiGraph
+        Switches keep their order; NPUs are ordered by rank.
+    name : str, optional
+        Instead of the graph's own.
+
+    Raises
+    ------
+    WeftError
+        An undirected graph, an unknown or missing attribute, a bad value, or ranks that are not 0 to n_npus-1.
+    """
+    name = name or str(graph.graph.get("name") or "graph")
+    if not graph.is_directed():
+        raise WeftError(f"topology {name}: the graph is undirected; give one edge for each direction of a cable")
+    _check_keys(graph.graph, _GRAPH_KEYS | _READER_KEYS, f"topology {name}: graph")
+    nodes = _node_order(graph, name)
+    index = {node: number for number, node in enumerate(nodes)}
+    kind = [_kind(graph.nodes[node], f"topology {name}: node {node}") for node in nodes]
+    links = [
+        (index[src], index[dst], *link)
+        for src, dst, data in graph.edges(data=True)
+        for link in _links(data, f"topology {name}: edge {src}->{dst}")
+    ]
+    src, dst, rate, time, dimension = zip(*links, strict=True) if links else ((),) * 5
+    shape, coords = _coordinates(graph, nodes, kind.count(NPU), name)
+    return Topology(
+        name=name,
+        kind=np.array(kind, np.int8),
+        src=np.array(src, np.int32),
+        dst=np.array(dst, np.int32),
+        bandwidth_Bps=np.array(rate, np.float64),
+        latency_ps=np.array(time, np.int64),
+        hop_latency_ps=np.array([_hop_latency(graph.nodes[node], name, node) for node in nodes], np.int64),
+        dimension=np.array(dimension, np.int16),
+        shape=shape,
+        coords=coords,
+        router=ShortestPathRouter(),
+        node_names=tuple(map(str, nodes)),
+    )
+
+
+def write_topology(topology: Topology, path: str | Path) -> None:
+    """Write a topology as GraphML or node-link JSON, by the suffix of the file name.
+
+    Raises
+    ------
+    WeftError
+        Another suffix.
+    """
+    path, graph = Path(path), to_networkx(topology)
+    if _suffix(path) == ".json":
+        path.write_text(json.dumps(nx.node_link_data(graph, edges="edges"), indent=1) + "\n", encoding="utf-8")
+        return
+    for _, data in graph.nodes(data=True):
+        data["coord"] = ",".join(map(str, data["coord"]))
+    nx.write_graphml(graph, path)
+
+
+def read_topology(path: str | Path) -> Topology:
+    """Read a topology from GraphML or node-link JSON, by the suffix of the file name.
+
+    Raises
+    ------
+    WeftError
+        No such file, another suffix, text that is neither, or a bad attribute.
+    """
+    path = Path(path)
+    _suffix(path)
+    return parse_topology(read_input(path, "topology file"), path)
+
+
+def parse_topology(text: str, path: str | Path) -> Topology:
+    """The network that a text describes, GraphML or node-link JSON by the suffix of the file that it comes from.
+
+    Raises
+    ------
+    WeftError
+        As for `read_topology`.
+    """
+    path = Path(path)
+    read: Callable[[str, Path], nx.DiGraph] = _read_json if _suffix(path) == ".json" else _read_graphml
+    return from_networkx(read(text, path), name=str(path))
+
+
+def _suffix(path: Path) -> str:
+    if path.suffix not in SUFFIXES:
+        raise WeftError(f"topology file {path} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES)}")
+    return path.suffix
+
+
+def _read_graphml(text: str, path: Path) -> nx.DiGraph:
+    for declaration in ("<!DOCTYPE", "<!ENTITY", "\0"):
+        if declaration in text.upper():
+            raise WeftError(f"topology file {path} has a {declaration!r}: only plain GraphML is read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # networkx takes a key without a type for text, and says so in a warning
+            return nx.read_graphml(io.BytesIO(text.encode()))
+    except (ParseError, nx.NetworkXException, LookupError, ValueError, AttributeError, TypeError, UserWarning) as error:
+        raise WeftError(f"topology file {path} is not GraphML: {error}") from None
+
+
+def _read_json(text: str, path: Path) -> nx.DiGraph:
+    data = parse_json(text, f"topology file {path}")
+    if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
+        raise WeftError(f"topology file {path} is not a node-link graph: it needs the keys nodes and edges")
+    if not isinstance(data.get("graph", {}), dict):
+        raise WeftError(f"topology file {path} is not a node-link graph: the key graph must hold names and values")
+    edges = "links" if "links" in data and "edges" not in data else "edges"
+    _check_keys(data, _JSON_KEYS | {edges}, f"topology file {path}")
+    try:
+        return nx.node_link_graph(data, directed=False, edges=edges)
+    except (KeyError, TypeError, AttributeError, nx.NetworkXError) as error:
+        raise WeftError(f"topology file {path} is not a node-link graph: {type(error).__name__} {error}") from None
+
+
+def _check_keys(data: Mapping[str, Any], accepted: set[str], what: str) -> None:
+    for key in data:
+        if key not in accepted:
+            known = ", ".join(sorted(accepted - _READER_KEYS))
+            raise WeftError(f"{what} has the unknown key {key!r}: accepted are {known}")
+
+
+def _needed(data: Mapping[str, Any], key: str, what: str) -> Any:
+    if key not in data:
+        raise WeftError(f"{what} lacks the key {key!r}")
+    return data[key]
+
+
+def _number(data: Mapping[str, Any], key: str, what: str) -> float:
+    value = _needed(data, key, what)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WeftError(f"{what} {key} is {value!r}: give a number")
+    return value
+
+
+def _whole(value: Any, lowest: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value < 2**15:
+        raise WeftError(f"{what} is {value!r}: give a whole number from {lowest} to {2**15 - 1}")
+    return value
+
+
+def _kind(data: Mapping[str, Any], what: str) -> int:
+    _check_keys(data, _NODE_KEYS, what)
+    kind = _needed(data, "kind", what)
+    if kind not in KIND_NAMES:
+        raise WeftError(f"{what} has the kind {kind!r}: accepted are {', '.join(KIND_NAMES)}")
+    if kind != KIND_NAMES[NPU] and "rank" in data:
+        raise WeftError(f"{what} is a {kind} and has the rank {data['rank']!r}: only an NPU has one")
+    return KIND_NAMES.index(kind)
+
+
+def _node_order(graph: nx.DiGraph, name: str) -> list[Any]:
+    """NPUs by rank, then the others as they come."""
+    npus: dict[Any, Any] = {}
+    others = []
+    for node, data in graph.nodes(data=True):
+        what = f"topology {name}: node {node}"
+        if _kind(data, what) != NPU:
+            others.append(node)
+            continue
+        rank = _needed(data, "rank", what)
+        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
+            raise WeftError(f"{what} has the rank {rank!r}: ranks are whole numbers from 0")
+        if rank in npus:
+            raise WeftError(f"{what} has the rank {rank}, and so has node {npus[rank]}")
+        npus[rank] = node
+    for rank in range(len(npus)):
+        if rank not in npus:
+            raise WeftError(f"topology {name}: no node has the rank {rank}; ranks are 0 to {len(npus) - 1}")
+    return [npus[rank] for rank in range(len(npus))] + others
+
+
+def _links(data: Mapping[str, Any], what: str) -> list[tuple[float, int, int]]:
+    """Bandwidth, latency and dimension of each of the parallel links that an edge stands for."""
+    _check_keys(data, _EDGE_KEYS, what)
+    rate = parse_bandwidth(_number(data, "bandwidth_Bps", what), f"{what} bandwidth_Bps")
+    time = parse_time(_number(data, "latency_s", what), f"{what} latency_s")
+    dimension = _whole(data.get("dimension", -1), -1, f"{what} dimension")
+    return [(rate, time, dimension)] * _whole(data.get("count", 1), 1, f"{what} count")
+
+
+def _hop_latency(data: Mapping[str, Any], name: str, node: Any) -> int:
+    if "hop_latency_s" not in data:
+        return 0
+    what = f"topology {name}: node {node}"
+    return parse_time(_number(data, "hop_latency_s", what), f"{what} hop_latency_s")
+
+
+def _coordinates(
+    graph: nx.DiGraph, nodes: list[Any], n_npus: int, name: str
+) -> tuple[tuple[int, ...], npt.NDArray[np.int32]]:
+    given = [node for node in nodes if "coord" in graph.nodes[node]]
+    if not given:
+        return (n_npus,), rank_coordinates(n_npus, len(nodes))
+    coords = [_coordinate(graph.nodes[node], f"topology {name}: node {node}") for node in nodes]
+    for node, coord in zip(nodes, coords, strict=True):
+        if len(coord) != len(coords[0]):
+            raise WeftError(f"topology {name}: node {node} has {len(coord)} coordinates, others {len(coords[0])}")
+    table = np.array(coords, np.int32)
+    shape = tuple(int(last) + 1 for last in table[:n_npus].max(axis=0, initial=-1))
+    digits = np.indices(shape[::-1]).reshape(len(shape), -1)[::-1].T if math.prod(shape) == n_npus else None
+    if digits is None or not np.array_equal(table[:n_npus], digits):
+        raise WeftError(
+            f"topology {name}: the coordinates of the NPUs do not count through {'x'.join(map(str, shape))} in rank "
+            "order, the first dimension fastest; correct them, or leave all coordinates out"
+        )
+    if len(set(map(tuple, coords))) != len(coords):
+        raise WeftError(f"topology {name}: two nodes have the same coordinates; each node needs its own")
+    return shape, table
+
+
+def _coordinate(data: Mapping[str, Any], what: str) -> list[int]:
+    coord = _needed(data, "coord", what)
+    try:
+        numbers = [int(part) for part in (coord.split(",") if isinstance(coord, str) else coord)]
+    except (TypeError, ValueError):
+        raise WeftError(f"{what} has the coord {coord!r}: give whole numbers, such as [1, 0] or \"1,0\"") from None
+    if not numbers or any(not -(2**31) <= number < 2**31 for number in numbers):
+        raise WeftError(f"{what} has the coord {coord!r}: give at least one whole number")
+    return numbers

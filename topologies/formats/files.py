@@ -1,0 +1,137 @@
+"""Files that describe a network: which formats there are, how each is recognised, and what the caller may add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from topologies.core.topology import Topology
+from topologies.errors import WeftError
+from topologies.formats.astra_network import looks_like_astra_network, parse_astra_network
+from topologies.formats.exchange import parse_topology
+from topologies.formats.infragraph import looks_like_infragraph, parse_infragraph
+from topologies.formats.nccl_xml import parse_nccl_xml
+from topologies.formats.nvidia_smi import looks_like_nvidia_smi, parse_nvidia_smi
+from topologies.text.input_text import read_input
+from topologies.units import Quantities, Quantity
+
+
+class Given(NamedTuple):
+    """What the caller says besides the file; None where nothing."""
+
+    bandwidth: Quantities | None = None
+    latency: Quantities | None = None
+    hop_latency: Quantity | None = None
+    boxes: int | None = None
+    nvlink: str | None = None
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A kind of file.
+
+    Attributes
+    ----------
+    name : str
+    suffixes : tuple of str
+    recognises : callable (text) -> bool
+        Whether a file of one of the suffixes is of this kind.
+    parse : callable (text, file name, given) -> Topology
+    accepts : tuple of str
+        Fields of `Given` that the file leaves open; the others are refused.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    recognises: Callable[[str], bool]
+    parse: Callable[[str, str, Given], Topology]
+    accepts: tuple[str, ...] = ()
+
+
+def _one(value: Quantities | None, what: str) -> Quantity | None:
+    if value is not None and not isinstance(value, (str, int, float)):
+        raise WeftError(f"the file has one kind of unsaid link: give one {what}, not {value!r}")
+    return value
+
+
+def _nccl(text: str, name: str, given: Given) -> Topology:
+    return parse_nccl_xml(
+        text, name, copies=given.boxes or 1, nvlink_bandwidth=_one(given.bandwidth, "bandwidth"),
+        latency=_one(given.latency, "latency"), hop_latency=given.hop_latency,
+    )
+
+
+def _smi(text: str, name: str, given: Given) -> Topology:
+    return parse_nvidia_smi(
+        text, name, nvlink=given.nvlink, nvlink_bandwidth=_one(given.bandwidth, "bandwidth"),
+        latency=_one(given.latency, "latency"), hop_latency=given.hop_latency,
+    )
+
+
+def _infragraph(text: str, name: str, given: Given) -> Topology:
+    return parse_infragraph(
+        text, name, bandwidth=_one(given.bandwidth, "bandwidth"), latency=_one(given.latency, "latency"),
+        hop_latency=given.hop_latency,
+    )
+
+
+def _astra_sim(text: str, name: str, given: Given) -> Topology:
+    return parse_astra_network(text, name).topology(name)
+
+
+FORMATS: tuple[FileFormat, ...] = (
+    FileFormat("GraphML", (".graphml",), lambda text: True, lambda text, name, given: parse_topology(text, name)),
+    FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, _infragraph,
+               ("bandwidth", "latency", "hop_latency")),
+    FileFormat("ASTRA-sim network", (".yaml", ".yml"), looks_like_astra_network, _astra_sim),
+    FileFormat("node-link JSON", (".json",), lambda text: True, lambda text, name, given: parse_topology(text, name)),
+    FileFormat("NCCL topology XML", (".xml",), lambda text: True, _nccl,
+               ("bandwidth", "latency", "hop_latency", "boxes")),
+    FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, _smi,
+               ("bandwidth", "latency", "hop_latency", "nvlink")),
+)
+"""The registry: the first format of the suffix that recognises the text reads it."""
+
+SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(suffix for one in FORMATS for suffix in one.suffixes))
+"""File names that are read as a topology."""
+
+_FLAGS = {
+    "bandwidth": "bandwidth", "latency": "latency", "hop_latency": "hop_latency", "boxes": "number of boxes",
+    "nvlink": "NVLink generation",
+}
+_OF_SOME_FILES = ("boxes", "nvlink")
+
+
+def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:
+    """The network of a file, whatever its format.
+
+    Parameters
+    ----------
+    path : path
+        The suffix and the text tell the format.
+    given : Given
+        What the file leaves open.
+
+    Raises
+    ------
+    WeftError
+        A file that cannot be read or is of no known format, or a quantity that it says itself.
+    """
+    name = str(path)
+    candidates = [one for one in FORMATS if name.endswith(one.suffixes)]
+    if not candidates:
+        raise WeftError(f"topology file {name}: the suffix must be one of {', '.join(SUFFIXES)}")
+    text = read_input(path, "topology file")
+    chosen = next((one for one in candidates if one.recognises(text)), None)
+    if chosen is None:
+        expected = " or ".join(one.name for one in candidates)
+        raise WeftError(f"topology file {name} is of no known format: {expected} is expected")
+    for field, value in given._asdict().items():
+        if value is not None and field not in chosen.accepts:
+            why = "has no use for" if field in _OF_SOME_FILES else "says its own"
+            raise WeftError(
+                f"topology file {name!r} ({chosen.name}) {why} {_FLAGS[field]}: leave out {_FLAGS[field]} {value!r}"
+            )
+    return chosen.parse(text, name, given)

@@ -1,0 +1,339 @@
+"""NCCL topology XML, as `NCCL_TOPO_DUMP_FILE` writes it: one box, or several copies joined by a switch for each NIC.
+
+The file has no latencies and says rates in units of its own. These are turned into bytes/s as NCCL counts them:
+
+- NVLink: links x the rate of one link of the GPU's generation (`topologies.nvlink`);
+- PCIe: `link_width` lanes x what a lane of that `link_speed` carries (NCCL's `kvDictPciGen`: 16 GT/s x16 is 24 GB/s);
+- network: `speed` in Mb/s;
+- between CPUs: 16 GB/s for AMD, 10 for Intel, 6 for Arm, 32 for POWER, as NCCL has them for older models.
+
+What carries nothing is left out: PCIe and CPUs in a single box whose GPUs all reach each other by NVLink, bridges
+with one branch, NICs that only a CPU lies behind. A GPU reaches PCIe through a port of its own, so that NVLink is the
+shorter way wherever there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.core.wiring import Cable, wired
+from topologies.errors import WeftError
+from topologies.nvlink import link_of_sm
+from topologies.text.plain_xml import Element, parse_xml
+from topologies.units import Quantity, parse_bandwidth, parse_time
+
+NVLINK, PCIE, NETWORK = 0, 1, 2
+"""Tiers of the links."""
+
+MOST_COPIES = 4096
+
+CPU_NIC_BPS = 1e12
+"""Between a CPU and a NIC that is part of it and no PCIe device: it is the network that limits."""
+
+_CHILDREN: dict[str, tuple[str, ...]] = {
+    "system": ("cpu",), "cpu": ("pci", "nic"), "pci": ("pci", "gpu", "nic"), "gpu": ("nvlink",), "nic": ("net",),
+    "net": (), "nvlink": (),
+}
+_ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "system": ("version",),
+    "cpu": ("host_hash", "numaid", "affinity", "arch", "vendor", "familyid", "modelid"),
+    "pci": ("busid", "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "link_speed", "link_width"),
+    "gpu": ("dev", "sm", "rank", "gdr"),
+    "nic": (),
+    "net": ("name", "dev", "speed", "port", "latency", "guid", "maxconn", "gdr", "coll", "rail", "plane", "keep"),
+    "nvlink": ("target", "count", "tclass"),
+}
+_LANE_SPEED = re.compile(r"^([0-9]+(?:\.[0-9]+)?) GT/s(?: PCIe)?$")
+_SWITCH_CLASS, _GPU_CLASS = "0x0680", "0x03"
+_LANE_GBPS = {2.5: 1.5, 5.0: 3.0, 8.0: 6.0, 16.0: 12.0, 32.0: 24.0, 64.0: 48.0}
+_CPU_LINK_BPS = {"AuthenticAMD": 16e9, "GenuineIntel": 10e9, "arm64": 6e9, "ppc64": 32e9}
+
+
+class _NvLink(NamedTuple):
+    target: str
+    cables: int
+    to_switch: bool
+
+
+class _Gpu(NamedTuple):
+    name: str
+    busid: str
+    link_Bps: float
+    links: tuple[_NvLink, ...]
+
+
+@dataclass
+class _Branch:
+    """A node of the PCIe tree: a CPU, a bridge, a GPU's port, or a NIC; `rate_Bps` leads up."""
+
+    name: str
+    rate_Bps: float = 0.0
+    gpu: _Gpu | None = None
+    rail: int | None = None
+    speed_Bps: float = 0.0
+    below: list[_Branch] = field(default_factory=list)
+
+    def all(self) -> Iterator[_Branch]:
+        yield self
+        for one in self.below:
+            yield from one.all()
+
+
+def parse_nccl_xml(
+    text: str, name: str, *, copies: int = 1, nvlink_bandwidth: Quantity | None = None,
+    latency: Quantity | None = None, hop_latency: Quantity | None = None,
+) -> Topology:
+    """The network of an NCCL topology file.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        Of the file, for messages and tables.
+    copies : int
+        Boxes of this kind; NIC d of each has a cable to the switch "rail" d.
+    nvlink_bandwidth : quantity, optional
+        Of one direction of one NVLink, instead of NCCL's.
+    latency, hop_latency : quantity, optional
+        Of every link, and of every switch, which the file does not say.
+
+    Returns
+    -------
+    Topology
+        GPU g of copy c has the rank c x GPUs + g, in the order of `rank` in the file.
+
+    Raises
+    ------
+    WeftError
+        Not plain XML, an unknown element or attribute, a value that is none, several copies without a NIC.
+    """
+    if not 1 <= copies <= MOST_COPIES:
+        raise WeftError(f"{name}: {copies} copies; give 1 to {MOST_COPIES}")
+    link_Bps = None if nvlink_bandwidth is None else parse_bandwidth(nvlink_bandwidth, "NVLink bandwidth")
+    reader = _Reader(name, link_Bps)
+    roots = reader.read(parse_xml(text, name))
+    gpus = reader.gpus()
+    latency_ps = parse_time(DEFAULT_LATENCY if latency is None else latency, "latency")
+    hop_ps = parse_time(DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency, "hop latency")
+    builder = _Builder(gpus, roots, reader.cpu_link_Bps, latency_ps)
+    for copy in range(copies):
+        builder.add(copy, copies)
+    if copies > 1 and not builder.rails:
+        raise WeftError(f"{name} has no NIC: {copies} copies cannot be joined")
+    switches = [*builder.switches, *builder.rails]
+    title = name if copies == 1 else f"{copies} x {name}"
+    return wired(title, builder.npus, switches, builder.cables, hop_ps, frozenset(builder.passive))
+
+
+class _Reader:
+    """Turns elements into branches."""
+
+    def __init__(self, name: str, link_Bps: float | None) -> None:
+        self.name, self.link_Bps = name, link_Bps
+        self.found: dict[int, _Gpu] = {}
+        self.rails: set[int] = set()
+        self.cpu_link_Bps = 0.0
+
+    def read(self, root: Element) -> list[_Branch]:
+        if root.tag != "system":
+            raise WeftError(f"{root.where} is no root of an NCCL topology: that is <system>")
+        _check(root)
+        roots = [self._cpu(cpu, at) for at, cpu in enumerate(root.children)]
+        if not self.found:
+            raise WeftError(f"{self.name} has no <gpu>")
+        return roots
+
+    def gpus(self) -> list[_Gpu]:
+        """By rank."""
+        ranks = sorted(self.found)
+        if ranks != list(range(len(ranks))):
+            raise WeftError(f"{self.name}: the ranks of the GPUs are {ranks}; 0 to {len(ranks) - 1} are expected")
+        by_bus = {gpu.busid for gpu in self.found.values()}
+        for gpu in self.found.values():
+            for link in gpu.links:
+                if not link.to_switch and link.target not in by_bus:
+                    raise WeftError(f"{self.name}: {gpu.name} has an NVLink to {link.target}, which is no GPU of it")
+        return [self.found[rank] for rank in ranks]
+
+    def _cpu(self, element: Element, at: int) -> _Branch:
+        vendor = element.attributes.get("vendor", "")
+        key = vendor if vendor in _CPU_LINK_BPS else element.attributes.get("arch", "")
+        if key not in _CPU_LINK_BPS:
+            raise WeftError(
+                f"{element.where} has vendor={vendor!r} and arch={key!r}: known are {', '.join(_CPU_LINK_BPS)}"
+            )
+        self.cpu_link_Bps = max(self.cpu_link_Bps, _CPU_LINK_BPS[key])
+        return self._gather(_Branch(f"cpu{at}"), element)
+
+    def _gather(self, branch: _Branch, element: Element) -> _Branch:
+        for child in element.children:
+            if child.tag == "pci":
+                branch.below.append(self._pci(child))
+            elif child.tag == "nic":
+                branch.below += self._nic(child, CPU_NIC_BPS)
+        return branch
+
+    def _pci(self, element: Element) -> _Branch:
+        rate, busid = _pcie_Bps(element), element.text("busid")
+        branch = _Branch(f"pcie-{busid}", rate)
+        for child in element.children:
+            if child.tag == "gpu":
+                branch.gpu = self._gpu(child, busid)
+                branch.name = f"port-{branch.gpu.name}"
+            elif child.tag == "nic":
+                branch.below += self._nic(child, rate)
+            else:
+                branch.below.append(self._pci(child))
+        if branch.gpu is not None and branch.below:
+            raise WeftError(f"{element.where} holds a GPU and other devices")
+        return branch
+
+    def _gpu(self, element: Element, busid: str) -> _Gpu:
+        rank = element.whole("rank")
+        if rank in self.found:
+            raise WeftError(f"{element.where} has rank={rank}, and so has the GPU at {self.found[rank].busid}")
+        link_Bps = self.link_Bps or link_of_sm(element.whole("sm"), element.where)
+        gpu = _Gpu(f"gpu{rank}", busid, link_Bps, tuple(_nvlink(one) for one in element.children))
+        self.found[rank] = gpu
+        return gpu
+
+    def _nic(self, element: Element, rate: float) -> list[_Branch]:
+        ports = []
+        for net in element.children:
+            rail, speed = net.whole("dev"), net.whole("speed", 1) * 1e6 / 8
+            if rail in self.rails:
+                raise WeftError(f"{net.where} has dev={rail}, and so has another")
+            self.rails.add(rail)
+            ports.append(_Branch(f"nic{rail}", rate, None, rail, speed))
+        return ports
+
+
+def _check(element: Element) -> None:
+    """Refuse what is unknown, in the whole file."""
+    element.check(_ATTRIBUTES[element.tag], _CHILDREN[element.tag])
+    for child in element.children:
+        _check(child)
+
+
+def _pcie_Bps(element: Element) -> float:
+    speed = element.text("link_speed")
+    lane = _LANE_SPEED.match(speed)
+    if lane is None or float(lane[1]) not in _LANE_GBPS:
+        known = ", ".join(f"{rate:g}" for rate in _LANE_GBPS)
+        raise WeftError(f"{element.where} has link_speed={speed!r}: known are {known} GT/s PCIe")
+    lanes = element.whole("link_width") or 16  # a width of 0 is unknown, and NCCL takes 16
+    return lanes * _LANE_GBPS[float(lane[1])] * 1e9 / 8
+
+
+def _nvlink(element: Element) -> _NvLink:
+    kind = element.text("tclass")
+    if not kind.startswith((_SWITCH_CLASS, _GPU_CLASS)):
+        raise WeftError(f"{element.where} has tclass={kind!r}: 0x03... (GPU) and 0x0680... (NVSwitch) are read")
+    return _NvLink(element.text("target"), element.whole("count", 1), kind.startswith(_SWITCH_CLASS))
+
+
+class _Builder:
+    """Collects nodes and cables, copy by copy."""
+
+    def __init__(self, gpus: Sequence[_Gpu], roots: Sequence[_Branch], cpu_link_Bps: float, latency_ps: int) -> None:
+        self.gpus, self.cpu_link_Bps, self.latency_ps = gpus, cpu_link_Bps, latency_ps
+        self.by_bus = {gpu.busid: gpu.name for gpu in gpus}
+        rails = _rails(roots)
+        self.roots = [trimmed for root in roots if (trimmed := _trim(root, rails)) is not None]
+        self.npus: list[str] = []
+        self.switches: list[str] = []
+        self.rails: dict[str, None] = {}
+        self.passive: list[str] = []
+        self.cables: list[Cable] = []
+
+    def add(self, copy: int, copies: int) -> None:
+        """One more box."""
+        prefix = f"box{copy}-" if copies > 1 else ""
+        self.npus += [prefix + gpu.name for gpu in self.gpus]
+        self._nvlinks(prefix)
+        if copies == 1 and _all_joined(self.gpus):
+            return
+        for root in self.roots:
+            self._tree(root, prefix, copies > 1)
+        tops = [prefix + root.name for root in self.roots]
+        self.switches += tops
+        for at, one in enumerate(tops):
+            self.cables += [Cable((one, other), self.cpu_link_Bps, self.latency_ps, PCIE) for other in tops[:at]]
+
+    def _nvlinks(self, prefix: str) -> None:
+        switched = False
+        joined: set[tuple[str, str]] = set()
+        for gpu in self.gpus:
+            for link in gpu.links:
+                rate = link.cables * gpu.link_Bps
+                if link.to_switch:
+                    switched = True
+                    ends = prefix + gpu.name, f"{prefix}nvswitch"
+                else:
+                    ends = prefix + gpu.name, prefix + self.by_bus[link.target]
+                    if ends[::-1] in joined:  # both ends name the cable
+                        continue
+                    joined.add(ends)
+                self.cables.append(Cable(ends, rate, self.latency_ps, NVLINK))
+        if switched:
+            self.switches.append(f"{prefix}nvswitch")
+
+    def _tree(self, branch: _Branch, prefix: str, with_rails: bool) -> None:
+        for one in branch.below:
+            if one.rail is not None and not with_rails:
+                continue
+            self.cables.append(Cable((prefix + branch.name, prefix + one.name), one.rate_Bps, self.latency_ps, PCIE))
+            self.switches.append(prefix + one.name)
+            if one.gpu is not None:
+                self.cables.append(
+                    Cable((prefix + one.name, prefix + one.gpu.name), one.rate_Bps, self.latency_ps, PCIE)
+                )
+                self.passive.append(prefix + one.name)
+            elif one.rail is not None:
+                self.rails[f"rail{one.rail}"] = None
+                self.cables.append(
+                    Cable((prefix + one.name, f"rail{one.rail}"), one.speed_Bps, self.latency_ps, NETWORK)
+                )
+                self.passive.append(prefix + one.name)
+            self._tree(one, prefix, with_rails)
+
+
+def _rails(roots: Sequence[_Branch]) -> frozenset[int]:
+    """NICs that share a CPU with a GPU; all of them if there is none."""
+    near = [root for root in roots if any(one.gpu for one in root.all())]
+    for group in (near, roots):
+        if rails := frozenset(one.rail for root in group for one in root.all() if one.rail is not None):
+            return rails
+    return frozenset()
+
+
+def _trim(branch: _Branch, rails: frozenset[int], top: bool = True) -> _Branch | None:
+    """Without dead ends and bridges of one branch; a chain has the rate of its slowest link."""
+    if branch.gpu is not None or branch.rail is not None:
+        return branch if branch.gpu is not None or branch.rail in rails else None
+    below = [one for child in branch.below if (one := _trim(child, rails, top=False)) is not None]
+    if not below:
+        return None
+    if len(below) == 1 and not top:
+        below[0].rate_Bps = min(below[0].rate_Bps, branch.rate_Bps)
+        return below[0]
+    return _Branch(branch.name, branch.rate_Bps, below=below)
+
+
+def _all_joined(gpus: Sequence[_Gpu]) -> bool:
+    """Whether NVLink leads from every GPU to every other."""
+    names = {gpu.busid: gpu for gpu in gpus}
+    seen, open_ = {gpus[0].busid}, [gpus[0]]
+    on_switch = [gpu for gpu in gpus if any(link.to_switch for link in gpu.links)]
+    while open_:
+        gpu = open_.pop()
+        near = [names[link.target] for link in gpu.links if not link.to_switch]
+        for other in near + (on_switch if gpu in on_switch else []):
+            if other.busid not in seen:
+                seen.add(other.busid)
+                open_.append(other)
+    return len(seen) == len(gpus)

@@ -1,0 +1,82 @@
+"""JSON and TOML texts to plain data: every way in which that can fail is one line that names the file."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from topologies.errors import WeftError
+from topologies.text.input_text import read_input
+
+MOST_BYTES = 2**20
+"""Of a TOML file: people write these by hand."""
+
+_LEAST, _MOST = -(2**63), 2**64 - 1
+
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++\s*+\.\s*+){64}""")
+"""A dotted key whose parts the parser would look at in quadratic time: minutes for a MiB of `a.a.a`."""
+
+
+def parse_json(text: str, what: str) -> Any:
+    """The value of a JSON text.
+
+    Parameters
+    ----------
+    text : str
+    what : str
+        "spec file a.json", the beginning of every complaint.
+
+    Raises
+    ------
+    WeftError
+        No JSON, nested too deeply, or a whole number of more than 64 bits.
+    """
+    return _parsed(json.loads, text, what, "JSON")
+
+
+def parse_toml(text: str, what: str) -> dict[str, Any]:
+    """The tables of a TOML text; parameters and errors as for `parse_json`."""
+    if _LONG_KEY.search(text):
+        raise WeftError(f"{what} has a key of more than 64 parts")
+    found: dict[str, Any] = _parsed(tomllib.loads, text, what, "TOML")
+    return found
+
+
+def read_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """The tables of a TOML file; `what` is "sweep file".
+
+    Raises
+    ------
+    WeftError
+        As for `read_input` and `parse_toml`; larger than `MOST_BYTES`.
+    """
+    return parse_toml(read_input(path, what, MOST_BYTES), f"{what} {path}")
+
+
+def _parsed(parse: Callable[[str], Any], text: str, what: str, kind: str) -> Any:
+    try:
+        data = parse(text)
+    except RecursionError:
+        raise WeftError(f"{what} is nested too deeply") from None
+    except ValueError as error:  # what both parsers raise, and Python for a number of thousands of digits
+        raise WeftError(f"{what} is not {kind}: {error}") from None
+    for number in _whole_numbers(data):
+        if not _LEAST <= number <= _MOST:
+            raise WeftError(f"{what} has a whole number of {number.bit_length()} bits; 64 are read")
+    return data
+
+
+def _whole_numbers(data: Any) -> Iterator[int]:
+    waiting = [data]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, int):
+            yield one

@@ -1,0 +1,145 @@
+"""Strict reading of small YAML files: every complaint names the file, the line and the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from topologies.errors import WeftError
+from topologies.text.input_text import read_input
+from topologies.units import format_size
+
+MOST_BYTES = 2**20
+"""Of a file whose every value is looked at in Python."""
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+    """Without aliases, which could lead in circles."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not read")
+        return super().compose_node(parent, index)
+
+
+class Entry:
+    """A value of a file and where it stands.
+
+    Attributes
+    ----------
+    where : str
+        "network x.yml: line 5: NpusCount", the beginning of every complaint.
+    """
+
+    def __init__(self, node: yaml.Node, where: str, source: str) -> None:
+        self._node, self.where, self._source = node, where, source
+
+    def refuse(self, why: str) -> WeftError:
+        """The error to raise about this value."""
+        return WeftError(f"{self.where}: {why}")
+
+    def mapping(self, accepted: tuple[str, ...] | None = None, required: tuple[str, ...] = ()) -> dict[str, Entry]:
+        """The entries of a mapping; unknown, repeated and missing keys are refused."""
+        if not isinstance(self._node, yaml.MappingNode):
+            raise self.refuse("a mapping of keys to values is expected")
+        found: dict[str, Entry] = {}
+        for key, value in self._node.value:
+            line = f"{self._source}: line {key.start_mark.line + 1}"
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            if accepted is not None and name not in accepted:
+                raise WeftError(f"{line}: unknown key {name!r}; accepted are {', '.join(accepted)}")
+            if name in found:
+                raise WeftError(f"{line}: key {name!r} is given twice")
+            found[name] = Entry(value, f"{line}: {name}", self._source)
+        for name in required:
+            if name not in found:
+                raise self.refuse(f"key {name!r} is missing")
+        return found
+
+    def items(self) -> list[Entry]:
+        """The entries of a list."""
+        if not isinstance(self._node, yaml.SequenceNode):
+            raise self.refuse("a list is expected")
+        return [Entry(node, self.where, self._source) for node in self._node.value]
+
+    def text(self) -> str:
+        """A plain word."""
+        value = self._scalar()
+        if not isinstance(value, str):
+            raise self.refuse(f"{value!r} is not a name")
+        return value
+
+    def integer(self) -> int:
+        """A whole number."""
+        value = self._scalar()
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.refuse(f"{value!r} is not a whole number")
+        return value
+
+    def number(self) -> float:
+        """Any finite number."""
+        value = self._scalar()
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < float("inf"):
+            raise self.refuse(f"{value!r} is not a finite number")
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.refuse("the number is too large") from None
+
+    def _scalar(self) -> object:
+        if not isinstance(self._node, yaml.ScalarNode):
+            raise self.refuse("a single value is expected")
+        try:
+            loaded: object = yaml.safe_load(yaml.serialize(self._node))
+        except (yaml.YAMLError, ValueError) as wrong:
+            raise self.refuse(f"cannot be read: {' '.join(str(wrong).split())[:100]}") from None
+        return loaded
+
+
+def read_yaml(path: str | Path, what: str) -> Entry:
+    """The whole file as one entry.
+
+    Parameters
+    ----------
+    path : str or Path
+    what : str
+        "network", for messages.
+
+    Raises
+    ------
+    WeftError
+        The file cannot be read, is empty or larger than `MOST_BYTES`, or is no YAML.
+    """
+    return parse_yaml(read_input(path, what, MOST_BYTES), f"{what} {path}")
+
+
+def parse_yaml(text: str, source: str) -> Entry:
+    """A text as one entry.
+
+    Parameters
+    ----------
+    text : str
+    source : str
+        "network x.yml", the beginning of every complaint.
+
+    Raises
+    ------
+    WeftError
+        The text is empty, longer than `MOST_BYTES`, or no YAML.
+    """
+    if len(text) > MOST_BYTES:
+        raise WeftError(f"{source}: is larger than {format_size(MOST_BYTES)}, the most that is read")
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as wrong:
+        line = wrong.problem_mark.line + 1 if wrong.problem_mark else 1
+        raise WeftError(f"{source}: line {line}: not YAML: {wrong.problem}") from None
+    except (yaml.YAMLError, ValueError) as wrong:
+        raise WeftError(f"{source}: not YAML: {' '.join(str(wrong).split())[:200]}") from None
+    except RecursionError:
+        raise WeftError(f"{source}: is nested too deeply") from None
+    if node is None:
+        raise WeftError(f"{source}: line 1: the file is empty")
+    return Entry(node, source, source)

@@ -1,0 +1,265 @@
+"""Chakra execution traces (.et), read and written: schema versions 0.0.4 and 1.0.0, plain or gzipped.
+
+A file is a sequence of messages with their lengths: one of metadata, then the nodes of one rank. Everything that is
+read comes back when it is written: attributes keep their type, fields that say nothing are left out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+from typing import NamedTuple
+
+from topologies import WeftError
+from topologies.units import format_size
+from workloads.formats.chakra_attributes import (
+    Attribute,
+    attribute_bytes,
+    message,
+    packed,
+    parse_attribute,
+    text_field,
+    utf8,
+)
+from workloads.formats.protobuf_wire import VARINT, field, fields, read_bytes, varint
+
+VERSIONS = ("0.0.4", "1.0.0")
+
+NODE_KINDS = (
+    "invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective",
+)
+"""By the number of the type."""
+
+MOST_BYTES = 256 * 2**20
+MOST_NODES = 1_000_000
+
+class TensorInfo(NamedTuple):
+    """Inputs or outputs of a node, as text."""
+
+    values: str = ""
+    shapes: str = ""
+    types: str = ""
+
+
+class Node(NamedTuple):
+    """One node of a trace.
+
+    Attributes
+    ----------
+    id : int
+    name : str
+    kind : str
+        One of `NODE_KINDS`.
+    control_after, data_after : tuple of int
+        Nodes that it waits for.
+    start_us, duration_us : int
+    inputs, outputs : TensorInfo or None
+    attributes : tuple of Attribute
+    """
+
+    id: int
+    name: str
+    kind: str
+    control_after: tuple[int, ...] = ()
+    data_after: tuple[int, ...] = ()
+    start_us: int = 0
+    duration_us: int = 0
+    inputs: TensorInfo | None = None
+    outputs: TensorInfo | None = None
+    attributes: tuple[Attribute, ...] = ()
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """All nodes that it waits for, each once."""
+        return tuple(dict.fromkeys((*self.control_after, *self.data_after)))
+
+
+class Trace(NamedTuple):
+    """One file.
+
+    Attributes
+    ----------
+    version : str
+        One of `VERSIONS`, or "" where the attribute `schema` says it.
+    attributes : tuple of Attribute
+    nodes : tuple of Node
+    """
+
+    version: str
+    attributes: tuple[Attribute, ...]
+    nodes: tuple[Node, ...]
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read a file.
+
+    Raises
+    ------
+    WeftError
+        Names file, node and field: a file that cannot be read or is larger than `MOST_BYTES`, one that is cut off or
+        is no trace, an unknown version, field or type, a node that is given twice, that waits for one that is not
+        there or for itself.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as fault:
+        raise WeftError(f"trace {path} cannot be read: {fault.strerror}") from None
+    if data[:2] == b"\x1f\x8b":
+        data = _unzipped(data, f"trace {path}")
+    if len(data) > MOST_BYTES:
+        raise WeftError(f"trace {path} is larger than {format_size(MOST_BYTES)}, the most that is read")
+    return parse_trace(data, str(path))
+
+
+def parse_trace(data: bytes, name: str) -> Trace:
+    """The trace in some bytes; `name` is that of the file, for messages. Raises as `read_trace`."""
+    where = f"trace {name}"
+    if not data:
+        raise WeftError(f"{where} is empty")
+    head, at = read_bytes(data, 0, f"{where}: its metadata")
+    version, attributes = _metadata(head, where)
+    nodes: list[Node] = []
+    while at < len(data):
+        one, at = read_bytes(data, at, f"{where}: node {len(nodes)} of the file")
+        nodes.append(_node(one, f"{where}: node {len(nodes)} of the file"))
+        if len(nodes) > MOST_NODES:
+            raise WeftError(f"{where}: more than {MOST_NODES:,} nodes")
+    in_order(nodes, where)
+    return Trace(version, attributes, tuple(nodes))
+
+
+def write_trace(trace: Trace) -> bytes:
+    """A trace as the bytes of a file.
+
+    Raises
+    ------
+    WeftError
+        A number that its type does not hold.
+    """
+    head = text_field(1, trace.version) + b"".join(field(2, attribute_bytes(one)) for one in trace.attributes)
+    return b"".join(varint(len(one)) + one for one in (head, *map(_node_bytes, trace.nodes)))
+
+
+def in_order(nodes: Sequence[Node], where: str) -> list[int]:
+    """Places of the nodes in an order that respects what they wait for, the smallest id first.
+
+    Raises
+    ------
+    WeftError
+        A node that is given twice, waits for one that is not there, or waits in a circle.
+    """
+    place: dict[int, int] = {}
+    for at, node in enumerate(nodes):
+        if place.setdefault(node.id, at) != at:
+            raise WeftError(f"{where}: node {node.id} is given twice")
+    children: list[list[int]] = [[] for _ in nodes]
+    missing = [len(node.after) for node in nodes]
+    for at, node in enumerate(nodes):
+        for other in node.after:
+            if other not in place:
+                raise WeftError(f"{where}: node {node.id} waits for node {other}, which is not there")
+            children[place[other]].append(at)
+    ready = [(node.id, at) for at, node in enumerate(nodes) if not missing[at]]
+    heapify(ready)
+    order = []
+    while ready:
+        _, at = heappop(ready)
+        order.append(at)
+        for child in children[at]:
+            missing[child] -= 1
+            if not missing[child]:
+                heappush(ready, (nodes[child].id, child))
+    if len(order) < len(nodes):
+        stuck = next(node.id for at, node in enumerate(nodes) if missing[at])
+        raise WeftError(f"{where}: node {stuck} waits in a circle")
+    return order
+
+
+def _unzipped(data: bytes, where: str) -> bytes:
+    unzip = zlib.decompressobj(wbits=31)
+    try:
+        out = unzip.decompress(data, MOST_BYTES + 1)
+    except zlib.error as fault:
+        raise WeftError(f"{where}: is a damaged gzip file: {fault}") from None
+    if len(out) <= MOST_BYTES and not unzip.eof:
+        raise WeftError(f"{where}: is a gzip file that is cut off")
+    return out
+
+
+def _metadata(data: bytes, where: str) -> tuple[str, tuple[Attribute, ...]]:
+    version, attributes = "", []
+    for number, wire, value in fields(data, f"{where}: its metadata"):
+        if number == 1:
+            version = utf8(value, wire, f"{where}: version")
+        elif number == 2:
+            attributes.append(parse_attribute(message(value, f"{where}: metadata"), f"{where}: metadata"))
+        else:
+            raise WeftError(f"{where}: unknown field {number} of its metadata")
+    said = version or next((str(one.value) for one in attributes if one.name == "schema"), "")
+    if said.rpartition("chakra.")[2] not in VERSIONS:
+        raise WeftError(f"{where}: has the schema version {said!r}: {' and '.join(VERSIONS)} are read")
+    return version, tuple(attributes)
+
+
+def _node(data: bytes, where: str) -> Node:
+    found: dict[str, int | str] = {}
+    waits: dict[int, list[int]] = {4: [], 5: []}
+    info: dict[int, TensorInfo] = {}
+    attributes = []
+    kind = 0
+    for number, wire, value in fields(data, where):
+        if number in _NODE_NUMBERS:
+            found[_NODE_NUMBERS[number]] = _whole(value, wire, where, number)
+        elif number == 2:
+            found["name"] = utf8(value, wire, f"{where}: name")
+        elif number == 3:
+            kind = _whole(value, wire, where, number)
+        elif number in waits:
+            waits[number] += packed(value, wire, VARINT, where)
+        elif number in (8, 9):
+            info[number] = _tensor_info(message(value, where), where)
+        elif number == 10:
+            attributes.append(parse_attribute(message(value, where), where))
+        else:
+            raise WeftError(f"{where}: unknown field {number}")
+    if kind >= len(NODE_KINDS):
+        raise WeftError(f"{where}: has the unknown type {kind}")
+    return Node(
+        int(found.get("id", 0)), str(found.get("name", "")), NODE_KINDS[kind], tuple(waits[4]), tuple(waits[5]),
+        int(found.get("start_us", 0)), int(found.get("duration_us", 0)), info.get(8), info.get(9), tuple(attributes),
+    )
+
+
+_NODE_NUMBERS = {1: "id", 6: "start_us", 7: "duration_us"}
+
+
+def _tensor_info(data: bytes, where: str) -> TensorInfo:
+    texts = {1: "", 2: "", 3: ""}
+    for number, wire, value in fields(data, where):
+        if number not in texts:
+            raise WeftError(f"{where}: unknown field {number} of its inputs or outputs")
+        texts[number] = utf8(value, wire, where)
+    return TensorInfo(*texts.values())
+
+
+def _whole(value: int | bytes, wire: int, where: str, number: int) -> int:
+    if wire != VARINT or not isinstance(value, int):
+        raise WeftError(f"{where}: field {number} has the wire type {wire}; {VARINT} is expected")
+    return value
+
+
+def _node_bytes(node: Node) -> bytes:
+    numbers = {1: node.id, 3: NODE_KINDS.index(node.kind), 6: node.start_us, 7: node.duration_us}
+    parts = {number: field(number, value) for number, value in numbers.items() if value}
+    parts[2] = text_field(2, node.name)
+    for number, waits in ((4, node.control_after), (5, node.data_after)):
+        if waits:
+            parts[number] = field(number, b"".join(map(varint, waits)))
+    for number, info in ((8, node.inputs), (9, node.outputs)):
+        if info is not None:
+            parts[number] = field(number, b"".join(text_field(k, text) for k, text in enumerate(info, start=1)))
+    parts[10] = b"".join(field(10, attribute_bytes(one)) for one in node.attributes)
+    return b"".join(parts[number] for number in sorted(parts))

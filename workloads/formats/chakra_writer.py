@@ -1,0 +1,103 @@
+"""Schedules as Chakra traces of sends and receives: ASTRA-sim's custom collectives.
+
+A transfer is a send at its source and a receive at its destination, with a tag of its own between the two. What a
+transfer waits for is a data dependency at its source. A trace has no chunks, no routes and no reductions: a transfer
+is one message, and adding takes no time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from collectives.core.schedule import Schedule
+from collectives.core.transfers import Transfers
+from topologies import WeftError
+from workloads.formats.chakra import Node, Trace
+from workloads.formats.chakra_attributes import Attribute
+
+MOST_MESSAGES = 1_000_000
+
+VERSION = "0.0.4"
+
+
+def schedule_to_chakra(schedule: Schedule, version: str = VERSION) -> tuple[Trace, ...]:
+    """One trace for each rank.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    version : str
+        Of the schema: "0.0.4" or "1.0.0".
+
+    Raises
+    ------
+    WeftError
+        Switches that send or pools, which a trace does not know; a wait for a transfer of two other ranks; too many
+        messages.
+    """
+    pattern = schedule.pattern
+    if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:
+        raise WeftError(f"Chakra trace of {pattern.name}: a trace has no switches that add, and no slots")
+    t = pattern.transfers()
+    src, dst, sizes = t.src.tolist(), t.dst.tolist(), (t.blocks * schedule.block_bytes).tolist()
+    if len(src) > MOST_MESSAGES:
+        raise WeftError(f"Chakra trace of {len(src):,} messages; at most {MOST_MESSAGES:,}")
+    row_of = {pair: row for row, pair in enumerate(zip(src, t.slot.tolist(), strict=True))}
+    nodes: list[list[Node]] = [[] for _ in range(pattern.p)]
+    place: list[dict[int, int]] = []
+    tags: dict[tuple[int, int], int] = defaultdict(int)
+    for row, (a, b) in enumerate(zip(src, dst, strict=True)):
+        place.append({rank: len(nodes[rank]) for rank in (a, b)} if a != b else {})
+        if a == b:
+            continue  # a join: what waits for it waits for what it waits for
+        tag = tags[a, b]
+        tags[a, b] += 1
+        for rank, kind, peer in ((a, "send", b), (b, "receive", a)):
+            nodes[rank].append(_message(len(nodes[rank]), f"{kind} {row}", kind, sizes[row], peer, tag))
+    for row, rank in enumerate(src):
+        if not place[row]:
+            continue
+        waits = []
+        for parent in _parents(t, row, row_of, place):
+            if rank not in place[parent]:
+                raise WeftError(
+                    f"Chakra trace of {pattern.name}: a transfer of rank {rank} waits for one from rank {src[parent]} "
+                    f"to rank {dst[parent]}, and a trace waits inside its rank only"
+                )
+            waits.append(place[parent][rank])
+        own = place[row][rank]
+        nodes[rank][own] = nodes[rank][own]._replace(data_after=tuple(dict.fromkeys(waits)))
+    facts = (
+        Attribute("schema", f"1.0.2-chakra.{version}", "string"),
+        Attribute("collective", schedule.kind.name.replace("-", ""), "string"),
+        Attribute("source", f"weft: {pattern.name} {schedule.kind.name} of {schedule.size_bytes} B", "string"),
+    )
+    return tuple(Trace(version, facts, tuple(line)) for line in nodes)
+
+
+def _parents(
+    t: Transfers, row: int, row_of: Mapping[tuple[int, int], int], place: Sequence[Mapping[int, int]]
+) -> list[int]:
+    """Transfers that one waits for, joins replaced by what they wait for."""
+    found: list[int] = []
+    open_, seen = [row], {row}
+    while open_:
+        one = open_.pop()
+        for at in range(int(t.dep_ptr[one]), int(t.dep_ptr[one + 1])):
+            parent = row_of[int(t.dep_src[at]), int(t.dep_slot[at])]
+            if int(t.dep_lag[at]) > 0 or parent in seen:  # a window holds back later chunks, of which there are none
+                continue
+            seen.add(parent)
+            (found if place[parent] else open_).append(parent)
+    return sorted(found)
+
+
+def _message(number: int, name: str, kind: str, size: int, peer: int, tag: int) -> Node:
+    attributes = (
+        Attribute("is_cpu_op", False, "bool"),
+        Attribute("comm_size", size, "int64"),
+        Attribute("comm_dst" if kind == "send" else "comm_src", peer, "int32"),
+        Attribute("comm_tag", tag, "int32"),
+    )
+    return Node(number, name, kind, attributes=attributes)

@@ -1,0 +1,126 @@
+"""Readers of LIBRA's network, communicator and cost files (YAML, 2024 release)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies.text.strict_yaml import Entry, read_yaml
+from workloads.workload import PHASES, Groups
+
+BLOCK_OF = {"Ring": "RI", "FullyConnected": "FC", "Switch": "SW"}
+"""LIBRA's names of blocks, and those of a network spec."""
+
+ELEMENTS = ("Link", "Switch", "Nic", "Npu")
+
+PHASE_OF = dict(zip(("Forward", "InputGrad", "WeightGrad"), PHASES, strict=True))
+
+
+@dataclass(frozen=True)
+class NetworkFile:
+    """A network as LIBRA describes it; dimension 1 (the innermost) first.
+
+    Attributes
+    ----------
+    blocks : tuple of str
+        "RI", "FC" or "SW".
+    extents : tuple of int
+    tiers : tuple of str
+        Price tier of each dimension: a key of the cost file.
+    """
+
+    blocks: tuple[str, ...]
+    extents: tuple[int, ...]
+    tiers: tuple[str, ...]
+
+    @property
+    def spec(self) -> str:
+        """As `topologies.from_spec` takes it: "RI(4)_FC(8)_SW(32)"."""
+        return "_".join(f"{block}({extent})" for block, extent in zip(self.blocks, self.extents, strict=True))
+
+
+@dataclass(frozen=True)
+class Prices:
+    """$ per GB/s of one tier; None where the tier has no such element."""
+
+    link: float
+    switch: float | None = None
+    nic: float | None = None
+    npu: float | None = None
+
+
+def read_network(path: str | Path) -> NetworkFile:
+    """Read a network file: `Topology`, `NpusCount`, `CostDimension`.
+
+    Raises
+    ------
+    WeftError
+        Names file, line and key.
+    """
+    keys = ("Topology", "NpusCount", "CostDimension")
+    entries = read_yaml(path, "network").mapping(keys, required=keys)
+    lists = {key: entries[key].items() for key in keys}
+    blocks = []
+    for item in lists["Topology"]:
+        name = item.text()
+        if name not in BLOCK_OF:
+            raise item.refuse(f"block {name!r} is unknown: choose one of {', '.join(BLOCK_OF)}")
+        blocks.append(BLOCK_OF[name])
+    extents = [item.integer() for item in lists["NpusCount"]]
+    for item, extent in zip(lists["NpusCount"], extents, strict=True):
+        if extent < 2:
+            raise item.refuse(f"{extent} NPUs: each dimension needs more than 1")
+    for key in keys:
+        if not blocks or len(lists[key]) != len(blocks):
+            raise entries[key].refuse(f"has {len(lists[key])} entries; Topology has {len(blocks)} and needs one")
+    return NetworkFile(tuple(blocks), tuple(extents), tuple(item.text() for item in lists["CostDimension"]))
+
+
+def read_communicator(path: str | Path, extents: tuple[int, ...]) -> Groups:
+    """Read a communicator file: NPUs that each phase takes of each dimension, -1 for none.
+
+    Parameters
+    ----------
+    path : str or Path
+    extents : tuple of int
+        Of the network, which the groups must fit.
+
+    Raises
+    ------
+    WeftError
+        Names file, line and key.
+    """
+    entries = read_yaml(path, "communicator").mapping(tuple(PHASE_OF), required=tuple(PHASE_OF))
+    return {phase: _group(entries[key], extents) for key, phase in PHASE_OF.items()}
+
+
+def _group(entry: Entry, extents: tuple[int, ...]) -> tuple[int, ...]:
+    items = entry.items()
+    if len(items) != len(extents):
+        raise entry.refuse(f"has {len(items)} entries; the network has {len(extents)} dimensions")
+    sizes = [item.integer() for item in items]
+    for dim, (item, size, extent) in enumerate(zip(items, sizes, extents, strict=True), start=1):
+        if size == 0 or (size > 0 and extent % size):
+            raise item.refuse(f"{size} NPUs of dimension {dim}, which has {extent}: give a divisor of {extent}, or -1")
+    return tuple(max(size, 1) for size in sizes)
+
+
+def read_prices(path: str | Path) -> Mapping[str, Prices]:
+    """Read a cost file: $ per GB/s of each element of each tier.
+
+    Raises
+    ------
+    WeftError
+        Names file, line and key.
+    """
+    return {tier: _prices(entry) for tier, entry in read_yaml(path, "cost").mapping().items()}
+
+
+def _prices(entry: Entry) -> Prices:
+    elements = entry.mapping(ELEMENTS, required=("Link",))
+    price = {name.lower(): element.number() for name, element in elements.items()}
+    for name, element in elements.items():
+        if price[name.lower()] <= 0:
+            raise element.refuse(f"price {price[name.lower()]:g} must be above zero")
+    return Prices(**price)

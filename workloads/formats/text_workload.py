@@ -1,0 +1,117 @@
+"""Reader of the text workload of ASTRA-sim 1.0, LIBRA and SimAI: one layer a line, twelve columns.
+
+    name dep fwd_time fwd_comm fwd_bytes ig_time ig_comm ig_bytes wg_time wg_comm wg_bytes update_time
+
+Times are nanoseconds. ASTRA-sim 1.0 puts two lines on top, a parallelism keyword and the number of layers; LIBRA's
+files have none, and SimAI's say more on the first (`workloads.formats.simai`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from topologies import WeftError
+from topologies.text.input_text import MOST_BYTES
+from topologies.units import format_size
+from workloads.formats.simai import Header, parse_header, split_suffix
+from workloads.workload import PHASES, Call, Layer, Phase, Workload
+
+COLUMNS = (
+    "name", "dependency", "forward time", "forward collective", "forward bytes", "input gradient time",
+    "input gradient collective", "input gradient bytes", "weight gradient time", "weight gradient collective",
+    "weight gradient bytes", "update time",
+)
+
+KINDS = {
+    "NONE": "",
+    "ALLREDUCE": "all-reduce",
+    "ALLGATHER": "all-gather",
+    "REDUCESCATTER": "reduce-scatter",
+    "ALLTOALL": "all-to-all",
+}
+
+POLICIES = (
+    "DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA", "HYBRID_TRANSFORMER",
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD", "HYBRID_DLRM", "HYBRID_DLRM_ENHANCED", "MICRO", "HYBRID_CUSTOMIZED",
+    "DISTRIBUTED_INFERENCE",
+)
+"""Keywords that the first line of an ASTRA-sim 1.0 file begins with."""
+
+
+def read_text_workload(path: str | Path) -> Workload:
+    """Read a text workload.
+
+    Parameters
+    ----------
+    path : str or Path
+        With or without the two header lines of ASTRA-sim 1.0.
+
+    Returns
+    -------
+    Workload
+        Collectives in the groups "forward", "input_grad" and "weight_grad", in SimAI's files also "ep" and "dp_ep".
+
+    Raises
+    ------
+    WeftError
+        Names file, line and column.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        lines = data.decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise WeftError(f"workload {path}: cannot be read: {wrong}") from None
+    if len(data) > MOST_BYTES:
+        raise WeftError(f"workload {path}: is larger than {format_size(MOST_BYTES)}, the most that is read")
+    rows = [(number, line.split()) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not rows:
+        raise WeftError(f"workload {path}: is empty; one layer a line of {len(COLUMNS)} columns is expected")
+    policy, header, rows = _header(path, rows)
+    layers = tuple(_layer(path, number, words, header) for number, words in rows)
+    return Workload(path.stem, layers, policy, header)
+
+
+def _header(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[str, Header, list[tuple[int, list[str]]]]:
+    """The parallelism keyword, what is said after it, and the rows of the layers."""
+    number, words = rows[0]
+    following = rows[1][1] if len(rows) > 1 else []
+    if words[0] not in POLICIES or (len(words) == len(COLUMNS) and len(following) != 1):
+        return "", (), rows
+    where = f"workload {path}: line"
+    if words[0] == "HYBRID_CUSTOMIZED":
+        raise WeftError(f"{where} {number}: policy HYBRID_CUSTOMIZED, whose layers name their own, is not read")
+    if len(following) != 1 or not following[0].isdecimal():
+        raise WeftError(f"{where} {number + 1}: the number of layers is expected after {words[0]}")
+    if int(following[0]) != len(rows) - 2:
+        raise WeftError(f"{where} {rows[1][0]}: says {following[0]} layers; {len(rows) - 2} follow")
+    return words[0], parse_header(words[1:], f"{where} {number}"), rows[2:]
+
+
+def _layer(path: Path, number: int, words: list[str], header: Header) -> Layer:
+    where = f"workload {path}: line {number}"
+    if len(words) != len(COLUMNS):
+        raise WeftError(f"{where}: has {len(words)} columns; {len(COLUMNS)} are expected ({', '.join(COLUMNS)})")
+    forward, input_grad, weight_grad = (
+        _phase(where, words, 2 + 3 * k, group, header) for k, group in enumerate(PHASES)
+    )
+    return Layer(words[0], forward, input_grad, weight_grad, _number(where, words, 11))
+
+
+def _phase(where: str, words: list[str], at: int, group: str, header: Header) -> Phase:
+    compute_ns, size = _number(where, words, at), _number(where, words, at + 2)
+    kind, group = split_suffix(words[at + 1].upper(), group, header)
+    if kind not in KINDS:
+        raise WeftError(f"{where}: {COLUMNS[at + 1]} {words[at + 1]!r} is unknown: choose one of {', '.join(KINDS)}")
+    return Phase(compute_ns, (Call(KINDS[kind], size, group),) if KINDS[kind] and size else ())
+
+
+def _number(where: str, words: list[str], at: int) -> float:
+    try:
+        value = float(words[at])
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise WeftError(f"{where}: {COLUMNS[at]} {words[at]!r} is not a number of zero or more")
+    return value
