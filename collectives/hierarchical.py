@@ -42,8 +42,8 @@ from collectives.core.symmetry import Group, node_group
 from collectives.core.transfers import Pool, Ref, Transfers, TransferTable
 from topologies import Topology, WeftError, torus
 from topologies.core.blocks import Block, Ring
+from topologies.core.product import DimensionOrderRouter
 from topologies.core.symmetry import move_nodes
-from topologies.multidim import DimensionOrderRouter
 from topologies.units import Quantity
 
 NAME = "hierarchical"

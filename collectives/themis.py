@@ -12,7 +12,7 @@ from collectives.core.process_groups import process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.hierarchical import blocks_of, make_options, pattern
 from topologies import Topology, WeftError
-from topologies.multidim import npu_bandwidths
+from topologies.core.product import npu_bandwidths
 from topologies.units import Quantity
 
 NAME = "themis"

@@ -19,7 +19,7 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.circulant import CoinRouter
+from topologies.circulants import CoinRouter
 from topologies.units import Quantity
 
 NAME = "totient-rings"

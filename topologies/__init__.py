@@ -1,32 +1,24 @@
 """What the network is: nodes, links, routes and their times."""
 
 from topologies.boxes import dgx1, dgx_a100, dgx_h100, mi250
-from topologies.circulant import circulant
+from topologies.circulants import circulant
 from topologies.core.custom import from_links
 from topologies.core.reduction_units import with_reduction_units
 from topologies.core.routing import TIES, Paths, Router, ShortestPathRouter
 from topologies.core.topology import NPU, OCS, REDUCER, SWITCH, Topology
-from topologies.dragonfly import dragonfly
+from topologies.dragonflies import dragonfly
 from topologies.errors import WeftError
-from topologies.fat_tree import fat_tree
 from topologies.flows.cuts import bisection_Bps, egress_Bps, ingress_Bps, max_flow_Bps
 from topologies.flows.load import link_loads, load_time_s
 from topologies.formats.exchange import from_networkx, read_topology, to_networkx, write_topology
-from topologies.fully_connected import fully_connected
-from topologies.hamming_mesh import hamming_mesh
-from topologies.hypercube import hypercube
-from topologies.hyperx import hyperx
-from topologies.leaf_spine import leaf_spine
-from topologies.mesh import mesh
-from topologies.multidim import multidim
-from topologies.optical import Circuits, CircuitSwitch, PatchPanel, hybrid, optical, rotor_matchings
-from topologies.random_regular import random_regular
+from topologies.hamming_meshes import hamming_mesh
+from topologies.optics import Circuits, CircuitSwitch, PatchPanel, hybrid, optical, rotor_matchings
+from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
+from topologies.random_graphs import random_regular
 from topologies.registry import TOPOLOGIES, Family, from_spec
-from topologies.ring import ring
-from topologies.switch import switch
-from topologies.torus import torus
+from topologies.tiers import fat_tree, leaf_spine
 from topologies.totient_rings import select_permutations, totient_perms
-from topologies.twisted_torus import twisted_torus
+from topologies.twisted_tori import twisted_torus
 
 __all__ = [
     "NPU",

@@ -16,7 +16,7 @@ from topologies.boxes import (
     dgx_h100,
     mi250,
 )
-from topologies.circulant import circulant
+from topologies.circulants import circulant
 from topologies.core.extents import parse_extents
 from topologies.core.topology import (
     DEFAULT_BANDWIDTH,
@@ -24,22 +24,14 @@ from topologies.core.topology import (
     DEFAULT_LATENCY,
     Topology,
 )
-from topologies.dragonfly import dragonfly
+from topologies.dragonflies import dragonfly
 from topologies.errors import WeftError
-from topologies.fat_tree import fat_tree
 from topologies.formats.files import SUFFIXES, Given, read_topology_file
-from topologies.fully_connected import fully_connected
-from topologies.hamming_mesh import hamming_mesh
-from topologies.hypercube import hypercube
-from topologies.hyperx import hyperx
-from topologies.leaf_spine import leaf_spine
-from topologies.mesh import mesh
-from topologies.multidim import multidim
-from topologies.random_regular import random_regular
-from topologies.ring import ring
-from topologies.switch import switch
-from topologies.torus import torus
-from topologies.twisted_torus import twisted_torus
+from topologies.hamming_meshes import hamming_mesh
+from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
+from topologies.random_graphs import random_regular
+from topologies.tiers import fat_tree, leaf_spine
+from topologies.twisted_tori import twisted_torus
 from topologies.units import Quantities, Quantity
 
 _HAMMING_MESH = re.compile(r"^hx([0-9]+(?:x[0-9]+)*)mesh$")
@@ -74,19 +66,14 @@ class Family:
     bandwidth: Quantities = DEFAULT_BANDWIDTH
 
 
-def _torus(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    shape = parse_extents(argument, f"torus:{argument}")
-    return torus(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+def _shaped(name: str, build: Callable[..., Topology]) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
+    """A family whose argument is its shape, "8x8"."""
 
+    def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
+        shape = parse_extents(argument, f"{name}:{argument}")
+        return build(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
-def _mesh(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    shape = parse_extents(argument, f"mesh:{argument}")
-    return mesh(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-
-def _hyperx(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    shape = parse_extents(argument, f"hyperx:{argument}")
-    return hyperx(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+    return from_argument
 
 
 def _dragonfly(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
@@ -173,13 +160,14 @@ def _leaf_spine(argument: str, bandwidth: Quantities, latency: Quantities, hop_l
 
 _FAMILIES = (
     Family(
-        "torus", _torus, "a ring in every dimension", "torus:8x8",
+        "torus", _shaped("torus", torus), "a ring in every dimension", "torus:8x8",
         ("torus:1", "torus:2", "torus:3", "torus:4", "torus:1x1", "torus:1x4", "torus:2x2", "torus:2x3", "torus:4x4",
          "torus:3x5", "torus:4x2x3", "torus:2x2x2"),
     ),
     Family("ring", _counted("ring", ring), "a torus of one dimension", "ring:16", ("ring:1", "ring:2", "ring:5")),
     Family(
-        "mesh", _mesh, "a torus without wrap-around links", "mesh:4x4", ("mesh:1", "mesh:2", "mesh:3x3", "mesh:2x4"),
+        "mesh", _shaped("mesh", mesh), "a torus without wrap-around links", "mesh:4x4",
+        ("mesh:1", "mesh:2", "mesh:3x3", "mesh:2x4"),
     ),
     Family(
         "fc", _counted("fc", fully_connected), "every NPU joined to every other", "fc:8", ("fc:1", "fc:2", "fc:4"),
@@ -209,8 +197,8 @@ _FAMILIES = (
         ("hypercube:1", "hypercube:2", "hypercube:3"),
     ),
     Family(
-        "hyperx", _hyperx, "every NPU joined to all others of its line, in every dimension", "hyperx:4x4",
-        ("hyperx:1", "hyperx:3", "hyperx:3x3", "hyperx:2x4"),
+        "hyperx", _shaped("hyperx", hyperx), "every NPU joined to all others of its line, in every dimension",
+        "hyperx:4x4", ("hyperx:1", "hyperx:3", "hyperx:3x3", "hyperx:2x4"),
     ),
     Family(
         "dragonfly", _dragonfly, "groups of routers, complete inside, a cable between every two", "dragonfly:9x4",

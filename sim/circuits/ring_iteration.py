@@ -17,7 +17,7 @@ from sim.engine.run import run
 from sim.program import WHOLE, Columns, Cutting, Program, assemble
 from sim.program.outcome import Outcome
 from topologies import Topology, WeftError
-from topologies.circulant import CoinRouter
+from topologies.circulants import CoinRouter
 from topologies.core.k_shortest import k_shortest_paths
 from topologies.core.routing import Paths
 from topologies.units import PS_PER_S

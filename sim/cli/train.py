@@ -126,8 +126,8 @@ def _topology(arguments: argparse.Namespace, topology: Topology) -> Topology:
     import numpy as np
 
     from collectives.hierarchical import blocks_of
+    from topologies.core.product import link_bandwidths
     from topologies.core.topology import per_dimension
-    from topologies.multidim import link_bandwidths
     from topologies.units import parse_bandwidth
 
     if arguments.npu_bandwidth is None:

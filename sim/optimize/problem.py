@@ -14,7 +14,7 @@ from sim.analytic.constraints import Constraint, Feasible, budget, parse_constra
 from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
 from topologies import Topology, WeftError, from_spec
-from topologies.multidim import DimensionOrderRouter
+from topologies.core.product import DimensionOrderRouter
 from topologies.totient_rings import select_permutations, totient_perms
 from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator

@@ -20,7 +20,7 @@ from tests.collectives.cases import (
     supported,
 )
 from topologies import TOPOLOGIES, WeftError, from_spec, torus
-from topologies.multidim import DimensionOrderRouter
+from topologies.core.product import DimensionOrderRouter
 
 pytestmark = pytest.mark.compiled
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.circuit_plans import graph_of
 from topologies import WeftError, circulant, link_loads
-from topologies.circulant import coin_change_mod, route_nodes
+from topologies.circulants import coin_change_mod, route_nodes
 
 
 def routes(fabric, ends):

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from topologies.core.topology import Topology
 from topologies.errors import WeftError
-from topologies.multidim import multidim
+from topologies.products import multidim
 from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
 
 BYTES_PER_GB = 2**30

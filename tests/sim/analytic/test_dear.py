@@ -11,7 +11,8 @@ from sim.papers.dear_model import Group, Ring, dear_s, fluid_gain, wfbp_s
 from sim.program.model import Model
 from sim.run.iteration import simulate_job
 from topologies import from_spec
-from topologies.multidim import link_bandwidths, multidim
+from topologies.core.product import link_bandwidths
+from topologies.products import multidim
 from workloads.training import MIB, Training, gradient_buckets, layer_of, training_job
 from workloads.workload import Workload
 

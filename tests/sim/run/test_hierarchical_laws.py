@@ -18,7 +18,8 @@ from collectives.hierarchical import blocks_of
 from sim import simulate
 from sim.result import Result
 from topologies import Topology, from_spec
-from topologies.multidim import link_bandwidths, multidim, npu_bandwidths
+from topologies.core.product import link_bandwidths, npu_bandwidths
+from topologies.products import multidim
 
 SPEC, EXTENTS, BUDGET = "RI(4)_FC(8)_RI(4)_SW(32)", (4, 8, 4, 32), 500e9
 SIZE = 2**30

@@ -9,7 +9,8 @@ from sim.plots.timeline import draw_timeline, timeline_rows
 from sim.program.model import Model
 from sim.run.iteration import IDLE_ELSEWHERE, simulate_job
 from topologies import Topology, WeftError, from_spec
-from topologies.multidim import link_bandwidths, multidim
+from topologies.core.product import link_bandwidths
+from topologies.products import multidim
 from workloads.job import Job
 from workloads.pipeline import PIPELINE_ORDERS, Pipeline, pipeline_job
 from workloads.training import LOOPS, Training, layer_of, training_job

@@ -13,8 +13,7 @@ A block of extent 1 has no links, and no switch.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -24,68 +23,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.core.blocks import AT_SWITCH, Block, FullyConnected, Leg, Line, Ring, Switched
-from topologies.core.extents import check_extents, check_memory, parse_extent
+from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
+from topologies.core.extents import check_memory
 from topologies.core.routing import Paths, fill_hops, hash64, join_paths
-from topologies.core.topology import (
-    DEFAULT_BANDWIDTH,
-    DEFAULT_HOP_LATENCY,
-    DEFAULT_LATENCY,
-    NPU,
-    SWITCH,
-    Topology,
-    per_dimension,
-)
+from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
 from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
-BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
-"""The blocks that a spec can name."""
-
-_BLOCK = re.compile(r"^([A-Z]+)\(([^()]*)\)$")
 _BATCH = 2**16  # pairs routed at a time: bounds the temporaries, and they stay in the cache
 
 Ints = npt.NDArray[np.int64]
-
-
-def multidim(
-    spec: str | Sequence[Block],
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
-    """The product of blocks: "RI(4)_FC(8)_SW(32)" is a ring of 4 by 8 fully connected by switches of 32.
-
-    Parameters
-    ----------
-    spec : str or sequence of Block
-        Blocks joined by "_", dimension 0 first.
-    bandwidth, latency : quantity or one for each dimension
-        Of one direction of every cable of a dimension.
-    hop_latency : quantity
-        Charged on each arrival at a switch, and at an NPU where any dimension joins NPUs directly, because
-        each NPU then carries a router. In a network of switches only, NPUs are plain endpoints and charge none.
-
-    Raises
-    ------
-    WeftError
-        An unknown block, an extent below 1, or more links than can be held.
-    """
-    blocks = _parse_blocks(spec) if isinstance(spec, str) else tuple(spec)
-    check_extents([block.extent for block in blocks], "multidim")
-    return build_product("_".join(map(str, blocks)), blocks, bandwidth, latency, hop_latency)
-
-
-def _parse_blocks(spec: str) -> tuple[Block, ...]:
-    blocks = []
-    for part in spec.split("_"):
-        match = _BLOCK.match(part)
-        if match is None or match[1] not in BLOCKS:
-            kinds = ", ".join(f"{kind}(n)" for kind in BLOCKS)
-            raise WeftError(f"multidim {spec!r}: {part!r} is not a block; join blocks by _ out of {kinds}")
-        blocks.append(BLOCKS[match[1]](parse_extent(match[2], f"multidim {spec!r}: block {part}")))
-    return tuple(blocks)
 
 
 def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> tuple[float, ...]:
@@ -156,7 +103,7 @@ def _n_switches(block: Block, n_npus: int) -> int:
 def build_product(
     name: str, blocks: Sequence[Block], bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
 ) -> Topology:
-    """The product of `blocks`, called `name`; `multidim` explains the rest."""
+    """The product of `blocks`, called `name`; `topologies.core.product` explains the rest."""
     shape = tuple(block.extent for block in blocks)
     n_npus = math.prod(shape)
     n_nodes = n_npus + sum(_n_switches(block, n_npus) for block in blocks)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from topologies.core.blocks import Switched
 from topologies.core.extents import check_extents, format_extents
+from topologies.core.product import build_product
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.errors import WeftError
-from topologies.multidim import build_product
 from topologies.units import Quantities, Quantity
 
 

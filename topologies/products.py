@@ -1,0 +1,258 @@
+"""Products of one-dimensional blocks: ring, torus, mesh, hypercube, fully connected, HyperX, switch, and any mixture.
+
+Each builder names a product and its blocks; `topologies.core.product` builds and routes all of them alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from topologies.core.blocks import Block, FullyConnected, Line, Ring, Switched
+from topologies.core.extents import check_extents, format_extents, parse_extent
+from topologies.core.product import build_product
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.errors import WeftError
+from topologies.units import Quantities, Quantity
+
+BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
+"""The blocks that a spec can name."""
+
+_BLOCK = re.compile(r"^([A-Z]+)\(([^()]*)\)$")
+
+
+def ring(
+    n: int,
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """`n` NPUs in a ring; two are joined by one cable, one has none.
+
+    Parameters
+    ----------
+    n : int
+        Number of NPUs.
+    bandwidth, latency : quantity
+        Of one direction of every cable.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        Fewer than one NPU, a bad quantity, or more links than can be held.
+    """
+    (extent,) = check_extents(n, "ring")
+    return build_product(f"ring:{extent}", [Ring(extent)], bandwidth, latency, hop_latency)
+
+
+def torus(
+    shape: int | Sequence[int],
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A torus of any number of dimensions: `torus((8, 8))` has 64 NPUs and 256 links.
+
+    Along an extent of 1 there are no links; of 2 one cable (two links); of 3 and more a ring.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents; dimension 0 varies fastest in the rank.
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        An extent below 1, a bad quantity, or more links than can be held.
+    """
+    extents = check_extents(shape, "torus")
+    blocks = [Ring(extent) for extent in extents]
+    return build_product(f"torus:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
+
+
+def mesh(
+    shape: int | Sequence[int],
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A mesh of any number of dimensions: `mesh((3, 3))` has 9 NPUs and 24 links.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents; dimension 0 varies fastest in the rank.
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        An extent below 1, a bad quantity, or more links than can be held.
+    """
+    extents = check_extents(shape, "mesh")
+    blocks = [Line(extent) for extent in extents]
+    return build_product(f"mesh:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
+
+
+def hypercube(
+    dimensions: int,
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A hypercube: `hypercube(4)` has 16 NPUs, each with a cable to the NPUs whose rank differs in one bit.
+
+    Parameters
+    ----------
+    dimensions : int
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension; dimension 0 is the lowest bit of the rank.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        Fewer than one dimension, a bad quantity, or more links than can be held.
+    """
+    (count,) = check_extents(dimensions, "hypercube")
+    return build_product(f"hypercube:{count}", [Ring(2)] * count, bandwidth, latency, hop_latency)
+
+
+def fully_connected(
+    n: int,
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """`n` NPUs, each joined to every other by a cable of its own.
+
+    Parameters
+    ----------
+    n : int
+        Number of NPUs.
+    bandwidth, latency : quantity
+        Of one direction of every cable.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        Fewer than one NPU, a bad quantity, or more links than can be held.
+    """
+    (extent,) = check_extents(n, "fc")
+    return build_product(f"fc:{extent}", [FullyConnected(extent)], bandwidth, latency, hop_latency)
+
+
+def hyperx(
+    shape: int | Sequence[int],
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """A HyperX of one NPU a router: `hyperx((4, 4))` has 16 NPUs of degree 6, also called a flattened butterfly.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents; dimension 0 varies fastest in the rank.
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension.
+    hop_latency : quantity
+        Charged on each arrival at an NPU, which carries a router.
+
+    Raises
+    ------
+    WeftError
+        An extent below 1, a bad quantity, or more links than can be held.
+
+    References
+    ----------
+    .. [1] J. H. Ahn et al., "HyperX: topology, routing, and packaging of efficient large-scale networks", SC 2009.
+    """
+    extents = check_extents(shape, "hyperx")
+    blocks = [FullyConnected(extent) for extent in extents]
+    return build_product(f"hyperx:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
+
+
+def switch(
+    n: int,
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """`n` NPUs, each with one cable to the same switch; one NPU alone has neither cable nor switch.
+
+    Parameters
+    ----------
+    n : int
+        Number of NPUs.
+    bandwidth, latency : quantity
+        Of one direction of every cable.
+    hop_latency : quantity
+        Charged on each arrival at the switch; NPUs are plain endpoints and charge none.
+
+    Raises
+    ------
+    WeftError
+        Fewer than one NPU, a bad quantity, or more links than can be held.
+    """
+    (extent,) = check_extents(n, "switch")
+    return build_product(f"switch:{extent}", [Switched(extent)], bandwidth, latency, hop_latency)
+
+
+def multidim(
+    spec: str | Sequence[Block],
+    *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH,
+    latency: Quantities = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """The product of blocks: "RI(4)_FC(8)_SW(32)" is a ring of 4 by 8 fully connected by switches of 32.
+
+    Parameters
+    ----------
+    spec : str or sequence of Block
+        Blocks joined by "_", dimension 0 first.
+    bandwidth, latency : quantity or one for each dimension
+        Of one direction of every cable of a dimension.
+    hop_latency : quantity
+        Charged on each arrival at a switch, and at an NPU where any dimension joins NPUs directly, because
+        each NPU then carries a router. In a network of switches only, NPUs are plain endpoints and charge none.
+
+    Raises
+    ------
+    WeftError
+        An unknown block, an extent below 1, or more links than can be held.
+    """
+    blocks = _parse_blocks(spec) if isinstance(spec, str) else tuple(spec)
+    check_extents([block.extent for block in blocks], "multidim")
+    return build_product("_".join(map(str, blocks)), blocks, bandwidth, latency, hop_latency)
+
+
+def _parse_blocks(spec: str) -> tuple[Block, ...]:
+    blocks = []
+    for part in spec.split("_"):
+        match = _BLOCK.match(part)
+        if match is None or match[1] not in BLOCKS:
+            kinds = ", ".join(f"{kind}(n)" for kind in BLOCKS)
+            raise WeftError(f"multidim {spec!r}: {part!r} is not a block; join blocks by _ out of {kinds}")
+        blocks.append(BLOCKS[match[1]](parse_extent(match[2], f"multidim {spec!r}: block {part}")))
+    return tuple(blocks)
