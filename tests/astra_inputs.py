@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.places import SHARED
 from workloads.formats.chakra import Node, Trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_nodes import COLLECTIVES
 
-DATA = Path(__file__).parents[1] / ".." / "shared" / "data" / "astra-sim"
+DATA = SHARED / "astra-sim"
 """Files of ASTRA-sim's own repository, where they are at hand."""
 
 SYSTEM: dict[str, Any] = {

@@ -23,10 +23,10 @@ from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
 from tests.sim.measured.test_measurements import NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
-from tests.topologies.test_topology_files import BOX, all_to_all, infra, table
-from tests.workloads.test_chakra_trace import ALL_GATHER
-from tests.workloads.test_goal import GOOD
-from tests.workloads.test_libra_files import EXTENTS, GROUPS, NETWORK
+from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
+from tests.workloads.formats.test_chakra import ALL_GATHER
+from tests.workloads.formats.test_goal import GOOD
+from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
 from topologies import read_topology, ring, write_topology
 from topologies.formats.files import Given, read_topology_file
 from workloads.formats.chakra import read_trace

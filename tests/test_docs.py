@@ -14,8 +14,8 @@ import pytest
 
 from docs.generate import ABOUT, DOCS, NOTE, pages
 from sim.cli import main, subparsers
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 DRAWING = ("docs/guides/pictures.md",)
 """Pages whose commands draw so much that they run in the heavier book; here their commands are read alone."""
 

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.astra_inputs import compute_node
+from tests.places import ROOT
 from tests.reader_table import Reader, readers
 from topologies import WeftError
-from topologies.text.plain_data import parse_json, parse_toml
 from workloads.formats.chakra import Trace, write_trace
 
-ROOT = Path(__file__).parents[1]
 ROOMS = ("topologies", "collectives", "workloads", "sim")
 
 ENTITIES = (
@@ -214,19 +213,3 @@ def test_nothing_unpickles_or_evaluates() -> None:
                 if called in ("yaml.load", "yaml.compose"):
                     assert any(ast.unparse(key.value) == "_Loader" for key in node.keywords), name
                 assert not any(key.arg == "allow_pickle" for key in node.keywords), name
-
-
-@pytest.mark.parametrize("parse", [parse_json, parse_toml])
-def test_numbers_of_more_than_64_bits_are_refused(parse: object) -> None:
-    text = '{"a": [{"b": 18446744073709551616}]}' if parse is parse_json else "a = [{b = 0x1_0000_0000_0000_0000}]"
-    with pytest.raises(WeftError, match="file has a whole number of 65 bits; 64 are read"):
-        parse(text, "file")  # type: ignore[operator]
-
-
-def test_messages_are_one_line_of_bounded_length() -> None:
-    """Line breaks and escape sequences of the input do not reach the terminal."""
-    assert str(WeftError("a\nb \x1b[2J\u2028c")) == "a b \\x1b[2J c"
-    long = str(WeftError(f"begin {'x' * 10**6} end"))
-    assert len(long) < 1600
-    assert long.startswith("begin")
-    assert long.endswith("end")

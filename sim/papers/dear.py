@@ -181,7 +181,7 @@ def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[st
         "",
         "So no number of the table is held against a published one of the same model. What is held is the sign (DeAR",
         "is never slower) and the order (with fusion it gains at least as much on the slower network), at efficiencies",
-        "from 20 % to 80 % (`tests/paper/test_dear_paper.py`).",
+        "from 20 % to 80 % (`tests/sim/papers/test_dear.py`).",
         "",
         "Times in ms; gains are WFBP over DeAR less one. *none*: each layer by itself; *25 MiB*: the authors' default",
         "threshold; *tuned*: each method at its best threshold. The simulation runs the collectives on a ring.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64, dimension_traffic
 from sim.papers.libra import PUBLISHED, compare_splits, network_of, place
 from tests.oracles import libra as oracle
+from tests.places import DATA
 from topologies import WeftError
 from workloads.formats.libra_files import Prices
 from workloads.workload import Call, Phase, Workload
@@ -33,7 +33,7 @@ SHIPPED_PRICES = {
 }
 """The prices of the 2024 release with the offsets that break ties, which are in the costs of the table."""
 
-with (Path(__file__).parents[2] / "data" / "libra" / "cases.csv").open(encoding="utf-8") as file:
+with (DATA / "libra" / "cases.csv").open(encoding="utf-8") as file:
     CASES = list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-
-ROOT = Path(__file__).parents[3]
+from tests.places import ROOT
 
 CASES: dict[str, tuple[list[str], str]] = {
     "unknown algorithm": (["--algorithm", "swingg"], "algorithm 'swingg' is unknown: choose one of swing"),

@@ -13,8 +13,8 @@ import pytest
 from sim.cli import COMMANDS, EXIT_INTERRUPTED, main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.engine.run import Stopped
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 SMALL = ["compare", "--topology", "torus:4x4", "--algorithms", "ring", "-b", "1K", "--quiet"]
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from sim.cli import EXIT_CODES, main, subparsers
 from sim.cli.paper import _value
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 ESCAPE = "\x1b"
 
 

@@ -14,8 +14,8 @@ from collectives.formats.msccl import parse_msccl
 from sim.measured.read import read_measurements
 from tests.sim.measured.test_measurements import NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
-from tests.topologies.test_topology_files import BOX, all_to_all, infra, table
-from tests.workloads.test_goal import GOOD
+from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
+from tests.workloads.formats.test_goal import GOOD
 from topologies import WeftError, ring
 from topologies.formats.infragraph import parse_infragraph
 from topologies.formats.nccl_xml import parse_nccl_xml

@@ -18,8 +18,8 @@ import pytest
 from sim.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, main
 from sim.cli.signals import ends_in_order
 from sim.study.processes import begin_worker, processes
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 SWEEP = '[topology]\nspec = "ring:4"\n[collective]\nalgorithms = ["ring", "swing"]\n[sweep]\nbegin = "1K"\nend = "8K"\n'
 
 

@@ -20,6 +20,7 @@ from sim.plots.layout import CLEARANCE, layout
 from sim.plots.style import CYCLE, NARROW, WIDE, figure, lines_of, size_label
 from sim.plots.validate import draw_validation
 from sim.study.validation import validate
+from tests.places import ROOT
 from topologies import NPU, TOPOLOGIES, WeftError, from_spec
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
@@ -139,4 +140,4 @@ def test_only_the_plots_import_matplotlib() -> None:
         "import sys, sim, sim.cli.compare, sim.cli.validate, sim.study.points, sim.study.tables, sim.study.validation;"
         "sys.exit('matplotlib' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from sim.study.dask import dask_executor
+from tests.places import ROOT
 from topologies import WeftError
 
-ROOT = Path(__file__).parents[3]
 LIMIT_SECONDS = 120
 
 SWEEP = """

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.places import ROOT
 
 KINDS = ("sweep", "two", "csv", "parquet", "compare", "report", "trace")
 

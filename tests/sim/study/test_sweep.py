@@ -17,9 +17,8 @@ from sim.study.key import point_key
 from sim.study.points import Task
 from sim.study.store import Finished, Store
 from sim.study.sweep import Tally, finish, run_sweep
+from tests.places import ROOT
 from topologies import WeftError
-
-ROOT = Path(__file__).parents[3]
 
 SMALL = {
     "topology": {"spec": ["ring:4", "fc:4"]}, "collective": {"algorithms": ["ring", "direct"]},

@@ -12,12 +12,12 @@ from collectives import Schedule, build
 from sim import simulate
 from sim.program.model import Model
 from sim.run.iteration import IterationResult, simulate_job
+from tests.places import SHARED
 from topologies import Topology, WeftError, from_spec, ring, switch
 from workloads.formats.goal import parse_goal, read_goal
 from workloads.formats.goal_writer import job_to_goal, schedule_to_goal
 from workloads.job import Job
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "goal"
 ONE_PIECE = Model(chunks=1)
 
 SCHEDULES = (
@@ -87,7 +87,7 @@ def test_irequires_of_a_send_waits_for_what_the_send_waits_for(two: Topology) ->
     assert sorted(span.end_ps for span in run(text, two).spans())[:2] == [100_001, 109_002]
 
 
-@pytest.mark.parametrize("path", sorted(SHARED.glob("*.goal")) or [None])
+@pytest.mark.parametrize("path", sorted((SHARED / "goal").glob("*.goal")) or [None])
 def test_a_real_broadcast_takes_its_rounds(path: Path | None) -> None:
     """Five messages in a row at most, each over two links and a switch, of which bytes take a picosecond or twenty."""
     if path is None:

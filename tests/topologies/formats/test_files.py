@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.places import SHARED
 from topologies import Topology, WeftError, dgx1, dgx_a100, from_spec, write_topology
 from topologies.formats.files import FORMATS
 from topologies.formats.infragraph import parse_infragraph
@@ -16,8 +17,6 @@ from topologies.formats.nccl_xml import parse_nccl_xml
 from topologies.formats.nvidia_smi import parse_nvidia_smi
 from topologies.text.input_text import read_input
 from topologies.text.plain_xml import parse_xml
-
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 
 
 def gpu(busid: str, rank: int, links: str = "", sm: int = 80) -> str:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import SHARED
 from topologies import WeftError
 from workloads import Call, read_text_workload
 
 ROW = "Q1 -1 9375000 NONE 0 9375000 ALLREDUCE 805306368 9375000 allgather 452984832 10"
-LIBRA_FILES = sorted((Path(__file__).parents[2] / ".." / "shared" / "data" / "libra" / "workload").glob("*.txt"))
+LIBRA_FILES = sorted((SHARED / "libra" / "workload").glob("*.txt"))
 
 
 def write(folder: Path, *lines: str) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from collectives.core.schedule import schedule
@@ -12,10 +10,10 @@ from collectives.formats.msccl import msccl_pattern, parse_msccl, read_msccl
 from collectives.formats.msccl_xml import to_msccl
 from collectives.trees.pack import gather_forest, scatter_forest
 from sim import simulate
+from tests.places import SHARED
 from topologies import WeftError, from_spec
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "msccl"
-FILES = sorted(SHARED.glob("*.xml"))
+FILES = sorted((SHARED / "msccl").glob("*.xml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

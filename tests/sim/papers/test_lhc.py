@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from sim.papers import lhc, lhc_figure, lhc_report
+from tests.places import ROOT
 from workloads.compression.rates import INSTANT, Rates
 
 FIGURES = ("cliff", "throughput", "models", "sizes")
@@ -137,7 +137,7 @@ def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
 
 def test_numbers_in_the_background_are_those_of_the_page():
     """The table of losses stands in two places: the one written by hand must not drift from the one made."""
-    docs = Path(__file__).parents[2] / "docs"
+    docs = ROOT / "docs"
     page = (docs / "papers" / "lhc.md").read_text().split("## Loss")[1].split("##")[0]
     made = {}
     for line in page.splitlines():

@@ -1,0 +1,14 @@
+"""Messages of errors."""
+
+from __future__ import annotations
+
+from topologies import WeftError
+
+
+def test_messages_are_one_line_of_bounded_length() -> None:
+    """Line breaks and escape sequences of the input do not reach the terminal."""
+    assert str(WeftError("a\nb \x1b[2J\u2028c")) == "a b \\x1b[2J c"
+    long = str(WeftError(f"begin {'x' * 10**6} end"))
+    assert len(long) < 1600
+    assert long.startswith("begin")
+    assert long.endswith("end")
