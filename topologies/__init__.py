@@ -3,9 +3,10 @@
 from topologies.boxes import dgx1, dgx_a100, dgx_h100, mi250
 from topologies.circulants import circulant
 from topologies.core.custom import from_links
+from topologies.core.paths import TIES, Paths
 from topologies.core.reduction_units import with_reduction_units
-from topologies.core.routing import TIES, Paths, Router, ShortestPathRouter
-from topologies.core.topology import NPU, OCS, REDUCER, SWITCH, Topology
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import NPU, OCS, REDUCER, SWITCH, Router, Topology
 from topologies.dragonflies import dragonfly
 from topologies.errors import WeftError
 from topologies.flows.cuts import bisection_Bps, egress_Bps, ingress_Bps, max_flow_Bps

@@ -15,8 +15,9 @@ import numpy as np
 import rustworkx as rx
 
 from topologies.core.custom import rank_coordinates
-from topologies.core.routing import Ints, Paths, Router, ShortestPathRouter, join_paths
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Topology, parse_link
+from topologies.core.paths import Ints, Paths, join_paths
+from topologies.core.routing import ShortestPathRouter
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Router, Topology, parse_link
 from topologies.errors import WeftError
 from topologies.units import Quantity, parse_time
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from collectives.core.transfers import Transfers
 from topologies import Paths, Topology
-from topologies.core.routing import ranges
+from topologies.core.paths import ranges
 
 
 def paths_of(transfers: Transfers, topology: Topology, tie: str = "first", seed: int = 0) -> Paths:

@@ -19,7 +19,7 @@ from sim.program.outcome import Outcome
 from topologies import Topology, WeftError
 from topologies.circulants import CoinRouter
 from topologies.core.k_shortest import k_shortest_paths
-from topologies.core.routing import Paths
+from topologies.core.paths import Paths
 from topologies.units import PS_PER_S
 from workloads.topoopt import AllReduce, Iteration
 

@@ -55,7 +55,7 @@ def names_by_flag() -> dict[str, tuple[str, ...]]:
     from sim.program import DELIVERY, DISCIPLINES, FORWARDING
     from sim.program.model import ENGINES, PRESETS, SYMMETRY
     from topologies import TOPOLOGIES
-    from topologies.core.routing import TIES
+    from topologies.core.paths import TIES
     from workloads.models import MODELS
 
     fabrics = tuple(family.example for family in TOPOLOGIES.values())

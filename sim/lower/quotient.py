@@ -25,7 +25,7 @@ from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
 from sim.program import unique_rows
 from topologies import Topology
-from topologies.core.routing import Paths, ranges
+from topologies.core.paths import Paths, ranges
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sim.papers.libra_cases import Point
 from sim.plots.style import CYCLE, WIDE, figure, save
-
-if TYPE_CHECKING:
-    from sim.papers.libra import Point
 
 SERIES = (
     ("analytic", "analytic optimum, by formula", CYCLE[0]),

@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from sim.papers.swing import ALGORITHMS, BASELINES, Comparison, published
+from sim.papers.swing_points import ALGORITHMS, BASELINES, Comparison, published
 from sim.whole_file import write_whole
 from topologies.units import format_size
 

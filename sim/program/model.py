@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
-from topologies.core.routing import check_tie
+from topologies.core.paths import check_tie
 from topologies.units import Quantity, format_size, format_time, parse_size, parse_time
 
 DEFAULT_CHUNKS = 16

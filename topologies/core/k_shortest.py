@@ -7,7 +7,8 @@ from itertools import islice
 
 import numpy as np
 
-from topologies.core.routing import Ints, Paths, distances
+from topologies.core.paths import Ints, Paths
+from topologies.core.routing import distances
 from topologies.core.topology import Topology
 from topologies.errors import WeftError
 

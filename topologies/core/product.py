@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
 from topologies.core.extents import check_memory
-from topologies.core.routing import Paths, fill_hops, hash64, join_paths
+from topologies.core.paths import Paths, fill_hops, join_paths
+from topologies.core.routing import hash64
 from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
 from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
@@ -163,7 +164,7 @@ class DimensionOrderRouter:
     blocks: tuple[Block, ...]
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-        """Routes of the pairs; `topologies.core.routing` explains the tie rules."""
+        """Routes of the pairs; `topologies.core.paths` explains the tie rules."""
         axes = axes_of(self.blocks)
         batches = range(0, max(src.size, 1), _BATCH)
         return join_paths(

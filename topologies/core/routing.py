@@ -1,60 +1,22 @@
-"""What a route is, and the router for networks without a regular shape.
+"""The router for networks without a regular shape: shortest paths, found from the links.
 
-Regular families bring a router of their own (topologies/multidim.py). All are minimal and deterministic.
-Where routes are equally short, the tie rule decides:
-
-- `first`: the positive direction, or the lowest link index at every node;
-- `split`: two routes, each with half of the bytes: the first, and the one that is opposite in every tie;
-- `alternating`: by the parity of the source's coordinate in that dimension (even: positive), or of the
-  source's rank where there are no coordinates (odd: the highest link index at every node);
-- `ecmp`: a seeded hash of (source, destination, dimension), or of (source, destination, hop).
+Regular families bring a router of their own (topologies/multidim.py). All are minimal and deterministic; where
+routes are equally short, the tie rule decides (topologies/core/paths.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from topologies.core.paths import Ints, Paths, join_paths, ranges
+from topologies.core.topology import Topology
 from topologies.errors import WeftError
-
-if TYPE_CHECKING:
-    from topologies.core.topology import Topology
-
-Ints = npt.NDArray[np.int64]
-
-TIES = ("first", "split", "alternating", "ecmp")
-
-
-class Paths(NamedTuple):
-    """Routes in CSR form.
-
-    Route i serves pair `pair[i]` and crosses `links[ptr[i]:ptr[i+1]]`, in order; empty where a pair's ends are
-    the same node. There is one route a pair, in the order of the pairs, except under `split`, where a pair with a
-    tie has two, next to each other.
-    """
-
-    ptr: npt.NDArray[np.int64]
-    links: npt.NDArray[np.int32]
-    pair: npt.NDArray[np.int64]
-
-
-class Router(Protocol):
-    """Chooses routes; `src` and `dst` are (n,) node indices."""
-
-    def paths(
-        self, topology: Topology, src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64], tie: str, seed: int
-    ) -> Paths: ...
-
-
-def check_tie(tie: str) -> None:
-    """Refuse an unknown tie rule."""
-    if tie not in TIES:
-        raise WeftError(f"tie rule {tie!r} is unknown: choose one of {', '.join(TIES)}")
 
 
 @dataclass(frozen=True)
@@ -196,48 +158,6 @@ def _walk(
         hop += 1
         route = route[hops[route] > hop]
     return Paths(ptr, links, np.arange(src.size)), tied
-
-
-def ranges(start: Ints, length: Ints) -> Ints:
-    """The numbers `start[i], start[i]+1, ...`, `length[i]` of them, one range after the other."""
-    return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(length.sum())
-
-
-def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints, Ints], Ints]) -> None:
-    """Write the two ends of consecutive hops of each route.
-
-    Parameters
-    ----------
-    tail, head : (n_hops,) int64
-        Written to, from position `at[i]` on for route i.
-    at, hops : (n_routes,) int64
-        Where the part of each route begins, and how many hops it has.
-    node : function of (route, k)
-        The node of each route after k hops of this part.
-    """
-    route = np.repeat(np.arange(hops.size), hops)
-    k = ranges(np.zeros_like(hops), hops)
-    where = at[route] + k
-    tail[where] = node(route, k)
-    head[where] = node(route, k + 1)
-
-
-def join_paths(parts: Sequence[Paths]) -> Paths:
-    """Routes of consecutive batches of pairs as one; each batch numbers its pairs from 0, and none is missing."""
-    if len(parts) == 1:
-        return parts[0]
-    links = np.array([part.links.size for part in parts])
-    pairs = np.array([int(part.pair[-1]) + 1 for part in parts])
-    return Paths(
-        np.concatenate([[0], *_shifted([part.ptr[1:] for part in parts], links)]),
-        np.concatenate([part.links for part in parts]),
-        np.concatenate(_shifted([part.pair for part in parts], pairs)),
-    )
-
-
-def _shifted(arrays: Sequence[Ints], counts: Ints) -> list[Ints]:
-    """Each array plus what was counted before it."""
-    return [array + before for array, before in zip(arrays, np.cumsum(counts) - counts, strict=True)]
 
 
 def _reorder(paths: Paths, pair_of: Ints) -> Paths:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from topologies.core.paths import Paths, check_tie
 from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
-
-if TYPE_CHECKING:
-    from topologies.core.routing import Paths, Router
 
 NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
 """Kinds of node: an endpoint with a rank; a packet switch; an optical circuit switch; a reduction unit."""
@@ -24,6 +22,14 @@ DEFAULT_LATENCY: Quantity = "100ns"
 DEFAULT_HOP_LATENCY: Quantity = "300ns"
 
 IntArray = npt.NDArray[np.integer]
+
+
+class Router(Protocol):
+    """Chooses routes; `src` and `dst` are (n,) node indices."""
+
+    def paths(
+        self, topology: Topology, src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64], tie: str, seed: int
+    ) -> Paths: ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,15 +132,13 @@ class Topology:
         return np.where(found, low, -1).astype(np.int32)
 
     def paths(self, src: IntArray, dst: IntArray, tie: str = "first", seed: int = 0) -> Paths:
-        """Routes for pairs of nodes; see `topologies.core.routing.Paths`.
+        """Routes for pairs of nodes; see `topologies.core.paths.Paths`.
 
         Raises
         ------
         WeftError
             An unknown tie rule, a node that is not there, or a pair that no route joins.
         """
-        from topologies.core.routing import check_tie
-
         check_tie(tie)
         sources, targets = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         if sources.ndim != 1 or sources.shape != targets.shape:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from topologies.core.routing import Ints, Paths, ShortestPathRouter, hash64
+from topologies.core.paths import Ints, Paths
+from topologies.core.routing import ShortestPathRouter, hash64
 
 if TYPE_CHECKING:
     from topologies.core.topology import Topology
@@ -82,7 +83,7 @@ class UpDownRouter:
     tiers: Tiers
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-        """Routes of the pairs; `topologies.core.routing` explains the tie rules."""
+        """Routes of the pairs; `topologies.core.paths` explains the tie rules."""
         between = (src < self.tiers.n_npus) & (dst < self.tiers.n_npus)
         if not np.all(between):
             return ShortestPathRouter().paths(topology, src, dst, tie, seed)

@@ -11,9 +11,9 @@ from sim.analytic.constraints import Constraint, Feasible, budget, parse_constra
 from sim.analytic.convex import certify, least_time
 from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph, flat_epigraph
-from sim.analytic.geometric import geometric_time_cost
 from sim.analytic.time_cost import least_time_cost
 from tests.oracles import libra as oracle
+from tests.oracles.geometric import geometric_time_cost
 from topologies import WeftError
 
 

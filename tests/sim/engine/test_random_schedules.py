@@ -17,7 +17,7 @@ from sim.program import DELIVERY, DISCIPLINES, FORWARDING
 from sim.program.model import Model
 from tests.fabrics import random_fabric
 from topologies import Topology, WeftError, from_spec
-from topologies.core.routing import TIES
+from topologies.core.paths import TIES
 from topologies.registry import TOPOLOGIES
 
 SPECS = (

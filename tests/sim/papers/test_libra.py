@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers import libra
+from sim.papers import libra, libra_cases
+from sim.papers.libra_cases import Point, compute_points
 
 
 @pytest.fixture(scope="module")
-def points() -> list[libra.Point]:
+def points() -> list[Point]:
     """ResNet-50 on the smallest network, at two budgets, a few choices of bandwidths each."""
-    return list(libra.compute_points(["2D-1K"], ["ResNet-50"], [100, 1000], chunks=4, evaluations=6))
+    return list(compute_points(["2D-1K"], ["ResNet-50"], [100, 1000], chunks=4, evaluations=6))
 
 
-def test_a_design_gains_and_the_simulated_one_no_less_than_the_replayed(points: list[libra.Point]) -> None:
+def test_a_design_gains_and_the_simulated_one_no_less_than_the_replayed(points: list[Point]) -> None:
     assert [(point.budget_GBps, point.goal) for point in points] == [
         (budget, goal) for budget in (100, 1000) for goal in ("time", "time-cost")
     ]
@@ -30,10 +31,10 @@ def test_a_design_gains_and_the_simulated_one_no_less_than_the_replayed(points: 
 
 
 def test_the_page_has_its_tables_and_figures(
-    points: list[libra.Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(libra, "compute_points", lambda *words: iter(points))
-    monkeypatch.setattr(libra, "PUBLISHED", libra.PUBLISHED[:1])
+    monkeypatch.setattr(libra_cases, "PUBLISHED", libra_cases.PUBLISHED[:1])
     libra.run(tmp_path, quick=True)
     page = (tmp_path / "libra.md").read_text()
     assert page.count("| 2D-1K | ResNet-50 |") == len(points)

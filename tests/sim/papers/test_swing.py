@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers import swing
-from sim.papers.swing import SPECS, Comparison, bar, compare, published, winners
+from sim.papers import swing, swing_points
+from sim.papers.swing_points import ALGORITHMS, SPECS, Comparison, bar, compare, published, winners
 from sim.study.points import Row, Task
 from topologies.units import parse_size
 
@@ -83,7 +83,7 @@ def page_at(factor: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             done(task, row)
         return rows
 
-    monkeypatch.setattr(swing, "compute_all", slower)
+    monkeypatch.setattr(swing_points, "compute_all", slower)
     swing.run(out, quick=True)
     return (out / "swing.md").read_text()
 
@@ -115,7 +115,7 @@ def test_the_page_lists_what_is_outside_its_bar(tmp_path: Path, monkeypatch: pyt
 def published_us(task: Task) -> float:
     """The plotted runtime of a point on 8x8, or that of its goodput."""
     curves = published()["topologies"]["8x8"]
-    label = next(label for label, name in swing.ALGORITHMS.items() if name == task.algorithm)
+    label = next(label for label, name in ALGORITHMS.items() if name == task.algorithm)
     at = [parse_size(text) for text in published()["sizes"]].index(task.size_bytes)
     small, goodputs = curves["runtime_us_32B_to_32KiB"].get(label, []), curves["goodput_Gbps"][label]
     return float(small[at] if at < len(small) else 8e-3 * task.size_bytes / max(goodputs[at], 1e-3))

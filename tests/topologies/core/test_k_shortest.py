@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from topologies import WeftError, circulant, from_spec
 from topologies.core.k_shortest import k_shortest_paths
-from topologies.core.routing import ranges
+from topologies.core.paths import ranges
 
 
 @settings(max_examples=30)

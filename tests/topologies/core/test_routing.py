@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import TIES, TOPOLOGIES, ShortestPathRouter, WeftError, from_links, from_spec, ring, torus
-from topologies.core.routing import _KNOWN, hash64, join_paths
+from topologies.core.paths import join_paths
+from topologies.core.routing import _KNOWN, hash64
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
 ON_BOARD = "hx4mesh"  # stays on a board of four where the switch would be nearer

@@ -2,8 +2,8 @@
 
 With t_j for the maxima the problem is to minimise (constant + sum weight_j t_j) (fixed + price . B) under posynomials
 offset + sum w_d / B_d <= t_j. It is convex in the logarithms, hence solved globally. A constraint fits if one side has
-a single term. A budget that must be spent does not: `time_cost` takes any constraints, and its bound needs no trust in
-a solver; this is the second way, to compare with.
+a single term. A budget that must be spent does not: `sim.analytic.time_cost` takes any constraints, and its bound needs
+no trust in a solver; this is the second method, to compare with.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible
@@ -35,8 +36,6 @@ def geometric_time_cost(time: Epigraph, feasible: Feasible, cost: Cost) -> F64:
         An ill-posed problem, a constraint that is no posynomial one, or a solver that gives up.
     """
     check_well_posed(feasible, cost)
-    import cvxpy as cp
-
     scale = feasible.middle_GBps
     unit_ns, unit_cost = time.time_ns(scale), cost.of(scale)
     bandwidth = cp.Variable(time.n_dims, pos=True)

@@ -1,0 +1,83 @@
+"""Routes as arrays, and the rules for ties between routes that are equally short.
+
+- `first`: the positive direction, or the lowest link index at every node;
+- `split`: two routes, each with half of the bytes: the first, and the one that is opposite in every tie;
+- `alternating`: by the parity of the source's coordinate in that dimension (even: positive), or of the
+  source's rank where there are no coordinates (odd: the highest link index at every node);
+- `ecmp`: a seeded hash of (source, destination, dimension), or of (source, destination, hop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import WeftError
+
+Ints = npt.NDArray[np.int64]
+
+TIES = ("first", "split", "alternating", "ecmp")
+
+
+class Paths(NamedTuple):
+    """Routes in CSR form.
+
+    Route i serves pair `pair[i]` and crosses `links[ptr[i]:ptr[i+1]]`, in order; empty where a pair's ends are
+    the same node. There is one route a pair, in the order of the pairs, except under `split`, where a pair with a
+    tie has two, next to each other.
+    """
+
+    ptr: npt.NDArray[np.int64]
+    links: npt.NDArray[np.int32]
+    pair: npt.NDArray[np.int64]
+
+
+def check_tie(tie: str) -> None:
+    """Refuse an unknown tie rule."""
+    if tie not in TIES:
+        raise WeftError(f"tie rule {tie!r} is unknown: choose one of {', '.join(TIES)}")
+
+
+def ranges(start: Ints, length: Ints) -> Ints:
+    """The numbers `start[i], start[i]+1, ...`, `length[i]` of them, one range after the other."""
+    return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(length.sum())
+
+
+def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints, Ints], Ints]) -> None:
+    """Write the two ends of consecutive hops of each route.
+
+    Parameters
+    ----------
+    tail, head : (n_hops,) int64
+        Written to, from position `at[i]` on for route i.
+    at, hops : (n_routes,) int64
+        Where the part of each route begins, and how many hops it has.
+    node : function of (route, k)
+        The node of each route after k hops of this part.
+    """
+    route = np.repeat(np.arange(hops.size), hops)
+    k = ranges(np.zeros_like(hops), hops)
+    where = at[route] + k
+    tail[where] = node(route, k)
+    head[where] = node(route, k + 1)
+
+
+def join_paths(parts: Sequence[Paths]) -> Paths:
+    """Routes of consecutive batches of pairs as one; each batch numbers its pairs from 0, and none is missing."""
+    if len(parts) == 1:
+        return parts[0]
+    links = np.array([part.links.size for part in parts])
+    pairs = np.array([int(part.pair[-1]) + 1 for part in parts])
+    return Paths(
+        np.concatenate([[0], *_shifted([part.ptr[1:] for part in parts], links)]),
+        np.concatenate([part.links for part in parts]),
+        np.concatenate(_shifted([part.pair for part in parts], pairs)),
+    )
+
+
+def _shifted(arrays: Sequence[Ints], counts: Ints) -> list[Ints]:
+    """Each array plus what was counted before it."""
+    return [array + before for array, before in zip(arrays, np.cumsum(counts) - counts, strict=True)]
