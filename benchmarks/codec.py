@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
+from topologies.units import parse_size
 from workloads.compression import FORMS
 from workloads.compression.rates import Measured, measure
 
-N_ELEMENTS = 2**22
+SIZE = "16MiB"
+"""Of the dense array of 32-bit integers."""
+
+CELLS = 1.23
+"""Sketch cells per item."""
+
 DENSITIES = (0.01, 0.0773, 0.3366, 0.5695)
 """Of the union of eight workers of 1, 5 and 10 %, and one that is sparse."""
 
 LEAST_ENCODE_BPS, MOST_PEEL_S = 1e9, 250e-9
 """The gates: of encoding in the layout that is ours, and of peeling in every layout that decodes."""
 
-HEAD = ("layout", "union", "cells", "encode GB/s", "count GB/s", "peel ns a non-zero", "decodes", "gates")
+HEAD = ("layout", "union", "cells", "encode GB/s", "count GB/s", "peel ns per nonzero", "decodes", "gates")
 
 
-def measured(times: int) -> Iterator[tuple[str, Measured]]:
-    """Every layout at every density: 16 MiB of 32-bit integers, 1.23 cells an item."""
-    for layout in FORMS:
-        for density in DENSITIES:
-            yield layout, measure(N_ELEMENTS, density, 1.23, layout, repeats=times)
+def measured(
+    times: int, size: str = SIZE, densities: Sequence[float] = DENSITIES, cells: float = CELLS,
+    layouts: Sequence[str] = tuple(FORMS),
+) -> Iterator[tuple[str, Measured]]:
+    """Every layout at every density; the best of `times` runs."""
+    n_elements = parse_size(size, "size") // 4
+    for layout in layouts:
+        for density in densities:
+            yield layout, measure(n_elements, density, cells, layout, repeats=times)
 
 
 def keeps(layout: str, one: Measured) -> bool:
@@ -39,11 +50,17 @@ def row(layout: str, one: Measured) -> Sequence[str]:
     return layout, f"{one.density:.2%}", f"{one.cells_per_item:.3f}", *rates, "yes" if one.complete else "no", kept
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Print the table; 1 where a gate is missed."""
-    missed = 0
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.codec", description=main.__doc__)
+    parser.add_argument("--size", default=SIZE, help=f"bytes of the dense array of 32-bit words (default: {SIZE})")
+    parser.add_argument("--densities", type=float, nargs="+", default=DENSITIES, help="nonzero shares of the union")
+    parser.add_argument("--cells", type=float, default=CELLS, help=f"sketch cells per nonzero (default: {CELLS})")
+    parser.add_argument("--layouts", nargs="+", choices=FORMS, default=tuple(FORMS), help="default: all")
+    parser.add_argument("--repeats", type=int, default=15, help="the best of this many counts (default: 15)")
+    flags, missed = parser.parse_args(words), 0
     print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD))
-    for layout, one in measured(15):
+    for layout, one in measured(flags.repeats, flags.size, flags.densities, flags.cells, flags.layouts):
         missed += not keeps(layout, one)
         print("| " + " | ".join(row(layout, one)) + " |", flush=True)
     return int(missed > 0)

@@ -14,7 +14,7 @@ from sim.cli.signals import Terminated, ends_in_order
 from topologies import WeftError
 
 COMMANDS = ("compare", "validate", "judge", "sweep", "bound", "train", "share", "trace", "optimize", "topoopt",
-            "reconfigure", "topology", "schedule", "pool", "bench_codec", "paper", "report", "plot", "astra",
+            "reconfigure", "topology", "schedule", "pool", "paper", "report", "plot", "astra",
             "completion")
 """Modules of this package, in the order of the help. A new command is one file and one word here."""
 
