@@ -6,7 +6,7 @@ import argparse
 import importlib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -167,8 +167,8 @@ def signature(name: str, thing: object) -> str:
 
 def first_sentence(thing: object) -> str:
     """The first paragraph of a docstring, on one line; of plain data its kind."""
-    if isinstance(thing, (dict, tuple)):
-        return f"a {type(thing).__name__} of {len(thing)}"
+    if isinstance(thing, (Mapping, tuple)):
+        return f"a {'tuple' if isinstance(thing, tuple) else 'mapping'} of {len(thing)}"
     if isinstance(thing, (int, float, str)):
         return repr(thing)
     text = inspect.getdoc(thing) or ""

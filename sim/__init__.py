@@ -1,7 +1,5 @@
 """When it arrives: engines, models, results."""
 
-from sim.program.model import PRESETS, Model
-from sim.result import Result
-from sim.simulation import simulate
+from topologies.lazy import exports
 
-__all__ = ["PRESETS", "Model", "Result", "simulate"]
+__getattr__, __dir__, __all__ = exports(__name__, __file__)

@@ -1,19 +1,5 @@
 """Why data moves: training workloads, their parallelism, and the readers of foreign files."""
 
-from workloads.formats.libra_files import NetworkFile, Prices, read_communicator, read_network, read_prices
-from workloads.formats.text_workload import read_text_workload
-from workloads.workload import Call, Groups, Layer, Phase, Workload
+from topologies.lazy import exports
 
-__all__ = [
-    "Call",
-    "Groups",
-    "Layer",
-    "NetworkFile",
-    "Phase",
-    "Prices",
-    "Workload",
-    "read_communicator",
-    "read_network",
-    "read_prices",
-    "read_text_workload",
-]
+__getattr__, __dir__, __all__ = exports(__name__, __file__)

@@ -1,0 +1,46 @@
+"""The four packages export their public names when they are used, and importing them loads nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+PACKAGES = ("topologies", "collectives", "workloads", "sim")
+HEAVY = {"numba", "scipy", "networkx", "rustworkx", "matplotlib", "rich", "clarabel", "simpy", "yaml", "pyarrow"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_resolves(package: str) -> None:
+    module = importlib.import_module(package)
+    assert len(module.__all__) > 10
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_that_is_not_public_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'no_such_name'"):
+        importlib.import_module(package).no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_import_of_a_package_loads_nothing_heavy(package: str) -> None:
+    code = f"import sys, {package}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert package in loaded
+    assert not HEAVY & set(loaded)
+
+
+@pytest.mark.parametrize("package", ["topologies", "workloads", "sim"])
+def test_no_module_of_a_package_has_the_name_of_something_else_that_it_exports(package: str) -> None:
+    """A module that is imported becomes an attribute of its package, and would hide the other."""
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if not isinstance(thing, ModuleType):
+            assert importlib.util.find_spec(f"{package}.{name}") is None, name

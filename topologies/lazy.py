@@ -1,0 +1,52 @@
+"""Public names of a package that are imported when they are first used (PEP 562).
+
+The names stand once, as imports in the package's stub `__init__.pyi`, which type checkers and editors read as it is.
+Importing the package reads the stub and nothing else: no compiler, no solver, no plotting library.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+
+def exports(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package, from the imports of its stub.
+
+    Parameters
+    ----------
+    package, file : str
+        `__name__` and `__file__` of the package's `__init__.py`; the stub is beside it.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> "torus" in topologies.__all__, topologies.torus.__module__
+    (True, 'topologies.products')
+    """
+    origin = _origins(Path(file).with_suffix(".pyi"))
+
+    def get(name: str) -> object:
+        if name not in origin:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, attribute = origin[name]
+        if module == package:  # the name of a module in the package itself
+            return import_module(f"{package}.{name}")
+        value = getattr(import_module(module), attribute)
+        setattr(sys.modules[package], name, value)  # found without this function from now on
+        return value
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *origin}), sorted(origin)
+
+
+def _origins(stub: Path) -> dict[str, tuple[str, str]]:
+    """Module and attribute of every name that a stub imports."""
+    return {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }
