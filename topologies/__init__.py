@@ -1,4 +1,4 @@
-"""What the network is: nodes, links, routes and their times."""
+"""What the network is: nodes, links, routes, and their costs in time."""
 
 from topologies.lazy import exports
 

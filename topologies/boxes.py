@@ -1,11 +1,11 @@
 """Boxes of accelerators: DGX A100, DGX H100, DGX-1 and MI250, alone or joined by a network.
 
-Bandwidths are those of one direction, as the schedule generators that are compared on these boxes take them
+Bandwidths are per direction, as assumed by the schedule generators evaluated on these boxes
 (ForestColl, arXiv 2402.06787, and its public code): 300 GB/s NVLink and 25 GB/s InfiniBand for each A100, 50 GB/s for
 each xGMI link and 16 GB/s InfiniBand for each GCD of an MI250, 25 GB/s for each NVLink of a V100. An H100 has
 450 GB/s NVLink and a 400 Gb/s NIC (NVIDIA DGX H100 data sheet).
 
-GPU g of box b has the rank 8 b + g (16 b + g). Tier 0 is the inside of the boxes, tier 1 the network.
+GPU g of box b has rank 8 b + g (16 b + g for MI250). Tier 0 is inside the boxes, tier 1 the network.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MI250 = (
 """xGMI links between the GCDs of a box of eight MI250."""
 
 Cable = tuple[str, str, int, int]
-"""Two ends by name, the tier, and how many links of that tier the cable bundles."""
+"""Names of the two ends, the tier, and how many links of that tier the cable bundles."""
 
 
 def dgx_a100(
@@ -53,11 +53,11 @@ def dgx_a100(
     Parameters
     ----------
     boxes : int
-        Joined by the network if there are several.
-    bandwidth, latency : quantity or one for each tier
-        Of one direction of a link inside the box, and of the network.
+        Number of boxes; connected by the network if there are several.
+    bandwidth, latency : quantity or one per tier
+        Per direction of a link: inside the box, then in the network.
     hop_latency : quantity
-        Charged on each arrival at a switch; a NIC charges none.
+        Added on every arrival at a switch; NICs add none.
 
     Raises
     ------
@@ -84,7 +84,8 @@ def dgx1(
 ) -> Topology:
     """DGX-1: eight V100s whose NVLinks form a cube mesh; GPU 1 of a box sends to GPU 0 of the next.
 
-    The one-way links between boxes are those of NDv2 as TE-CCL models it. Parameters and errors as for `dgx_a100`.
+    The unidirectional links between boxes are those of NDv2 as modeled by TE-CCL. Parameters and errors as for
+    `dgx_a100`.
     """
     (count,) = check_extents(boxes, "dgx1")
     pairs = [(a, b, int(links)) for a, row in enumerate(_DGX1) for b, links in enumerate(row)]

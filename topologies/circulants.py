@@ -1,7 +1,7 @@
-"""Circulants: every server has a circuit to those that are certain jumps further on, around a circle.
+"""Circulants: servers on a circle, each with circuits to the servers a fixed set of jumps further on.
 
-Routes are found once for all sources: the jumps are coins, and the distance to the destination is changed with the
-fewest of them (TopoOpt, NSDI 2023, CoinChangeMod).
+Routes are computed once for all sources: the jumps are coins, and the distance to the destination is the amount to be
+changed into as few of them as possible (TopoOpt, NSDI 2023, CoinChangeMod).
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ def circulant(
     latency: Quantity = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """A circulant: `circulant(16, (1, 5))` has 16 NPUs, each with cables to those 1 and 5 further on and back.
+    """A circulant: in `circulant(16, (1, 5))` each of 16 NPUs has cables to those 1 and 5 further on, and 1 and 5 back.
 
-    A jump that is given more than once, or backwards in a duplex network, makes parallel circuits: they are one link
-    of their joint bandwidth.
+    A jump given more than once, or backwards in a duplex network, makes parallel circuits; they become one link with
+    their combined bandwidth.
 
     Parameters
     ----------
     n : int
         NPUs.
     jumps : sequence of int
-        From 1 to n - 1; none for one NPU alone.
+        From 1 to n - 1; empty for a single NPU.
     duplex : bool
-        Whether each jump makes links both ways, or onward only.
+        Whether each jump makes links in both directions, or forward only.
     connected : bool
-        Whether to refuse jumps that leave parts without a way to each other.
+        Whether to reject jumps that leave the network disconnected.
     bandwidth, latency : quantity
-        Of one direction of every circuit.
+        Per direction of every circuit.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which forwards.
+        Added on every arrival at an NPU, since NPUs forward.
 
     Raises
     ------
@@ -88,26 +88,26 @@ def _coins(name: str, n: int, jumps: Sequence[int], duplex: bool, connected: boo
             raise WeftError(f"{name}: the jump {jump} is out of range: from 1 to {n - 1}")
     if connected and reduce(gcd, jumps, n) != 1:
         shared = reduce(gcd, jumps, n)
-        raise WeftError(f"{name} is disconnected: the jumps and {n} have the divisor {shared} in common; add a jump")
-    # The half-turn is its own way back: one cable serves a pair.
+        raise WeftError(f"{name} is disconnected: the jumps and {n} share the divisor {shared}; add a jump")
+    # The half-turn is its own inverse: one cable serves a pair.
     backwards = [n - jump for jump in jumps if duplex and 2 * jump != n]
     return dict(sorted(Counter([*jumps, *backwards]).items()))
 
 
 def _kind(n: int, coin: int, jumps: Sequence[int]) -> int:
-    """The dimension of a link: the place of its jump in the list."""
+    """The dimension of a link: the position of its jump in the list."""
     return jumps.index(coin) if coin in jumps else jumps.index(n - coin)
 
 
 class Change(NamedTuple):
-    """How each distance is changed with the fewest coins.
+    """How each distance is changed into the fewest coins.
 
     Attributes
     ----------
     coins : (n,) int64
-        Number of coins of each distance, -1 where there is no way.
+        Number of coins for each distance, -1 if it cannot be changed.
     last : (n,) int64
-        The last coin of each; 0 for the distance 0.
+        The last coin used for each distance; 0 for distance 0.
     """
 
     coins: Ints
@@ -115,7 +115,7 @@ class Change(NamedTuple):
 
 
 def coin_change_mod(n: int, coins: Sequence[int], *, ascending: bool = True) -> Change:
-    """Change every distance on Z_n with the fewest coins.
+    """Change every distance on Z_n into the fewest coins.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def coin_change_mod(n: int, coins: Sequence[int], *, ascending: bool = True) -> 
     coins : sequence of int
         Directed jumps.
     ascending : bool
-        Whether smaller coins are tried first, or larger ones.
+        Whether smaller or larger coins are tried first.
     """
     count, last = np.full(n, -1, np.int64), np.zeros(n, np.int64)
     count[0] = 0
@@ -144,7 +144,7 @@ def coin_change_mod(n: int, coins: Sequence[int], *, ascending: bool = True) -> 
 class CoinRouter:
     """Routes of a circulant by `coin_change_mod`, the same from every source.
 
-    Ties: `first` tries smaller jumps first; the other of two routes tries larger ones first; `ecmp` chooses among all
+    Ties: `first` tries smaller jumps first; the second route of a tie tries larger ones first; `ecmp` chooses among all
     shortest routes, as in any network.
 
     Attributes
@@ -194,7 +194,7 @@ class CoinRouter:
 
 
 def _take(paths: Paths, rows: Ints, n_pairs: int) -> Paths:
-    """Some routes; their pairs counted modulo `n_pairs`."""
+    """A subset of the routes; pair indices are taken modulo `n_pairs`."""
     hops = np.diff(paths.ptr)[rows]
     links = paths.links[ranges(paths.ptr[rows], hops)]
     return Paths(np.concatenate(([0], np.cumsum(hops))), links, rows % max(n_pairs, 1))

@@ -1,4 +1,4 @@
-"""Dragonfly: groups of routers, complete inside, and one cable between every two groups."""
+"""Dragonfly: fully connected groups of routers, with one cable between each pair of groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dragonfly(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """A dragonfly with as many groups as its global cables reach: `dragonfly(9, 4)` has 36 NPUs that are routers.
+    """A dragonfly: `dragonfly(9, 4)` has 9 groups of 4 routers, each router an NPU.
 
     Slot k of group G, at router k // h, goes to group G + k + 1, where h = (groups - 1) / routers is the number of
     global cables of a router. Without `hosts` every router is an NPU; otherwise routers are switches.
@@ -36,18 +36,18 @@ def dragonfly(
     Parameters
     ----------
     groups, routers : int
-        Groups, and routers of each.
+        Number of groups, and routers per group.
     hosts : int, optional
-        NPUs at each router.
-    bandwidth, latency : quantity or one for each tier
-        Of one direction of every cable: inside the groups, between them, and to the hosts if there are any.
+        NPUs per router.
+    bandwidth, latency : quantity or one per tier
+        Per direction of every cable: inside the groups, between them, and to the hosts if any.
     hop_latency : quantity
-        Charged on each arrival at a router.
+        Added on every arrival at a router.
 
     Raises
     ------
     WeftError
-        Routers that do not divide groups - 1, a bad quantity, or more links than can be held.
+        A router count that does not divide groups - 1, a bad quantity, or more links than fit in memory.
 
     References
     ----------
@@ -57,8 +57,8 @@ def dragonfly(
     name = f"dragonfly:{format_extents(extents)}"
     if (groups - 1) % routers:
         raise WeftError(
-            f"{name}: {routers} routers a group cannot share its {groups - 1} cables to the other groups evenly; "
-            f"take a number of groups that is a multiple of {routers}, plus 1"
+            f"{name}: {groups - 1} global cables per group cannot be split evenly over {routers} routers; "
+            f"choose a number of groups that is a multiple of {routers}, plus 1"
         )
     at_router = hosts or 0
     n_routers = groups * routers

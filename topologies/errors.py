@@ -1,17 +1,17 @@
-"""The one exception that tells a user what was wrong with the input."""
+"""The one exception for bad input."""
 
 from __future__ import annotations
 
 MOST_CHARACTERS = 1500
-"""Of a message: what was wrong may itself be megabytes long."""
+"""Limit on a message, since it may quote megabytes of bad input."""
 
 
 class WeftError(ValueError):
     """Bad input: the message names the item, what it was and what is accepted.
 
-    The command line prints the message as one line and exits with code 2. So it is one line, whatever was in the
-    input: line breaks become spaces, other control characters are written as Python writes them, and what is too long
-    loses its middle.
+    The command line prints the message on one line and exits with code 2. The message is therefore a single line,
+    whatever the input: line breaks become spaces, other control characters are escaped as in Python, and the middle of
+    an overlong message is cut.
     """
 
     def __init__(self, message: object = "") -> None:

@@ -1,4 +1,4 @@
-"""HammingMesh: boards of NPUs in a mesh, whose edges meet in one switch for every row and column."""
+"""HammingMesh: boards of NPUs in a mesh, whose edges connect to one switch per row and column."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ def hamming_mesh(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """A HammingMesh: `hamming_mesh((2, 2), (16, 16))` is Hx2Mesh, 16x16 boards of 2x2, so 32x32 NPUs.
+    """A HammingMesh: `hamming_mesh((2, 2), (16, 16))` is Hx2Mesh: 16x16 boards of 2x2, or 32x32 NPUs.
 
-    NPUs have coordinates (x, y) over the whole grid, and `shape` counts NPUs. The row switch y has the
-    coordinates (-1, y) and a cable to the west-most and the east-most NPU of every board in that row; an NPU
+    NPUs have coordinates (x, y) over the whole grid, and `shape` counts NPUs. Row switch y has
+    coordinates (-1, y) and a cable to the westernmost and the easternmost NPU of every board in that row; an NPU
     that is both (a board of extent 1) has one cable. Columns likewise. A dimension with one board has no switches.
 
-    Routes go in dimension order. Inside one board they stay on it, and otherwise leave and enter by the nearer
-    edge; in the middle of an odd board the lower edge is first.
+    Routes are dimension-ordered. Within a board they stay on it; otherwise they leave and enter at the nearer
+    edge, and in the middle of an odd board at the lower edge first.
 
     Parameters
     ----------
     board : int or sequence of int
-        Number of NPUs of one board along each dimension.
+        NPUs per board along each dimension.
     boards : int or sequence of int
         Number of boards along each dimension.
-    bandwidth, latency : quantity or one for each dimension
-        Of one direction of every cable of a dimension, on the board or to a switch.
+    bandwidth, latency : quantity or one per dimension
+        Per direction of every cable of a dimension, on the board or to a switch.
     hop_latency : quantity
-        Charged on each arrival at a switch or at an NPU, which carries a router; at a switch only if boards
-        hold one NPU.
+        Added on every arrival at a switch, and at an NPU (which contains a router) unless boards hold one NPU.
 
     Raises
     ------
     WeftError
-        An extent below 1, different numbers of dimensions, a bad quantity, or more links than can be held.
+        An extent below 1, different numbers of dimensions, a bad quantity, or more links than fit in memory.
 
     References
     ----------

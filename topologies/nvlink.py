@@ -1,7 +1,7 @@
-"""NVLink by generation: how fast one link is, and how many a GPU has.
+"""NVLink generations: rate of one link, and links per GPU.
 
-The rates are those that NCCL counts with, GB/s of one direction of one link (`src/graph/topo.h` of NCCL, June 2026);
-the numbers of links are those of the data sheets: P100 4, V100 6, A100 12, H100 18, B200 18.
+Rates are those NCCL uses, in GB/s per direction of one link (`src/graph/topo.h` of NCCL, June 2026); link counts are
+from the data sheets: P100 4, V100 6, A100 12, H100 18, B200 18.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from topologies.errors import WeftError
 
 
 class Generation(NamedTuple):
-    """Rate of one link in bytes/s, one direction, and links of a GPU."""
+    """Rate of one link in bytes/s per direction, and links per GPU."""
 
     link_Bps: float
     links: int
@@ -24,11 +24,11 @@ GENERATIONS: dict[str, Generation] = {
 }
 
 SM_LINK_BPS: dict[int, float] = {60: 18e9, 70: 20e9, 80: 20e9, 86: 12e9, 90: 20.6e9, 100: 40.1e9}
-"""Rate of one link by the lowest compute capability that has it."""
+"""Rate of one link, keyed by the lowest compute capability that has it."""
 
 
 def generation(name: str) -> Generation:
-    """The generation of that number.
+    """Look up a generation by its number.
 
     Raises
     ------
@@ -50,5 +50,5 @@ def link_of_sm(sm: int, where: str) -> float:
     """
     known = [one for one in SM_LINK_BPS if one <= sm and (one != 86 or sm == 86)]
     if not known:
-        raise WeftError(f"{where} has sm={sm}: NVLink begins with {min(SM_LINK_BPS)}")
+        raise WeftError(f"{where} has sm={sm}: NVLink requires at least {min(SM_LINK_BPS)}")
     return SM_LINK_BPS[max(known)]

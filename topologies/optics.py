@@ -1,8 +1,8 @@
-"""Circuits: which interfaces light joins, through which device, and how long that device takes to change them.
+"""Optical circuits: which interfaces they connect, through which device, and how long that device takes to switch.
 
 A server has a number of optical interfaces. Duplex: an interface sends and receives on one cable, and a circuit
-joins an interface of each end, both ways. Simplex: the two fibres of an interface are patched each for itself, and a
-circuit leads from one server to another, one way.
+connects one interface at each end in both directions. Simplex: the two fibers of an interface are patched separately,
+and a circuit leads from one server to another in one direction.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Circuits:
     n : int
         Servers.
     interfaces : int
-        Of each server.
+        Per server.
     pairs : tuple of (int, int)
-        Ends of each circuit; (from, to) where it is simplex.
+        Ends of each circuit; (from, to) if simplex.
     duplex : bool
 
     Raises
     ------
     WeftError
-        A circuit that joins a server to itself or to one that is not there, or more circuits at a server than it has
+        A circuit that joins a server to itself or to one that does not exist, or more circuits at a server than it has
         interfaces.
     """
 
@@ -56,27 +56,27 @@ class Circuits:
         for a, b in self.pairs:
             if not (0 <= a < self.n and 0 <= b < self.n) or a == b:
                 raise WeftError(f"circuit {a}-{b}: its ends are two different servers of 0 to {self.n - 1}")
-        ways = (("circuits", self.pairs, (0, 1)),) if self.duplex else (
+        sides = (("circuits", self.pairs, (0, 1)),) if self.duplex else (
             ("outgoing circuits", self.pairs, (0,)), ("incoming circuits", self.pairs, (1,)))
-        for what, pairs, ends in ways:
+        for what, pairs, ends in sides:
             used = Counter(pair[end] for pair in pairs for end in ends)
             for server, count in used.items():
                 if count > self.interfaces:
                     raise WeftError(f"server {server} has {count} {what}, and {self.interfaces} interfaces for them")
 
     def links(self) -> Counter[Pair]:
-        """Directed links with the number of circuits on each."""
+        """Directed links, with the number of circuits on each."""
         back = [(b, a) for a, b in self.pairs] if self.duplex else []
         return Counter([*self.pairs, *back])
 
     def free(self, server: int) -> int:
-        """Interfaces of a server that no circuit uses; of a simplex one the fewer of its two sides."""
+        """Unused interfaces of a server; with simplex circuits the smaller count of the two directions."""
         sends = sum(a == server for a, _ in self.pairs)
         receives = sum(b == server for _, b in self.pairs)
         return self.interfaces - (sends + receives if self.duplex else max(sends, receives))
 
     def check_connected(self) -> None:
-        """Refuse circuits that leave some server out of reach of another."""
+        """Reject circuits that leave some server unreachable from another."""
         graph = rx.PyDiGraph()
         graph.add_nodes_from(range(self.n))
         graph.add_edges_from_no_data(list(self.links()))
@@ -89,18 +89,18 @@ class Circuits:
             )
 
     def planes(self) -> list[list[Pair]]:
-        """Circuits by the panel that carries them: one at most at each server (duplex), or one out and one in.
+        """Circuits grouped by panel: at most one per server (duplex), or one out and one in.
 
-        Interface i of every server leads to panel i. Simplex circuits always fit the panels; duplex ones may need one
-        more than a server has circuits (Vizing), which a panel for every interface then does not provide.
+        Interface i of every server leads to panel i. Simplex circuits always fit; duplex circuits may need one panel
+        more than a server has circuits (Vizing), which one panel per interface does not provide.
         """
         if not self.pairs:
             return []
-        colour = self._colours()
-        return [[pair for pair, at in zip(self.pairs, colour, strict=True) if at == plane]
-                for plane in range(max(colour) + 1)]
+        color = self._colors()
+        return [[pair for pair, at in zip(self.pairs, color, strict=True) if at == plane]
+                for plane in range(max(color) + 1)]
 
-    def _colours(self) -> list[int]:
+    def _colors(self) -> list[int]:
         graph = rx.PyGraph(multigraph=True)
         if self.duplex:
             graph.add_nodes_from(range(self.n))
@@ -114,7 +114,7 @@ class Circuits:
 
 
 def _misra_gries(circuits: Circuits) -> dict[int, int]:
-    """Colours of a graph that may have parallel edges: further copies of an edge get colours of their own."""
+    """Edge coloring of a multigraph: each additional copy of an edge gets a color of its own."""
     copies: dict[Pair, int] = {}
     layers: list[list[int]] = []
     for edge, (a, b) in enumerate(circuits.pairs):
@@ -128,9 +128,9 @@ def _misra_gries(circuits: Circuits) -> dict[int, int]:
         graph = rx.PyGraph()
         graph.add_nodes_from(range(circuits.n))
         graph.add_edges_from([(*circuits.pairs[edge], None) for edge in layer_edges])
-        colours = rx.graph_misra_gries_edge_color(graph)
-        found |= {layer_edges[at]: first + colour for at, colour in colours.items()}
-        first += max(colours.values()) + 1
+        colors = rx.graph_misra_gries_edge_color(graph)
+        found |= {layer_edges[at]: first + color for at, color in colors.items()}
+        first += max(colors.values()) + 1
     return found
 
 
@@ -147,17 +147,17 @@ def optical(
     router: Router | None = None,
     name: str = "optical",
 ) -> Topology:
-    """The network that circuits make. Servers forward; parallel circuits are one link of their joint bandwidth.
+    """The network made by circuits. Servers forward; parallel circuits become one link with their combined bandwidth.
 
     Parameters
     ----------
     circuits : Circuits
     bandwidth, latency : quantity
-        Of one direction of a circuit.
+        Per direction of a circuit.
     hop_latency : quantity
-        Charged on each arrival at a server.
+        Added on every arrival at a server.
     router : Router, optional
-        Fewest hops unless given.
+        Default: shortest paths.
     name : str
     """
     return _network(circuits, bandwidth, latency, hop_latency, router or ShortestPathRouter(), name, None)
@@ -172,7 +172,7 @@ def hybrid(
     hop_latency: Quantity = 0,
     name: str = "hybrid",
 ) -> Topology:
-    """Circuits beside an electrical switch that joins all servers: a pair with a circuit uses it, others the switch.
+    """Circuits next to an electrical switch that connects all servers: pairs with a circuit use it, others the switch.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def hybrid(
     latency : quantity
         Of every cable.
     hop_latency : quantity
-        Charged on each arrival at the switch.
+        Added on every arrival at the switch.
     name : str
     """
     return _network(circuits, bandwidth, latency, hop_latency, CircuitOrSwitchRouter(), name, switch_bandwidth)
@@ -202,7 +202,7 @@ def _network(
     pairs = np.array(ends, np.int32).reshape(-1, 2)
     n_nodes = n + (electrical > 0)
     hop_ps = np.full(n_nodes, parse_time(hop_latency, "hop latency"), np.int64)
-    hop_ps[:n] *= electrical == 0  # beside a switch, servers are plain endpoints
+    hop_ps[:n] *= electrical == 0  # next to a switch, servers are plain endpoints
     return Topology(
         name=name,
         kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n, n_nodes - n]),
@@ -220,7 +220,7 @@ def _network(
 
 @dataclass(frozen=True)
 class CircuitOrSwitchRouter:
-    """The circuit of a pair where there is one, otherwise through the switch, whose number is that of the NPUs."""
+    """The direct circuit of a pair if there is one, otherwise the switch, whose index is the number of NPUs."""
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs; there are no ties."""
@@ -243,12 +243,12 @@ class CircuitOrSwitchRouter:
 
 
 def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
-    """Configurations of a demand-oblivious rotor: together they join every pair of servers once.
+    """Configurations of a demand-oblivious rotor: together they connect every pair of servers once.
 
     Parameters
     ----------
     n : int
-        Servers; an even number where circuits are duplex.
+        Servers; even if circuits are duplex.
     duplex : bool
         n - 1 matchings by the circle method, or n - 1 rotations.
 
@@ -257,7 +257,7 @@ def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
     .. [1] W. Mellette et al., "RotorNet: A Scalable, Low-complexity, Optical Datacenter Network", SIGCOMM 2017.
     """
     if n < 2 or (duplex and n % 2):
-        raise WeftError(f"a rotor over {n} servers: at least 2, and an even number where circuits are duplex")
+        raise WeftError(f"a rotor over {n} servers: give at least 2, and an even number if circuits are duplex")
     if not duplex:
         return [Circuits(n, 1, tuple((v, (v + by) % n) for v in range(n)), False) for by in range(1, n)]
     turns = []
@@ -269,16 +269,16 @@ def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
 
 @dataclass(frozen=True)
 class PatchPanel:
-    """A robotic patch panel: circuits are laid ahead on a second plane, and flipped in when the job starts.
+    """A robotic patch panel: circuits are patched ahead of time on a second plane, and flipped in when the job starts.
 
     Attributes
     ----------
     provision : quantity
-        Until the robot has laid all fibres.
+        Time for the robot to patch all fibers.
     flip : quantity
-        Of the 1x2 switches that change between the planes.
+        Time of the 1x2 switches that select the plane.
     lookahead : bool
-        Whether there is a second plane, on which circuits are laid while an earlier job runs.
+        Whether there is a second plane, patched while an earlier job runs.
     """
 
     provision: Quantity = "300s"
@@ -286,7 +286,7 @@ class PatchPanel:
     lookahead: bool = True
 
     def start_delay_ps(self) -> int:
-        """From the moment that the servers are free to the first byte."""
+        """From the moment the servers are free to the first byte."""
         provision = parse_time(self.provision, "provisioning time of the patch panel")
         return parse_time(self.flip, "flip time of the patch panel") + (0 if self.lookahead else provision)
 
@@ -298,9 +298,9 @@ class CircuitSwitch:
     Attributes
     ----------
     control, switching, link_up : quantity
-        Until the command is there; until the light takes its new way; until both transceivers agree.
+        Time to deliver the command; to switch the light path; for both transceivers to lock.
     per_port : bool
-        Whether only the ports that change go dark, or the whole fabric.
+        Whether only the ports that change go dark, or the entire fabric.
     """
 
     switching: Quantity

@@ -16,7 +16,7 @@ from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity
 
 BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
-"""The blocks that a spec can name."""
+"""Block names in a spec."""
 
 _BLOCK = re.compile(r"^([A-Z]+)\(([^()]*)\)$")
 
@@ -28,21 +28,21 @@ def ring(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """`n` NPUs in a ring; two are joined by one cable, one has none.
+    """`n` NPUs in a ring; two NPUs share one cable, a single NPU has none.
 
     Parameters
     ----------
     n : int
         Number of NPUs.
     bandwidth, latency : quantity
-        Of one direction of every cable.
+        Per direction of every cable.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        Fewer than one NPU, a bad quantity, or more links than can be held.
+        Fewer than one NPU, a bad quantity, or more links than fit in memory.
     """
     (extent,) = check_extents(n, "ring")
     return build_product(f"ring:{extent}", [Ring(extent)], bandwidth, latency, hop_latency)
@@ -63,15 +63,15 @@ def torus(
     ----------
     shape : int or sequence of int
         Extents; dimension 0 varies fastest in the rank.
-    bandwidth, latency : quantity or one for each dimension
-        Of one direction of every cable of a dimension.
+    bandwidth, latency : quantity or one per dimension
+        Per direction of every cable of a dimension.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        An extent below 1, a bad quantity, or more links than can be held.
+        An extent below 1, a bad quantity, or more links than fit in memory.
     """
     extents = check_extents(shape, "torus")
     blocks = [Ring(extent) for extent in extents]
@@ -91,15 +91,15 @@ def mesh(
     ----------
     shape : int or sequence of int
         Extents; dimension 0 varies fastest in the rank.
-    bandwidth, latency : quantity or one for each dimension
-        Of one direction of every cable of a dimension.
+    bandwidth, latency : quantity or one per dimension
+        Per direction of every cable of a dimension.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        An extent below 1, a bad quantity, or more links than can be held.
+        An extent below 1, a bad quantity, or more links than fit in memory.
     """
     extents = check_extents(shape, "mesh")
     blocks = [Line(extent) for extent in extents]
@@ -113,20 +113,20 @@ def hypercube(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """A hypercube: `hypercube(4)` has 16 NPUs, each with a cable to the NPUs whose rank differs in one bit.
+    """A hypercube: `hypercube(4)` has 16 NPUs, each cabled to the NPUs whose rank differs in one bit.
 
     Parameters
     ----------
     dimensions : int
-    bandwidth, latency : quantity or one for each dimension
-        Of one direction of every cable of a dimension; dimension 0 is the lowest bit of the rank.
+    bandwidth, latency : quantity or one per dimension
+        Per direction of every cable of a dimension; dimension 0 is the lowest bit of the rank.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        Fewer than one dimension, a bad quantity, or more links than can be held.
+        Fewer than one dimension, a bad quantity, or more links than fit in memory.
     """
     (count,) = check_extents(dimensions, "hypercube")
     return build_product(f"hypercube:{count}", [Ring(2)] * count, bandwidth, latency, hop_latency)
@@ -139,21 +139,21 @@ def fully_connected(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """`n` NPUs, each joined to every other by a cable of its own.
+    """`n` NPUs, each connected to every other by its own cable.
 
     Parameters
     ----------
     n : int
         Number of NPUs.
     bandwidth, latency : quantity
-        Of one direction of every cable.
+        Per direction of every cable.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        Fewer than one NPU, a bad quantity, or more links than can be held.
+        Fewer than one NPU, a bad quantity, or more links than fit in memory.
     """
     (extent,) = check_extents(n, "fc")
     return build_product(f"fc:{extent}", [FullyConnected(extent)], bandwidth, latency, hop_latency)
@@ -166,21 +166,21 @@ def hyperx(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """A HyperX of one NPU a router: `hyperx((4, 4))` has 16 NPUs of degree 6, also called a flattened butterfly.
+    """A HyperX with one NPU per router: `hyperx((4, 4))` has 16 NPUs of degree 6, also called a flattened butterfly.
 
     Parameters
     ----------
     shape : int or sequence of int
         Extents; dimension 0 varies fastest in the rank.
-    bandwidth, latency : quantity or one for each dimension
-        Of one direction of every cable of a dimension.
+    bandwidth, latency : quantity or one per dimension
+        Per direction of every cable of a dimension.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        An extent below 1, a bad quantity, or more links than can be held.
+        An extent below 1, a bad quantity, or more links than fit in memory.
 
     References
     ----------
@@ -198,21 +198,21 @@ def switch(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """`n` NPUs, each with one cable to the same switch; one NPU alone has neither cable nor switch.
+    """`n` NPUs, each with one cable to the same switch; a single NPU has neither cable nor switch.
 
     Parameters
     ----------
     n : int
         Number of NPUs.
     bandwidth, latency : quantity
-        Of one direction of every cable.
+        Per direction of every cable.
     hop_latency : quantity
-        Charged on each arrival at the switch; NPUs are plain endpoints and charge none.
+        Added on every arrival at the switch; NPUs are plain endpoints and add none.
 
     Raises
     ------
     WeftError
-        Fewer than one NPU, a bad quantity, or more links than can be held.
+        Fewer than one NPU, a bad quantity, or more links than fit in memory.
     """
     (extent,) = check_extents(n, "switch")
     return build_product(f"switch:{extent}", [Switched(extent)], bandwidth, latency, hop_latency)
@@ -225,22 +225,22 @@ def multidim(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """The product of blocks: "RI(4)_FC(8)_SW(32)" is a ring of 4 by 8 fully connected by switches of 32.
+    """The product of blocks: "RI(4)_FC(8)_SW(32)" is a ring of 4, by 8 fully connected, by a switch of 32.
 
     Parameters
     ----------
     spec : str or sequence of Block
         Blocks joined by "_", dimension 0 first.
-    bandwidth, latency : quantity or one for each dimension
-        Of one direction of every cable of a dimension.
+    bandwidth, latency : quantity or one per dimension
+        Per direction of every cable of a dimension.
     hop_latency : quantity
-        Charged on each arrival at a switch, and at an NPU where any dimension joins NPUs directly, because
-        each NPU then carries a router. In a network of switches only, NPUs are plain endpoints and charge none.
+        Added on every arrival at a switch, and at an NPU if any dimension connects NPUs directly, because
+        each NPU then contains a router. In a network of switches only, NPUs are plain endpoints and add none.
 
     Raises
     ------
     WeftError
-        An unknown block, an extent below 1, or more links than can be held.
+        An unknown block, an extent below 1, or more links than fit in memory.
     """
     blocks = _parse_blocks(spec) if isinstance(spec, str) else tuple(spec)
     check_extents([block.extent for block in blocks], "multidim")
@@ -253,6 +253,6 @@ def _parse_blocks(spec: str) -> tuple[Block, ...]:
         match = _BLOCK.match(part)
         if match is None or match[1] not in BLOCKS:
             kinds = ", ".join(f"{kind}(n)" for kind in BLOCKS)
-            raise WeftError(f"multidim {spec!r}: {part!r} is not a block; join blocks by _ out of {kinds}")
+            raise WeftError(f"multidim {spec!r}: {part!r} is not a block; join blocks with _, such as {kinds}")
         blocks.append(BLOCKS[match[1]](parse_extent(match[2], f"multidim {spec!r}: block {part}")))
     return tuple(blocks)

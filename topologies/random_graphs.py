@@ -1,4 +1,4 @@
-"""Random regular networks: every NPU has the same number of cables, to NPUs drawn at random (Jellyfish)."""
+"""Random regular networks: every NPU has the same number of cables, to random other NPUs (Jellyfish)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def random_regular(
     Parameters
     ----------
     n, degree : int
-        NPUs, and cables of each.
+        NPUs, and cables per NPU.
     seed : int
-        Of the draw: the same network for the same seed.
+        The same seed gives the same network.
     bandwidth, latency : quantity
-        Of one direction of every cable.
+        Per direction of every cable.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        A degree that is not below n, an odd number of cable ends, a draw that is not connected, or a bad quantity.
+        A degree of n or more, an odd number of cable ends, a disconnected draw, or a bad quantity.
 
     References
     ----------
@@ -45,9 +45,9 @@ def random_regular(
     check_extents((n, degree), "random-regular")
     name = f"random-regular:{n}x{degree}x{seed}"
     if not isinstance(seed, int) or seed < 0:
-        raise WeftError(f"{name}: the seed is {seed!r}: give a whole number from 0")
+        raise WeftError(f"{name}: the seed is {seed!r}: give an integer from 0")
     if degree >= n or n * degree % 2:
-        raise WeftError(f"{name}: {n} NPUs cannot have {degree} cables each: take fewer than {n}, and n x degree even")
+        raise WeftError(f"{name}: {n} NPUs cannot have {degree} cables each: n x degree must be even and degree < n")
     check_memory(name, n, n * degree)
     graph = nx.random_regular_graph(degree, n, seed=seed)
     if not nx.is_connected(graph):

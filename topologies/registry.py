@@ -1,4 +1,4 @@
-"""Every family of networks by the name that a spec begins with: the one place to register a new one."""
+"""Topology families by the name a spec begins with: the one place to register a new family."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ _BARE_PRODUCT = re.compile(r"^[A-Z]+\([^)]*\)(_[A-Z]+\([^)]*\))*$")
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of network that a spec can name.
+    """A topology family that a spec can name.
 
     Attributes
     ----------
     name : str
-        What the spec begins with, before the colon.
+        The part of the spec before the colon.
     build : function of (argument, bandwidth, latency, hop_latency)
         Builds the network from the text after the colon.
     help : str
         One line for the command line.
     example : str
-        A spec of usual size.
+        A spec of typical size.
     samples : tuple of str
-        Small specs, the degenerate ones included, that every parametrised test runs over.
-    bandwidth : quantity or one for each tier
-        Unless one is given: that of the machine where the family is one.
+        Small specs, including degenerate ones, that every parametrized test covers.
+    bandwidth : quantity or one per tier
+        Default bandwidth: that of the machine, if the family models one.
     """
 
     name: str
@@ -79,7 +79,7 @@ def _shaped(name: str, build: Callable[..., Topology]) -> Callable[[str, Quantit
 def _dragonfly(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
     shape = parse_extents(argument, f"dragonfly:{argument}")
     if len(shape) not in (2, 3):
-        raise WeftError(f"dragonfly:{argument} has {len(shape)} extents: write groups x routers, or with x hosts")
+        raise WeftError(f"dragonfly:{argument} has {len(shape)} extents: write GROUPSxROUTERS or GROUPSxROUTERSxHOSTS")
     return dragonfly(*shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
@@ -87,7 +87,7 @@ def _random_regular(argument: str, bandwidth: Quantities, latency: Quantities, h
     what = f"random-regular:{argument}"
     numbers = parse_extents(argument, what)
     if len(numbers) not in (2, 3):
-        raise WeftError(f"{what} has {len(numbers)} numbers: write NPUs x degree, or with x seed")
+        raise WeftError(f"{what} has {len(numbers)} numbers: write NPUSxDEGREE or NPUSxDEGREExSEED")
     _one_kind(what, bandwidth=bandwidth, latency=latency)
     assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
     return random_regular(*numbers, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
@@ -110,7 +110,7 @@ def _twisted_torus(argument: str, bandwidth: Quantities, latency: Quantities, ho
 
 
 def _one_kind(what: str, **quantities: Quantities) -> None:
-    """Refuse a list of quantities where all cables are alike."""
+    """Reject a list of quantities if all cables are alike."""
     for name, value in quantities.items():
         if not isinstance(value, (str, int, float)):
             raise WeftError(f"{what} has one kind of cable: give one {name}, not {value!r}")
@@ -121,7 +121,7 @@ def _multidim(argument: str, bandwidth: Quantities, latency: Quantities, hop_lat
 
 
 def _counted(name: str, build: Callable[..., Topology]) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
-    """The builder of a family that takes a number of NPUs."""
+    """Builder of a family that takes a number of NPUs."""
 
     def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
         shape = parse_extents(argument, f"{name}:{argument}")
@@ -133,7 +133,7 @@ def _counted(name: str, build: Callable[..., Topology]) -> Callable[[str, Quanti
 
 
 def _hamming(board: str) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
-    """The builder of HammingMeshes of one board: "2" for 2x2, or "2x3"."""
+    """Builder of HammingMeshes with one board shape: "2" for 2x2, or "2x3"."""
 
     def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
         what = f"hx{board}mesh:{argument}"
@@ -147,14 +147,14 @@ def _hamming(board: str) -> Callable[[str, Quantities, Quantities, Quantity], To
 def _fat_tree(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
     extents = parse_extents(argument, f"fat-tree:{argument}")
     if len(extents) > 2:
-        raise WeftError(f"fat-tree:{argument} has {len(extents)} extents: give the ports, or ports x hosts of an edge")
+        raise WeftError(f"fat-tree:{argument} has {len(extents)} extents: write PORTS or PORTSxHOSTS")
     return fat_tree(*extents, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
 def _leaf_spine(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
     extents = parse_extents(argument, f"leaf-spine:{argument}")
     if len(extents) != 3:
-        raise WeftError(f"leaf-spine:{argument} has {len(extents)} extents: give hosts of a leaf x leaves x spines")
+        raise WeftError(f"leaf-spine:{argument} has {len(extents)} extents: write HOSTSxLEAVESxSPINES (hosts per leaf)")
     return leaf_spine(*extents, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
@@ -170,18 +170,18 @@ _FAMILIES = (
         ("mesh:1", "mesh:2", "mesh:3x3", "mesh:2x4"),
     ),
     Family(
-        "fc", _counted("fc", fully_connected), "every NPU joined to every other", "fc:8", ("fc:1", "fc:2", "fc:4"),
+        "fc", _counted("fc", fully_connected), "every NPU connected to every other", "fc:8", ("fc:1", "fc:2", "fc:4"),
     ),
     Family(
         "switch", _counted("switch", switch), "NPUs around one switch", "switch:64",
         ("switch:1", "switch:2", "switch:4"),
     ),
     Family(
-        "fat-tree", _fat_tree, "three tiers of switches of k ports; k x hosts for other than k/2 hosts an edge switch",
+        "fat-tree", _fat_tree, "three tiers of k-port switches; k x hosts for other than k/2 hosts per edge switch",
         "fat-tree:8", ("fat-tree:2", "fat-tree:4", "fat-tree:4x3", "fat-tree:2x4"),
     ),
     Family(
-        "leaf-spine", _leaf_spine, "hosts of a leaf x leaves x spines, two tiers of switches", "leaf-spine:16x8x4",
+        "leaf-spine", _leaf_spine, "hosts per leaf x leaves x spines; two tiers of switches", "leaf-spine:16x8x4",
         ("leaf-spine:1x1x1", "leaf-spine:4x1x2", "leaf-spine:2x3x2", "leaf-spine:4x2x1"),
     ),
     Family(
@@ -197,23 +197,23 @@ _FAMILIES = (
         ("hypercube:1", "hypercube:2", "hypercube:3"),
     ),
     Family(
-        "hyperx", _shaped("hyperx", hyperx), "every NPU joined to all others of its line, in every dimension",
+        "hyperx", _shaped("hyperx", hyperx), "every NPU connected to all others in its line, in every dimension",
         "hyperx:4x4", ("hyperx:1", "hyperx:3", "hyperx:3x3", "hyperx:2x4"),
     ),
     Family(
-        "dragonfly", _dragonfly, "groups of routers, complete inside, a cable between every two", "dragonfly:9x4",
+        "dragonfly", _dragonfly, "fully connected groups of routers, a cable between each two groups", "dragonfly:9x4",
         ("dragonfly:1x1", "dragonfly:3x2", "dragonfly:5x2", "dragonfly:3x2x2"),
     ),
     Family(
-        "random-regular", _random_regular, "cables drawn at random, as many at every NPU", "random-regular:16x4",
+        "random-regular", _random_regular, "random cables, the same number at every NPU", "random-regular:16x4",
         ("random-regular:2x1", "random-regular:5x2", "random-regular:8x3x2"),
     ),
     Family(
-        "circulant", _circulant, "duplex circuits to the NPUs certain jumps further on: rings of TopoOpt",
+        "circulant", _circulant, "duplex circuits to the NPUs at given jumps around a circle: the rings of TopoOpt",
         "circulant:16x1x5", ("circulant:1", "circulant:2x1", "circulant:5x1x2", "circulant:6x2x3", "circulant:12x1x5"),
     ),
     Family(
-        "twisted-torus", _twisted_torus, "a torus whose short wrap-around links shift the long dimensions",
+        "twisted-torus", _twisted_torus, "a torus whose wrap-around links in the short dimensions shift the long ones",
         "twisted-torus:4x4x8", ("twisted-torus:2x2x4", "twisted-torus:2x4x4"),
     ),
     Family(
@@ -221,7 +221,7 @@ _FAMILIES = (
         "dgx-a100:2", ("dgx-a100:1", "dgx-a100:2"), A100_BANDWIDTH,
     ),
     Family(
-        "dgx-h100", _counted("dgx-h100", dgx_h100), "boxes of 8 GPUs around an NVSwitch, a rail for each GPU index",
+        "dgx-h100", _counted("dgx-h100", dgx_h100), "boxes of 8 GPUs around an NVSwitch, one rail per GPU index",
         "dgx-h100:2", ("dgx-h100:1", "dgx-h100:2"), H100_BANDWIDTH,
     ),
     Family(
@@ -229,7 +229,7 @@ _FAMILIES = (
         ("dgx1:1", "dgx1:2"), DGX1_BANDWIDTH,
     ),
     Family(
-        "mi250", _counted("mi250", mi250), "boxes of 16 GCDs joined by xGMI links, one InfiniBand switch", "mi250:2",
+        "mi250", _counted("mi250", mi250), "boxes of 16 GCDs connected by xGMI links, one InfiniBand switch", "mi250:2",
         ("mi250:1", "mi250:2"), MI250_BANDWIDTH,
     ),
     Family(
@@ -241,7 +241,7 @@ _FAMILIES = (
 )
 
 TOPOLOGIES: dict[str, Family] = {family.name: family for family in _FAMILIES}
-"""The registry: a family added here is in the command line, in the tests and in the tables."""
+"""The registry: a family added here appears on the command line, in the tests and in the tables."""
 
 
 def from_spec(
@@ -253,33 +253,34 @@ def from_spec(
     boxes: int | None = None,
     nvlink: str | None = None,
 ) -> Topology:
-    """The network that a spec names.
+    """Build the network named by a spec.
 
     Parameters
     ----------
     spec : str
         A family and its extents ("torus:8x8", "hx2mesh:16x16"), a product ("RI(4)_FC(8)_SW(32)"), or a file
         (`topologies.formats.files`).
-    bandwidth, latency : quantity or one for each dimension, optional
-        Of one direction of every cable. Of a file, what it does not say itself.
+    bandwidth, latency : quantity or one per dimension, optional
+        Per direction of every cable. For a file, only what it does not specify itself.
     hop_latency : quantity, optional
-        Charged on each arrival at a switch or router.
+        Added on every arrival at a switch or router.
     boxes : int, optional
-        Copies of the box that an NCCL topology file describes.
+        Copies of the box described by an NCCL topology file.
     nvlink : str, optional
-        Generation of the NVLinks in a table of `nvidia-smi topo -m`.
+        NVLink generation for a table of `nvidia-smi topo -m`.
 
     Raises
     ------
     WeftError
-        An unknown family, bad extents or quantities, more links than can be held, or a quantity beside a file.
+        An unknown family, bad extents or quantities, more links than fit in memory, or a quantity that the file
+        specifies itself.
     """
     spec = spec.strip()
     if spec.endswith(SUFFIXES):
         return read_topology_file(spec, Given(bandwidth, latency, hop_latency, boxes, nvlink))
     for what, value in (("boxes", boxes), ("nvlink", nvlink)):
         if value is not None:
-            raise WeftError(f"topology {spec!r} is no file: leave out {what} {value!r}")
+            raise WeftError(f"topology {spec!r} is not a file: omit {what} {value!r}")
     name, _, argument = spec.partition(":")
     if _BARE_PRODUCT.match(spec):
         name, argument = "multidim", spec

@@ -32,24 +32,24 @@ def fat_tree(
 ) -> Topology:
     """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 core switches.
 
-    NPUs have coordinates (place under the edge switch, edge switch in the pod, pod). Routes go up to the nearest
-    common switches; `topologies.core.updown` says which of them.
+    NPUs have coordinates (position under the edge switch, edge switch in the pod, pod). Routes go up to the nearest
+    common switches; see `topologies.core.updown` for the choice among them.
 
     Parameters
     ----------
     k : int
-        Ports of an aggregation or core switch; even.
+        Ports per aggregation or core switch; even.
     hosts : int, optional
-        NPUs of an edge switch; k/2 makes the network rearrangeably non-blocking, h makes it oversubscribed 2h/k : 1.
-    bandwidth, latency : quantity or one for each tier
-        Of one direction of the cables below the edge, aggregation and core switches.
+        NPUs per edge switch (default: k/2, rearrangeably nonblocking); h makes it oversubscribed 2h/k : 1.
+    bandwidth, latency : quantity or one per tier
+        Per direction of the cables below the edge, aggregation and core switches.
     hop_latency : quantity
-        Charged on each arrival at a switch.
+        Added on every arrival at a switch.
 
     Raises
     ------
     WeftError
-        An odd k, no hosts, a bad quantity, or more links than can be held.
+        An odd k, no hosts, a bad quantity, or more links than fit in memory.
 
     References
     ----------
@@ -57,10 +57,10 @@ def fat_tree(
        SIGCOMM 2008.
     """
     if not isinstance(k, int) or k < 2 or k % 2:
-        raise WeftError(f"fat-tree of {k!r} ports: give an even number of at least 2")
+        raise WeftError(f"fat-tree of {k!r}-port switches: give an even number of at least 2")
     hosts = k // 2 if hosts is None else hosts
     if hosts < 1:
-        raise WeftError(f"fat-tree with {hosts} hosts an edge switch: at least 1")
+        raise WeftError(f"fat-tree with {hosts} hosts per edge switch: give at least 1")
     name = f"fat-tree:{k}" if hosts == k // 2 else f"fat-tree:{k}x{hosts}"
     tiers = Tiers(hosts, k // 2, k, k // 2, k // 2)
     return build_tiers(name, tiers, (hosts, k // 2, k), bandwidth, latency, hop_latency)
@@ -75,29 +75,29 @@ def leaf_spine(
     latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """Leaves of `hosts` NPUs each, every leaf joined to every spine by one cable.
+    """Leaves with `hosts` NPUs each, and one cable between every leaf and every spine.
 
-    NPUs have coordinates (place under the leaf, leaf). With equal cables the network is oversubscribed
+    NPUs have coordinates (position under the leaf, leaf). With equal cables the network is oversubscribed
     hosts : spines.
 
     Parameters
     ----------
     hosts : int
-        NPUs of a leaf.
+        NPUs per leaf.
     leaves, spines : int
-    bandwidth, latency : quantity or one for each tier
-        Of one direction of the cables below the leaves and below the spines.
+    bandwidth, latency : quantity or one per tier
+        Per direction of the cables below the leaves and below the spines.
     hop_latency : quantity
-        Charged on each arrival at a switch.
+        Added on every arrival at a switch.
 
     Raises
     ------
     WeftError
-        A number below 1, a bad quantity, or more links than can be held.
+        A number below 1, a bad quantity, or more links than fit in memory.
     """
     for what, count in (("hosts", hosts), ("leaves", leaves), ("spines", spines)):
         if not isinstance(count, int) or count < 1:
-            raise WeftError(f"leaf-spine with {count!r} {what}: give a whole number of at least 1")
+            raise WeftError(f"leaf-spine with {count!r} {what}: give an integer of at least 1")
     tiers = Tiers(hosts, leaves, 1, spines, 0)
     return build_tiers(
         f"leaf-spine:{hosts}x{leaves}x{spines}", tiers, (hosts, leaves), bandwidth, latency, hop_latency
@@ -112,7 +112,7 @@ def build_tiers(
     latency: Quantities,
     hop_latency: Quantity,
 ) -> Topology:
-    """The network of some tiers; `fat_tree` and `leaf_spine` explain the rest."""
+    """Build a tiered network; see `fat_tree` and `leaf_spine` for the parameters."""
     height = 3 if tiers.cores else 2
     n_cables = tiers.n_npus + tiers.edges * tiers.pods * tiers.ups + tiers.ups * tiers.pods * tiers.cores
     check_memory(name, tiers.n_nodes, 2 * n_cables)
@@ -140,7 +140,7 @@ def build_tiers(
 
 
 def _ends(cables: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]], end: int) -> npt.NDArray[np.int32]:
-    """One end of every link: of each cable first upwards, then downwards."""
+    """One end of every link; for each cable, the upward link comes before the downward one."""
     return np.concatenate([np.concatenate([one[end], one[1 - end]]) for one in cables]).astype(np.int32)
 
 

@@ -1,8 +1,8 @@
-"""Which rings to build: jumps that visit every server once, and a few of them that keep all paths short.
+"""Choice of rings: jumps that visit every server once, and a few among them that keep all paths short.
 
 On Z_n the jump p makes one ring of all servers if and only if p and n have no common divisor. TopoOpt picks jumps in
 geometric progression (W. Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for
-Distributed Training Jobs", NSDI 2023). Its paper and its released code progress differently; both rules are here.
+Distributed Training Jobs", NSDI 2023). The paper and the released code use different progressions; both are here.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ RULES = ("paper", "code")
 
 
 def totient_perms(n: int, k: int | None = None) -> list[int]:
-    """Jumps whose rings visit every server of a group of `k` once.
+    """Jumps whose rings visit every server of a group of `k` exactly once.
 
     Parameters
     ----------
     n : int
         Servers.
     k : int, optional
-        Servers of a group, a divisor of n; group s is s, s + n/k, s + 2 n/k, ... All n unless given.
+        Servers per group, a divisor of n; group s is s, s + n/k, s + 2 n/k, ... Default: all n.
 
     Returns
     -------
     list of int
-        Ascending: (n/k) p for every p below k without a common divisor with k.
+        Ascending: (n/k) p for every p below k that is coprime to k.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def totient_perms(n: int, k: int | None = None) -> list[int]:
     """
     k = n if k is None else k
     if n < 1 or k < 1 or n % k:
-        raise WeftError(f"groups of {k} among {n} servers: the group size is a divisor of the servers")
+        raise WeftError(f"groups of {k} among {n} servers: the group size must divide the number of servers")
     return [n // k * p for p in range(1, k) if gcd(p, k) == 1]
 
 
@@ -54,20 +54,20 @@ def select_permutations(
     degree : int
         Interfaces of each server for these rings. A duplex ring takes two, one for each direction.
     candidates : sequence of int
-        Of `totient_perms`.
+        From `totient_perms`.
     rule : {"paper", "code"}
         The published rule, or that of the released code.
     duplex : bool
         Whether a cable serves both directions.
     carry : {"projected", "raw"}
-        Paper rule: multiply the jump chosen last, or the real number it stands for.
+        Paper rule: multiply the last chosen jump, or the real number it was rounded from.
     dedupe : bool
-        Leave out jumps above n/2, which are smaller ones backwards: for duplex rings.
+        Skip jumps above n/2, which are smaller jumps in reverse: for duplex rings.
 
     Returns
     -------
     list of int
-        In the order of selection; fewer than asked where the candidates run out.
+        In order of selection; fewer than requested if the candidates run out.
 
     Raises
     ------
@@ -77,9 +77,9 @@ def select_permutations(
     if rule not in RULES or carry not in ("projected", "raw"):
         raise WeftError(f"rule {rule!r} with carry {carry!r}: rules are {', '.join(RULES)}, carries projected and raw")
     if degree < 1:
-        raise WeftError(f"rings over {degree} interfaces: at least 1")
+        raise WeftError(f"rings over {degree} interfaces: give at least 1")
     if duplex and degree % 2:
-        raise WeftError(f"duplex rings over {degree} interfaces: each ring takes two, so that the degree must be even")
+        raise WeftError(f"duplex rings over {degree} interfaces: each ring takes two, so the degree must be even")
     left = sorted(p for p in set(candidates) if not dedupe or 2 * p <= n)
     wanted = degree // 2 if duplex else degree
     if not left:
@@ -92,7 +92,7 @@ def _by_paper(n: int, left: list[int], wanted: int, raw: bool) -> list[int]:
     chosen, at = [left.pop(0)], 0.0
     while len(chosen) < wanted and left:
         at = ratio * (at if raw and at else chosen[-1])
-        # 1e-9: n ** (1 / wanted) may miss an exact power by a rounding, which must not decide a tie.
+        # 1e-9: n ** (1 / wanted) may miss an exact power by rounding, which must not decide a tie.
         nearest = min(left, key=lambda p: (round(abs(p - at), 9), p))
         left.remove(nearest)
         chosen.append(nearest)

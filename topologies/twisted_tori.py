@@ -1,7 +1,7 @@
 """The twisted torus: a torus whose wrap-around links of the short dimensions also shift the long ones.
 
 N. Jouppi et al., "TPU v4: An Optically Reconfigurable Supercomputer for Machine Learning with Hardware Support for
-Embeddings", ISCA 2023: circuits on the faces of the cubes are turned from one into the other.
+Embeddings", ISCA 2023: the optical circuits on the faces of the cubes switch between the two.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def twisted_torus(
         K, K, 2K: the wraps of dimensions 0 and 1 shift dimension 2 by K. K, 2K, 2K: the wrap of dimension 0 shifts
         dimensions 1 and 2 by K. K is at least 2.
     bandwidth, latency : quantity
-        Of one direction of every cable.
+        Per direction of every cable.
     hop_latency : quantity
-        Charged on each arrival at an NPU, which carries a router.
+        Added on every arrival at an NPU, which contains a router.
 
     Raises
     ------
     WeftError
-        Another shape, or a bad quantity.
+        A different shape, or a bad quantity.
     """
     extents = check_extents(shape, "twisted-torus")
     name = f"twisted-torus:{format_extents(extents)}"
@@ -48,7 +48,7 @@ def twisted_torus(
     n = int(np.prod(extents))
     check_memory(name, n, 6 * n)
     coords = np.stack(np.unravel_index(np.arange(n), extents, order="F"), axis=1)
-    cables = [(_neighbour(coords, extents, dim, shifts.get(dim, {})), dim) for dim in range(3)]
+    cables = [(_neighbor(coords, extents, dim, shifts.get(dim, {})), dim) for dim in range(3)]
     rate, latency_ps = parse_link(bandwidth, latency)
     node = np.arange(n)
     pairs = np.concatenate(
@@ -71,7 +71,7 @@ def twisted_torus(
 
 
 def _shifts(name: str, extents: tuple[int, ...]) -> dict[int, dict[int, int]]:
-    """For each dimension whose wrap shifts others: by how much."""
+    """For each dimension whose wrap-around shifts others: the shifts."""
     k = extents[0]
     if k > 1 and extents == (k, k, 2 * k):
         return {0: {2: k}, 1: {2: k}}
@@ -80,10 +80,10 @@ def _shifts(name: str, extents: tuple[int, ...]) -> dict[int, dict[int, int]]:
     raise WeftError(f"{name}: a twisted torus is K x K x 2K or K x 2K x 2K with K of at least 2, such as 4x4x8")
 
 
-def _neighbour(
+def _neighbor(
     coords: npt.NDArray[np.int64], extents: tuple[int, ...], dim: int, shift: dict[int, int]
 ) -> npt.NDArray[np.int64]:
-    """The node one further on in a dimension, (n,)."""
+    """The next node in a dimension, (n,)."""
     moved = coords.copy()
     moved[:, dim] += 1
     wraps = moved[:, dim] == extents[dim]

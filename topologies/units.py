@@ -2,7 +2,7 @@
 
 Sizes print base 2 (1 MiB), rates and times base 10 (50 GB/s, 7.14 us), as nccl-tests does.
 `GB` is 10^9 and `GiB` is 2^30; a bit is written `b`, a byte `B`. A bare number where a unit is needed
-is refused, because nobody can tell 400 Gb/s from 400 GB/s by looking at 400.
+is rejected, because 400 could be Gb/s or GB/s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Quantity: TypeAlias = str | int | float
 """Text with a unit ("400Gb/s"), or a number already in SI units (bytes, seconds, bytes/s)."""
 
 Quantities: TypeAlias = Quantity | Sequence[Quantity]
-"""One quantity for all dimensions, or one for each; text may join them by commas ("400Gb/s,100Gb/s")."""
+"""One quantity for all dimensions, or one per dimension; text may separate them with commas ("400Gb/s,100Gb/s")."""
 
 PS_PER_S = 10**12
 
@@ -35,7 +35,7 @@ _SECONDS = {
     "ns": Fraction(1, 10**9),
     "ps": Fraction(1, 10**12),
 }
-# So many digits that nobody writes more, and so few that the exact number is made at once.
+# Enough digits for any real input, and few enough that the exact conversion is instant.
 _NUMBER = r"(?P<number>-?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,3})?|-?\.[0-9]{1,400})"
 _RATE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)(?P<unit>[bB])(?:/s|ps)$")
 _SIZE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)B$")
@@ -51,7 +51,7 @@ def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
     value : str, int or float
         Text such as "400Gb/s", "50GB/s" or "50GiB/s"; a number is bytes per second.
     what : str
-        The item's name, for the message.
+        Name of the item, for error messages.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
 
 
 def parse_size(value: Quantity, what: str = "size") -> int:
-    """Size in whole bytes: "8KiB", "2MB", or a whole number of bytes.
+    """Size in bytes: "8KiB", "2MB", or an integer.
 
     Raises
     ------
     WeftError
-        No unit on a text, a fraction of a byte, or a negative size.
+        Text without a unit, a fraction of a byte, or a negative size.
     """
     if isinstance(value, str):
         match = _SIZE.match(value.strip())
@@ -87,14 +87,14 @@ def parse_size(value: Quantity, what: str = "size") -> int:
     else:
         size = _exact(value, what)
     if size.denominator != 1:
-        raise WeftError(f"{what} {value!r} is not a whole number of bytes")
+        raise WeftError(f"{what} {value!r} is not an integer number of bytes")
     if size < 0:
         raise WeftError(f"{what} {value!r} is negative")
     return int(size)
 
 
 def parse_sweep_size(value: Quantity, what: str = "size") -> int:
-    """Size as nccl-tests writes it after -b and -e: "32", "8K", "1.5M", "512M" (suffixes base 2), or with a B."""
+    """Size in the notation of nccl-tests' -b and -e: "32", "8K", "1.5M", "512M" (suffixes base 2), or with a B."""
     if isinstance(value, str):
         match = _SWEEP.match(value.strip())
         if match is not None:
@@ -108,12 +108,12 @@ def parse_sweep_size(value: Quantity, what: str = "size") -> int:
 
 
 def parse_time(value: Quantity, what: str = "time") -> int:
-    """Time in whole picoseconds: "300ns", "1.5us"; a number is seconds.
+    """Time in integer picoseconds: "300ns", "1.5us"; a number is seconds.
 
     Raises
     ------
     WeftError
-        No unit on a text, a fraction of a picosecond, or a negative time.
+        Text without a unit, a fraction of a picosecond, or a negative time.
     """
     if isinstance(value, str):
         match = _TIME.match(value.strip())
@@ -121,18 +121,18 @@ def parse_time(value: Quantity, what: str = "time") -> int:
             raise WeftError(f"{what} {value!r} is not a time: write a number with s, ms, us, ns or ps, such as 300ns")
         time_ps = Fraction(match["number"]) * _SECONDS[match["unit"]] * PS_PER_S
         if time_ps.denominator != 1:
-            raise WeftError(f"{what} {value!r} is not a whole number of picoseconds")
+            raise WeftError(f"{what} {value!r} is not an integer number of picoseconds")
     else:
         time_ps = Fraction(round(_exact(value, what) * PS_PER_S))
     if time_ps < 0:
         raise WeftError(f"{what} {value!r} is negative")
     if time_ps > MOST_PS:
-        raise WeftError(f"{what} {value!r} is beyond the clock, which ends at {format_time(MOST_PS)}")
+        raise WeftError(f"{what} {value!r} exceeds the range of the clock, {format_time(MOST_PS)}")
     return int(time_ps)
 
 
 def _float(value: Fraction) -> float:
-    """The nearest float; beyond the largest one, infinity."""
+    """The nearest float; infinity beyond the largest."""
     try:
         return float(value)
     except OverflowError:
@@ -147,7 +147,7 @@ def _exact(value: float, what: str) -> Fraction:
 
 
 def format_size(size_bytes: int) -> str:
-    """Size as people read it, base 2: 512 B, 8 KiB, 1.5 MiB."""
+    """Human-readable size, base 2: 512 B, 8 KiB, 1.5 MiB."""
     for prefix in ("Pi", "Ti", "Gi", "Mi", "Ki"):
         unit = _BINARY[prefix]
         if size_bytes >= unit:
@@ -156,8 +156,8 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_time(time_ps: float) -> str:
-    """Time as people read it, base 10: 7.14 us."""
-    if abs(time_ps) > 10**300:  # more than a float holds, perhaps
+    """Human-readable time, base 10: 7.14 us."""
+    if abs(time_ps) > 10**300:  # may exceed the range of a float
         return "more than 1e+288 s"
     for name, unit in (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3)):
         if abs(time_ps) >= unit:
@@ -166,7 +166,7 @@ def format_time(time_ps: float) -> str:
 
 
 def format_rate(rate_Bps: float) -> str:
-    """Rate as people read it, base 10: 50 GB/s."""
+    """Human-readable rate, base 10: 50 GB/s."""
     for prefix in ("T", "G", "M", "k"):
         if rate_Bps >= _DECIMAL[prefix]:
             return f"{rate_Bps / _DECIMAL[prefix]:.4g} {prefix}B/s"

@@ -75,7 +75,7 @@ def test_hosts_make_routers_switches():
 
 
 def test_a_dragonfly_needs_cables_to_share():
-    with pytest.raises(WeftError, match="dragonfly:9x3: 3 routers a group cannot share its 8 cables"):
+    with pytest.raises(WeftError, match="dragonfly:9x3: 8 global cables per group cannot be split"):
         dragonfly(9, 3)
 
 

@@ -60,7 +60,7 @@ def test_parallel_circuits_are_one_link_of_their_joint_rate():
 
 @pytest.mark.parametrize(
     ("n", "jumps", "message"),
-    [(8, (2, 4), "circulant:8x2x4 is disconnected: the jumps and 8 have the divisor 2"), (8, (), "is disconnected"),
+    [(8, (2, 4), "circulant:8x2x4 is disconnected: the jumps and 8 share the divisor 2"), (8, (), "is disconnected"),
      (8, (8,), "the jump 8 is out of range: from 1 to 7"), (8, (0,), "the jump 0 is out of range")],
 )
 def test_bad_input_is_named(n, jumps, message):

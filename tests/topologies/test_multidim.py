@@ -70,7 +70,7 @@ def test_blocks_may_be_given_as_objects():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("RI(4)_XX(2)", r"'XX\(2\)' is not a block; join blocks by _ out of RI\(n\), FC\(n\), SW\(n\), LI\(n\)"),
+        ("RI(4)_XX(2)", r"'XX\(2\)' is not a block; join blocks with _, such as RI\(n\), FC\(n\), SW\(n\), LI\(n\)"),
         ("RI(0)", r"block RI\(0\) has the extent '0'"),
         ("RI(-3)", r"block RI\(-3\) has the extent '-3'"),
         ("RI(2.5)", "extent '2.5'"),

@@ -86,7 +86,7 @@ def test_delays_are_kept_apart():
         (lambda: PatchPanel(provision="5").start_delay_ps(), "provisioning time of the patch panel '5' is not a time"),
         (lambda: rotor_matchings(5, duplex=True), "a rotor over 5 servers"),
         (lambda: PortPrices(-1, 0, 0), "price of a transceiver port is -1"),
-        (lambda: fat_tree_price(4, EXAMPLE_PRICES[100], oversubscription=0.5), "oversubscription 0.5: at least 1"),
+        (lambda: fat_tree_price(4, EXAMPLE_PRICES[100], oversubscription=0.5), "oversubscription is 0.5: give"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -97,7 +97,7 @@ def test_a_file_is_a_spec_and_says_its_own_times(tmp_path, suffix):
     t = from_spec(path)
     assert t.n_npus == 16 and set(t.bandwidth_Bps.tolist()) == {7e9} and t.name == path
     for keyword in ("bandwidth", "latency", "hop_latency"):
-        with pytest.raises(WeftError, match=f"says its own {keyword}: leave out {keyword} 1"):
+        with pytest.raises(WeftError, match=f"specifies its own {keyword}: omit {keyword} 1"):
             from_spec(path, **{keyword: 1})
 
 

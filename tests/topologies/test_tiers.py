@@ -95,7 +95,7 @@ def test_leaf_spine_counts(hosts, leaves, spines):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("fat-tree:3", "fat-tree of 3 ports: give an even number"), ("fat-tree:4x2x2", "has 3 extents"),
+        ("fat-tree:3", "fat-tree of 3-port switches: give an even number"), ("fat-tree:4x2x2", "has 3 extents"),
         ("leaf-spine:4x2", "has 2 extents"), ("fat-tree:0", "extent '0'"),
     ],
 )

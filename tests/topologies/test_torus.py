@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from topologies import WeftError, torus
 
 
-def neighbours(t, node):
+def neighbors(t, node):
     return t.dst[t.link_ptr[node] : t.link_ptr[node + 1]].tolist()
 
 
@@ -26,19 +26,19 @@ def test_extent_two_is_one_cable():
 
 def test_extent_three_is_a_ring_of_six_links():
     t = torus(3)
-    assert [neighbours(t, node) for node in range(3)] == [[1, 2], [0, 2], [0, 1]]
+    assert [neighbors(t, node) for node in range(3)] == [[1, 2], [0, 2], [0, 1]]
 
 
-def test_two_by_three_lists_each_neighbour_once():
+def test_two_by_three_lists_each_neighbor_once():
     t = torus((2, 3))
-    assert [neighbours(t, node) for node in range(6)] == [
+    assert [neighbors(t, node) for node in range(6)] == [
         [1, 2, 4], [0, 3, 5], [0, 3, 4], [1, 2, 5], [0, 2, 5], [1, 3, 4],
     ]
 
 
 def test_one_by_three_has_no_self_links():
     t = torus((1, 3))
-    assert [neighbours(t, node) for node in range(3)] == [[1, 2], [0, 2], [0, 1]]
+    assert [neighbors(t, node) for node in range(3)] == [[1, 2], [0, 2], [0, 1]]
     assert np.all(t.dimension == 1)
 
 

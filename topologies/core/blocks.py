@@ -1,7 +1,7 @@
-"""One-dimensional blocks: how the NPUs of one line are joined, and how a route walks along it.
+"""One-dimensional blocks: how the NPUs of one line are connected, and how a route runs along it.
 
 A position on a line is a coordinate `0 .. extent-1`, or AT_SWITCH for the switch of the line. A block of
-extent 1 has no links, and no switch. Products of blocks are in topologies/multidim.py.
+extent 1 has neither links nor a switch. Products of blocks are in topologies/multidim.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AT_SWITCH = -1
 
 
 class Leg(Protocol):
-    """The parts of many routes along one line."""
+    """The segments of many routes along one line."""
 
     @property
     def hops(self) -> Ints:
@@ -32,7 +32,7 @@ class Leg(Protocol):
 
 
 class Block(Protocol):
-    """How the NPUs of one line are joined."""
+    """How the NPUs of one line are connected."""
 
     kind: ClassVar[str]
 
@@ -42,7 +42,7 @@ class Block(Protocol):
 
     @property
     def direct(self) -> bool:
-        """Whether any two NPUs are joined without a switch between."""
+        """Whether NPUs are connected to each other without a switch between them."""
 
     @property
     def has_switch(self) -> bool:
@@ -53,13 +53,13 @@ class Block(Protocol):
         """Number of links of the line."""
 
     def links(self) -> tuple[Ints, Ints]:
-        """Positions that each link of the line leaves and enters, (n_links,) each."""
+        """Source and destination position of each link of the line, (n_links,) each."""
 
     def tied(self, a: Ints, b: Ints) -> Bools:
         """Whether two routes from `a` to `b` are equally short."""
 
     def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
-        """Shortest walks from `a` to `b`, (n_routes,) each; the `second` one where there is a tie."""
+        """Shortest walks from `a` to `b`, (n_routes,) each; the `second` one at a tie."""
 
 
 class Walk(NamedTuple):
@@ -76,7 +76,7 @@ class Walk(NamedTuple):
 
 @dataclass(frozen=True)
 class Ring:
-    """Each NPU joined to both neighbours; two NPUs by one cable, not by two in parallel."""
+    """Each NPU connected to both neighbors; two NPUs by one cable, not by two in parallel."""
 
     extent: int
     kind: ClassVar[str] = "RI"
@@ -108,7 +108,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class FullyConnected:
-    """Each NPU joined to every other."""
+    """Each NPU connected to every other."""
 
     extent: int
     kind: ClassVar[str] = "FC"
@@ -166,7 +166,7 @@ class Line:
 
 
 class Detour(NamedTuple):
-    """Steps to `exit`, then the switch, then from `entry` to the end; without the last two on one board."""
+    """Steps to `exit`, then the switch, then from `entry` to the end; on one board only the steps."""
 
     start: Ints
     exit: Ints
@@ -183,18 +183,18 @@ class Detour(NamedTuple):
 
 @dataclass(frozen=True)
 class Switched:
-    """Boards of NPUs in a line, the edges of each joined to one switch.
+    """Boards of NPUs in a line, the edges of each board cabled to one switch.
 
-    A board of 1 is the plain switch block: every NPU has one cable to the switch. Routes between NPUs of one
-    board stay on it; others leave and enter by the nearer edge, with a tie in the middle of an odd board. One
-    board alone has no switch.
+    With boards of 1 this is the plain switch block: every NPU has one cable to the switch. Routes between NPUs of one
+    board stay on it; others leave and enter at the nearer edge, with a tie in the middle of an odd board. A
+    single board has no switch.
 
     Attributes
     ----------
     extent : int
         Number of NPUs on the line.
     board : int
-        NPUs of a board along the line; divides the extent.
+        NPUs per board along the line; divides the extent.
     """
 
     extent: int
@@ -239,11 +239,11 @@ class Switched:
         return Detour(a, leave, enter, b, hops)
 
     def port(self, npu: Ints) -> Ints:
-        """The position nearest to each NPU with a cable to the switch."""
+        """The position with a switch cable that is nearest to each NPU."""
         return self._edge(npu, np.zeros(npu.shape, np.bool_))
 
     def _edge(self, npu: Ints, second: Bools) -> Ints:
-        """The nearer edge of the board of each NPU; from the middle the lower, or the upper for the `second` route."""
+        """The nearer board edge of each NPU; from the middle the lower one, or the upper for the `second` route."""
         last = self.board - 1
         place = npu % self.board
         upper = (2 * place > last) | (second & (2 * place == last))

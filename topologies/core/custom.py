@@ -1,4 +1,4 @@
-"""Networks of the user's own: from a list of links."""
+"""User-defined networks, from a list of links."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def from_links(
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
     name: str = "custom",
 ) -> Topology:
-    """A network of directed links, routed by the fewest links.
+    """A network of directed links with shortest-path (fewest-link) routing.
 
     Parameters
     ----------
     links : iterable of (src, dst, bandwidth, latency)
-        One entry for each direction of a cable. Nodes from `n_npus` on are switches.
+        One entry per direction of a cable. Nodes from `n_npus` up are switches.
     n_npus : int
-        Number of NPUs; they are the nodes 0 to n_npus-1.
+        Number of NPUs, which are nodes 0 to n_npus-1.
     hop_latency : quantity
-        Charged on each arrival at a switch, and at an NPU if any link joins two NPUs.
+        Added on every arrival at a switch, and at an NPU if any link connects two NPUs.
     name : str
-        For messages and tables.
+        Shown in messages and tables.
 
     Raises
     ------
     WeftError
-        No NPU, a node below zero, a link from a node to itself, or a bad quantity.
+        No NPU, a negative node, a link from a node to itself, or a bad quantity.
     """
     rows = [_parse(index, link) for index, link in enumerate(links)]
     src, dst = (np.array([row[end] for row in rows], np.int32) for end in (0, 1))
     if n_npus < 1:
-        raise WeftError(f"topology {name}: n_npus is {n_npus!r}: give a whole number above zero")
+        raise WeftError(f"topology {name}: n_npus is {n_npus!r}: give a positive integer")
     n_nodes = max(n_npus, int(max(src.max(initial=0), dst.max(initial=0))) + 1)
     kind = np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus])
     charged = np.any((src < n_npus) & (dst < n_npus)) | (kind != NPU)
@@ -61,7 +61,7 @@ def from_links(
 
 
 def rank_coordinates(n_npus: int, n_nodes: int) -> npt.NDArray[np.int32]:
-    """Coordinates (n_nodes, 1) of a network without dimensions: the rank of an NPU; -1, -2, ... for the rest."""
+    """Coordinates (n_nodes, 1) of a network without dimensions: ranks for NPUs; -1, -2, ... for the rest."""
     return np.concatenate([np.arange(n_npus), -1 - np.arange(n_nodes - n_npus)]).astype(np.int32)[:, None]
 
 
@@ -72,6 +72,6 @@ def _parse(index: int, link: tuple[int, int, Quantity, Quantity]) -> tuple[int, 
         raise WeftError(f"link {index} is {link!r}: write (src, dst, bandwidth, latency)") from None
     for node in (src, dst):
         if not isinstance(node, (int, np.integer)) or not 0 <= node < 2**31:
-            raise WeftError(f"link {index} {link!r} has the node {node!r}: nodes are whole numbers from 0")
+            raise WeftError(f"link {index} {link!r} has the node {node!r}: nodes are integers from 0")
     what = f"link {index} ({src}->{dst})"
     return int(src), int(dst), parse_bandwidth(bandwidth, f"{what} bandwidth"), parse_time(latency, f"{what} latency")

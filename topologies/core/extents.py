@@ -1,4 +1,4 @@
-"""Extents of a regular network: read, checked, and refused before they fill the memory."""
+"""Extents of a regular network: parsed, validated, and rejected before they exhaust memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topologies.errors import WeftError
 from topologies.units import format_size
 
 MAX_LINKS = 2**31 - 1
-"""Links are numbered by int32."""
+"""Links are numbered with int32."""
 
 _BYTES_PER_LINK = 80  # peak while building a 1024x1024 torus, measured
 _BYTES_PER_NODE = 64
@@ -24,21 +24,21 @@ def check_extents(shape: int | Sequence[int], what: str) -> tuple[int, ...]:
     Parameters
     ----------
     shape : int or sequence of int
-        One whole number above zero for each dimension.
+        One positive integer per dimension.
     what : str
-        The item's name, for the message.
+        Name of the item, for error messages.
 
     Raises
     ------
     WeftError
-        No extent at all, or one that is not a whole number above zero.
+        No extents, or one that is not a positive integer.
     """
     extents = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else (shape,)
     if not extents:
-        raise WeftError(f"{what} has no extents: give at least one whole number above zero")
+        raise WeftError(f"{what} has no extents: give at least one positive integer")
     for extent in extents:
         if not isinstance(extent, Integral) or isinstance(extent, bool) or extent < 1:
-            raise WeftError(f"{what} has the extent {extent!r}: extents are whole numbers above zero")
+            raise WeftError(f"{what} has the extent {extent!r}: extents are positive integers")
     return tuple(int(extent) for extent in extents)
 
 
@@ -48,7 +48,7 @@ def parse_extents(text: str, what: str) -> tuple[int, ...]:
     Raises
     ------
     WeftError
-        A part is not a whole number above zero.
+        A part is not a positive integer.
     """
     return tuple(parse_extent(part, what) for part in text.split("x"))
 
@@ -59,10 +59,10 @@ def parse_extent(text: str, what: str) -> int:
     Raises
     ------
     WeftError
-        Not a whole number above zero, or one of more than 18 digits.
+        Not a positive integer, or one of more than 18 digits.
     """
     if not re.fullmatch("0*[1-9][0-9]{0,17}", text):
-        raise WeftError(f"{what} has the extent {text!r}: extents are whole numbers above zero, such as 8")
+        raise WeftError(f"{what} has the extent {text!r}: extents are positive integers, such as 8")
     return int(text)
 
 
@@ -72,7 +72,7 @@ def format_extents(extents: Sequence[int]) -> str:
 
 
 def check_memory(name: str, n_nodes: int, n_links: int) -> None:
-    """Refuse a network that cannot be numbered or held, before anything is allocated.
+    """Reject a network that is too large to number or to hold in memory, before anything is allocated.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def check_memory(name: str, n_nodes: int, n_links: int) -> None:
 
 
 def physical_memory() -> float:
-    """Bytes of memory of this machine; infinite where the system does not say."""
+    """Physical memory of this machine in bytes; infinite if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

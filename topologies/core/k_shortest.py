@@ -1,4 +1,4 @@
-"""The k shortest ways of each pair, along which its bytes can be spread (TopoOpt, model-parallel traffic)."""
+"""The k shortest paths of each pair, over which its bytes can be spread (TopoOpt, model-parallel traffic)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topologies.errors import WeftError
 
 
 def k_shortest_paths(topology: Topology, src: Ints, dst: Ints, k: int) -> Paths:
-    """Up to k ways of each pair that pass no node twice: fewest links first, then lowest link indices.
+    """Up to k simple paths for each pair: fewest links first, then lowest link indices.
 
     Parameters
     ----------
@@ -25,29 +25,29 @@ def k_shortest_paths(topology: Topology, src: Ints, dst: Ints, k: int) -> Paths:
     Returns
     -------
     Paths
-        Those of a pair next to each other.
+        The paths of one pair are adjacent.
 
     Raises
     ------
     WeftError
-        k below 1, or a pair that no route joins.
+        k below 1, or a pair without a route.
     """
     if k < 1:
-        raise WeftError(f"{k} routes of a pair: at least 1")
+        raise WeftError(f"{k} routes per pair requested: at least 1")
     targets, row = np.unique(dst, return_inverse=True)
     left = distances(topology, targets)
     leaving = _leaving(topology)
-    ways: list[list[int]] = []
+    routes: list[list[int]] = []
     pair: list[int] = []
     for at, (source, target) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
         if left[row[at], source] < 0:
             names = topology.node_name(source), topology.node_name(target)
             raise WeftError(f"topology {topology.name}: no route from {names[0]} to {names[1]}")
         found = list(islice(_in_order(leaving, left[row[at]].tolist(), source, target), k))
-        ways += found
+        routes += found
         pair += [at] * len(found)
-    ptr = np.concatenate(([0], np.cumsum([len(way) for way in ways], dtype=np.int64)))
-    return Paths(ptr, np.array([link for way in ways for link in way], np.int32), np.array(pair, np.int64))
+    ptr = np.concatenate(([0], np.cumsum([len(route) for route in routes], dtype=np.int64)))
+    return Paths(ptr, np.array([link for route in routes for link in route], np.int32), np.array(pair, np.int64))
 
 
 Leaving = list[list[tuple[int, int]]]
@@ -62,7 +62,7 @@ def _leaving(topology: Topology) -> Leaving:
 
 
 def _in_order(leaving: Leaving, left: list[int], source: int, target: int) -> Iterator[list[int]]:
-    """All ways without a circle, shortest first; `left` is the distance of each node to the target, -1 for none."""
+    """All simple paths, shortest first; `left` is the distance of each node to the target, -1 if unreachable."""
     for length in range(left[source], len(left)):
         yield from _of_length(leaving, left, source, target, length)
         if source == target:
@@ -70,11 +70,11 @@ def _in_order(leaving: Leaving, left: list[int], source: int, target: int) -> It
 
 
 def _of_length(leaving: Leaving, left: list[int], source: int, target: int, length: int) -> Iterator[list[int]]:
-    """Ways of exactly this many links, depth first; a node too far from the target is not entered."""
+    """Simple paths of exactly this many links, depth first; nodes too far from the target are not entered."""
     if length == 0:
         yield []
         return
-    way: list[int] = []
+    path: list[int] = []
     passed = [source]
     choices = [iter(leaving[source])]
     while choices:
@@ -82,11 +82,11 @@ def _of_length(leaving: Leaving, left: list[int], source: int, target: int, leng
         if link < 0:
             choices.pop()
             passed.pop()
-            if way:
-                way.pop()
-        elif head == target and len(way) + 1 == length:
-            yield [*way, link]
-        elif 0 < left[head] < length - len(way) and head not in passed:
-            way.append(link)
+            if path:
+                path.pop()
+        elif head == target and len(path) + 1 == length:
+            yield [*path, link]
+        elif 0 < left[head] < length - len(path) and head not in passed:
+            path.append(link)
             passed.append(head)
             choices.append(iter(leaving[head]))

@@ -1,7 +1,7 @@
 """Routes as arrays, and the rules for ties between routes that are equally short.
 
 - `first`: the positive direction, or the lowest link index at every node;
-- `split`: two routes, each with half of the bytes: the first, and the one that is opposite in every tie;
+- `split`: two routes with half of the bytes each: the first, and the one that takes the opposite choice at every tie;
 - `alternating`: by the parity of the source's coordinate in that dimension (even: positive), or of the
   source's rank where there are no coordinates (odd: the highest link index at every node);
 - `ecmp`: a seeded hash of (source, destination, dimension), or of (source, destination, hop).
@@ -25,9 +25,9 @@ TIES = ("first", "split", "alternating", "ecmp")
 class Paths(NamedTuple):
     """Routes in CSR form.
 
-    Route i serves pair `pair[i]` and crosses `links[ptr[i]:ptr[i+1]]`, in order; empty where a pair's ends are
-    the same node. There is one route a pair, in the order of the pairs, except under `split`, where a pair with a
-    tie has two, next to each other.
+    Route i serves pair `pair[i]` and crosses `links[ptr[i]:ptr[i+1]]`, in order; it is empty if both ends of the pair
+    are the same node. There is one route per pair, in the order of the pairs, except under `split`, where a pair with
+    a tie has two adjacent routes.
     """
 
     ptr: npt.NDArray[np.int64]
@@ -36,25 +36,25 @@ class Paths(NamedTuple):
 
 
 def check_tie(tie: str) -> None:
-    """Refuse an unknown tie rule."""
+    """Reject an unknown tie rule."""
     if tie not in TIES:
         raise WeftError(f"tie rule {tie!r} is unknown: choose one of {', '.join(TIES)}")
 
 
 def ranges(start: Ints, length: Ints) -> Ints:
-    """The numbers `start[i], start[i]+1, ...`, `length[i]` of them, one range after the other."""
+    """The ranges `start[i] .. start[i]+length[i]-1`, concatenated."""
     return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(length.sum())
 
 
 def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints, Ints], Ints]) -> None:
-    """Write the two ends of consecutive hops of each route.
+    """Write both ends of consecutive hops of each route.
 
     Parameters
     ----------
     tail, head : (n_hops,) int64
-        Written to, from position `at[i]` on for route i.
+        Output, from position `at[i]` on for route i.
     at, hops : (n_routes,) int64
-        Where the part of each route begins, and how many hops it has.
+        Where this part of each route begins, and its number of hops.
     node : function of (route, k)
         The node of each route after k hops of this part.
     """
@@ -66,7 +66,7 @@ def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints
 
 
 def join_paths(parts: Sequence[Paths]) -> Paths:
-    """Routes of consecutive batches of pairs as one; each batch numbers its pairs from 0, and none is missing."""
+    """Concatenate the routes of consecutive batches of pairs; each batch numbers its pairs from 0, without gaps."""
     if len(parts) == 1:
         return parts[0]
     links = np.array([part.links.size for part in parts])
@@ -79,5 +79,5 @@ def join_paths(parts: Sequence[Paths]) -> Paths:
 
 
 def _shifted(arrays: Sequence[Ints], counts: Ints) -> list[Ints]:
-    """Each array plus what was counted before it."""
+    """Each array, shifted by the total count before it."""
     return [array + before for array, before in zip(arrays, np.cumsum(counts) - counts, strict=True)]

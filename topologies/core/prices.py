@@ -1,6 +1,6 @@
-"""What an optical fabric and a fat-tree of packet switches cost, from prices of ports.
+"""Cost of an optical fabric and of a fat-tree of packet switches, from port prices.
 
-The prices of `EXAMPLE_PRICES` are those that circulate with TopoOpt's scripts and are not verified: give your own.
+`EXAMPLE_PRICES` circulate with TopoOpt's scripts and are unverified: supply your own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from topologies.errors import WeftError
 
 @dataclass(frozen=True)
 class PortPrices:
-    """Dollars a port at one rate.
+    """Dollars per port at one rate.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class PortPrices:
     def __post_init__(self) -> None:
         for name in ("transceiver", "nic", "switch", "patch", "ocs", "flip"):
             if not getattr(self, name) >= 0:
-                raise WeftError(f"price of a {name} port is {getattr(self, name)}: zero or more dollars")
+                raise WeftError(f"price of a {name} port is {getattr(self, name)}: give zero or more dollars")
 
 
 EXAMPLE_PRICES: dict[int, PortPrices] = {
@@ -40,34 +40,34 @@ EXAMPLE_PRICES: dict[int, PortPrices] = {
     100: PortPrices(99, 678, 187),
     200: PortPrices(198, 815, 374),
 }
-"""By rate in Gb/s; there is none for 400."""
+"""Keyed by rate in Gb/s; 400 is missing."""
 
 
 def patch_panel_price(n: int, degree: int, prices: PortPrices) -> float:
-    """n servers of `degree` interfaces on patch panels with a look-ahead plane."""
+    """Price of n servers with `degree` interfaces each on patch panels with a look-ahead plane."""
     return n * degree * (prices.nic + prices.transceiver + 2 * prices.patch + prices.flip)
 
 
 def circuit_switch_price(n: int, degree: int, prices: PortPrices) -> float:
-    """n servers of `degree` interfaces on optical circuit switches."""
+    """Price of n servers with `degree` interfaces each on optical circuit switches."""
     return n * degree * (prices.nic + prices.transceiver + prices.ocs)
 
 
 def fat_tree_price(n: int, prices: PortPrices, *, oversubscription: float = 1.0) -> float:
-    """n servers under three tiers of switches; the tiers above the edge shrink by the oversubscription.
+    """Price of n servers under three tiers of switches; oversubscription shrinks the tiers above the edge.
 
-    A full tree has five switch ports and six transceivers a server, of which four and four are above the edge.
+    A full tree has five switch ports and six transceivers per server; four of each are above the edge.
     """
     if oversubscription < 1:
-        raise WeftError(f"oversubscription {oversubscription}: at least 1")
+        raise WeftError(f"oversubscription is {oversubscription}: give at least 1")
     above = 4 / oversubscription
     return n * (prices.nic + (1 + above) * prices.switch + (2 + above) * prices.transceiver)
 
 
 def similar_cost_rate(n: int, budget: float, table: dict[int, PortPrices], *, parallel: int = 16) -> tuple[int, float]:
-    """The fat-tree that comes nearest to a budget: Gb/s a server and its price.
+    """The fat-tree whose price is closest to a budget: Gb/s per server, and the price.
 
-    One tree of any rate in the table, or several in parallel of the highest.
+    Candidates are one tree of any rate in the table, or several parallel trees of the highest.
     """
     top = max(table)
     offers = [

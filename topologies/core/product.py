@@ -1,13 +1,13 @@
 """Products of one-dimensional blocks, such as RI(4)_FC(8)_SW(32), and their dimension-ordered router.
 
-A block joins the NPUs that differ in one coordinate only. Dimension 0 varies fastest in the rank.
+A block connects the NPUs that differ in one coordinate only. Dimension 0 varies fastest in the rank.
 
-- `RI` ring: each NPU to both neighbours. A ring of two is one cable, not two in parallel;
+- `RI` ring: each NPU to both neighbors. A ring of two is one cable, not two in parallel;
 - `FC` fully connected: each NPU to every other;
 - `SW` switch: each NPU to a switch of its own line, and back;
 - `LI` line: a ring without its wrap-around, the block of a mesh.
 
-A block of extent 1 has no links, and no switch.
+A block of extent 1 has neither links nor a switch.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
 from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
-_BATCH = 2**16  # pairs routed at a time: bounds the temporaries, and they stay in the cache
+_BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache
 
 Ints = npt.NDArray[np.int64]
 
 
 def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> tuple[float, ...]:
-    """Bandwidth of one link of each dimension, from what an NPU has in the dimension altogether.
+    """Bandwidth of one link of each dimension, from the total bandwidth of an NPU in that dimension.
 
-    LIBRA and Themis give an NPU B_d in dimension d, whatever the block: a ring splits it over two directions
-    (one cable where there are two NPUs), a fully connected block over extent - 1 links, a switch takes it on
-    one link.
+    LIBRA and Themis give an NPU bandwidth B_d in dimension d, whatever the block: a ring splits it over two directions
+    (one cable for two NPUs), a fully connected block over extent - 1 links, and a switch puts it on one link.
 
     Parameters
     ----------
     npu_bandwidth : sequence of float
-        Out of one NPU, one a dimension; any unit.
+        Out of one NPU, one value per dimension; any unit.
     blocks : sequence of Block
     """
     pairs = zip(npu_bandwidth, blocks, strict=True)
@@ -54,7 +53,7 @@ def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> 
 
 
 def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
-    """What NPU 0 can send in each dimension altogether, in bytes/s: the inverse of `link_bandwidths`.
+    """Total bandwidth out of NPU 0 in each dimension, in bytes/s: the inverse of `link_bandwidths`.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
     """
     own = topology.src == 0
     if np.any(topology.dimension[own] < 0):
-        raise WeftError(f"{topology.name} has links of no dimension: a bandwidth in each needs a product of dimensions")
+        raise WeftError(f"{topology.name} has links outside any dimension: give a product of dimensions")
     rates = np.bincount(topology.dimension[own], topology.bandwidth_Bps[own], minlength=len(topology.shape))
     return tuple(rates.tolist())
 
@@ -74,14 +73,14 @@ def _links_of_npu(block: Block) -> int:
 
 
 class Axis(NamedTuple):
-    """A block in its place: neighbours along it are `stride` ranks apart."""
+    """A block within the product: neighbors along it are `stride` ranks apart."""
 
     block: Block
     stride: int
     first_switch: int
 
     def node(self, origin: Ints, position: Ints) -> Ints:
-        """The node at a position of the line whose NPU with coordinate 0 is `origin`."""
+        """The node at a position of the line whose first NPU is `origin`."""
         npu = origin + position * self.stride
         if not self.block.has_switch:
             return npu
@@ -148,7 +147,7 @@ def _coordinates(blocks: Sequence[Block], n_nodes: int) -> npt.NDArray[np.int32]
     for dim, axis in enumerate(axes_of(blocks)):
         rows = slice(axis.first_switch, axis.first_switch + _n_switches(axis.block, n_npus))
         if axis.block.has_switch:
-            coords[rows] = coords[:n_npus][coords[:n_npus, dim] == 0]  # one NPU of each line, in their order
+            coords[rows] = coords[:n_npus][coords[:n_npus, dim] == 0]  # one NPU of each line, in order
             coords[rows, dim] = AT_SWITCH
     return coords
 
@@ -157,14 +156,14 @@ def _coordinates(blocks: Sequence[Block], n_nodes: int) -> npt.NDArray[np.int32]
 class DimensionOrderRouter:
     """Minimal routes that correct dimension 0 first, then 1, and so on.
 
-    An end may be a switch: the route then begins or ends at the NPU of that switch on the way to the other end.
-    Ties are those of the blocks: a ring of even extent above 2 crossed half-way, the middle of an odd board.
+    An end may be a switch: the route then begins or ends at the NPU of that switch that lies toward the other end.
+    Ties are those of the blocks: the antipode in a ring of even extent above 2, the middle of an odd board.
     """
 
     blocks: tuple[Block, ...]
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-        """Routes of the pairs; `topologies.core.paths` explains the tie rules."""
+        """Routes of the pairs; see `topologies.core.paths` for the tie rules."""
         axes = axes_of(self.blocks)
         batches = range(0, max(src.size, 1), _BATCH)
         return join_paths(
@@ -196,7 +195,7 @@ def _npu_coordinates(topology: Topology, axes: list[Axis], src: Ints, dst: Ints)
 def _choose(
     axes: list[Axis], a: Ints, b: Ints, src: Ints, dst: Ints, tie: str, seed: int
 ) -> tuple[Ints, list[npt.NDArray[np.bool_]]]:
-    """The pair of each route (n_routes,), and along each axis whether it takes the second way where there are two."""
+    """The pair of each route (n_routes,), and for each axis whether it takes the second path at a tie."""
     pair = np.arange(src.size)
     if tie == "first":
         return pair, [np.zeros(src.size, np.bool_)] * len(axes)

@@ -1,7 +1,7 @@
 """Switches that reduce, and how fast: a reduction unit is a node behind its switch.
 
-What a unit must add up reaches it over a link of its rate, so that an aggregation rate is a bandwidth like any other,
-and its pipeline latency is the latency of that link. A switch without a unit reduces at any rate in no time.
+A unit receives its operands over a link whose bandwidth is the aggregation rate and whose latency is the pipeline
+latency, so neither needs a rule of its own. A switch without a unit reduces at any rate in no time.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def with_reduction_units(
     ----------
     topology : Topology
     rate : quantity
-        Bytes a second that a unit takes in, and that it gives out.
+        Bytes per second into a unit, and out of it.
     per : {"switch", "port"}
-        Whether the rate is that of the whole unit, or of each port of its switch.
+        Whether the rate is that of the entire unit, or of each port of its switch.
     latency : quantity
-        From the arrival of a chunk at the unit until it is added.
+        From the arrival of a chunk at the unit until it has been added.
     nodes : iterable of int, optional
-        Nodes that get a unit: all switches unless given. NPUs whose routers reduce may be among them.
+        Nodes that get a unit (default: all switches). May include NPUs whose routers reduce.
 
     Raises
     ------
     WeftError
-        A node that is not there or cannot reduce, such as an optical switch; a bad quantity.
+        A node that does not exist or cannot reduce, such as an optical switch; a bad quantity.
     """
     rate_Bps, latency_ps = parse_bandwidth(rate, "aggregation rate"), parse_time(latency, "pipeline latency")
     if per not in PER:
@@ -82,21 +82,21 @@ def unit_of(topology: Topology) -> npt.NDArray[np.int64]:
 def _refuse(topology: Topology, chosen: npt.NDArray[np.int64]) -> None:
     for node in chosen.tolist():
         if not 0 <= node < topology.n_nodes:
-            raise WeftError(f"topology {topology.name}: no node {node} that could reduce")
+            raise WeftError(f"topology {topology.name}: no node {node} that can reduce")
         if topology.kind[node] in (OCS, REDUCER):
             what = "an optical switch" if topology.kind[node] == OCS else "a reduction unit"
             raise WeftError(f"topology {topology.name}: {topology.node_name(node)} is {what} and cannot get a unit")
     if np.any(topology.kind == REDUCER):
-        raise WeftError(f"topology {topology.name}: has reduction units already")
+        raise WeftError(f"topology {topology.name}: already has reduction units")
 
 
 def _silent(topology: Topology, count: int) -> npt.NDArray[np.int64]:
-    """Arrivals at units cost nothing but the latency of the unit."""
+    """Arrivals at units cost only the latency of the unit."""
     return np.concatenate([topology.hop_latency_ps, np.zeros(count, np.int64)])
 
 
 def _coordinates(topology: Topology, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Those of the switch, its negative ones shifted, so that a unit moves with its switch; NPUs' units stay."""
+    """Coordinates of the switch, negative ones shifted, so that a unit moves with its switch; units of NPUs stay."""
     coords = topology.coords[chosen].astype(np.int64)
     below = int(topology.coords.min(initial=0)) - 1
     npu = topology.kind[chosen] == NPU

@@ -1,6 +1,6 @@
 """The router for networks without a regular shape: shortest paths, found from the links.
 
-Regular families bring a router of their own (topologies/multidim.py). All are minimal and deterministic; where
+Regular families have their own router (topologies/core/product.py). All routes are minimal and deterministic; where
 routes are equally short, the tie rule decides (topologies/core/paths.py).
 """
 
@@ -23,16 +23,16 @@ from topologies.errors import WeftError
 class ShortestPathRouter:
     """Routes with the fewest links through any network; NPUs may forward too.
 
-    What is found out about a destination is kept while the topology lives.
+    Shortest-path data for each destination is cached as long as the topology lives.
     """
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-        """Routes of the pairs; the module explains the tie rules.
+        """Routes of the pairs; tie rules are described in the module docstring.
 
         Raises
         ------
         WeftError
-            A pair that no route joins.
+            A pair without a route.
         """
         targets, row = np.unique(dst, return_inverse=True)
         size = _batch_size(topology)
@@ -44,14 +44,14 @@ class ShortestPathRouter:
 
 
 class _Onward(NamedTuple):
-    """Every shortest way to one destination.
+    """Every shortest path to one destination.
 
     Attributes
     ----------
     distance : (n_nodes,) int32
         Links from each node; -1 where there is no route.
     start : (n_nodes + 1,) int64
-        `links[start[v]:start[v+1]]` leave node v and come nearer.
+        `links[start[v]:start[v+1]]` leave node v and lead closer.
     links : (n,) int32
     """
 
@@ -64,7 +64,7 @@ _KNOWN: WeakKeyDictionary[Topology, dict[int, _Onward]] = WeakKeyDictionary()
 
 
 def _batch_size(topology: Topology) -> int:
-    """Destinations handled at a time, to bound the memory."""
+    """Destinations handled at a time, to bound memory."""
     return max(1, 2**22 // (topology.n_nodes + topology.n_links))
 
 
@@ -92,7 +92,7 @@ def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
     """Links from each node to each target, (n_targets, n_nodes): breadth-first from all targets at once."""
     n = topology.n_nodes
     entering = np.argsort(topology.dst, kind="stable")
-    neighbour = topology.src[entering].astype(np.int64)
+    neighbor = topology.src[entering].astype(np.int64)
     ptr = np.searchsorted(topology.dst[entering], np.arange(n + 1))
     distance = np.full(targets.size * n, -1, np.int32)
     mark = np.empty(distance.size, np.int64)
@@ -102,7 +102,7 @@ def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
         distance[front] = reached
         node = front % n
         degree = ptr[node + 1] - ptr[node]
-        after = neighbour[ranges(ptr[node], degree)] + np.repeat(front - node, degree)
+        after = neighbor[ranges(ptr[node], degree)] + np.repeat(front - node, degree)
         after = after[distance[after] < 0]
         mark[after] = np.arange(after.size)
         front = after[mark[after] == np.arange(after.size)]  # each node once
@@ -138,9 +138,9 @@ def _draw(seed: int, src: Ints, dst: Ints, hop: int) -> Ints:
 def _walk(
     topology: Topology, onward: list[_Onward], row: Ints, src: Ints, choose: Callable[[int, Ints], Ints]
 ) -> tuple[Paths, npt.NDArray[np.bool_]]:
-    """Follow every route to its end; also whether it had a choice anywhere, (n_routes,).
+    """Follow every route to its end; also returns whether it had a choice anywhere, (n_routes,).
 
-    `choose(hop, route)` numbers the links to take among the equally short ones, modulo how many there are.
+    `choose(hop, route)` gives the index of the link to take among the equally short ones, modulo their number.
     """
     sizes = np.array([way.links.size for way in onward])
     start = np.array([way.start for way in onward]) + (np.cumsum(sizes) - sizes)[:, None]

@@ -1,4 +1,4 @@
-"""Automorphisms of a topology, built from what they do to the coordinates."""
+"""Automorphisms of a topology, built from their action on the coordinates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from topologies.core.topology import Topology
 
 Permutation = npt.NDArray[np.int32]
-"""Entry i is where item i goes."""
+"""Entry i is the image of item i."""
 
 
 def move_nodes(topology: Topology, maps: Mapping[int, npt.NDArray[np.integer]]) -> Permutation | None:
@@ -22,13 +22,13 @@ def move_nodes(topology: Topology, maps: Mapping[int, npt.NDArray[np.integer]]) 
     ----------
     topology : Topology
     maps : mapping from dimension to (extent,) int
-        Where each coordinate of that dimension goes; other dimensions, and the negative coordinates of
-        switches, stay.
+        Image of each coordinate of that dimension. Other dimensions, and the negative coordinates of
+        switches, are unchanged.
 
     Returns
     -------
     (n_nodes,) int32 or None
-        None where some node has no image.
+        None if some node has no image.
     """
     moved = topology.coords.astype(np.int64)
     for dim, table in maps.items():
@@ -53,10 +53,10 @@ def translation(topology: Topology, dim: int, by: int = 1) -> Permutation | None
     return move_nodes(topology, {dim: (np.arange(extent) + by) % extent})
 
 
-def reflection(topology: Topology, dim: int, centre: int) -> Permutation | None:
-    """The map c -> centre - c of one dimension, wrapping around."""
+def reflection(topology: Topology, dim: int, center: int) -> Permutation | None:
+    """The map c -> center - c of one dimension, wrapping around."""
     extent = topology.shape[dim]
-    return move_nodes(topology, {dim: (centre - np.arange(extent)) % extent})
+    return move_nodes(topology, {dim: (center - np.arange(extent)) % extent})
 
 
 def link_orbits(topology: Topology) -> npt.NDArray[np.int64]:
@@ -71,9 +71,9 @@ def link_orbits(topology: Topology) -> npt.NDArray[np.int64]:
 
 
 def link_permutation(topology: Topology, nodes: Permutation | None) -> Permutation | None:
-    """Where a permutation of the nodes takes each link, or None where it is no automorphism.
+    """Image of each link under a permutation of the nodes, or None if that is not an automorphism.
 
-    An automorphism keeps links, node kinds, bandwidths and latencies. Parallel links keep their order.
+    An automorphism preserves links, node kinds, bandwidths and latencies. Parallel links keep their order.
     """
     if nodes is None:
         return None

@@ -1,4 +1,4 @@
-"""The network: nodes, directed links in CSR order, and what each costs in time."""
+"""The network: nodes, directed links in CSR order, and their costs in time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
-"""Kinds of node: an endpoint with a rank; a packet switch; an optical circuit switch; a reduction unit."""
+"""Node kinds: endpoint with a rank; packet switch; optical circuit switch; reduction unit."""
 
 KIND_NAMES = ("npu", "switch", "ocs", "reducer")
 
@@ -34,9 +34,9 @@ class Router(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Topology:
-    """A network, frozen and validated when it is built.
+    """A network; frozen, and validated when built.
 
-    Nodes `0 .. n_npus-1` are the NPUs, in rank order; switches follow. Links are directed, one for each
+    Nodes `0 .. n_npus-1` are the NPUs, in rank order; switches follow. Links are directed, one per
     direction of a cable, and sorted by source: links `link_ptr[v] .. link_ptr[v+1]-1` leave node v.
 
     Attributes
@@ -46,24 +46,24 @@ class Topology:
     kind : (n_nodes,) int8
         NPU, SWITCH, OCS or REDUCER.
     src, dst : (n_links,) int32
-        End points of each link.
+        Endpoints of each link.
     bandwidth_Bps : (n_links,) float64
         Bytes per second of one direction.
     latency_ps : (n_links,) int64
         Propagation time.
     hop_latency_ps : (n_nodes,) int64
-        Processing time charged on each arrival at a node.
+        Processing time added on every arrival at a node.
     dimension : (n_links,) int16
-        The dimension a link belongs to, or its class (tier) in a network without dimensions; -1 if none.
+        The dimension of a link, or its class (tier) in a network without dimensions; -1 if none.
     shape : tuple of int
-        Extents of the dimensions; dimension 0 varies fastest in the rank. (n_npus,) for networks without any.
+        Extents of the dimensions; dimension 0 varies fastest in the rank. (n_npus,) for networks without dimensions.
     coords : (n_nodes, len(shape)) int32
-        Coordinates, different for every node. A switch has -1 in the dimension that it spans, and -2, -3, ...
-        where several span the same one; `topologies.core.symmetry` moves nodes by their coordinates.
+        Coordinates, unique to each node. A switch has -1 in the dimension that it spans, and -2, -3, ...
+        where several span the same dimension; `topologies.core.symmetry` moves nodes by their coordinates.
     router : Router
         Chooses the links from one NPU to another.
     node_names : tuple of str
-        Names for messages; "npu3", "switch0" unless given.
+        Names for messages (default: "npu3", "switch0").
     """
 
     name: str
@@ -117,12 +117,12 @@ class Topology:
     def link_ids(self, src: IntArray, dst: IntArray) -> npt.NDArray[np.int32]:
         """Index of the link from each `src` to each `dst` (shape (n,)); -1 where there is none.
 
-        Of parallel links the first is meant.
+        Of parallel links the first is returned.
         """
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         low, end = self.link_ptr[src].astype(np.int64), self.link_ptr[src + 1].astype(np.int64)
         high, last = end, max(self.n_links - 1, 0)
-        for _ in range(int(np.max(end - low, initial=0)).bit_length()):  # halves every neighbourhood at once
+        for _ in range(int(np.max(end - low, initial=0)).bit_length()):  # halves every neighborhood at once
             middle = (low + high) >> 1
             below = (low < high) & (self.dst[np.minimum(middle, last)] < dst)
             low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
@@ -137,12 +137,12 @@ class Topology:
         Raises
         ------
         WeftError
-            An unknown tie rule, a node that is not there, or a pair that no route joins.
+            An unknown tie rule, a node that does not exist, or a pair without a route.
         """
         check_tie(tie)
         sources, targets = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         if sources.ndim != 1 or sources.shape != targets.shape:
-            raise WeftError(f"topology {self.name}: routes need as many sources as destinations, in one dimension; "
+            raise WeftError(f"topology {self.name}: sources and destinations must be 1-D arrays of equal length; "
                             f"their shapes are {sources.shape} and {targets.shape}")
         for node in (sources, targets):
             if np.any((node < 0) | (node >= self.n_nodes)):
@@ -155,7 +155,7 @@ class Topology:
         bandwidth_Bps: npt.NDArray[np.float64] | None = None,
         latency_ps: npt.NDArray[np.int64] | None = None,
     ) -> Topology:
-        """The same network with other bandwidths or latencies, (n_links,) each."""
+        """The same network with different bandwidths or latencies, (n_links,) each."""
         return replace(
             self,
             bandwidth_Bps=self.bandwidth_Bps if bandwidth_Bps is None else np.asarray(bandwidth_Bps, np.float64),
@@ -164,12 +164,12 @@ class Topology:
 
 
 def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
-    """One value for each dimension, from one for all or one for each.
+    """One value per dimension, from a single value or one per dimension.
 
     Raises
     ------
     WeftError
-        Neither one value nor `n_dims`.
+        Neither 1 nor `n_dims` values.
     """
     if isinstance(value, str):
         value = value.split(",")
@@ -177,7 +177,7 @@ def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
     if len(values) == 1:
         return values * n_dims
     if len(values) != n_dims:
-        raise WeftError(f"{what} has {len(values)} values; give one for all or {n_dims}, one a dimension")
+        raise WeftError(f"{what} has {len(values)} values; give one for all dimensions or {n_dims}, one per dimension")
     return values
 
 
@@ -199,10 +199,10 @@ def _validate(t: Topology) -> None:
     if np.any(np.diff(np.flatnonzero(t.kind == NPU)) != 1):
         raise WeftError(f"topology {t.name}: NPUs must come before switches in the node order")
     if t.node_names and (len(t.node_names) != n_nodes or len(set(t.node_names)) != n_nodes):
-        raise WeftError(f"topology {t.name}: node names must be {n_nodes} different ones")
-    _refuse(t, (t.src < 0) | (t.src >= n_nodes) | (t.dst < 0) | (t.dst >= n_nodes), "joins a node that is not there")
-    _refuse(t, t.src == t.dst, "joins a node to itself")
-    _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "has no bandwidth above zero")
+        raise WeftError(f"topology {t.name}: give {n_nodes} distinct node names")
+    _refuse(t, (t.src < 0) | (t.src >= n_nodes) | (t.dst < 0) | (t.dst >= n_nodes), "has a node that does not exist")
+    _refuse(t, t.src == t.dst, "connects a node to itself")
+    _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "must have a positive, finite bandwidth")
     _refuse(t, t.latency_ps < 0, "has a negative latency")
     if np.any(t.hop_latency_ps < 0):
         node = int(np.flatnonzero(t.hop_latency_ps < 0)[0])

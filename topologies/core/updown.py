@@ -1,4 +1,4 @@
-"""Routes up to a common switch and down again, in networks of tiers: fat-trees and leaf-spine."""
+"""Up-down routing in tiered networks (fat-tree, leaf-spine): up to a common switch and down again."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tiers:
-    """How nodes of a network of two or three tiers are numbered.
+    """Node numbering of a network with two or three tiers.
 
     Attributes
     ----------
     hosts : int
-        NPUs of an edge switch (or leaf).
+        NPUs per edge switch (or leaf).
     edges : int
-        Edge switches of a pod; leaves in all where there are no pods.
+        Edge switches per pod; all leaves if there are no pods.
     pods : int
     ups : int
-        Switches above an edge switch: aggregation switches of a pod, or spines.
+        Switches above each edge switch: aggregation switches per pod, or spines.
     cores : int
-        Switches above an aggregation switch; 0 where there is no third tier.
+        Switches above each aggregation switch; 0 without a third tier.
     """
 
     hosts: int
@@ -67,12 +67,12 @@ class Tiers:
 
 @dataclass(frozen=True)
 class UpDownRouter:
-    """Minimal routes between NPUs; which of the switches on top is the tie.
+    """Minimal routes between NPUs; ties are between the switches at the top.
 
-    `first`: by the destination, its place under the edge switch choosing the second tier and that of its edge switch
-    the third, so that flows to the NPUs of one edge switch go apart (D-mod-k); `alternating`: by the source in the
-    same way (S-mod-k); `split`: two routes, the one of `first` and the one of the next place; `ecmp`: a seeded hash
-    of (source, destination). Other pairs, those with a switch at an end, take the shortest path.
+    `first`: by destination. Its position under the edge switch selects the second tier, the position of its edge switch
+    the third, so that flows to the NPUs of one edge switch diverge (D-mod-k). `alternating`: likewise by source
+    (S-mod-k). `split`: two routes, that of `first` and that of the next position. `ecmp`: a seeded hash of
+    (source, destination). Pairs with a switch at either end take the shortest path.
 
     References
     ----------
@@ -83,7 +83,7 @@ class UpDownRouter:
     tiers: Tiers
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-        """Routes of the pairs; `topologies.core.paths` explains the tie rules."""
+        """Routes of the pairs; see `topologies.core.paths` for the tie rules."""
         between = (src < self.tiers.n_npus) & (dst < self.tiers.n_npus)
         if not np.all(between):
             return ShortestPathRouter().paths(topology, src, dst, tie, seed)
@@ -92,20 +92,20 @@ class UpDownRouter:
             apart = self.tiers.edge_of(src) != self.tiers.edge_of(dst)
             pair = np.repeat(pair, 1 + (apart & (self.tiers.ups > 1)))
             second = np.diff(pair, prepend=-1) == 0
-            way = _by_place(self.tiers, dst[pair])
-            way = (way[0] + second, way[1] + second)
+            top = _by_place(self.tiers, dst[pair])
+            top = (top[0] + second, top[1] + second)
         elif tie == "ecmp":
             drawn = [(hash64(seed, src, dst, tier) >> np.uint64(1)).astype(np.int64) for tier in (0, 1)]
-            way = (drawn[0], drawn[1])
+            top = (drawn[0], drawn[1])
         else:
-            way = _by_place(self.tiers, src if tie == "alternating" else dst)
-        return self._walk(topology, src[pair], dst[pair], way, pair)
+            top = _by_place(self.tiers, src if tie == "alternating" else dst)
+        return self._walk(topology, src[pair], dst[pair], top, pair)
 
-    def _walk(self, topology: Topology, src: Ints, dst: Ints, way: tuple[Ints, Ints], pair: Ints) -> Paths:
+    def _walk(self, topology: Topology, src: Ints, dst: Ints, top: tuple[Ints, Ints], pair: Ints) -> Paths:
         t = self.tiers
-        up = way[0] % t.ups
-        core = t.first_core + up * t.cores + way[1] % max(t.cores, 1)
-        # the nodes of the longest route; shorter ones leave out the middle
+        up = top[0] % t.ups
+        core = t.first_core + up * t.cores + top[1] % max(t.cores, 1)
+        # the nodes of the longest route; shorter ones skip the middle
         nodes = np.stack([
             src, t.edge_of(src), t.first_up + t.pod_of(src) * t.ups + up, core,
             t.first_up + t.pod_of(dst) * t.ups + up, t.edge_of(dst), dst,
@@ -121,7 +121,7 @@ class UpDownRouter:
 
 
 def _by_place(tiers: Tiers, npu: Ints) -> tuple[Ints, Ints]:
-    """Place under the edge switch, and place of the edge switch in its pod, of each NPU."""
+    """Position of each NPU under its edge switch, and of that edge switch in its pod."""
     return npu % tiers.hosts, npu // tiers.hosts % tiers.edges
 
 
@@ -143,7 +143,7 @@ def tier_links(tiers: Tiers) -> list[tuple[Ints, Ints]]:
 
 
 def tier_coordinates(tiers: Tiers) -> npt.NDArray[np.int32]:
-    """Coordinates (n_nodes, 3) over host, edge and pod; a switch has negative ones in the dimensions that it spans."""
+    """Coordinates (n_nodes, 3) over host, edge and pod; those of a switch are negative in the dimensions it spans."""
     npus, edges = np.arange(tiers.n_npus), np.arange(tiers.edges * tiers.pods)
     ups, cores = np.arange(tiers.ups * tiers.pods), np.arange(tiers.ups * tiers.cores)
     per = max(tiers.cores, 1)

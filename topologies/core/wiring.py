@@ -1,4 +1,4 @@
-"""Networks from named nodes and cables, as files of real machines describe them."""
+"""Networks of named nodes and cables, as described by files from real machines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Cable(NamedTuple):
     ----------
     ends : (str, str)
     bandwidth_Bps : float
-        Of one direction.
+        Per direction.
     latency_ps : int
     tier : int
-        0 inside a box by fast links, 1 inside it otherwise, 2 between boxes.
+        0 for fast links inside a box, 1 for other links inside it, 2 between boxes.
     """
 
     ends: tuple[str, str]
@@ -36,7 +36,7 @@ def wired(
     name: str, npus: Sequence[str], switches: Sequence[str], cables: Iterable[Cable], hop_latency_ps: int,
     passive: Collection[str] = (),
 ) -> Topology:
-    """The network of some cables, routed by the fewest links; cables between the same two nodes become one.
+    """The network made by the cables, with shortest-path routing; parallel cables are merged.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ def wired(
         Names, NPUs in rank order.
     cables : iterable of Cable
     hop_latency_ps : int
-        Of every switch, and of NPUs if any cable joins two of them.
+        Of every switch, and of NPUs if any cable connects two of them.
     passive : collection of str
-        Switches that take no time: ports and NICs.
+        Switches that add no latency: ports and NICs.
 
     Raises
     ------
     WeftError
-        No NPU, or a name given twice.
+        No NPU, or a duplicate name.
     """
     if not npus:
         raise WeftError(f"{name}: has no NPU")

@@ -1,4 +1,4 @@
-"""What a topology can carry: maximum flows, cuts, and the load of every link.
+"""What a topology can carry: maximum flows, cuts, and link loads.
 
 Imports `topologies.core`.
 """

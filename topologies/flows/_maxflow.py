@@ -1,7 +1,7 @@
-"""The compiled maximum flow: Dinic's algorithm on whole numbers, over arcs in linked lists.
+"""The compiled maximum flow: Dinic's algorithm on integers, over arcs in linked lists.
 
-Arc a and its reverse a ^ 1 stand next to each other. The function is plain Python as well (`augment.py_func`), on
-arrays of Python integers, for capacities beyond 64 bits.
+Arc a and its reverse a ^ 1 are adjacent. For capacities beyond 64 bits the function also runs as plain Python
+(`augment.py_func`) on arrays of Python integers.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _jit: Callable[[Callable[..., Any]], Any] = numba.njit(cache=True, nogil=True)
 
 @_jit
 def augment(first, following, head, left, source, sink, limit, level, current, queue, path):  # type: ignore[no-untyped-def]
-    """Push at most `limit` from source to sink; returns what was pushed.
+    """Push at most `limit` from source to sink; returns the amount pushed.
 
     Parameters
     ----------
     first : (n_nodes,) int64
-        First arc that leaves each node, -1 for none.
+        First outgoing arc of each node, -1 for none.
     following, head : (n_arcs,) int64
-        Next arc of the same node; where an arc leads.
+        Next arc of the same node; head node of an arc.
     left : (n_arcs,) int64
-        Capacity left of each arc; changed.
+        Residual capacity of each arc; updated.
     level, current, queue, path : (n_nodes,) int64
-        Room to work in. If less than `limit` was pushed, the nodes with level >= 0 are the source side of the
-        minimum cut that lies nearest to the source.
+        Scratch space. If less than `limit` was pushed, the nodes with level >= 0 are the source side of the
+        minimum cut closest to the source.
     """
     pushed = limit * 0
     while pushed < limit:

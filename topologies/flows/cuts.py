@@ -1,4 +1,4 @@
-"""What can flow between sets of nodes, and so bounds every schedule from below."""
+"""Flows and cuts between sets of nodes, which bound every schedule from below."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def ingress_Bps(topology: Topology) -> Floats:
-    """Bytes per second that the links into each NPU carry together, (n_npus,)."""
+    """Total bandwidth of the links into each NPU, in bytes/s, (n_npus,)."""
     return _at_npus(topology, topology.dst)
 
 
 def egress_Bps(topology: Topology) -> Floats:
-    """Bytes per second that the links out of each NPU carry together, (n_npus,)."""
+    """Total bandwidth of the links out of each NPU, in bytes/s, (n_npus,)."""
     return _at_npus(topology, topology.src)
 
 
@@ -36,10 +36,10 @@ def _at_npus(topology: Topology, end: npt.NDArray[np.int32]) -> Floats:
 
 
 def bisection_Bps(topology: Topology) -> float:
-    """Most bytes per second from one half of the NPUs to the other, over the tightest half-way cut of a dimension.
+    """Most bytes per second from one half of the NPUs to the other, over the tightest halfway cut of a dimension.
 
-    Every cut bounds a schedule from below; this is the tightest among one per dimension of extent above 1, not
-    among all. Infinite for one NPU.
+    Every cut bounds a schedule from below; this is the tightest of one cut per dimension of extent above 1, not
+    of all cuts. Infinite for one NPU.
     """
     coords = topology.coords[: topology.n_npus]
     flows = [
@@ -53,12 +53,12 @@ def bisection_Bps(topology: Topology) -> float:
 def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int]) -> float:
     """Most bytes per second from `sources` to `sinks`, through any nodes.
 
-    Computed in whole numbers of the largest rate that divides every bandwidth, so exact before the final division.
+    Computed in integer multiples of the largest rate that divides every bandwidth, so exact up to the final division.
 
     Raises
     ------
     WeftError
-        A set without nodes, or a node in both.
+        An empty set, or a node in both.
     """
     place = np.arange(topology.n_nodes)
     source_set, sink_set = np.unique(list(sources)), np.unique(list(sinks))
@@ -77,7 +77,7 @@ def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int
 
 
 def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
-    """The largest unit that divides all bandwidths, and each bandwidth in it."""
+    """The largest unit that divides all bandwidths, and each bandwidth in that unit."""
     rates, which = np.unique(bandwidth_Bps, return_inverse=True)
     exact = [Fraction(rate) for rate in rates.tolist()]
     below = math.lcm(*(rate.denominator for rate in exact))

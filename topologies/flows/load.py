@@ -1,4 +1,4 @@
-"""What a set of transfers puts on each link."""
+"""Link loads of a set of transfers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def link_loads(
     src, dst : (n,) int
         Ends of each transfer.
     size_bytes : float or (n,) float
-        Bytes of each transfer; the routes of one pair share them equally.
+        Bytes per transfer, split equally over the routes of a pair.
     tie, seed
         As in `Topology.paths`.
 
@@ -37,7 +37,7 @@ def link_loads(
     Raises
     ------
     WeftError
-        An unknown tie rule, a node that is not there, or a pair that no route joins.
+        An unknown tie rule, a node that does not exist, or a pair without a route.
     """
     paths = topology.paths(src, dst, tie, seed)
     routes_per_pair = np.bincount(paths.pair, minlength=np.size(src))

@@ -1,4 +1,4 @@
-"""A network of arcs with whole capacities, and the flows through it: exact whatever the capacities."""
+"""Maximum flow in a network with integer capacities: exact whatever their magnitude."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 LARGEST = 2**61
-"""Sum of capacities that 64 bits hold with room to spare; beyond it Python's integers count, some 100 times slower."""
+"""Largest sum of capacities for 64-bit arithmetic; above it Python integers are used, about 100 times slower."""
 
 Bools = npt.NDArray[np.bool_]
 
@@ -24,7 +24,7 @@ class FlowNetwork:
     """
 
     def __init__(self, n_nodes: int, exact: bool = False) -> None:
-        from topologies.flows._maxflow import augment  # the compiler is loaded by those who need a flow
+        from topologies.flows._maxflow import augment  # loads the compiler, so only when a flow is needed
 
         self._augment = getattr(augment, "py_func", augment) if exact else augment
         self._type: Any = object if exact else np.int64
@@ -35,14 +35,14 @@ class FlowNetwork:
         self._room = [np.zeros(n_nodes, np.int64) for _ in range(4)]
         self._n_arcs = 0
         self.capacity = np.zeros(64, self._type)
-        """Capacity of each arc; that of arc `add` returned may be changed between flows. Reverse arcs have 0."""
+        """Capacity of each arc; may be changed between flows for arcs returned by `add`. Reverse arcs have 0."""
 
     @property
     def n_nodes(self) -> int:
         return int(self._first.size)
 
     def add(self, tail: int, head: int, capacity: int = 0) -> int:
-        """Add an arc; returns its number."""
+        """Add an arc; returns its index."""
         arc = self._n_arcs
         if arc + 2 > self._head.size:
             self._grow()
@@ -55,13 +55,13 @@ class FlowNetwork:
         return arc
 
     def add_node(self) -> int:
-        """Add a node; returns its number."""
+        """Add a node; returns its index."""
         self._first = np.append(self._first, -1)
         self._room = [np.zeros(self._first.size, np.int64) for _ in range(4)]
         return self.n_nodes - 1
 
     def flow(self, source: int, sink: int, limit: int) -> int:
-        """The largest flow from source to sink, but at most `limit`, by the present capacities."""
+        """The maximum flow from source to sink, capped at `limit`, with the present capacities."""
         n = self._n_arcs
         self._left[:n] = self.capacity[:n]
         args = (self._first, self._following[:n], self._head[:n], self._left[:n], source, sink, limit, *self._room)
@@ -72,7 +72,7 @@ class FlowNetwork:
         return np.asarray(self._room[0] >= 0)
 
     def used(self, arcs: list[int]) -> npt.NDArray[Any]:
-        """What the last flow sent over each arc."""
+        """Flow on each arc in the last solution."""
         return np.asarray(self.capacity[arcs] - self._left[arcs])
 
     def _grow(self) -> None:

@@ -1,7 +1,7 @@
-"""What an all-reduce without reducing switches must move between the parts of a network.
+"""Lower bound on what an all-reduce without reducing switches moves between the parts of a network.
 
-Let every part of j disjoint parts hold an NPU. For each element of the array the parts gossip: every part must learn
-something of every other, for which j parties need at least 2 (j - 1) one-way messages (F. Harary, A. J. Schwenk, "The
+Take j disjoint parts that each hold an NPU. For each element of the array the parts gossip: every part must learn
+something from every other, for which j parties need at least 2 (j - 1) one-way messages (F. Harary, A. J. Schwenk, "The
 communication problem on graphs and digraphs", 1974). Each message leaves one part and enters another, so that
 T >= 2 (j - 1) M / (bandwidth out of all parts), and likewise into them. With single NPUs as the parts this is the
 2 (N - 1) M of Patarasuk and Yuan (2009).
@@ -25,10 +25,10 @@ Ints = npt.NDArray[np.int64]
 
 @remembered
 def partition_s_per_byte(topology: Topology) -> tuple[Fraction, Ints]:
-    """The largest such bound among a few partitions, in seconds a byte of the array, and its parts.
+    """The largest such bound among a few partitions, in seconds per byte of the array, and its parts.
 
-    Tried are single NPUs, and what hangs together by links of at least a given bandwidth, for every bandwidth there
-    is: boxes, and boxes of boxes.
+    The candidates are single NPUs, and the components connected by links of at least a given bandwidth, for every
+    bandwidth that occurs: boxes, and boxes of boxes.
 
     Returns
     -------

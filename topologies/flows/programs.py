@@ -1,6 +1,6 @@
-"""Linear programs on flows: the best rates of an all-to-all, and of an all-reduce whose roots may be chosen.
+"""Linear programs on flows: the best rates of an all-to-all, and of an all-reduce with free choice of roots.
 
-Solved by HiGHS in floating point, in units of the fastest link; a bound takes a safe margin off.
+Solved by HiGHS in floating point, in units of the fastest link; bounds subtract a safety margin.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Floats = npt.NDArray[np.float64]
 
 
 class Roots(NamedTuple):
-    """The best all-reduce along trees: how much each root sums up and spreads.
+    """The best all-reduce along trees: how much each root reduces and broadcasts.
 
     Attributes
     ----------
     rate_Bps : float
         Bytes of the array per second.
     share_Bps : (n_npus,) float64
-        Part of it that each root takes.
+        Share of each root.
     spread_Bps : (n_links,) float64
-        Bandwidth of each link given to the spreading; the rest is for summing up.
+        Bandwidth of each link used for broadcasting; the rest is for reducing.
     """
 
     rate_Bps: float
@@ -39,14 +39,14 @@ class Roots(NamedTuple):
 
 
 class ConcurrentFlow(NamedTuple):
-    """The best all-to-all by any routes.
+    """The best all-to-all over arbitrary routes.
 
     Attributes
     ----------
     rate_Bps : float
         Bytes per second from every NPU to every other at once.
     flow_Bps : (n_npus, n_links) or (1, n_links) float64
-        What each source sends over each link; that of NPU 0 alone where all NPUs are alike.
+        Flow from each source over each link; only that of NPU 0 if all NPUs are alike.
     """
 
     rate_Bps: float
@@ -54,20 +54,20 @@ class ConcurrentFlow(NamedTuple):
 
 
 DETOUR = 1e-6
-"""What a byte over a link costs, against a byte delivered: without it a link to spare may carry detours."""
+"""Cost of a byte on a link relative to a byte delivered; without it idle links may carry detours."""
 
 
 def all_to_all_rate_Bps(topology: Topology) -> float:
-    """Bytes per second from every NPU to every other at once, by any routes; infinite for one NPU."""
+    """Bytes per second from every NPU to every other at once, over arbitrary routes; infinite for one NPU."""
     return concurrent_flow(topology).rate_Bps
 
 
 @remembered
 def concurrent_flow(topology: Topology) -> ConcurrentFlow:
-    """The maximum concurrent flow of an all-to-all, and among those one that crosses few links.
+    """A maximum concurrent flow of an all-to-all that crosses few links.
 
-    One flow for each source (arXiv 2309.13541, section 3.1), or a single one where all NPUs are alike: its load on a
-    link is then spread evenly over the link's orbit.
+    One flow per source (arXiv 2309.13541, section 3.1), or a single one if all NPUs are alike; its load on a link is
+    then spread evenly over the orbit of the link.
     """
     t, n = topology, topology.n_npus
     if n == 1:
@@ -76,7 +76,7 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     incidence = _incidence(t)  # +1 where a link enters a node
     sources = [0] if is_transitive(t) else list(range(n))
     m = t.n_links
-    rows, rates = [], []  # conservation: what enters less what leaves is the rate at an NPU, nothing at a switch
+    rows, rates = [], []  # conservation: inflow minus outflow is the rate at an NPU, zero at a switch
     for source in sources:
         keep = np.arange(t.n_nodes) != source
         rows.append(incidence[keep])
@@ -100,16 +100,16 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
 
 @remembered
 def best_roots(topology: Topology, in_network: bool = False) -> Roots:
-    """The best all-reduce along trees, with any roots (ForestColl, arXiv 2402.06787, appendix on all-reduce).
+    """The best all-reduce along trees with arbitrary roots (ForestColl, arXiv 2402.06787, appendix on all-reduce).
 
-    Maximises the sum of the shares x over x and the bandwidth a of the spreading, such that flows of that value
-    reach every NPU from the roots within a, and come from every NPU to the roots within the rest.
+    Maximizes the sum of the shares x, over x and the broadcast bandwidth a of each link, such that flows of that value
+    reach every NPU from the roots within a, and the roots from every NPU within the remaining bandwidth.
 
     Parameters
     ----------
     topology : Topology
     in_network : bool
-        Whether switches multicast and reduce. Otherwise a switch sends of either direction what it receives of it.
+        Whether switches multicast and reduce. Otherwise flow is conserved at switches in each direction.
     """
     t, n, m = topology, topology.n_npus, topology.n_links
     if n == 1:
@@ -122,7 +122,7 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     for way in (0, 1):
         for npu in range(n):
             first = n + m + (way * n + npu) * m
-            # What enters a node, less what leaves it, plus what it is fed; the sink takes all of the roots' shares.
+            # Inflow minus outflow plus what the node is fed; the sink absorbs the shares of all roots.
             feed = np.zeros((t.n_nodes, n))
             feed[np.arange(n), np.arange(n)] = 1
             feed[npu] -= 1
@@ -154,7 +154,7 @@ def _incidence(topology: Topology) -> csr_array:
 
 
 def _placed(columns: int, *parts: tuple[int, csr_array]) -> csr_array:
-    """Blocks side by side, each from its column on."""
+    """Blocks side by side, each starting at its column."""
     blocks, at = [], 0
     height = parts[0][1].shape[0]
     for first, block in parts:
@@ -176,5 +176,5 @@ def _solve(
         method="highs",
     )
     if result.status != 0:
-        raise WeftError(f"topology {topology.name}: the linear program was not solved: {result.message}")
+        raise WeftError(f"topology {topology.name}: the linear program could not be solved: {result.message}")
     return np.asarray(result.x, np.float64)

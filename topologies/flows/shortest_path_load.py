@@ -11,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def hop_distances(topology: Topology) -> npt.NDArray[np.int64]:
-    """Links of a shortest path between every two nodes, (n_nodes, n_nodes); -1 where there is none."""
+    """Links on a shortest path between each pair of nodes, (n_nodes, n_nodes); -1 if there is none."""
     n = topology.n_nodes
     distance = np.full((n, n), -1, np.int64)
     reached = np.eye(n, dtype=np.bool_)
@@ -34,11 +34,11 @@ def spread_loads(topology: Topology, demand: Floats) -> Floats:
     ----------
     topology : Topology
     demand : (n_nodes, n_nodes) float
-        From row to column. A pair without a path has its demand left out.
+        From row to column. Demand of pairs without a path is ignored.
 
     References
     ----------
-    .. [1] U. Brandes, "A faster algorithm for betweenness centrality", 2001: the accumulation from the far end.
+    .. [1] U. Brandes, "A faster algorithm for betweenness centrality", 2001: the dependency accumulation.
     """
     distance = hop_distances(topology)
     loads = np.zeros(topology.n_links)
@@ -61,7 +61,7 @@ def spread_loads(topology: Topology, demand: Floats) -> Floats:
 
 
 def average_path(topology: Topology) -> float:
-    """Mean number of links between different NPUs; infinite where some pair has no path."""
+    """Mean number of links between distinct NPUs; infinite if some pair has no path."""
     p = topology.n_npus
     hops = hop_distances(topology)[:p, :p]
     if np.any(hops < 0):
@@ -70,7 +70,7 @@ def average_path(topology: Topology) -> float:
 
 
 def diameter(topology: Topology) -> int:
-    """Most links between two NPUs; -1 where some pair has no path."""
+    """Largest number of links between two NPUs; -1 if some pair has no path."""
     p = topology.n_npus
     hops = hop_distances(topology)[:p, :p]
     return -1 if np.any(hops < 0) else int(hops.max())

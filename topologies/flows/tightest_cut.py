@@ -1,9 +1,10 @@
-"""The tightest cuts of a network: what bounds every schedule of a collective, as exact fractions.
+"""The tightest cuts of a network, which bound every schedule of a collective, as exact fractions.
 
 A set S of nodes that holds n of the N NPUs must send n of the N shards of an all-gather through the links that
-leave it, so that T >= (M / N) n / B(S) for every S that does not hold all of them. The largest ratio 1/x* can be
-reached (arXiv 2305.18461). It is found by Newton's method on minimum cuts: a rate is tested with one flow to each NPU
-from a source that feeds all, and a flow that falls short shows a cut with a larger ratio. Whole numbers throughout.
+leave it, so that T >= (M / N) n / B(S) for every S that does not hold all of them. The largest ratio 1/x* is
+achievable (arXiv 2305.18461). It is found by Newton's method on minimum cuts: a rate is tested with one flow to each
+NPU from a source that feeds all, and a flow that falls short exposes a cut with a larger ratio. All arithmetic is in
+integers.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Cut:
-    """A set of nodes and what must leave (or enter) it.
+    """A set of nodes, and what must leave (or enter) it.
 
     Attributes
     ----------
     nodes : tuple of int
         The set.
     shards : int
-        Shards (or weights) that must cross; 1 where the whole array must.
+        Shards (or weights) that must cross; 1 if the entire array must.
     rate_Bps : Fraction
         Bytes per second that can cross.
     inward : bool
-        Whether the set must receive; otherwise it must send.
+        Whether the set must receive rather than send.
     """
 
     nodes: tuple[int, ...]
@@ -50,7 +51,7 @@ class Cut:
 
     @property
     def s_per_byte(self) -> Fraction:
-        """Seconds that a byte of every shard needs: 1/x*, exact."""
+        """Seconds per byte of a shard: 1/x*, exact."""
         return Fraction(self.shards) / self.rate_Bps
 
 
@@ -59,7 +60,7 @@ _KNOWN: WeakKeyDictionary[Topology, dict[tuple[Any, ...], Any]] = WeakKeyDiction
 
 
 def remembered(function: Callable[..., T]) -> Callable[..., T]:
-    """Keep what a function of a topology (and hashable further arguments) returns while the topology lives."""
+    """Cache what a function of a topology (and further hashable arguments) returns, as long as the topology lives."""
 
     @wraps(function)
     def recall(topology: Topology, *arguments: Any, **named: Any) -> T:
@@ -81,12 +82,12 @@ def gather_cut(topology: Topology, weights: tuple[int, ...] | None = None) -> Cu
     ----------
     topology : Topology
     weights : tuple of int, optional
-        Size of the shard of each NPU; 1 each unless given.
+        Shard size of each NPU (default: 1 each).
 
     Raises
     ------
     WeftError
-        NPUs that cannot be reached, by name.
+        Unreachable NPUs, by name.
     """
     return _tightest(topology, topology.src, topology.dst, weights, inward=False)
 
@@ -99,21 +100,21 @@ def scatter_cut(topology: Topology) -> Cut | None:
 
 @remembered
 def broadcast_cut(topology: Topology, root: int) -> Cut | None:
-    """The cut that bounds a broadcast from `root`; the whole array must cross it."""
+    """The cut that bounds a broadcast from `root`; the entire array must cross it."""
     others = [npu for npu in range(topology.n_npus) if npu != root]
     return _least_flow(topology, topology.src, topology.dst, root, others, inward=False)
 
 
 @remembered
 def reduce_cut(topology: Topology, root: int) -> Cut | None:
-    """The cut that bounds a reduction to `root`; the whole array must cross it."""
+    """The cut that bounds a reduction to `root`; the entire array must cross it."""
     others = [npu for npu in range(topology.n_npus) if npu != root]
     return _least_flow(topology, topology.dst, topology.src, root, others, inward=True)
 
 
 @remembered
 def separating_cut(topology: Topology) -> Cut | None:
-    """The least cut between any NPUs: an all-reduce must carry its whole array out of, and into, every set."""
+    """The minimum cut between any NPUs: an all-reduce must move its entire array out of, and into, every set."""
     cuts = [cut for cut in (broadcast_cut(topology, 0), reduce_cut(topology, 0)) if cut is not None]
     return min(cuts, key=lambda cut: cut.rate_Bps) if cuts else None
 
@@ -134,7 +135,7 @@ def _tightest(
     n = topology.n_npus
     weight = list(weights) if weights is not None else [1] * n
     if len(weight) != n or any(one < 0 for one in weight) or not any(weight):
-        raise WeftError(f"topology {topology.name}: {n} NPUs need {n} weights of at least 0, one of them above it")
+        raise WeftError(f"topology {topology.name}: {n} NPUs need {n} nonnegative weights, at least one positive")
     if n == 1:
         return None
     unit, capacity = whole_capacities(topology.bandwidth_Bps)
@@ -146,7 +147,7 @@ def _tightest(
 
 
 class _Search:
-    """Newton's method for the largest ratio of weight inside to capacity out."""
+    """Newton's method for the largest ratio of weight inside to capacity leaving."""
 
     def __init__(
         self, topology: Topology, tails: npt.NDArray[np.int32], heads: npt.NDArray[np.int32], capacity: list[int],
@@ -164,7 +165,7 @@ class _Search:
         self.feeds = np.array([self.network.add(topology.n_nodes, npu) for npu in range(len(weight))], np.int64)
 
     def run(self, sinks: Sequence[int]) -> Bools:
-        """The set with the largest ratio, over the sets that lack at least one of the sinks, (n_nodes,)."""
+        """The set with the largest ratio, among sets that miss at least one of the sinks, (n_nodes,)."""
         side = self._all_but(max(sinks, key=self._single_ratio))
         self._set_rate(side)
         passed, at = 0, 0
@@ -178,14 +179,14 @@ class _Search:
         return side
 
     def _single_ratio(self, npu: int) -> Fraction:
-        """Ratio of the set of all nodes but one NPU."""
+        """Ratio of the set of all nodes except one NPU."""
         entering = sum(self.capacity[link] for link in np.flatnonzero(self.heads == npu).tolist())
         inside = sum(self.weight) - self.weight[npu]
         if entering == 0 and inside:
             verb = "be reached by" if self.heads is self.topology.dst else "reach"
             raise WeftError(
                 f"topology {self.topology.name}: {self.topology.node_name(npu)} cannot {verb} any other NPU: "
-                "no link of its own leads there"
+                "it has no link in that direction"
             )
         return Fraction(inside, max(entering, 1))
 
@@ -228,7 +229,7 @@ def _least_flow(
     topology: Topology, tails: npt.NDArray[np.int32], heads: npt.NDArray[np.int32], root: int, sinks: list[int], *,
     inward: bool,
 ) -> Cut | None:
-    """The least cut between a root and any of the sinks."""
+    """The minimum cut between a root and any of the sinks."""
     if not 0 <= root < topology.n_npus:
         raise WeftError(f"root {root} is not one of the {topology.n_npus} ranks")
     if not sinks:

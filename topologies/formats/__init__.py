@@ -1,4 +1,4 @@
-"""Topologies as other tools write them: GraphML, node-link JSON, InfraGraph, NCCL, nvidia-smi, ASTRA-sim.
+"""Topology files of other tools: GraphML, node-link JSON, InfraGraph, NCCL, nvidia-smi, ASTRA-sim.
 
 Imports `topologies.core`, `topologies.text` and families.
 """

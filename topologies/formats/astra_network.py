@@ -1,7 +1,7 @@
-"""ASTRA-sim's network files (YAML of its analytical backends): one block a dimension, dimension 0 first.
+"""ASTRA-sim's network files (YAML of its analytical backends): one block per dimension, dimension 0 first.
 
-`bandwidth` is of one direction of a link in "GB/s", which ASTRA-sim multiplies by 2^30: 50 is 53.687 GB/s. The name of
-a topology that was read says so. `latency` is of a link in ns; switches and routers take no time of their own.
+`bandwidth` is per direction of a link in "GB/s", which ASTRA-sim multiplies by 2^30: 50 is 53.687 GB/s; the name of the
+topology says so. `latency` is per link in ns; switches and routers add no time of their own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from topologies.products import multidim
 from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
 
 BYTES_PER_GB = 2**30
-"""Of ASTRA-sim's networks."""
+"""Limit on the number of NPUs in an ASTRA-sim network."""
 
 BLOCKS = {"Ring": "RI", "FullyConnected": "FC", "Switch": "SW"}
-"""ASTRA-sim's names of blocks, and those of a network spec."""
+"""ASTRA-sim's block names, and those of a network spec."""
 
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 MOST_NPUS = 2**20
@@ -38,9 +38,9 @@ class AstraDimension(NamedTuple):
     kind : {"Ring", "FullyConnected", "Switch"}
     npus : int
     bandwidth : float
-        Of one direction of a link, as the file has it: 2^30 bytes/s.
+        Per direction of a link, in the unit of the file: 2^30 bytes/s.
     latency_ns : float
-        Of a link.
+        Per link.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class AstraNetwork:
         return "_".join(f"{BLOCKS[dim.kind]}({dim.npus})" for dim in self.dimensions)
 
     def line(self, npu: int, dimension: int) -> tuple[int, ...]:
-        """NPUs that differ from one in a dimension only, itself included, in their order."""
+        """NPUs that differ from `npu` only in this dimension, itself included, in order."""
         stride = math.prod(dim.npus for dim in self.dimensions[:dimension])
         extent = self.dimensions[dimension].npus
         return _line(npu - npu // stride % extent * stride, stride, extent)
@@ -82,12 +82,12 @@ class AstraNetwork:
         Parameters
         ----------
         name : str
-            Of the file.
+            Name of the file.
 
         Raises
         ------
         WeftError
-            A latency that is no whole number of picoseconds, or too many links.
+            A latency that is not an integer number of picoseconds, or too many links.
         """
         try:
             found = multidim(
@@ -105,7 +105,7 @@ def _line(first: int, stride: int, extent: int) -> tuple[int, ...]:
 
 
 def looks_like_astra_network(text: str) -> bool:
-    """Whether a text has the keys of such a file at its top."""
+    """Whether a text has the top-level keys of such a file."""
     return bool(re.search(r"^(?:npus_count|topology)\s*:", text, re.MULTILINE))
 
 
@@ -115,14 +115,14 @@ def read_astra_network(path: str | Path) -> AstraNetwork:
     Raises
     ------
     WeftError
-        Names file, line and key: a key that the analytical backends do not read, one that is missing, lists of unequal
-        length, a value out of range.
+        Names the file, line and key: a key that the analytical backends do not read, a missing key, lists of unequal
+        length, or a value out of range.
     """
     return _network(read_yaml(path, "network"))
 
 
 def parse_astra_network(text: str, name: str) -> AstraNetwork:
-    """The network of a text; `name` is that of the file, for messages. Raises as `read_astra_network`."""
+    """The network described by a text; `name` is the file name, for messages. Raises like `read_astra_network`."""
     return _network(parse_yaml(text, f"network {name}"))
 
 
@@ -130,7 +130,7 @@ def _network(entry: Entry) -> AstraNetwork:
     entries = entry.mapping(KEYS, required=KEYS)
     blocks = [_block(item) for item in entries["topology"].items()]
     if not blocks:
-        raise entries["topology"].refuse("is empty: give a block for each dimension")
+        raise entries["topology"].refuse("is empty: give one block per dimension")
     numbers = {key: entries[key].items() for key in KEYS[1:]}
     for key, items in numbers.items():
         if len(items) != len(blocks):
@@ -139,7 +139,7 @@ def _network(entry: Entry) -> AstraNetwork:
     rates = [item.number() for item in numbers["bandwidth"]]
     for item, rate in zip(numbers["bandwidth"], rates, strict=True):
         if not 1e-9 <= rate <= 1e9:
-            raise item.refuse(f"{rate:g} GB/s: it must be above zero, from 1e-9 to 1e9")
+            raise item.refuse(f"{rate:g} GB/s: give 1e-9 to 1e9")
     latencies = [_at_least(item, item.number(), 0, "ns: it must not be negative") for item in numbers["latency"]]
     for item, latency in zip(numbers["latency"], latencies, strict=True):
         if latency > 1e12:

@@ -1,14 +1,14 @@
 """Topologies from and to networkx, GraphML and node-link JSON.
 
-The attributes, everything else being an error that names the key:
+Accepted attributes (any other key is an error that names it):
 
-- graph: `name`; directed, one edge for each direction of a cable;
-- node: `kind` (npu, switch or ocs), `rank` (of an NPU; 0 to n_npus-1), and optionally `coord` (a list, in GraphML
-  text such as "1,0"; of all nodes or of none) and `hop_latency_s` (0 unless given);
-- edge: `bandwidth_Bps`, `latency_s`, and optionally `dimension` (-1 unless given) and `count` (of equal cables in
-  parallel; 1 unless given).
+- graph: `name`; directed, one edge per direction of a cable;
+- node: `kind` (npu, switch or ocs), `rank` (NPUs only; 0 to n_npus-1), and optionally `coord` (a list, in GraphML
+  text such as "1,0"; for all nodes or for none) and `hop_latency_s` (default: 0);
+- edge: `bandwidth_Bps`, `latency_s`, and optionally `dimension` (default: -1) and `count` (identical cables in
+  parallel; default: 1).
 
-A network that was read is routed by the fewest links.
+A network read from a file uses shortest-path routing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from topologies.text.plain_data import parse_json
 from topologies.units import PS_PER_S, parse_bandwidth, parse_time
 
 SUFFIXES = (".graphml", ".json")
-"""File names that are read as a topology."""
+"""File suffixes that are read as a topology."""
 
 _GRAPH_KEYS = {"name"}
 _NODE_KEYS = {"kind", "rank", "coord", "hop_latency_s"}
@@ -69,14 +69,14 @@ def to_networkx(topology: Topology) -> nx.DiGraph:
 
 
 def from_networkx(graph: nx.DiGraph, name: str | None = None) -> Topology:
-    """The topology that a networkx graph describes; the module lists the attributes.
+    """The topology described by a networkx graph; the module docstring lists the attributes.
 
     Parameters
     ----------
     graph : networkx.DiGraph or networkx.MultiDiGraph
         Switches keep their order; NPUs are ordered by rank.
     name : str, optional
-        Instead of the graph's own.
+        Overrides the graph's own name.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def from_networkx(graph: nx.DiGraph, name: str | None = None) -> Topology:
     """
     name = name or str(graph.graph.get("name") or "graph")
     if not graph.is_directed():
-        raise WeftError(f"topology {name}: the graph is undirected; give one edge for each direction of a cable")
+        raise WeftError(f"topology {name}: the graph is undirected; give one edge per direction of a cable")
     _check_keys(graph.graph, _GRAPH_KEYS | _READER_KEYS, f"topology {name}: graph")
     nodes = _node_order(graph, name)
     index = {node: number for number, node in enumerate(nodes)}
@@ -119,7 +119,7 @@ def write_topology(topology: Topology, path: str | Path) -> None:
     Raises
     ------
     WeftError
-        Another suffix.
+        Unknown suffix.
     """
     path, graph = Path(path), to_networkx(topology)
     if _suffix(path) == ".json":
@@ -136,7 +136,7 @@ def read_topology(path: str | Path) -> Topology:
     Raises
     ------
     WeftError
-        No such file, another suffix, text that is neither, or a bad attribute.
+        No such file, an unknown suffix, malformed text, or a bad attribute.
     """
     path = Path(path)
     _suffix(path)
@@ -144,7 +144,7 @@ def read_topology(path: str | Path) -> Topology:
 
 
 def parse_topology(text: str, path: str | Path) -> Topology:
-    """The network that a text describes, GraphML or node-link JSON by the suffix of the file that it comes from.
+    """The network described by a text, GraphML or node-link JSON according to the suffix of its file.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def _read_graphml(text: str, path: Path) -> nx.DiGraph:
             raise WeftError(f"topology file {path} has a {declaration!r}: only plain GraphML is read")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # networkx takes a key without a type for text, and says so in a warning
+            warnings.simplefilter("error")  # networkx reads a key without a type as text, with only a warning
             return nx.read_graphml(io.BytesIO(text.encode()))
     except (ParseError, nx.NetworkXException, LookupError, ValueError, AttributeError, TypeError, UserWarning) as error:
         raise WeftError(f"topology file {path} is not GraphML: {error}") from None
@@ -210,7 +210,7 @@ def _number(data: Mapping[str, Any], key: str, what: str) -> float:
 
 def _whole(value: Any, lowest: int, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value < 2**15:
-        raise WeftError(f"{what} is {value!r}: give a whole number from {lowest} to {2**15 - 1}")
+        raise WeftError(f"{what} is {value!r}: give an integer from {lowest} to {2**15 - 1}")
     return value
 
 
@@ -225,7 +225,7 @@ def _kind(data: Mapping[str, Any], what: str) -> int:
 
 
 def _node_order(graph: nx.DiGraph, name: str) -> list[Any]:
-    """NPUs by rank, then the others as they come."""
+    """NPUs by rank, then the others in file order."""
     npus: dict[Any, Any] = {}
     others = []
     for node, data in graph.nodes(data=True):
@@ -235,9 +235,9 @@ def _node_order(graph: nx.DiGraph, name: str) -> list[Any]:
             continue
         rank = _needed(data, "rank", what)
         if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
-            raise WeftError(f"{what} has the rank {rank!r}: ranks are whole numbers from 0")
+            raise WeftError(f"{what} has the rank {rank!r}: ranks are integers from 0")
         if rank in npus:
-            raise WeftError(f"{what} has the rank {rank}, and so has node {npus[rank]}")
+            raise WeftError(f"{what} has the rank {rank}, already taken by node {npus[rank]}")
         npus[rank] = node
     for rank in range(len(npus)):
         if rank not in npus:
@@ -246,7 +246,7 @@ def _node_order(graph: nx.DiGraph, name: str) -> list[Any]:
 
 
 def _links(data: Mapping[str, Any], what: str) -> list[tuple[float, int, int]]:
-    """Bandwidth, latency and dimension of each of the parallel links that an edge stands for."""
+    """Bandwidth, latency and dimension of each parallel link that an edge represents."""
     _check_keys(data, _EDGE_KEYS, what)
     rate = parse_bandwidth(_number(data, "bandwidth_Bps", what), f"{what} bandwidth_Bps")
     time = parse_time(_number(data, "latency_s", what), f"{what} latency_s")
@@ -277,7 +277,7 @@ def _coordinates(
     if digits is None or not np.array_equal(table[:n_npus], digits):
         raise WeftError(
             f"topology {name}: the coordinates of the NPUs do not count through {'x'.join(map(str, shape))} in rank "
-            "order, the first dimension fastest; correct them, or leave all coordinates out"
+            "order, first dimension fastest; correct them, or omit all coordinates"
         )
     if len(set(map(tuple, coords))) != len(coords):
         raise WeftError(f"topology {name}: two nodes have the same coordinates; each node needs its own")
@@ -289,7 +289,7 @@ def _coordinate(data: Mapping[str, Any], what: str) -> list[int]:
     try:
         numbers = [int(part) for part in (coord.split(",") if isinstance(coord, str) else coord)]
     except (TypeError, ValueError):
-        raise WeftError(f"{what} has the coord {coord!r}: give whole numbers, such as [1, 0] or \"1,0\"") from None
+        raise WeftError(f"{what} has the coord {coord!r}: give integers, such as [1, 0] or \"1,0\"") from None
     if not numbers or any(not -(2**31) <= number < 2**31 for number in numbers):
-        raise WeftError(f"{what} has the coord {coord!r}: give at least one whole number")
+        raise WeftError(f"{what} has the coord {coord!r}: give at least one integer")
     return numbers

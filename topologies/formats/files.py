@@ -1,4 +1,4 @@
-"""Files that describe a network: which formats there are, how each is recognised, and what the caller may add."""
+"""Topology files: the formats, how each is recognized, and what the caller may add."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topologies.units import Quantities, Quantity
 
 
 class Given(NamedTuple):
-    """What the caller says besides the file; None where nothing."""
+    """What the caller specifies in addition to the file; None if not given."""
 
     bandwidth: Quantities | None = None
     latency: Quantities | None = None
@@ -30,29 +30,29 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A kind of file.
+    """A file format.
 
     Attributes
     ----------
     name : str
     suffixes : tuple of str
-    recognises : callable (text) -> bool
-        Whether a file of one of the suffixes is of this kind.
+    recognizes : callable (text) -> bool
+        Whether the text of a file with one of the suffixes has this format.
     parse : callable (text, file name, given) -> Topology
     accepts : tuple of str
-        Fields of `Given` that the file leaves open; the others are refused.
+        Fields of `Given` that the format leaves unspecified; the others are rejected.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    recognises: Callable[[str], bool]
+    recognizes: Callable[[str], bool]
     parse: Callable[[str, str, Given], Topology]
     accepts: tuple[str, ...] = ()
 
 
 def _one(value: Quantities | None, what: str) -> Quantity | None:
     if value is not None and not isinstance(value, (str, int, float)):
-        raise WeftError(f"the file has one kind of unsaid link: give one {what}, not {value!r}")
+        raise WeftError(f"only one {what} applies to this file: give a single value, not {value!r}")
     return value
 
 
@@ -92,10 +92,10 @@ FORMATS: tuple[FileFormat, ...] = (
     FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, _smi,
                ("bandwidth", "latency", "hop_latency", "nvlink")),
 )
-"""The registry: the first format of the suffix that recognises the text reads it."""
+"""The registry: a file is read by the first format with its suffix that recognizes the text."""
 
 SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(suffix for one in FORMATS for suffix in one.suffixes))
-"""File names that are read as a topology."""
+"""File suffixes that are read as a topology."""
 
 _FLAGS = {
     "bandwidth": "bandwidth", "latency": "latency", "hop_latency": "hop_latency", "boxes": "number of boxes",
@@ -105,33 +105,33 @@ _OF_SOME_FILES = ("boxes", "nvlink")
 
 
 def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:
-    """The network of a file, whatever its format.
+    """The network described by a file of any known format.
 
     Parameters
     ----------
     path : path
-        The suffix and the text tell the format.
+        The suffix and the text determine the format.
     given : Given
-        What the file leaves open.
+        What the file leaves unspecified.
 
     Raises
     ------
     WeftError
-        A file that cannot be read or is of no known format, or a quantity that it says itself.
+        A file that cannot be read or has an unknown format, or a quantity that the file itself specifies.
     """
     name = str(path)
     candidates = [one for one in FORMATS if name.endswith(one.suffixes)]
     if not candidates:
         raise WeftError(f"topology file {name}: the suffix must be one of {', '.join(SUFFIXES)}")
     text = read_input(path, "topology file")
-    chosen = next((one for one in candidates if one.recognises(text)), None)
+    chosen = next((one for one in candidates if one.recognizes(text)), None)
     if chosen is None:
         expected = " or ".join(one.name for one in candidates)
-        raise WeftError(f"topology file {name} is of no known format: {expected} is expected")
+        raise WeftError(f"topology file {name} has an unknown format: expected {expected}")
     for field, value in given._asdict().items():
         if value is not None and field not in chosen.accepts:
-            why = "has no use for" if field in _OF_SOME_FILES else "says its own"
+            why = "does not take" if field in _OF_SOME_FILES else "specifies its own"
             raise WeftError(
-                f"topology file {name!r} ({chosen.name}) {why} {_FLAGS[field]}: leave out {_FLAGS[field]} {value!r}"
+                f"topology file {name!r} ({chosen.name}) {why} {_FLAGS[field]}: omit {_FLAGS[field]} {value!r}"
             )
     return chosen.parse(text, name, given)

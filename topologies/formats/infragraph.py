@@ -1,10 +1,10 @@
 """InfraGraph files (schema 2.4, YAML or JSON): devices of components, instances of devices, and edges between them.
 
 Components of the kind `xpu` (in older files `npu`) are the NPUs, in the order of instances, devices, components and
-indices; every other one on a way between them is a switch, of which ports and NICs take no time. An edge is a cable;
-its link says bandwidth and latency, or the caller does where it does not. `one2one` pairs the two sides in order up to
-the end of the shorter one, `many2many` pairs all, as the InfraGraph service does. Of ways with equally many links the
-one over the faster switch is taken.
+indices; every other component on a path between them is a switch; ports and NICs add no latency. An edge is a cable;
+its link gives bandwidth and latency, or else the caller does. `one2one` pairs the two sides in order up to the end of
+the shorter one, `many2many` pairs all, as the InfraGraph service does. Among paths with the same number of links, the
+one through the faster switch is taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = ("custom", "device", "cpu", "xpu", "npu", "nic", "memory", "port", "swit
 NPU_KINDS, PASSIVE_KINDS = ("xpu", "npu"), ("nic", "port")
 MOST_NODES, MOST_DEPTH = 200_000, 16
 MOST_YAML = 2 * 2**20
-"""Characters of YAML, which is read at about 100,000 a second; JSON at a thousand times that."""
+"""Limit on characters of YAML, which is parsed at about 100,000 per second; JSON is a thousand times faster."""
 
 _BITS = {"gigabits_per_second": 1e9 / 8, "gigabytes_per_second": 1e9}
 _SECONDS = {"ms": 10**9, "us": 10**6, "ns": 10**3}
@@ -41,7 +41,7 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
-    """Without aliases, which could expand to any size."""
+    """Rejects aliases, which could expand to any size."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -63,7 +63,7 @@ class _Device(NamedTuple):
 
 
 def looks_like_infragraph(text: str) -> bool:
-    """Whether a text has the keys of such a file at its top."""
+    """Whether a text has the top-level keys of such a file."""
     return bool(re.search(r'(?:^|")instances"?\s*:', text, re.MULTILINE))
 
 
@@ -77,17 +77,17 @@ def parse_infragraph(
     ----------
     text : str
     name : str
-        Of the file, for messages.
+        Name of the file, for messages.
     bandwidth, latency : quantity, optional
-        Of links that do not say theirs.
+        For links that do not specify their own.
     hop_latency : quantity, optional
-        Of every component passed that is no port and no NIC.
+        Of every component on a path other than ports and NICs.
 
     Raises
     ------
     WeftError
-        Names file, place and key: not YAML, an unknown or missing key, a name that is not there, a link without a
-        bandwidth, a rate in transfers.
+        Names the file, place and key: not YAML, an unknown or missing key, an undefined name, a link without a
+        bandwidth, or a rate in transfers per second.
     """
     data = _load(text, name)
     _check(data, "file", name)
@@ -118,14 +118,14 @@ def _load(text: str, name: str) -> Mapping[str, Any]:
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
         raise WeftError(f"{name} is neither YAML nor JSON: {' '.join(str(fault).split())[:200]}") from None
     if not isinstance(data, Mapping):
-        raise WeftError(f"{name} is no InfraGraph: it has the keys {', '.join(_KEYS['file'][0])}")
+        raise WeftError(f"{name} is not an InfraGraph file: it needs the keys {', '.join(_KEYS['file'][0])}")
     return data
 
 
 def _check(data: Any, kind: str, where: str) -> None:
     accepted, needed = _KEYS[kind]
     if not isinstance(data, Mapping):
-        raise WeftError(f"{where} is no {kind}: it has the keys {', '.join(accepted)}")
+        raise WeftError(f"{where} is not a {kind}: it needs the keys {', '.join(accepted)}")
     for key in data:
         if key not in accepted:
             raise WeftError(f"{where} has the unknown key {key!r}: accepted are {', '.join(accepted)}")
@@ -137,21 +137,21 @@ def _check(data: Any, kind: str, where: str) -> None:
 def _items(data: Mapping[str, Any], key: str, where: str) -> list[Any]:
     items = data.get(key) or []
     if not isinstance(items, list):
-        raise WeftError(f"{where}: {key} is no list")
+        raise WeftError(f"{where}: {key} is not a list")
     return items
 
 
 def _named(
     data: Mapping[str, Any], key: str, kind: str, where: str
 ) -> Iterator[tuple[Mapping[str, Any], tuple[str, str]]]:
-    """Entries of a list with where each stands and its name, which no other has."""
+    """Entries of a list, each with its location and its unique name."""
     seen = set()
     for at, one in enumerate(_items(data, key, where)):
         place = f"{where}: {key}[{at}]"
         _check(one, kind, place)
         name = _text(one, "name", place)
         if name in seen:
-            raise WeftError(f"{place} is called {name!r}, and so is another of them")
+            raise WeftError(f"{place} is called {name!r}, like another entry")
         seen.add(name)
         yield one, (f"{where}: {kind} {name}", name)
 
@@ -166,7 +166,7 @@ def _text(data: Mapping[str, Any], key: str, where: str) -> str:
 def _count(data: Mapping[str, Any], where: str) -> int:
     value = data["count"]
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_NODES:
-        raise WeftError(f"{where}: count is {value!r}: give a whole number from 1 to {MOST_NODES}")
+        raise WeftError(f"{where}: count is {value!r}: give an integer from 1 to {MOST_NODES}")
     return value
 
 
@@ -185,10 +185,10 @@ def _device(data: Mapping[str, Any], where: str, default: tuple[float | None, in
 
 
 def _link(data: Mapping[str, Any], where: str, default: tuple[float | None, int]) -> _Link | None:
-    """Bandwidth and latency; None where nobody says the bandwidth, an error only if an edge has it."""
+    """Bandwidth and latency; None if the bandwidth is unspecified, which is an error only if an edge uses the link."""
     physical = data.get("physical") or {}
     if not isinstance(physical, Mapping) or not set(physical) <= {"bandwidth", "latency"}:
-        raise WeftError(f"{where}: physical has other keys than bandwidth and latency: {physical!r}")
+        raise WeftError(f"{where}: physical accepts only the keys bandwidth and latency, not {physical!r}")
     latency = _chosen(physical.get("latency"), _SECONDS, f"{where}: latency")
     latency_ps = default[1] if latency is None else parse_time(latency / PS_PER_S, f"{where}: latency")
     rate = _chosen(physical.get("bandwidth"), _BITS, f"{where}: bandwidth")
@@ -197,12 +197,12 @@ def _link(data: Mapping[str, Any], where: str, default: tuple[float | None, int]
 
 
 def _chosen(data: Any, units: Mapping[str, float], where: str) -> float | None:
-    """The number under the key that `choice` names, in SI units (times in ps)."""
+    """The number under the key named by `choice`, in SI units (times in ps)."""
     if data is None:
         return None
     choice = data.get("choice") if isinstance(data, Mapping) else None
     if choice == "gigatransfers_per_second":
-        raise WeftError(f"{where} is in transfers: only lanes and encoding tell bytes; write gigabits_per_second")
+        raise WeftError(f"{where} is in transfers per second, not bytes; write gigabits_per_second")
     if not isinstance(choice, str) or choice not in units or set(data) != {"choice", choice}:
         raise WeftError(f"{where} is {data!r}: choice names one of {', '.join(units)}, and that key has the number")
     value = data[choice]
@@ -212,7 +212,7 @@ def _chosen(data: Any, units: Mapping[str, float], where: str) -> float | None:
 
 
 class _Graph:
-    """Nodes and cables, by the names of their places: "host.0.nic.1"."""
+    """Nodes and cables, named by location: "host.0.nic.1"."""
 
     def __init__(self, devices: Mapping[str, _Device], name: str) -> None:
         self.devices, self.name = devices, name
@@ -222,7 +222,7 @@ class _Graph:
 
     def add_instance(self, name: str, device: str, count: int, where: str) -> None:
         if device not in self.devices:
-            raise WeftError(f"{where}: device {device!r} is none of {', '.join(self.devices)}")
+            raise WeftError(f"{where}: device {device!r} is not one of {', '.join(self.devices)}")
         self.instances[name] = device, count
         for at in range(count):
             self._add_device(f"{name}.{at}", device, where, 0)
@@ -233,7 +233,7 @@ class _Graph:
         device = self.devices[name]
         for component, (count, kind) in device.components.items():
             if kind == "device" and component not in self.devices:
-                raise WeftError(f"{where}: component {component!r} is a device, and none has that name")
+                raise WeftError(f"{where}: component {component!r} is a device, but no device has that name")
             for at in range(count):
                 place = f"{prefix}.{component}.{at}"
                 if kind == "device":
@@ -249,30 +249,30 @@ class _Graph:
         sides = [ends(self, edge[end], f"{where}: {end}") for end in ("ep1", "ep2")]
         link = _text(edge, "link", where)
         if link not in links:
-            raise WeftError(f"{where}: link {link!r} is none of {', '.join(links) or 'none'}")
+            raise WeftError(f"{where}: link {link!r} is not one of {', '.join(links) or 'none'}")
         chosen = links[link]
         if chosen is None:
-            raise WeftError(f"{where}: link {link!r} says no bandwidth: give --link-bandwidth for links that do not")
+            raise WeftError(f"{where}: link {link!r} has no bandwidth: give --link-bandwidth for links without one")
         scheme = edge["scheme"]
         if scheme == "one2one":
             pairs = list(zip(*sides, strict=False))
         elif scheme == "many2many":
             pairs = [(a, b) for a in sides[0] for b in sides[1]]
         else:
-            raise WeftError(f"{where}: scheme is {scheme!r}: one2one and many2many are read")
+            raise WeftError(f"{where}: scheme is {scheme!r}: choose one2one or many2many")
         for a, b in pairs:
             if a != b:
                 key = min(a, b), max(a, b)
                 if self.cables.setdefault(key, chosen) != chosen:
-                    raise WeftError(f"{where}: {a} and {b} are joined by two different links")
+                    raise WeftError(f"{where}: {a} and {b} are connected by two different links")
 
     def expand(self, device: str, text: str, where: str) -> list[str]:
-        """Places inside a device that "cx5[0:2].port" names."""
+        """Locations inside a device that "cx5[0:2].port" refers to."""
         places = [""]
         for part in text.split("."):
             found = _PART.match(part)
             if found is None or device not in self.devices or found[1] not in self.devices[device].components:
-                raise WeftError(f"{where}: {part!r} is no component of the device {device!r}")
+                raise WeftError(f"{where}: {part!r} is not a component of the device {device!r}")
             count, _ = self.devices[device].components[found[1]]
             places = [f"{place}.{found[1]}.{at}" for place in places for at in _slice(found, count, where)]
             device = found[1]
@@ -282,13 +282,13 @@ class _Graph:
         """The network between the NPUs."""
         npus = [place for place, kind in self.kind.items() if kind in NPU_KINDS]
         if not npus:
-            raise WeftError(f"{self.name} has no component of the kind xpu")
+            raise WeftError(f"{self.name} has no component of kind xpu")
         near: dict[str, set[str]] = {place: set() for place in self.kind}
         rate = dict.fromkeys(self.kind, 0.0)
         for (a, b), link in self.cables.items():
             for one, other in ((a, b), (b, a)):
                 if one not in near:
-                    raise WeftError(f"{self.name}: {one} is a device: an edge ends at one of its components")
+                    raise WeftError(f"{self.name}: {one} is a device: an edge must end at one of its components")
                 near[one].add(other)
                 rate[one] = max(rate[one], link.bandwidth_Bps)
         _cut_dead_ends(near, set(npus))
@@ -302,7 +302,7 @@ class _Graph:
 
 
 class _DeviceEnd(NamedTuple):
-    """Reads the ends of a device's edges, in one instance of it."""
+    """Resolves the ends of a device's edges within one instance."""
 
     prefix: str
     device: str
@@ -319,7 +319,7 @@ def _instance_end(graph: _Graph, end: Any, where: str) -> list[str]:
     _check_end(end, ("instance", "component"), where)
     found = _PART.match(_text(end, "instance", where))
     if found is None or found[1] not in graph.instances:
-        raise WeftError(f"{where}: instance {end['instance']!r} is none of {', '.join(graph.instances)}")
+        raise WeftError(f"{where}: instance {end['instance']!r} is not one of {', '.join(graph.instances)}")
     device, count = graph.instances[found[1]]
     inside = graph.expand(device, _text(end, "component", where), where)
     return [f"{found[1]}.{at}{place}" for at in _slice(found, count, where) for place in inside]
@@ -327,11 +327,11 @@ def _instance_end(graph: _Graph, end: Any, where: str) -> list[str]:
 
 def _check_end(end: Any, accepted: tuple[str, ...], where: str) -> None:
     if not isinstance(end, Mapping) or not set(end) <= set(accepted):
-        raise WeftError(f"{where} is {end!r}: it has the keys {' and '.join(accepted)}")
+        raise WeftError(f"{where} is {end!r}: it needs the keys {' and '.join(accepted)}")
 
 
 def _slice(found: re.Match[str], count: int, where: str) -> range:
-    """Indices that "[1]", "[0:2]" or nothing mean."""
+    """Indices selected by "[1]", "[0:2]" or no brackets."""
     _, first, colon, last, step = found.groups()
     if first is None:
         return range(count)
@@ -340,12 +340,12 @@ def _slice(found: re.Match[str], count: int, where: str) -> range:
     else:
         low, high = int(first or 0), int(last) if last else count
     if not 0 <= low < high <= count:
-        raise WeftError(f"{where}: {found[0]} names indices outside 0 to {count - 1}")
+        raise WeftError(f"{where}: {found[0]} selects indices outside 0 to {count - 1}")
     return range(low, high, max(1, int(step or 1)))
 
 
 def _cut_dead_ends(near: dict[str, set[str]], npus: set[str]) -> None:
-    """Remove what no way between NPUs passes, as far as its number of cables tells."""
+    """Remove nodes that no path between NPUs passes, judging by their number of cables."""
     open_ = [place for place, others in near.items() if len(others) < 2 and place not in npus]
     while open_:
         place = open_.pop()

@@ -1,15 +1,15 @@
-"""NCCL topology XML, as `NCCL_TOPO_DUMP_FILE` writes it: one box, or several copies joined by a switch for each NIC.
+"""NCCL topology XML, as written by `NCCL_TOPO_DUMP_FILE`: one box, or several copies connected by one switch per NIC.
 
-The file has no latencies and says rates in units of its own. These are turned into bytes/s as NCCL counts them:
+The file has no latencies and gives rates in units of its own. These are converted to bytes/s as NCCL does:
 
 - NVLink: links x the rate of one link of the GPU's generation (`topologies.nvlink`);
-- PCIe: `link_width` lanes x what a lane of that `link_speed` carries (NCCL's `kvDictPciGen`: 16 GT/s x16 is 24 GB/s);
+- PCIe: `link_width` lanes x the rate of a lane at that `link_speed` (NCCL's `kvDictPciGen`: 16 GT/s x16 is 24 GB/s);
 - network: `speed` in Mb/s;
-- between CPUs: 16 GB/s for AMD, 10 for Intel, 6 for Arm, 32 for POWER, as NCCL has them for older models.
+- between CPUs: 16 GB/s for AMD, 10 for Intel, 6 for Arm, 32 for POWER, NCCL's values for older models.
 
-What carries nothing is left out: PCIe and CPUs in a single box whose GPUs all reach each other by NVLink, bridges
-with one branch, NICs that only a CPU lies behind. A GPU reaches PCIe through a port of its own, so that NVLink is the
-shorter way wherever there is one.
+Whatever carries no traffic is omitted: PCIe and CPUs in a single box whose GPUs all reach each other over NVLink,
+bridges with one branch, and NICs with only a CPU behind them. A GPU reaches PCIe through a port of its own, so that
+NVLink is the shorter path wherever there is one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NVLINK, PCIE, NETWORK = 0, 1, 2
 MOST_COPIES = 4096
 
 CPU_NIC_BPS = 1e12
-"""Between a CPU and a NIC that is part of it and no PCIe device: it is the network that limits."""
+"""Between a CPU and a NIC built into it rather than on PCIe: the network is the limit."""
 
 _CHILDREN: dict[str, tuple[str, ...]] = {
     "system": ("cpu",), "cpu": ("pci", "nic"), "pci": ("pci", "gpu", "nic"), "gpu": ("nvlink",), "nic": ("net",),
@@ -93,26 +93,26 @@ def parse_nccl_xml(
     ----------
     text : str
     name : str
-        Of the file, for messages and tables.
+        Name of the file, for messages and tables.
     copies : int
-        Boxes of this kind; NIC d of each has a cable to the switch "rail" d.
+        Number of copies of the box; NIC d of each has a cable to the switch "rail" d.
     nvlink_bandwidth : quantity, optional
-        Of one direction of one NVLink, instead of NCCL's.
+        Per direction of one NVLink (default: NCCL's value).
     latency, hop_latency : quantity, optional
-        Of every link, and of every switch, which the file does not say.
+        Of every link, and of every switch; the file has neither.
 
     Returns
     -------
     Topology
-        GPU g of copy c has the rank c x GPUs + g, in the order of `rank` in the file.
+        GPU g of copy c has rank c x GPUs + g, in the order of `rank` in the file.
 
     Raises
     ------
     WeftError
-        Not plain XML, an unknown element or attribute, a value that is none, several copies without a NIC.
+        Not plain XML, an unknown element or attribute, an invalid value, or several copies without a NIC.
     """
     if not 1 <= copies <= MOST_COPIES:
-        raise WeftError(f"{name}: {copies} copies; give 1 to {MOST_COPIES}")
+        raise WeftError(f"{name}: {copies} copies requested; give 1 to {MOST_COPIES}")
     link_Bps = None if nvlink_bandwidth is None else parse_bandwidth(nvlink_bandwidth, "NVLink bandwidth")
     reader = _Reader(name, link_Bps)
     roots = reader.read(parse_xml(text, name))
@@ -123,7 +123,7 @@ def parse_nccl_xml(
     for copy in range(copies):
         builder.add(copy, copies)
     if copies > 1 and not builder.rails:
-        raise WeftError(f"{name} has no NIC: {copies} copies cannot be joined")
+        raise WeftError(f"{name} has no NIC: {copies} copies cannot be connected")
     switches = [*builder.switches, *builder.rails]
     title = name if copies == 1 else f"{copies} x {name}"
     return wired(title, builder.npus, switches, builder.cables, hop_ps, frozenset(builder.passive))
@@ -140,7 +140,7 @@ class _Reader:
 
     def read(self, root: Element) -> list[_Branch]:
         if root.tag != "system":
-            raise WeftError(f"{root.where} is no root of an NCCL topology: that is <system>")
+            raise WeftError(f"{root.where} is not the root of an NCCL topology, which is <system>")
         _check(root)
         roots = [self._cpu(cpu, at) for at, cpu in enumerate(root.children)]
         if not self.found:
@@ -156,7 +156,7 @@ class _Reader:
         for gpu in self.found.values():
             for link in gpu.links:
                 if not link.to_switch and link.target not in by_bus:
-                    raise WeftError(f"{self.name}: {gpu.name} has an NVLink to {link.target}, which is no GPU of it")
+                    raise WeftError(f"{self.name}: {gpu.name} has an NVLink to {link.target}, not a GPU of this file")
         return [self.found[rank] for rank in ranks]
 
     def _cpu(self, element: Element, at: int) -> _Branch:
@@ -195,7 +195,7 @@ class _Reader:
     def _gpu(self, element: Element, busid: str) -> _Gpu:
         rank = element.whole("rank")
         if rank in self.found:
-            raise WeftError(f"{element.where} has rank={rank}, and so has the GPU at {self.found[rank].busid}")
+            raise WeftError(f"{element.where} has rank={rank}, already taken by the GPU at {self.found[rank].busid}")
         link_Bps = self.link_Bps or link_of_sm(element.whole("sm"), element.where)
         gpu = _Gpu(f"gpu{rank}", busid, link_Bps, tuple(_nvlink(one) for one in element.children))
         self.found[rank] = gpu
@@ -206,14 +206,14 @@ class _Reader:
         for net in element.children:
             rail, speed = net.whole("dev"), net.whole("speed", 1) * 1e6 / 8
             if rail in self.rails:
-                raise WeftError(f"{net.where} has dev={rail}, and so has another")
+                raise WeftError(f"{net.where} has dev={rail}, already taken by another NIC")
             self.rails.add(rail)
             ports.append(_Branch(f"nic{rail}", rate, None, rail, speed))
         return ports
 
 
 def _check(element: Element) -> None:
-    """Refuse what is unknown, in the whole file."""
+    """Reject unknown elements and attributes anywhere in the file."""
     element.check(_ATTRIBUTES[element.tag], _CHILDREN[element.tag])
     for child in element.children:
         _check(child)
@@ -225,14 +225,14 @@ def _pcie_Bps(element: Element) -> float:
     if lane is None or float(lane[1]) not in _LANE_GBPS:
         known = ", ".join(f"{rate:g}" for rate in _LANE_GBPS)
         raise WeftError(f"{element.where} has link_speed={speed!r}: known are {known} GT/s PCIe")
-    lanes = element.whole("link_width") or 16  # a width of 0 is unknown, and NCCL takes 16
+    lanes = element.whole("link_width") or 16  # a width of 0 means unknown; NCCL assumes 16
     return lanes * _LANE_GBPS[float(lane[1])] * 1e9 / 8
 
 
 def _nvlink(element: Element) -> _NvLink:
     kind = element.text("tclass")
     if not kind.startswith((_SWITCH_CLASS, _GPU_CLASS)):
-        raise WeftError(f"{element.where} has tclass={kind!r}: 0x03... (GPU) and 0x0680... (NVSwitch) are read")
+        raise WeftError(f"{element.where} has tclass={kind!r}: expected 0x03... (GPU) or 0x0680... (NVSwitch)")
     return _NvLink(element.text("target"), element.whole("count", 1), kind.startswith(_SWITCH_CLASS))
 
 
@@ -275,7 +275,7 @@ class _Builder:
                     ends = prefix + gpu.name, f"{prefix}nvswitch"
                 else:
                     ends = prefix + gpu.name, prefix + self.by_bus[link.target]
-                    if ends[::-1] in joined:  # both ends name the cable
+                    if ends[::-1] in joined:  # both ends list the cable
                         continue
                     joined.add(ends)
                 self.cables.append(Cable(ends, rate, self.latency_ps, NVLINK))
@@ -312,7 +312,7 @@ def _rails(roots: Sequence[_Branch]) -> frozenset[int]:
 
 
 def _trim(branch: _Branch, rails: frozenset[int], top: bool = True) -> _Branch | None:
-    """Without dead ends and bridges of one branch; a chain has the rate of its slowest link."""
+    """Remove dead ends and bridges with one branch; a chain has the rate of its slowest link."""
     if branch.gpu is not None or branch.rail is not None:
         return branch if branch.gpu is not None or branch.rail in rails else None
     below = [one for child in branch.below if (one := _trim(child, rails, top=False)) is not None]
@@ -325,7 +325,7 @@ def _trim(branch: _Branch, rails: frozenset[int], top: bool = True) -> _Branch |
 
 
 def _all_joined(gpus: Sequence[_Gpu]) -> bool:
-    """Whether NVLink leads from every GPU to every other."""
+    """Whether every GPU reaches every other over NVLink."""
     names = {gpu.busid: gpu for gpu in gpus}
     seen, open_ = {gpus[0].busid}, [gpus[0]]
     on_switch = [gpu for gpu in gpus if any(link.to_switch for link in gpu.links)]

@@ -1,8 +1,8 @@
-"""The table of `nvidia-smi topo -m`: which GPUs are joined by how many NVLinks.
+"""The table of `nvidia-smi topo -m`: which GPUs are connected by how many NVLinks.
 
-The table has no rates: the generation of NVLink says what one link carries and how many a GPU has. Where the bundles
-of a GPU sum to more links than it has, they share an NVSwitch, and the largest bundle is its cable to that; otherwise
-they are direct cables. PCIe and NICs are only named, without a rate, and left out.
+The table has no rates: the NVLink generation gives the rate of one link and the number of links per GPU. If the bundles
+of a GPU sum to more links than it has, they go through an NVSwitch and the largest bundle is its cable to the switch;
+otherwise they are direct cables. PCIe and NICs appear without a rate and are omitted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Table(NamedTuple):
 
 
 def looks_like_nvidia_smi(text: str) -> bool:
-    """Whether some line of a text heads such a table."""
+    """Whether some line of a text is the header of such a table."""
     return any(line.split()[:1] == ["GPU0"] for line in _ESCAPES.sub("", text).splitlines())
 
 
@@ -39,28 +39,28 @@ def parse_nvidia_smi(
     text: str, name: str, *, nvlink: str | None, nvlink_bandwidth: Quantity | None = None,
     latency: Quantity | None = None, hop_latency: Quantity | None = None,
 ) -> Topology:
-    """The network of a table.
+    """The network described by a table.
 
     Parameters
     ----------
     text : str
         Output of `nvidia-smi topo -m`; a prompt before it and legends after it may stay.
     name : str
-        Of the file, for messages and tables.
+        Name of the file, for messages and tables.
     nvlink : {"1", "2", "3", "4", "5"}
         Generation: 1 P100, 2 V100, 3 A100, 4 H100, 5 B200.
     nvlink_bandwidth : quantity, optional
-        Of one direction of one NVLink, instead of NCCL's for that generation.
+        Per direction of one NVLink (default: NCCL's value for the generation).
     latency, hop_latency : quantity, optional
-        Of every link, and of every switch, which the table does not say.
+        Of every link, and of every switch; the table has neither.
 
     Raises
     ------
     WeftError
-        No generation, no such table, a cut one, an unknown relation, or GPUs that NVLink does not join.
+        No generation, no table, a truncated table, an unknown relation, or GPUs that NVLink does not connect.
     """
     if nvlink is None:
-        raise WeftError(f"{name} says no rates: give the generation of NVLink, such as --nvlink 3 for A100")
+        raise WeftError(f"{name} has no rates: give the NVLink generation, such as --nvlink 3 for A100")
     kind = generation(nvlink)
     rate = kind.link_Bps if nvlink_bandwidth is None else parse_bandwidth(nvlink_bandwidth, "NVLink bandwidth")
     table = _table(text, name)
@@ -98,7 +98,7 @@ def _table(text: str, name: str) -> _Table:
     for at, gpu in enumerate(gpus, start=first + 1):
         row = lines[at] if at < len(lines) else []
         if row[:1] != [gpu] or len(row) < len(columns) + 1:
-            raise WeftError(f"{name}, line {at + 1}: the row of {gpu} with {len(columns)} relations is expected")
+            raise WeftError(f"{name}, line {at + 1}: expected the row of {gpu} with {len(columns)} relations")
         for column, cell in zip(columns, row[1:], strict=False):
             if cell not in _OTHERS and not _BUNDLE.match(cell):
                 known = ", ".join(_OTHERS)
@@ -117,11 +117,11 @@ def _check_symmetric(table: _Table, name: str) -> None:
         for b, other in enumerate(table.gpus):
             cell, back = table.cells[a][b], table.cells[b][a]
             if cell != back or (cell == "X") != (a == b):
-                raise WeftError(f"{name}: {gpu} to {other} is {cell}, and back it is {back}")
+                raise WeftError(f"{name}: {gpu} to {other} is {cell}, but the reverse is {back}")
 
 
 def _reached(counts: list[list[int]]) -> list[bool]:
-    """Which GPUs NVLink joins with the first."""
+    """Which GPUs NVLink connects to the first."""
     seen, open_ = {0}, [0]
     while open_:
         at = open_.pop()
@@ -134,4 +134,4 @@ def _reached(counts: list[list[int]]) -> list[bool]:
 def _refuse_apart(table: _Table, joined: list[bool], name: str) -> None:
     if not all(joined):
         gpu = table.gpus[joined.index(False)]
-        raise WeftError(f"{name}: NVLink does not join {gpu} with the others, and the table says no rate of PCIe")
+        raise WeftError(f"{name}: NVLink does not connect {gpu} to the others, and the table gives no PCIe rate")

@@ -1,4 +1,4 @@
-"""Text of foreign files: of bounded size, UTF-8, and every complaint one line that names the file."""
+"""Text of foreign files: bounded size, UTF-8, and every error is one line that names the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from topologies.errors import WeftError
 from topologies.units import format_size
 
 MOST_BYTES = 64 * 2**20
-"""Of a foreign file; parsing this much text takes seconds."""
+"""Size limit for a foreign file; parsing this much text takes seconds."""
 
 
 def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str:
@@ -20,26 +20,26 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
     what : str
         What the file is for, for messages: "topology file".
     most_bytes : int
-        Larger files are refused before they are read.
+        Larger files are rejected before being read.
 
     Raises
     ------
     WeftError
-        It cannot be read, is larger, is empty, or is not UTF-8 text.
+        The file cannot be read, is too large, is empty, or is not UTF-8 text.
     """
     try:
         with Path(path).open("rb") as stream:
-            data = stream.read(most_bytes + 1)  # a pipe has no size to ask for
+            data = stream.read(most_bytes + 1)  # a pipe has no size to query
     except OSError as error:
         raise WeftError(f"{what} {path} cannot be read: {error.strerror}") from None
     if len(data) > most_bytes:
-        raise WeftError(f"{what} {path} is larger than {format_size(most_bytes)}, the most that is read")
+        raise WeftError(f"{what} {path} is larger than the limit of {format_size(most_bytes)}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise WeftError(f"{what} {path} is not UTF-8 text") from None
     if "\0" in text:
-        raise WeftError(f"{what} {path} is not text: it has zero bytes")
+        raise WeftError(f"{what} {path} is not text: it contains zero bytes")
     if not text.strip():
         raise WeftError(f"{what} {path} is empty")
     return text

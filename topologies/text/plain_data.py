@@ -1,4 +1,4 @@
-"""JSON and TOML texts to plain data: every way in which that can fail is one line that names the file."""
+"""JSON and TOML text to plain data; every failure is one line that names the file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from topologies.errors import WeftError
 from topologies.text.input_text import read_input
 
 MOST_BYTES = 2**20
-"""Of a TOML file: people write these by hand."""
+"""Size limit for a TOML file, since these are written by hand."""
 
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++\s*+\.\s*+){64}""")
-"""A dotted key whose parts the parser would look at in quadratic time: minutes for a MiB of `a.a.a`."""
+"""A dotted key that the parser would handle in quadratic time: minutes for a MiB of `a.a.a`."""
 
 
 def parse_json(text: str, what: str) -> Any:
@@ -28,12 +28,12 @@ def parse_json(text: str, what: str) -> Any:
     ----------
     text : str
     what : str
-        "spec file a.json", the beginning of every complaint.
+        "spec file a.json", the prefix of every error message.
 
     Raises
     ------
     WeftError
-        No JSON, nested too deeply, or a whole number of more than 64 bits.
+        Not JSON, nested too deeply, or an integer of more than 64 bits.
     """
     return _parsed(json.loads, text, what, "JSON")
 
@@ -62,11 +62,11 @@ def _parsed(parse: Callable[[str], Any], text: str, what: str, kind: str) -> Any
         data = parse(text)
     except RecursionError:
         raise WeftError(f"{what} is nested too deeply") from None
-    except ValueError as error:  # what both parsers raise, and Python for a number of thousands of digits
+    except ValueError as error:  # raised by both parsers, and by Python for a number with thousands of digits
         raise WeftError(f"{what} is not {kind}: {error}") from None
     for number in _whole_numbers(data):
         if not _LEAST <= number <= _MOST:
-            raise WeftError(f"{what} has a whole number of {number.bit_length()} bits; 64 are read")
+            raise WeftError(f"{what} has an integer of {number.bit_length()} bits: the limit is 64")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Plain XML: elements, attributes and line numbers; a file that declares a document type or entities is refused."""
+"""Plain XML: elements, attributes and line numbers; files that declare a document type or entities are rejected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.parsers import expat
 from topologies.errors import WeftError
 
 MOST_DEPTH = 64
-"""Of nested elements."""
+"""Limit on nested elements."""
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Element:
     tag : str
     attributes : dict of str to str
     where : str
-        "topology file a.xml, line 3: <gpu>", the beginning of every complaint.
+        "topology file a.xml, line 3: <gpu>", the prefix of every error message.
     children : list of Element
     """
 
@@ -31,7 +31,7 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def check(self, attributes: Collection[str], children: Collection[str]) -> None:
-        """Refuse attributes and children that are not among these."""
+        """Reject attributes and children that are not listed."""
         for name in self.attributes:
             if name not in attributes:
                 raise WeftError(f"{self.where} has the unknown attribute {name!r}: known are {', '.join(attributes)}")
@@ -47,10 +47,10 @@ class Element:
         return self.attributes[name]
 
     def whole(self, name: str, lowest: int = 0) -> int:
-        """A whole number."""
+        """An integer attribute."""
         value = self.text(name)
         if not value.isdecimal() or len(value) > 15 or int(value) < lowest:
-            raise WeftError(f"{self.where} has {name}={value!r}: give a whole number from {lowest}")
+            raise WeftError(f"{self.where} has {name}={value!r}: give an integer from {lowest}")
         return int(value)
 
 
@@ -83,7 +83,7 @@ def parse_xml(text: str, name: str) -> Element:
         stack.pop()
 
     def refuse(*declared: object) -> None:
-        raise WeftError(f"{name} declares a document type or entities: only plain XML is read")
+        raise WeftError(f"{name} declares a document type or entities: only plain XML is accepted")
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse

@@ -24,7 +24,7 @@ def read_json_object(path: str | Path, what: str) -> dict[str, Any]:
     Raises
     ------
     WeftError
-        The file cannot be read, is no JSON, no object, says a key twice, or has a number that is not finite.
+        The file cannot be read, is not JSON, is not an object, says a key twice, or has a number that is not finite.
     """
     text = read_input(path, what, MOST_BYTES)
 
@@ -50,5 +50,5 @@ def read_json_object(path: str | Path, what: str) -> dict[str, Any]:
     except ValueError as wrong:
         raise WeftError(f"{what} {path}: not JSON: {wrong}") from None
     if not isinstance(found, dict):
-        raise WeftError(f"{what} {path}: an object of keys and values is expected")
+        raise WeftError(f"{what} {path}: expected an object of keys and values")
     return found

@@ -1,4 +1,4 @@
-"""Strict reading of small YAML files: every complaint names the file, the line and the key."""
+"""Strict reading of small YAML files: every error names the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from topologies.text.input_text import read_input
 from topologies.units import format_size
 
 MOST_BYTES = 2**20
-"""Of a file whose every value is looked at in Python."""
+"""Size limit for a file whose every value is checked in Python."""
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
-    """Without aliases, which could lead in circles."""
+    """Rejects aliases, which could form cycles."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -25,12 +25,12 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
 
 
 class Entry:
-    """A value of a file and where it stands.
+    """A value in a file, with its location.
 
     Attributes
     ----------
     where : str
-        "network x.yml: line 5: NpusCount", the beginning of every complaint.
+        "network x.yml: line 5: NpusCount", the prefix of every error message.
     """
 
     def __init__(self, node: yaml.Node, where: str, source: str) -> None:
@@ -41,9 +41,9 @@ class Entry:
         return WeftError(f"{self.where}: {why}")
 
     def mapping(self, accepted: tuple[str, ...] | None = None, required: tuple[str, ...] = ()) -> dict[str, Entry]:
-        """The entries of a mapping; unknown, repeated and missing keys are refused."""
+        """The entries of a mapping; unknown, repeated and missing keys are rejected."""
         if not isinstance(self._node, yaml.MappingNode):
-            raise self.refuse("a mapping of keys to values is expected")
+            raise self.refuse("expected a mapping of keys to values")
         found: dict[str, Entry] = {}
         for key, value in self._node.value:
             line = f"{self._source}: line {key.start_mark.line + 1}"
@@ -61,7 +61,7 @@ class Entry:
     def items(self) -> list[Entry]:
         """The entries of a list."""
         if not isinstance(self._node, yaml.SequenceNode):
-            raise self.refuse("a list is expected")
+            raise self.refuse("expected a list")
         return [Entry(node, self.where, self._source) for node in self._node.value]
 
     def text(self) -> str:
@@ -72,10 +72,10 @@ class Entry:
         return value
 
     def integer(self) -> int:
-        """A whole number."""
+        """An integer."""
         value = self._scalar()
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.refuse(f"{value!r} is not a whole number")
+            raise self.refuse(f"{value!r} is not an integer")
         return value
 
     def number(self) -> float:
@@ -90,7 +90,7 @@ class Entry:
 
     def _scalar(self) -> object:
         if not isinstance(self._node, yaml.ScalarNode):
-            raise self.refuse("a single value is expected")
+            raise self.refuse("expected a single value")
         try:
             loaded: object = yaml.safe_load(yaml.serialize(self._node))
         except (yaml.YAMLError, ValueError) as wrong:
@@ -110,7 +110,7 @@ def read_yaml(path: str | Path, what: str) -> Entry:
     Raises
     ------
     WeftError
-        The file cannot be read, is empty or larger than `MOST_BYTES`, or is no YAML.
+        The file cannot be read, is empty or larger than `MOST_BYTES`, or is not YAML.
     """
     return parse_yaml(read_input(path, what, MOST_BYTES), f"{what} {path}")
 
@@ -122,15 +122,15 @@ def parse_yaml(text: str, source: str) -> Entry:
     ----------
     text : str
     source : str
-        "network x.yml", the beginning of every complaint.
+        "network x.yml", the prefix of every error message.
 
     Raises
     ------
     WeftError
-        The text is empty, longer than `MOST_BYTES`, or no YAML.
+        The text is empty, longer than `MOST_BYTES`, or not YAML.
     """
     if len(text) > MOST_BYTES:
-        raise WeftError(f"{source}: is larger than {format_size(MOST_BYTES)}, the most that is read")
+        raise WeftError(f"{source}: is larger than the limit of {format_size(MOST_BYTES)}")
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as wrong:

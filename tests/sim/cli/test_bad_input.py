@@ -30,7 +30,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "missing unit of a chunk": (["--chunk", "8"], "chunk '8' is not a size"),
     "zero bandwidth": (["--link-bandwidth", "0Gb/s"], "'0Gb/s' must be above zero"),
     "negative bandwidth": (["--link-bandwidth=-4Gb/s"], "'-4Gb/s' must be above zero"),
-    "a bandwidth too many": (["--link-bandwidth", "1Gb/s,2Gb/s,3Gb/s"], "has 3 values; give one for all or 2"),
+    "a bandwidth too many": (["--link-bandwidth", "1Gb/s,2Gb/s,3Gb/s"], "has 3 values; give one for all"),
     "negative latency": (["--hop-latency=-1ns"], "'-1ns' is negative"),
     "not a power of two": (
         ["--topology", "torus:6x6", "--collective", "reduce-scatter", "--algorithm", "recursive-doubling"],
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "root that is not there": (["--collective", "broadcast", "--root", "99", "--algorithm", "tree"], "root 99"),
     "empty list": (["--algorithms", ","], "--algorithms is empty"),
     "no such spec": (["--spec", "none.toml"], "none.toml cannot be read"),
-    "zero extent": (["--topology", "torus:0x4"], "extents are whole numbers above zero"),
+    "zero extent": (["--topology", "torus:0x4"], "extents are positive integers"),
     "too many nodes": (["--topology", "torus:100000x100000"], "would need about 3.492 TiB of memory"),
 }
 

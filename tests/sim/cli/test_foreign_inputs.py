@@ -79,6 +79,6 @@ def test_damaged_measurements_are_read_or_refused(
 
 def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "zeros").write_bytes(b"a\0b")
-    for path, why in ((tmp_path, "cannot be read: Is a directory"), (tmp_path / "zeros", "it has zero bytes")):
+    for path, why in ((tmp_path, "cannot be read: Is a directory"), (tmp_path / "zeros", "it contains zero bytes")):
         with pytest.raises(WeftError, match=why):
             read_input(path, "measurements")

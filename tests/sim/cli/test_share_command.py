@@ -180,7 +180,7 @@ COLLECTIVE = "collective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\n"
             ("element-bytes = 4\nelement_bytes = 4", "'element_bytes' is given twice, with - and with _"),
             ("root = 2020-01-01", "'root' is datetime.date(2020, 1, 1): give text or a number"),
             ("pipeline = inf", "'pipeline' is inf: give printable text, or a finite number"),
-            (f"root = 0x{'f' * 5000}", "has a whole number of 20000 bits; 64 are read"),
+            (f"root = 0x{'f' * 5000}", "has an integer of 20000 bits: the limit is 64"),
         )),
     ],
 )

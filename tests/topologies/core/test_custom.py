@@ -39,7 +39,7 @@ def test_no_links_at_all():
         ([(0, 1.5, 1e9, 0)], 2, "has the node 1.5"),
         ([(0, 1, "1", 0)], 2, r"link 0 \(0->1\) bandwidth '1' is not a rate"),
         ([(0, 1, 1e9, "1")], 2, r"link 0 \(0->1\) latency '1' is not a time"),
-        ([(1, 1, 1e9, 0)], 2, "joins a node to itself"),
+        ([(1, 1, 1e9, 0)], 2, "connects a node to itself"),
         ([], 0, "n_npus is 0"),
     ],
 )

@@ -54,7 +54,7 @@ def test_fewer_ways_than_asked_for() -> None:
 
 def test_bad_input() -> None:
     fabric = circulant(4, (2,), connected=False)
-    with pytest.raises(WeftError, match="0 routes of a pair: at least 1"):
+    with pytest.raises(WeftError, match="0 routes per pair requested: at least 1"):
         k_shortest_paths(fabric, np.array([0]), np.array([2]), 0)
     with pytest.raises(WeftError, match="no route from npu0 to npu1"):
         k_shortest_paths(fabric, np.array([0]), np.array([1]), 2)

@@ -40,8 +40,8 @@ def test_translations_of_a_mesh_are_refused_and_its_reflections_are_not():
     t = mesh((3, 4))
     assert link_permutation(t, translation(t, 0)) is None
     assert link_permutation(t, translation(t, 1, by=2)) is None
-    assert_automorphism(t, reflection(t, 0, centre=2))
-    assert link_permutation(t, reflection(t, 0, centre=1)) is None
+    assert_automorphism(t, reflection(t, 0, center=2))
+    assert link_permutation(t, reflection(t, 0, center=1)) is None
 
 
 @pytest.mark.parametrize("what", ["bandwidth_Bps", "latency_ps"])

@@ -104,16 +104,16 @@ def test_names_of_nodes_and_links():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bandwidth_Bps": np.array([1.0, 0.0])}, r"link 1 \(1->0, 0 B/s, 100000 ps\) has no bandwidth above zero"),
-        ({"bandwidth_Bps": np.array([np.nan, 1.0])}, "link 0 .* has no bandwidth"),
+        ({"bandwidth_Bps": np.array([1.0, 0.0])}, r"link 1 \(1->0, 0 B/s, 100000 ps\) must have a positive"),
+        ({"bandwidth_Bps": np.array([np.nan, 1.0])}, "link 0 .* must have a positive, finite bandwidth"),
         ({"latency_ps": np.array([-1, 0])}, "link 0 .* negative latency"),
-        ({"dst": np.array([0, 0], np.int32)}, "link 0 .* joins a node to itself"),
-        ({"dst": np.array([7, 0], np.int32)}, "link 0 .* joins a node that is not there"),
+        ({"dst": np.array([0, 0], np.int32)}, "link 0 .* connects a node to itself"),
+        ({"dst": np.array([7, 0], np.int32)}, "link 0 .* has a node that does not exist"),
         ({"dst": np.array([7, 9], np.int32)}, "and 1 more"),
         ({"latency_ps": np.array([1])}, "latency_ps has 1 entries, expected 2"),
         ({"hop_latency_ps": np.array([0, -5])}, "node 1 has a negative hop latency"),
         ({"kind": np.array([1, 0], np.int8)}, "first node must be an NPU"),
-        ({"node_names": ("a", "a")}, "node names must be 2 different ones"),
+        ({"node_names": ("a", "a")}, "give 2 distinct node names"),
     ],
 )
 def test_a_bad_topology_is_refused_with_the_item(change, message):
@@ -128,7 +128,7 @@ def test_npus_must_come_before_switches():
 
 @pytest.mark.parametrize(
     ("src", "dst", "message"),
-    [([0], [9], "no node 9; nodes are 0 to 3"), ([-1], [0], "no node -1"), ([0, 1], [2], "as many sources")],
+    [([0], [9], "no node 9; nodes are 0 to 3"), ([-1], [0], "no node -1"), ([0, 1], [2], "sources and destinations")],
 )
 def test_routes_of_strange_nodes_are_refused(src, dst, message):
     with pytest.raises(WeftError, match=message):
@@ -144,7 +144,7 @@ def test_one_value_or_one_for_each_dimension():
     assert per_dimension("1GB/s", 3, "bandwidth") == ["1GB/s"] * 3
     assert per_dimension(["1GB/s", 5.0], 2, "bandwidth") == ["1GB/s", 5.0]
     assert per_dimension("1GB/s,2GB/s", 2, "bandwidth") == ["1GB/s", "2GB/s"]
-    with pytest.raises(WeftError, match="latency has 2 values; give one for all or 3"):
+    with pytest.raises(WeftError, match="latency has 2 values; give one for all dimensions or 3"):
         per_dimension(["1ns", "2ns"], 3, "latency")
 
 

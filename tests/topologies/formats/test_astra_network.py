@@ -57,14 +57,14 @@ def test_published_files() -> None:
         (("latency: [ 500.0, 500.0, 500.0 ]", "latency: [ 500.0 ]"), "latency: has 1 entries; topology has 3"),
         (("Ring", "Torus"), "block 'Torus' is unknown: choose one of Ring, FullyConnected, Switch"),
         (("[ 4, 3, 2 ]", "[ 4, 3, 1 ]"), "npus_count: 1 NPUs"),
-        (("[ 4, 3, 2 ]", "[ 4, 3, 2.5 ]"), "2.5 is not a whole number"),
+        (("[ 4, 3, 2 ]", "[ 4, 3, 2.5 ]"), "2.5 is not an integer"),
         (("[ 4, 3, 2 ]", "[ 400000, 300, 2 ]"), "240000000 NPUs in all; at most 1,048,576"),
         (("[ 50.0,", "[ 0,"), "bandwidth: 0 GB/s"),
         (("[ 50.0,", "[ .nan,"), "not a finite number"),
         (("[ 500.0,", "[ -1,"), "latency: -1"),
-        (("[ 500.0,", "[ 0.0001,"), "not a whole number of picoseconds"),
+        (("[ 500.0,", "[ 0.0001,"), "not an integer number of picoseconds"),
         (("topology: [", "topology: [" * 3000), ""),
-        (("topology: [", "#" * 2**20 + "\ntopology: ["), "is larger than 1 MiB"),
+        (("topology: [", "#" * 2**20 + "\ntopology: ["), "is larger than the limit of 1 MiB"),
         (("topology:", "topology: [Ring]\ntopology:"), "key 'topology' is given twice"),
         (("[ 4, 3, 2 ]", "&a [ *a, *a, *a ]"), "aliases (*name) are not read"),
     ],
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, change: tuple[str, str], message
 def test_quantities_beside_the_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "net.yml"
     path.write_text(TEXT, encoding="utf-8")
-    with pytest.raises(WeftError, match="leave out bandwidth"):
+    with pytest.raises(WeftError, match="omit bandwidth"):
         from_spec(str(path), bandwidth="400Gb/s")
 
 

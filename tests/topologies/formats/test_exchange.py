@@ -122,7 +122,7 @@ def change(graph, where, key, value):
         ("a", "rank", None, "node a lacks the key 'rank'"),
         ("a", "rank", -1, "node a has the rank -1"),
         ("a", "rank", "0", "node a has the rank '0'"),
-        ("a", "rank", 1, "has the rank 1, and so has node"),
+        ("a", "rank", 1, "has the rank 1, already taken by node"),
         ("a", "rank", 2, "no node has the rank 0; ranks are 0 to 1"),
         ("s", "rank", 2, "node s is a switch and has the rank 2"),
         ("a", "colour", "red", "node a has the unknown key 'colour': accepted are coord, hop_latency_s, kind, rank"),
@@ -148,7 +148,7 @@ def test_bad_attributes_name_the_item_and_the_key(where, key, value, message):
 
 
 def test_an_undirected_graph_is_refused():
-    with pytest.raises(WeftError, match="the graph is undirected; give one edge for each direction"):
+    with pytest.raises(WeftError, match="the graph is undirected; give one edge per direction"):
         from_networkx(nx.Graph(small_graph()))
 
 

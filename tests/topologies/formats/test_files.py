@@ -121,16 +121,16 @@ class TestNcclXml:
         [
             ("<system", "box.xml is not XML"),
             (BOX[:200], "box.xml is not XML"),
-            ("<graphs/>", "line 1: <graphs> is no root of an NCCL topology"),
+            ("<graphs/>", "line 1: <graphs> is not the root of an NCCL topology"),
             (BOX.replace('gdr="1"', 'gdr="1" magic="2"', 1), "<gpu> has the unknown attribute 'magic'"),
             (BOX.replace("<nic>", "<nic><c2c/>", 1), "<c2c> is unknown inside <nic>"),
             (BOX.replace('sm="80"', "", 1), "<gpu> lacks the attribute 'sm'"),
-            (BOX.replace('sm="80"', 'sm="35"', 1), "sm=35: NVLink begins with 60"),
-            (BOX.replace('rank="1"', 'rank="0"'), "rank=0, and so has the GPU at"),
+            (BOX.replace('sm="80"', 'sm="35"', 1), "sm=35: NVLink requires at least 60"),
+            (BOX.replace('rank="1"', 'rank="0"'), "rank=0, already taken by the GPU at"),
             (BOX.replace('rank="1"', 'rank="2"'), "the ranks of the GPUs are [0, 2]"),
             (BOX.replace("8.0 GT/s", "9.0 GT/s", 1), "link_speed='9.0 GT/s PCIe'"),
-            (BOX.replace('dev="1" speed', 'dev="0" speed'), "dev=0, and so has another"),
-            (BOX.replace('count="12"', 'count="many"', 1), "count='many': give a whole number from 1"),
+            (BOX.replace('dev="1" speed', 'dev="0" speed'), "dev=0, already taken by another NIC"),
+            (BOX.replace('count="12"', 'count="many"', 1), "count='many': give an integer from 1"),
             (BOX.replace("0x068000", "0x060400", 1), "tclass='0x060400'"),
             (BOX.replace("AuthenticAMD", "Acme").replace("x86_64", "z80"), "vendor='Acme' and arch='z80'"),
             (system(nic("n0", 0)), "has no <gpu>"),
@@ -144,7 +144,7 @@ class TestNcclXml:
         assert str(caught.value).startswith("box.xml")
 
     def test_copies_need_a_nic(self) -> None:
-        with pytest.raises(WeftError, match="has no NIC: 2 copies cannot be joined"):
+        with pytest.raises(WeftError, match="has no NIC: 2 copies cannot be connected"):
             parse_nccl_xml(system(gpu("g0", 0)), "box.xml", copies=2)
 
 
@@ -186,14 +186,14 @@ class TestNvidiaSmi:
     @pytest.mark.parametrize(
         ("text", "nvlink", "message"),
         [
-            (table(all_to_all(2, 1)), None, "give the generation of NVLink"),
+            (table(all_to_all(2, 1)), None, "give the NVLink generation"),
             (table(all_to_all(2, 1)), "9", "NVLink generation '9' is unknown"),
             (table(all_to_all(2, 13)), "3", "bundles of more NVLinks than the 12 of generation 3"),
             ("GPU 0 is fine\n", "3", "has no line of columns"),
-            (table(all_to_all(4, 12))[:120], "3", "is expected"),
+            (table(all_to_all(4, 12))[:120], "3", "expected the row of GPU2"),
             (table([[" X ", "WIFI"], ["WIFI", " X "]]), "3", "GPU0 to GPU1 is 'WIFI'"),
-            (table([[" X ", "NV1"], ["NV2", " X "]]), "3", "GPU0 to GPU1 is NV1, and back it is NV2"),
-            (table([[" X ", "SYS"], ["SYS", " X "]]), "3", "NVLink does not join GPU1"),
+            (table([[" X ", "NV1"], ["NV2", " X "]]), "3", "GPU0 to GPU1 is NV1, but the reverse is NV2"),
+            (table([[" X ", "SYS"], ["SYS", " X "]]), "3", "NVLink does not connect GPU1"),
         ],
     )
     def test_what_is_wrong_is_named(self, text: str, nvlink: str | None, message: str) -> None:
@@ -281,7 +281,7 @@ class TestInfraGraph:
         data = infra(links=[{"name": "eth"}])
         t = parse_infragraph(json.dumps(data), "i", bandwidth="10GB/s")
         assert rates(t, "host.0.nic.0", "leaf.0.port.0") == 10e9
-        with pytest.raises(WeftError, match="link 'eth' says no bandwidth: give --link-bandwidth"):
+        with pytest.raises(WeftError, match="link 'eth' has no bandwidth: give --link-bandwidth"):
             parse_infragraph(json.dumps(data), "i")
 
     @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ class TestInfraGraph:
         [
             ({"connections": []}, "has the unknown key 'connections'"),
             ({"instances": None}, "lacks the key 'instances'"),
-            ({"instances": [{"name": "a", "device": "none", "count": 1}]}, "device 'none' is none of server, switch"),
+            ({"instances": [{"name": "a", "device": "none", "count": 1}]}, "device 'none' is not one of server"),
             ({"instances": [{"name": "a", "device": "server", "count": 0}]}, "instance a: count is 0"),
             ({"instances": [{"name": "a", "device": "server", "count": 10**9}]}, "count is 1000000000"),
             ({"edges": [{"ep1": {}, "ep2": {}, "link": "eth", "scheme": "ring"}]}, "ep1: instance is None"),
@@ -310,11 +310,11 @@ class TestInfraGraph:
     @pytest.mark.parametrize(
         ("edge", "message"),
         [
-            ({"scheme": "ring"}, "scheme is 'ring': one2one and many2many are read"),
-            ({"link": "wifi"}, "link 'wifi' is none of eth"),
-            ({"ep1": {"instance": "host[5]", "component": "nic"}}, "host[5] names indices outside 0 to 1"),
-            ({"ep1": {"instance": "host", "component": "fan"}}, "'fan' is no component of the device 'server'"),
-            ({"ep1": {"instance": "rack", "component": "nic"}}, "instance 'rack' is none of host, leaf"),
+            ({"scheme": "ring"}, "scheme is 'ring': choose one2one or many2many"),
+            ({"link": "wifi"}, "link 'wifi' is not one of eth"),
+            ({"ep1": {"instance": "host[5]", "component": "nic"}}, "host[5] selects indices outside 0 to 1"),
+            ({"ep1": {"instance": "host", "component": "fan"}}, "'fan' is not a component of the device 'server'"),
+            ({"ep1": {"instance": "rack", "component": "nic"}}, "instance 'rack' is not one of host, leaf"),
             ({"color": "red"}, "has the unknown key 'color'"),
         ],
     )
@@ -358,10 +358,10 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("name", "text", "given", "message"),
         [
-            ("box.xml", BOX, {"nvlink": "3"}, "has no use for NVLink generation: leave out NVLink generation '3'"),
-            ("smi.txt", table(all_to_all(4, 12)), {"nvlink": "3", "boxes": 2}, "leave out number of boxes 2"),
-            ("i.json", json.dumps(infra()), {"boxes": 2}, "leave out number of boxes 2"),
-            ("notes.txt", "hello", {}, "is of no known format: nvidia-smi topo -m is expected"),
+            ("box.xml", BOX, {"nvlink": "3"}, "does not take NVLink generation: omit NVLink generation '3'"),
+            ("smi.txt", table(all_to_all(4, 12)), {"nvlink": "3", "boxes": 2}, "omit number of boxes 2"),
+            ("i.json", json.dumps(infra()), {"boxes": 2}, "omit number of boxes 2"),
+            ("notes.txt", "hello", {}, "has an unknown format: expected nvidia-smi topo -m"),
             ("empty.xml", "  \n", {}, "is empty"),
         ],
     )
@@ -377,20 +377,20 @@ class TestFiles:
         big, binary = tmp_path / "big.xml", tmp_path / "binary.xml"
         big.write_bytes(b"<a/>" + b" " * 200)
         binary.write_bytes(b"\xff\xfe\x00")
-        with pytest.raises(WeftError, match="is larger than 100 B"):
+        with pytest.raises(WeftError, match="is larger than the limit of 100 B"):
             read_input(big, "topology file", 100)
         with pytest.raises(WeftError, match="is not UTF-8 text"):
             from_spec(str(binary))
         with pytest.raises(WeftError, match="cannot be read: No such file"):
             from_spec(str(tmp_path / "none.xml"))
-        with pytest.raises(WeftError, match="is no file: leave out boxes 2"):
+        with pytest.raises(WeftError, match="is not a file: omit boxes 2"):
             from_spec("torus:2x2", boxes=2)
 
     def test_deep_nesting_is_refused(self) -> None:
         with pytest.raises(WeftError, match="nested more than 64 deep"):
             parse_xml("<a>" * 100, "deep.xml")
 
-    def test_every_format_has_a_suffix_of_its_own_or_says_how_it_is_recognised(self) -> None:
+    def test_every_format_has_a_suffix_of_its_own_or_says_how_it_is_recognized(self) -> None:
         for suffix in {suffix for one in FORMATS for suffix in one.suffixes}:
-            sure = [one for one in FORMATS if suffix in one.suffixes and one.recognises("")]
+            sure = [one for one in FORMATS if suffix in one.suffixes and one.recognizes("")]
             assert len(sure) <= 1

@@ -48,9 +48,9 @@ def test_prices(tmp_path: Path) -> None:
         ("Topology: [Ring]\nNpusCount: [4]\n", "key 'CostDimension' is missing"),
         (NETWORK.replace("Ring", "ring"), "line 1: Topology: block 'ring' is unknown"),
         (NETWORK.replace("16", "1"), "line 2: NpusCount: 1 NPUs"),
-        (NETWORK.replace("16", "4.5"), "line 2: NpusCount: 4.5 is not a whole number"),
+        (NETWORK.replace("16", "4.5"), "line 2: NpusCount: 4.5 is not an integer"),
         (NETWORK.replace("16, ", ""), "line 2: NpusCount: has 2 entries; Topology has 3"),
-        (NETWORK.replace("[ A, B, C ]", "A"), "line 3: CostDimension: a list is expected"),
+        (NETWORK.replace("[ A, B, C ]", "A"), "line 3: CostDimension: expected a list"),
         (NETWORK.replace("A,", "7,"), "line 3: CostDimension: 7 is not a name"),
     ],
 )
