@@ -7,14 +7,19 @@ import contextlib
 import io
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from collectives.core.proof import ScheduleError
+from collectives.registry import ALGORITHMS, Algorithm, build
 from docs.generate import ABOUT, DOCS, NOTE, pages
+from sim import simulate
 from sim.cli import main, subparsers
 from tests.places import ROOT
+from topologies import from_spec
 
 DRAWING = ("docs/guides/pictures.md",)
 """Pages whose commands draw so much that they run in the heavier book; here their commands are read alone."""
@@ -83,7 +88,18 @@ RUN = [
 ]
 
 
+@pytest.fixture
+def registry() -> Iterator[dict[str, Algorithm]]:
+    """The algorithms, without those that a page enters."""
+    before = dict(ALGORITHMS)
+    yield ALGORITHMS
+    ALGORITHMS.clear()
+    ALGORITHMS.update(before)
+
+
+@pytest.mark.table
 @pytest.mark.compiled
+@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("page", RUN)
 def test_what_a_page_runs_gives_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +118,33 @@ def test_what_a_page_runs_gives_what_it_shows(
             for line, shown in commands(text):
                 said = run_command(line)
                 assert alike(said, shown), f"{line}\n{said}"
+
+
+CONTRIBUTING = [block.text for block in blocks(ROOT / "CONTRIBUTING.md") if block.language == "python"]
+
+
+def test_the_algorithm_of_contributing_is_proved_and_runs(registry: dict[str, Algorithm]) -> None:
+    """It is the chain of `tree`, by another name."""
+    names: dict[str, object] = {"__name__": "page"}
+    for text in CONTRIBUTING:
+        run_python(text, names)
+    assert registry["line"].functions == {"broadcast": names["broadcast"]}
+    for spec in ("ring:2", "ring:7", "torus:3x4"):
+        line, chain = (
+            build(name, "broadcast", from_spec(spec), "1MiB", form)
+            for name, form in (("line", None), ("tree", "chain"))
+        )
+        assert line.proof == "proved"
+        assert simulate(line, check=True).time_s == simulate(chain).time_s
+
+
+def test_a_mistake_in_it_is_named() -> None:
+    names: dict[str, object] = {"__name__": "page"}
+    right, wrong = "np.where(ranks < p - 1, ranks + 1, -1)", "np.where(ranks < p - 2, ranks + 1, -1)"
+    assert right in CONTRIBUTING[0]
+    run_python(CONTRIBUTING[0].replace(right, wrong), names)
+    with pytest.raises(ScheduleError, match="rank 3"):
+        names["broadcast"](from_spec("ring:4"), "1MiB")  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("page", DRAWING)

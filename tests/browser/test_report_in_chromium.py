@@ -1,6 +1,6 @@
 """The report in a real browser: it loads without complaint or network, and a click, a hover and a slider do their work.
 
-Run by `make test` where a Chromium is found, and by `make test-browser`, which installs one.
+Run by `make test-all` where a Chromium is found, and by `make test-browser`, which installs one.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from topologies import torus
 SHAPES = [*shapes(12), (4, 4), (8, 2), (20,), (17,), *WITH_ONES]
 
 
+@pytest.mark.table
 @every_case
 def test_arrays_come_out_right(case):
     for seed, shape in enumerate(filter(lambda one: supported(case, one), SHAPES)):

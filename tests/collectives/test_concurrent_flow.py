@@ -37,6 +37,7 @@ def test_routes_lead_there_and_fill_no_link_beyond_the_program(fabric):
     assert (load / fabric.bandwidth_Bps).max() * all_to_all_rate_Bps(fabric) == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.table
 @by_fabric
 @pytest.mark.parametrize("parts", [1, 3])
 def test_parts_are_whole(fabric, parts):

@@ -14,6 +14,7 @@ from topologies import WeftError, from_links, from_spec
 KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("spec", "group"),
@@ -27,6 +28,7 @@ def test_proved_with_groups(kind, spec, group):
     assert schedule.proof == "proved"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("algorithms", ["ring,ring", "direct,direct", "halving-doubling,ring", ",halving-doubling"])
 def test_every_algorithm_on_every_block(kind, algorithms):

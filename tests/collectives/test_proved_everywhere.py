@@ -25,8 +25,8 @@ from topologies.core.product import DimensionOrderRouter
 pytestmark = pytest.mark.compiled
 
 LONG = [(n,) for n in range(33, 41)]
-EVERY = [(1,), *shapes(32), *LONG, *WITH_ONES]
-FEW = [shape for shape in [(1,), *shapes(12), *WITH_ONES] if shape == tuple(sorted(shape, reverse=True))]
+EVERY = [*shapes(32), *LONG, *WITH_ONES]
+FEW = [shape for shape in [*shapes(12), *WITH_ONES] if shape == tuple(sorted(shape, reverse=True))]
 """For the algorithms that read the links of a fabric, which know nothing of its shape: `make verify` takes them all."""
 
 by_shape = partial(pytest.mark.parametrize, "shape", ids=lambda shape: "x".join(map(str, shape)))
@@ -34,6 +34,7 @@ SHAPED = [case for case in CASES if case.algorithm not in (*READS_LINKS, *NEEDS_
 OTHERS = [case for case in CASES if case not in SHAPED]
 
 
+@pytest.mark.table
 @by_shape(EVERY)
 def test_proved_or_refused_with_the_limit(shape):
     fabric = torus(shape)
@@ -41,6 +42,7 @@ def test_proved_or_refused_with_the_limit(shape):
         _proved_or_refused(case, fabric)
 
 
+@pytest.mark.table
 @by_shape(FEW)
 def test_readers_of_links_prove_or_refuse(shape):
     fabric = torus(shape)
@@ -56,6 +58,7 @@ def test_readers_of_links_on_every_shape(shape):
         _proved_or_refused(case, fabric)
 
 
+@pytest.mark.table
 @every_case
 def test_every_family(case):
     for family in TOPOLOGIES.values():
@@ -116,6 +119,7 @@ def test_sorted_shapes_to_128(shape, monkeypatch):
         _proved_or_refused(case, fabric)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("spec", "smaller"),
     [

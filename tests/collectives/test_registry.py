@@ -25,6 +25,7 @@ def test_every_collective_has_an_algorithm():
     assert all(algorithms_for(kind) for kind in COLLECTIVES)
 
 
+@pytest.mark.table
 @every_case
 def test_build_gives_what_was_asked_for(case):
     fabric = torus((2, 2) if case.form == "rail-wise" else 4)
@@ -61,6 +62,7 @@ def test_options():
         build("ring", "all-reduce", ring(4), "1KiB", root=1)
 
 
+@pytest.mark.table
 @every_case
 @pytest.mark.parametrize("size", [0, 1, 4, 1000, "1MiB"])
 def test_blocks_hold_the_array_and_are_whole_elements(case, size):

@@ -16,6 +16,7 @@ def test_the_public_names_are_there_and_sorted_families_have_what_they_need():
         assert all(sample.startswith(f"{name}:") for sample in family.samples)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_the_name_of_a_network_builds_it_again(spec):
     once = from_spec(spec)
@@ -25,6 +26,7 @@ def test_the_name_of_a_network_builds_it_again(spec):
         assert np.array_equal(getattr(twice, name), getattr(once, name)), name
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_every_family_takes_the_quantities(spec):
     t = from_spec(spec, bandwidth="1GB/s", latency="2ns", hop_latency="3ns")

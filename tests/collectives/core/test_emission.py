@@ -27,6 +27,7 @@ def row_of(t: Transfers, row: int) -> tuple:
     return (*(column[row].item() for column in columns), tuple(waits))
 
 
+@pytest.mark.table
 @every_case
 @pytest.mark.parametrize("spec", SMALL)
 def test_some_ranks_are_rows_of_all(case, spec):
@@ -38,6 +39,7 @@ def test_some_ranks_are_rows_of_all(case, spec):
             assert table(pattern.emit(np.array(ranks))) == table(full, ranks)
 
 
+@pytest.mark.table
 @every_case
 @pytest.mark.parametrize("spec", SPECS)
 def test_groups_map_the_table_onto_itself(case, spec):
@@ -83,6 +85,7 @@ FEW = {
 """Ranks that stand for the 16 of 4x4, at most."""
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("case", [case for case in CASES if case.algorithm in FEW], ids=str)
 def test_declared_groups_leave_few_representatives(case):
     pattern = case.build(from_spec("torus:4x4")).pattern
@@ -93,6 +96,7 @@ def test_declared_groups_leave_few_representatives(case):
     assert np.unique(orbits).size <= FEW[case.algorithm]
 
 
+@pytest.mark.table
 @every_case
 def test_where_ranks_look_alike_slots_have_one_port_and_a_tie_of_their_own(case):
     pattern = case.build(from_spec("torus:4x4")).pattern

@@ -53,6 +53,7 @@ def written(flows: dict[int, Flow]) -> Counter[tuple[object, ...]]:
     )
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("spec", "name", "kind"), CASES)
 def test_flows_and_waits_are_those_of_the_schedule(spec: str, name: str, kind: str) -> None:
     schedule = build(name, kind, from_spec(spec), "64KiB")

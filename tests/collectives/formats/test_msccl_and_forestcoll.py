@@ -26,6 +26,7 @@ def test_public_files_are_proved_and_stay_above_the_bound(path):
     assert result.lower_bound_ps <= result.time_ps
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
 @pytest.mark.parametrize(("spec", "k"), [("torus:4x4", None), ("dgx-a100:2", 1), ("mi250:1", 1), ("dgx1:1", None)])
 def test_forests_are_written_and_read_again(spec, k, kind):

@@ -30,6 +30,7 @@ def reaches_the_optimum(t, level=None, spread=None):
     return forest
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_random_networks_are_packed(first):
     """1,000 networks with and without switches, asymmetric and heterogeneous."""

@@ -16,6 +16,7 @@ from topologies import from_spec
 from topologies.flows.tightest_cut import gather_cut
 
 
+@pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize("spec", ["torus:4x4", "torus:4x2x3", "ring:7", "hypercube:3", "dgx-a100:2", "mesh:3x3"])
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])

@@ -36,6 +36,7 @@ def test_bounds_of_random_programs(program: Program) -> None:
     assert path_bound_ps(program) <= makespan
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("spec", ["torus:4x4", "torus:3x5", "switch:6", "mesh:3x3", "hx2mesh:2x2"])
 def test_bounds_of_every_algorithm(name: str, spec: str) -> None:

@@ -68,6 +68,7 @@ def test_table_2_holds_in_the_limit() -> None:
     assert float(mirrored.bandwidth) == pytest.approx(1.5, rel=2e-3)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("size", ["0B", "64KiB", "1MiB", "64MiB"])
 @pytest.mark.parametrize(("spec", "algorithm"), [
     ("torus:8x8", "ring"), ("torus:4x4", "ring"), ("ring:5", "ring"), ("ring:16", "ring"),
@@ -84,6 +85,7 @@ def test_neighbour_algorithms_take_exactly_their_closed_form(spec: str, algorith
     assert 0 <= result.time_ps - predicted <= steps + padding * 2 * 20
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", ["torus:8x8", "torus:16x8", "torus:16x4", "torus:4x4x4", "ring:16"])
 @pytest.mark.parametrize("form", ["latency", "bandwidth"])
 @pytest.mark.parametrize("algorithm", BUTTERFLIES)

@@ -50,6 +50,7 @@ def test_there_are_32() -> None:
     assert len(CASES) == 32
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("case", CASES, ids=lambda c: "-".join(list(c.values())[:4]))
 def test_optimum(case: dict[str, str]) -> None:
     """The objective is at most 1e-5 above the reference and certified; splits agree within 0.1 %."""

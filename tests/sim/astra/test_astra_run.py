@@ -84,6 +84,7 @@ def one_collective(
     return run_astra(**inputs, backend=backend, queues=queues)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("kind", "algorithm", "block", "n", "aware", "unaware"), MEASURED)
 def test_measured_cycles(
     kind: str, algorithm: str, block: str, n: int, aware: int, unaware: int | None, tmp_path: Path

@@ -31,6 +31,7 @@ def whole_messages(one, plan, delay, **more):
     return simulated(one, plan, delay, chunks=1, forwarding="store-and-forward", **more)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", BUILD)
 @pytest.mark.parametrize("delay", ["0s", "1us", "10us"])
 def test_plan_and_simulation_agree_and_rank_plans_alike(name, delay):

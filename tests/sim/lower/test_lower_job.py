@@ -54,6 +54,7 @@ def layers_of_two_groups(service: str = "fifo", **options: object) -> Job:
     return job
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("options", [{}, {"service": "smallest-first"}, {"active_chunks": 2}, {"active_chunks": None}])
 @pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
 def test_groups_that_share_a_dimension(options, forwarding):

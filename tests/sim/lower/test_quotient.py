@@ -49,6 +49,7 @@ def assert_exact(schedule: Schedule, model: Model) -> str:
     return small.symmetry
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize(("algorithm", "collective", "topology", "form"), CASES)
 def test_the_quotient_is_the_full_run(

@@ -29,6 +29,7 @@ def test_the_ring_costs_what_was_measured(network):
         assert all_reduce_s == pytest.approx(network.start_s + network.s_per_byte * size_bytes)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("efficiency", EFFICIENCIES)
 @pytest.mark.parametrize("subject", subjects(), ids=lambda subject: subject.model.name)
 def test_sign_and_order(subject, efficiency):

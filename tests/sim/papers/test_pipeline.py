@@ -16,6 +16,7 @@ HEAVY = ("dgx-a100:4", "mi250:2", "random-regular:32x4x7", "dragonfly:9x4")
 """The linear program of an all-reduce takes seconds on each."""
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "spec", [pytest.param(spec, marks=pytest.mark.verify) if spec in HEAVY else spec for spec in pipeline.FABRICS]
 )

@@ -173,6 +173,7 @@ def test_time_has_a_unit_that_suits(seconds: float, unit: str) -> None:
     assert time_unit(seconds)[1] == unit
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"])
 @pytest.mark.parametrize("fabric", ["torus:3x2", "switch:3"])
 def test_no_run_is_above_the_roof(fabric: str, kind: str) -> None:

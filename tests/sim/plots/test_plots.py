@@ -47,6 +47,7 @@ def test_the_same_figure_is_the_same_file(tmp_path: Path, suffix: str) -> None:
     assert (tmp_path / f"one{suffix}").read_bytes() == (tmp_path / f"two{suffix}").read_bytes()
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("sizes", [(2**20,), (4,), (32, 64), (0, 1024)])
 @pytest.mark.parametrize("algorithms", [("ring",), ("ring", "bucket")])
 def test_few_points_are_drawn(tmp_path: Path, algorithms: tuple[str, ...], sizes: tuple[int, ...]) -> None:
@@ -69,6 +70,7 @@ def test_a_validation_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "figure.png").read_bytes().startswith(SIGNATURES[".png"])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_every_fabric_has_a_layout(spec: str) -> None:
     """Every NPU has its own place, and every link is a line that starts or ends near one of its nodes."""

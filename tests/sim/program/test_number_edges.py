@@ -33,6 +33,7 @@ def all_reduce(size: int | str, **how: object) -> Schedule:
     return build("ring", "all-reduce", from_spec("ring:4", **how), size)  # type: ignore[arg-type]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("symmetry", ["auto", "off"])
 @pytest.mark.parametrize(("spec", "algorithm", "kind"), [
     ("ring:4", "ring", "all-reduce"), ("torus:4x4", "swing", "all-reduce"), ("torus:4x4", "bucket", "all-gather"),

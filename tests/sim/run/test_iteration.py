@@ -75,6 +75,7 @@ def small_case() -> tuple[Topology, Workload, Groups]:
     return topology, Workload("small", layers), {"tp": (4, 2, 1), "dp": (1, 2, 2)}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("first_layers_first", [False, True])
 def test_representatives_and_reference_agree_on_an_iteration(loop, first_layers_first):

@@ -26,6 +26,7 @@ def over_bound(topology, schedule, **model) -> float:
     return float(result.time_ps / bound_ps)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
 @pytest.mark.parametrize(
     "spec",
@@ -38,6 +39,7 @@ def test_within_four_per_cent_at_64_chunks(spec, kind):
     assert over_bound(t, schedule, chunks=64, discipline="lowest-chunk-first") <= 1.04
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("seed", range(50))
 def test_random_fabrics_with_as_many_chunks_as_it_takes(seed):
     """Doubled up to 1,024 until within 4 %."""

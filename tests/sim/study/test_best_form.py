@@ -22,6 +22,7 @@ def forms_ready(name: str, kind: str, topology: Topology, size: int, model: Mode
     return ready_forms(ALGORITHMS[name].forms_of(kind), schedule_of, model)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("name", "kind"), FORMED)
 @settings(max_examples=15, deadline=None)
 @given(spec=st.sampled_from(["torus:8", "torus:4x4", "torus:6", "switch:4"]), power=st.integers(2, 26),

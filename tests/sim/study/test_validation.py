@@ -25,6 +25,7 @@ def built(name: str, kind: str, spec: str) -> Schedule | None:
         return None
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("spec", ["torus:4x4", "switch:4", "torus:1"])
 @pytest.mark.parametrize(("name", "kind"), KINDS)

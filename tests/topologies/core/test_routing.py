@@ -22,6 +22,7 @@ def one(n, m):
     return np.array([n]), np.array([m])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("generic", [False, True], ids=["own", "shortest-path"])
 @pytest.mark.parametrize("spec", SAMPLES)
@@ -45,6 +46,7 @@ def test_routes_join_every_pair_of_nodes_by_the_fewest_links(spec, generic, tie,
         assert np.array_equal(paths.pair, np.arange(src.size))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 @pytest.mark.parametrize("generic", [False, True], ids=["own", "shortest-path"])
 def test_split_is_the_first_route_and_another_one(spec, generic, all_pairs):

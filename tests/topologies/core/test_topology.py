@@ -14,6 +14,7 @@ PRODUCTS = [sample for sample in SAMPLES if isinstance(from_spec(sample).router,
 ONE_WAY = ("dgx1:2",)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_links_are_sorted_and_indexed_by_source(spec):
     t = from_spec(spec)
@@ -23,6 +24,7 @@ def test_links_are_sorted_and_indexed_by_source(spec):
         assert np.all(t.src[t.link_ptr[node] : t.link_ptr[node + 1]] == node)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_no_sample_has_parallel_or_self_links(spec):
     t = from_spec(spec)
@@ -31,6 +33,7 @@ def test_no_sample_has_parallel_or_self_links(spec):
     assert all(src != dst for src, dst in ends)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", [sample for sample in SAMPLES if sample not in ONE_WAY])
 def test_every_link_has_a_way_back(spec):
     t = from_spec(spec)
@@ -38,6 +41,7 @@ def test_every_link_has_a_way_back(spec):
     assert ends == {(dst, src) for src, dst in ends}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_coordinates_name_nodes_and_count_ranks_dimension_zero_fastest(spec):
     t = from_spec(spec)
@@ -50,6 +54,7 @@ def test_coordinates_name_nodes_and_count_ranks_dimension_zero_fastest(spec):
         assert np.all((t.coords[t.n_npus :] == -1).sum(axis=1) == 1)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", PRODUCTS)
 def test_links_of_a_dimension_move_along_it_only(spec):
     t = from_spec(spec)
@@ -57,6 +62,7 @@ def test_links_of_a_dimension_move_along_it_only(spec):
     assert np.array_equal(moved, t.dimension[:, None] == np.arange(len(t.shape)))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_link_ids_find_every_link_and_nothing_else(spec):
     t = from_spec(spec)

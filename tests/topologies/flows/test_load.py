@@ -8,6 +8,7 @@ from topologies import TIES, TOPOLOGIES, from_spec, link_loads, load_time_s, rin
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_loads_are_bytes_times_hops(spec, tie, all_pairs):

@@ -66,6 +66,7 @@ def test_unequal_shards():
     assert cut.s_per_byte * GB == 11
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_random_networks_against_all_cuts(first):
     """1,000 networks of up to 10 nodes, with and without switches, asymmetric and heterogeneous."""

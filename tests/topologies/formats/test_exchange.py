@@ -34,6 +34,7 @@ def assert_same(ours, theirs):
     assert [ours.node_name(n) for n in range(ours.n_nodes)] == [theirs.node_name(n) for n in range(theirs.n_nodes)]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("suffix", [".graphml", ".json"])
 @pytest.mark.parametrize("spec", SAMPLES)
 def test_files_come_back_the_same(spec, suffix, tmp_path):

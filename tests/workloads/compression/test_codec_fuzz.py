@@ -168,6 +168,7 @@ def test_arrays_with_gaps_and_read_only_ones_are_taken():
     assert np.array_equal(codec.decode(codec.encode(x[50::-1][:50])).values, x[50::-1][:50])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "n", [0, 1, 7, 8, 9, *(pytest.param(n, marks=pytest.mark.compiled) for n in (4095, 4096, 4097, 8193))]
 )

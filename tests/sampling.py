@@ -1,0 +1,168 @@
+"""The sample of `make test`: of each table some cases, and everything that is no table.
+
+A *table* is a parametrised test with the mark `table`: its cases differ in data, and a sample of them runs nearly the
+same lines. `--sample K` keeps of each table
+
+- every K-th case, by a hash of its name, so that neither order nor a new case changes which;
+- a case with each name of the registries that the table has: algorithms, collectives, families of topologies;
+- a case with each degenerate size that it has: every shape whose extents are at most 3, an extent of 0, 1, 2 and 3,
+  an odd one, a prime one, a power of two, and each number of dimensions;
+- a case with each value of a parameter that has few.
+
+Tests with the mark `full` are left out whole; a light test stands beside each. The last lines of a run say how much was
+left to `make test-all`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from collectives import ALGORITHMS, COLLECTIVES
+from tests.places import SHARED
+from topologies import TOPOLOGIES
+
+SHORT_AXIS = 12
+"""Values of a parameter; those of one with more are sampled like cases."""
+
+_NAMES = re.compile(
+    rf"(?<!\w)({'|'.join(sorted({*ALGORITHMS, *COLLECTIVES, *TOPOLOGIES}, key=len, reverse=True))})(?!\w)"
+)
+_SHAPES = re.compile(r"(?<![\w.])(\d+(?:x\d+)*)B?(?![\w.])")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("weft")
+    group.addoption("--sample", type=int, metavar="K", help="of each table one case in K, and more")
+    group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT] = Counter()
+
+
+LEFT = pytest.StashKey[Counter[str]]()
+"""What was left out: by kind, the number of cases."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """After `-m` has chosen: what a sample leaves out is what the full run would run."""
+    share = config.getoption("--sample")
+    if not share:
+        return
+    tables: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("table"):
+            tables[item.nodeid.partition("[")[0]].append(item)
+    sampled = {item.nodeid for table in tables.values() for item in sample(table, share)}
+    left: dict[str, list[pytest.Item]] = defaultdict(list)
+    kept = []
+    for item in items:
+        if item.get_closest_marker("full"):
+            left["full"].append(item)
+        elif item.get_closest_marker("table") and item.nodeid not in sampled:
+            left["table"].append(item)
+        else:
+            kept.append(item)
+    config.stash[LEFT] = Counter({kind: len(some) for kind, some in left.items()} | {"tables": len(tables)})
+    config.hook.pytest_deselected(items=[item for some in left.values() for item in some])
+    items[:] = kept
+
+
+def sample(table: list[pytest.Item], share: int) -> list[pytest.Item]:
+    """The cases of a table that are kept; see the module."""
+    order = sorted(table, key=lambda item: crc32(item.nodeid.encode()))
+    kept = [item for item in order if crc32(item.nodeid.encode()) % share == 0] or order[:1]
+    traits = _traits(table)
+    seen = {trait for item in kept for trait in traits[item.nodeid]}
+    for item in order:
+        if not traits[item.nodeid] <= seen:
+            kept.append(item)
+            seen |= traits[item.nodeid]
+    return kept
+
+
+def _traits(table: list[pytest.Item]) -> dict[str, set[Hashable]]:
+    """What each case stands for."""
+    axes = _short_axes(table)
+    return {
+        item.nodeid: {
+            *_traits_of_text(item.nodeid.partition("[")[2].removesuffix("]")),
+            *((axis, _values(item)[axis]) for axis in axes),
+        }
+        for item in table
+    }
+
+
+def _short_axes(table: list[pytest.Item]) -> list[str]:
+    """Parameters of few values that several cases share."""
+    few = min(SHORT_AXIS, len(table) - 1)
+    return [name for name in _values(table[0]) if len({_values(item)[name] for item in table}) <= few]
+
+
+def _values(item: Any) -> dict[str, int]:
+    """Parameters of a case by identity: the cases of a table share the objects of an axis."""
+    return {name: id(value) for name, value in item.callspec.params.items()} if hasattr(item, "callspec") else {}
+
+
+def _traits_of_text(text: str) -> Iterator[str]:
+    yield from _NAMES.findall(text)
+    for shape in _SHAPES.findall(_NAMES.sub(lambda name: " ", text).replace(":", " ").replace("-", " ")):
+        extents = [int(part) for part in shape.split("x")]
+        if max(extents) <= 3:
+            yield shape
+        yield f"{len(extents)} extents"
+        for extent in extents:
+            yield from _traits_of_number(extent)
+
+
+def _traits_of_number(number: int) -> Iterator[str]:
+    if number <= 3:
+        yield f"extent {number}"
+    else:
+        yield "odd" if number % 2 else "even"
+        if number & (number - 1) == 0:
+            yield "power of two"
+        if number < 10**6 and all(number % factor for factor in range(2, math.isqrt(number) + 1)):
+            yield "prime"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands over what it left out; a run of too few tests fails."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left"] = dict(session.config.stash[LEFT])
+    elif len(_passed(session.config)) < session.config.getoption("--at-least"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _passed(config: pytest.Config) -> list[Any]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.stats.get("passed", []) if reporter else []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """All workers collect the same: the last one's account is everyone's."""
+    node.config.stash[LEFT] = Counter(getattr(node, "workeroutput", {}).get("left", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    left, passed = config.stash[LEFT], len(_passed(config))
+    if config.getoption("--sample"):
+        terminalreporter.write_line(
+            f"sample: {passed:,} cases passed; left to `make test-all`: {left['table']:,} cases of {left['tables']} "
+            f"tables, {left['full']} of the tests that have a light one beside them"
+        )
+    least = config.getoption("--at-least")
+    if passed < least:
+        terminalreporter.write_line(f"FAILED: {passed:,} cases passed; at least {least:,} must")
+    if not SHARED.exists():
+        terminalreporter.write_line("NOT RUN: tests on the files of other tools, for ../shared/data is not here")
