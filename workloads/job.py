@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
+from topologies.units import Quantity, parse_time
 
 Ranks = npt.NDArray[np.int64]
 
@@ -40,11 +41,65 @@ class Collective(NamedTuple):
 
 
 class Send(NamedTuple):
-    """A message from each source to the destination in the same place."""
+    """A message from each source to the destination in the same place.
 
-    size_bytes: int
+    Attributes
+    ----------
+    size_bytes : int or tuple of int
+        Of every message, each source having one; or of each message, and then a source may have several, which keep
+        their order.
+    src, dst : tuple of int
+    via : tuple of tuple of int
+        Links that each message crosses; empty where the topology chooses.
+    laps : int
+        How often a message counts the latency of its route: 2 where an acknowledgement comes back over it.
+    detached : bool
+        Whether a source goes on at once, so that the operation has ended there as it begins.
+    """
+
+    size_bytes: int | tuple[int, ...]
     src: tuple[int, ...]
     dst: tuple[int, ...]
+    via: tuple[tuple[int, ...], ...] = ()
+    laps: int = 1
+    detached: bool = False
+
+    @property
+    def routed(self) -> Send:
+        """The messages without their sizes: equal for sends that go the same routes."""
+        return self._replace(size_bytes=() if self.ordered else 0)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether messages keep the order in which they are given."""
+        return isinstance(self.size_bytes, tuple)
+
+
+class Reconfigure(NamedTuple):
+    """A change of circuits: links of the topology go down, and others come up.
+
+    It begins when all that crosses the links in `down` is delivered, and what crosses those in `up` waits for its end.
+    Circuits that are up in the beginning are in no `up`.
+
+    Attributes
+    ----------
+    delay_ps : int
+    down, up : tuple of int
+        Links.
+    controller : str
+        Changes on one optical controller take place one at a time.
+    drain : bool
+        Whether to wait for the links in `down`; without, the certificate of circuits says whether the job did.
+    """
+
+    delay_ps: int
+    down: tuple[int, ...]
+    up: tuple[int, ...]
+    controller: str
+    drain: bool = True
+
+
+Work = Compute | Collective | Send | Reconfigure
 
 
 @dataclass(frozen=True)
@@ -57,7 +112,7 @@ class Operation:
         "forward 3".
     kind : str
         What it is for, as tables and pictures group it: "forward", "tensor all-reduce".
-    work : Compute, Collective or Send
+    work : Compute, Collective, Send or Reconfigure
     npus : tuple of int or None
         NPUs covered; None for all.
     after : tuple of int
@@ -68,7 +123,7 @@ class Operation:
 
     name: str
     kind: str
-    work: Compute | Collective | Send
+    work: Work
     npus: tuple[int, ...] | None
     after: tuple[int, ...]
     priority: int
@@ -151,21 +206,80 @@ class Job:
         return self._add(name, kind or schedule.kind.name, Collective(schedule), npus, after, priority)
 
     def send(
-        self, name: str, size_bytes: int, src: Sequence[int], dst: Sequence[int], *, kind: str = "send",
-        after: Iterable[int] = (), priority: int = 0,
+        self, name: str, size_bytes: int | Sequence[int], src: Sequence[int], dst: Sequence[int], *,
+        kind: str = "send", after: Iterable[int] = (), priority: int = 0, via: Sequence[Sequence[int]] = (),
+        laps: int = 1, detached: bool = False,
     ) -> int:
-        """Add messages of one size from each of `src` to the rank in the same place of `dst`; returns the number."""
-        if size_bytes < 0:
-            raise WeftError(f"operation {name!r} sends {size_bytes} B; it must not be negative")
-        if len(src) != len(dst) or len(set(src)) < len(src):
+        """Add messages from each of `src` to the rank in the same place of `dst`; returns the number.
+
+        Parameters
+        ----------
+        name : str
+        size_bytes : int or sequence of int
+            Of every message, each source having one; or one size per message.
+        src, dst : sequence of int
+        kind : str
+        after : iterable of int
+        priority : int
+        via : sequence of sequence of int, optional
+            Links that each message crosses; needs one size per message.
+        laps : int
+            How often a message counts the latency of its route: 2 where an acknowledgement comes back over it.
+        detached : bool
+            Whether a source goes on at once.
+        """
+        ends = tuple(map(int, src)), tuple(map(int, dst))
+        several = isinstance(size_bytes, Sequence)
+        sizes = tuple(map(int, size_bytes)) if isinstance(size_bytes, Sequence) else (int(size_bytes),)
+        least = min(sizes, default=0)
+        if least < 0:
+            raise WeftError(f"operation {name!r} sends {least} B; it must not be negative")
+        if laps < 1:
+            raise WeftError(f"operation {name!r} counts latencies {laps} times: at least once")
+        if not several and (len(src) != len(dst) or len(set(src)) < len(src)):
             raise WeftError(f"operation {name!r} needs as many destinations as sources, each source once")
-        pairs = sorted(zip(map(int, src), map(int, dst), strict=True))
-        ends = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-        return self._add(name, kind, Send(int(size_bytes), *ends), {*ends[0], *ends[1]}, after, priority)
+        if len(ends[0]) != len(ends[1]) or (several and len(sizes) != len(ends[0])):
+            raise WeftError(f"operation {name!r} needs as many destinations and sizes as sources")
+        if via and not (several and len(via) == len(sizes)):
+            raise WeftError(f"operation {name!r} needs the links and the size of each message")
+        if not several:
+            pairs = sorted(zip(*ends, strict=True))
+            ends = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+        routes = tuple(tuple(map(int, links)) for links in via)
+        work = Send(sizes if several else least, *ends, routes, laps, detached)
+        return self._add(name, kind, work, {*ends[0], *ends[1]}, after, priority)
+
+    def reconfigure(
+        self, name: str, delay: Quantity, down: Iterable[int], up: Iterable[int], *, kind: str = "reconfiguration",
+        controller: str = "optical controller", after: Iterable[int] = (), drain: bool = True,
+    ) -> int:
+        """Add a change of circuits; returns its number.
+
+        Parameters
+        ----------
+        name : str
+        delay : quantity
+            How long the links are dark that come up.
+        down, up : iterable of int
+            Links of the topology: the change waits until all that crosses `down` has been delivered, and all that
+            crosses `up`, in operations before and after this one, waits for the change.
+        kind : str
+        controller : str
+            Changes on one optical controller take place one at a time.
+        after : iterable of int
+            Operations to wait for, on all the NPUs that they cover.
+        drain : bool
+            Whether to wait for the links in `down`.
+        """
+        delay_ps = parse_time(delay, "reconfiguration delay")
+        links = tuple(sorted({int(link) for link in down})), tuple(sorted({int(link) for link in up}))
+        for link in (*links[0], *links[1]):
+            if not 0 <= link < self.topology.n_links:
+                raise WeftError(f"operation {name!r} names link {link} of the {self.topology.n_links}")
+        return self._add(name, kind, Reconfigure(delay_ps, *links, controller, drain), None, after, 0)
 
     def _add(
-        self, name: str, kind: str | None, work: Compute | Collective | Send, npus: Iterable[int] | None,
-        after: Iterable[int], priority: int,
+        self, name: str, kind: str | None, work: Work, npus: Iterable[int] | None, after: Iterable[int], priority: int,
     ) -> int:
         waits = tuple(dict.fromkeys(after))
         for other in waits:

@@ -47,6 +47,9 @@ class Transfers(NamedTuple):
     pool : (n, 3) int32 or None
         Pool of the source that a transfer takes a unit of before it starts, pool of the source that gets one back
         when it is delivered (-1: none), and its place in the pool's line where the least comes first.
+    rounds : (n, 2) int32 or None
+        Chunks of a transfer whatever the model says (0: as the model cuts), and how often each counts the latency of
+        its route: for rounds that it stands for, and for acknowledgements.
     """
 
     src: npt.NDArray[np.int32]
@@ -64,6 +67,7 @@ class Transfers(NamedTuple):
     via_ptr: npt.NDArray[np.int64] | None = None
     via_links: npt.NDArray[np.int32] | None = None
     pool: npt.NDArray[np.int32] | None = None
+    rounds: npt.NDArray[np.int32] | None = None
 
 
 class Pool(NamedTuple):
@@ -240,6 +244,8 @@ def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
     taken = t._replace(**columns, dep_ptr=ptr, dep_src=t.dep_src[at], dep_slot=t.dep_slot[at], dep_lag=t.dep_lag[at])
     if t.pool is not None:
         taken = taken._replace(pool=t.pool[rows])
+    if t.rounds is not None:
+        taken = taken._replace(rounds=t.rounds[rows])
     if t.via_ptr is None or t.via_links is None:
         return taken
     ptr, at = _gather(t.via_ptr, rows)

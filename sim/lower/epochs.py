@@ -16,11 +16,63 @@ import numpy as np
 
 from collectives.reconfiguration_plan import Plan
 from collectives.reconfigured import Menu
-from sim.program import Program, ProgramBuilder
+from sim.program import I64, WHOLE, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from topologies import Topology, WeftError
+from topologies.core.paths import ranges
 from topologies.units import PS_PER_S, Quantity, format_time, parse_time
+from workloads.job import Reconfigure
+
+
+def circuit_edges(
+    changes: Sequence[tuple[int, Reconfigure]], task_route: I64, hops: I64, route_link: I64
+) -> I64:
+    """Dependencies of changes of circuits, (3, E): what has to drain before each, and what waits for it.
+
+    Parameters
+    ----------
+    changes : sequence of (task, Reconfigure)
+    task_route : (T,) int64
+    hops : (R,) int64
+        Hops of each route.
+    route_link : (H,) int64
+        Links of all routes; larger numbers are other servers.
+
+    Raises
+    ------
+    WeftError
+        A link that two changes bring up.
+    """
+    if not changes:
+        return np.zeros((3, 0), np.int64)
+    first = np.cumsum(hops) - hops
+    link = route_link[ranges(first[task_route], hops[task_route])]
+    task = np.repeat(np.arange(task_route.size), hops[task_route])
+    order = np.argsort(link, kind="stable")
+    link, task = link[order], task[order]
+    came_up: dict[int, int] = {}
+    edges = []
+    for switching, work in changes:
+        if twice := came_up.keys() & set(work.up):
+            raise WeftError(f"link {min(twice)} is brought up twice: a circuit of a later epoch is a link of its own")
+        came_up |= dict.fromkeys(work.up, switching)
+    for switching, work in changes:
+        waits = _crossing(link, task, work.up)
+        edges.append([np.full(waits.size, switching), waits])
+        if work.drain:
+            before = [came_up[one] for one in work.down if one in came_up]
+            drains = np.unique(np.append(_crossing(link, task, work.down), np.array(before, np.int64)))
+            edges.append([drains, np.full(drains.size, switching)])
+    parent, child = np.concatenate(edges, axis=1)
+    return np.stack([parent, child, np.full(parent.size, WHOLE)])
+
+
+def _crossing(link: I64, task: I64, wanted: Sequence[int]) -> I64:
+    """Tasks that cross some of the links; both columns are in the order of the links."""
+    some = np.array(wanted, np.int64)
+    low, high = (np.searchsorted(link, some, side) for side in ("left", "right"))
+    return np.unique(task[ranges(low, high - low)])
 
 
 @dataclass

@@ -6,6 +6,7 @@ on an NPU with a join of what the NPU waits for, and ends with a join of all tha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -13,14 +14,18 @@ import numpy as np
 
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Pool
-from sim.lower.job_symmetry import emitter_of, job_orbits
+from sim.lower.epochs import circuit_edges
+from sim.lower.job_symmetry import Messages, emitter_of, job_orbits
 from sim.lower.quotient import Emitter, Orbits, Quotient
 from sim.lower.schedule import Shape, make_shape, rows_waited_for
 from sim.program import DISCIPLINES, I8, I32, I64, PER_TASK, WHOLE, Columns, Cutting, Pools, Program, assemble
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.units import PS_PER_S
-from workloads.job import CLOCK, Collective, Compute, Job, Operation, Send
+from workloads.job import CLOCK, Collective, Compute, Job, Operation, Reconfigure, Send
+
+NO_RANK = -1
+"""Rank of the tasks and servers of optical controllers."""
 
 
 class LoweredJob(NamedTuple):
@@ -132,12 +137,16 @@ class _Lowering:
         self.asks: list[I64] = []  # (3, n): task, rank and pool in one number, place in line
         self.gives: list[I64] = []
         self.limits: dict[str, Pool] = {}
+        self.changes: list[tuple[int, Reconfigure]] = []
+        self.cuttings = [self.model.cutting, Cutting(chunks=1)]
         self.empty_route = self._add_routes(np.zeros(2, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def run(self, words: str) -> LoweredJob:
         for number, operation in enumerate(self.job.operations):
             if isinstance(operation.work, Compute):
                 self._add_compute(number, operation, operation.work)
+            elif isinstance(operation.work, Reconfigure):
+                self._add_reconfigure(number, operation, operation.work)
             else:
                 self._add_transfers(number, operation)
         return self._assemble(words)
@@ -156,6 +165,22 @@ class _Lowering:
             self.begin[number, rank] = self.end[number, rank] = first + at
         self._wait(operation, ranks, first)
 
+    def _add_reconfigure(self, number: int, operation: Operation, work: Reconfigure) -> None:
+        """A task on the optical controller; one that takes no time only waits. `epochs` adds what waits for it."""
+        # A latency of 1 ps: cut-through would raise none to that, and the delay is to be exact.
+        route = self._stream(NO_RANK, work.controller, 1) if work.delay_ps else self.empty_route
+        task = self._add_tasks(
+            1, number, work=max(work.delay_ps - 1, 0), cutting=1, route=np.array([route]), tie=self.next_class,
+            rank=np.array([NO_RANK]),
+        )
+        self.next_class += 1
+        ends = {self.end[other, rank] for other in operation.after for rank in self.job.ranks(operation).tolist()
+                if (other, rank) in self.end}
+        self._edges(np.array(sorted(ends), np.int64), np.array([task]))
+        self.changes.append((task, work))
+        for rank in self._representatives(operation).tolist():
+            self.begin[number, rank] = self.end[number, rank] = task
+
     def _add_transfers(self, number: int, operation: Operation) -> None:
         template = self._template(operation)
         shape, transfers = template.shape, template.shape.quotient.transfers
@@ -165,7 +190,8 @@ class _Lowering:
         priority = np.full(shape.task_row.size, operation.priority)
         tie = transfers.tie_class[shape.task_row] * 2 + np.maximum(shape.task_half, 0)
         first = self._add_tasks(
-            shape.task_row.size, number, work=_bytes(operation, shape), route=routes[shape.task_route],
+            shape.task_row.size, number, work=_bytes(operation, shape), cutting=self._cutting(shape),
+            route=routes[shape.task_route],
             tie=self.next_class + tie, priority=priority, rank=transfers.src[shape.task_row],
         )
         self.next_class += int(tie.max(initial=-1)) + 1
@@ -194,7 +220,7 @@ class _Lowering:
 
     def _template(self, operation: Operation) -> _Template:
         work = operation.work
-        key = (work.src, work.dst) if isinstance(work, Send) else (
+        key = work.routed if isinstance(work, Send) else (
             id(work.schedule.pattern) if isinstance(work, Collective) else 0, operation.npus
         )
         if key not in self.templates:
@@ -226,24 +252,38 @@ class _Lowering:
             link = shape.server_link[shape.route_server].astype(np.int64)
             topology = self.job.topology
             latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
+            latency += _laps(shape, latency)
             ends = shape.route_ptr[1:][np.diff(shape.route_ptr) > 0] - 1
             latency[ends] += self.model.endpoint_latency_ps
             self.template_route[id(shape)] = self._add_routes(shape.route_ptr.astype(np.int64), link, latency)
         return self.template_route[id(shape)] + np.arange(shape.route_ptr.size - 1)
 
-    def _stream(self, rank: int, stream: str) -> int:
+    def _cutting(self, shape: Shape) -> I64 | int:
+        """Cutting of each task: that of the model, or chunks of its own."""
+        rounds = shape.quotient.transfers.rounds
+        if rounds is None:
+            return 0
+        counts, row = np.unique(rounds[shape.task_row, 0], return_inverse=True)
+        own = [self.cuttings[0]] + [replace(self.cuttings[0], chunks=count, chunk_bytes=None)
+                                    for count in counts[counts > 0].tolist()]
+        self.cuttings += [one for one in own if one not in self.cuttings]
+        number = np.array([self.cuttings.index(one) for one in own], np.int64)
+        found: I64 = number[row + (counts[0] > 0)]
+        return found
+
+    def _stream(self, rank: int, stream: str, latency_ps: int = 0) -> int:
         """Route over the compute server of a stream."""
         if (rank, stream) not in self.stream_route:
             key = self.job.topology.n_links + len(self.stream_route)
             self.stream_route[rank, stream] = self._add_routes(
-                np.array([0, 1], np.int64), np.array([key], np.int64), np.zeros(1, np.int64)
+                np.array([0, 1], np.int64), np.array([key], np.int64), np.array([latency_ps], np.int64)
             )
         return self.stream_route[rank, stream]
 
     # --- columns ----------------------------------------------------------------------------------------------
 
     def _add_tasks(
-        self, count: int, number: int, *, work: I64 | int = 0, cutting: int = 0, route: I64 | None = None,
+        self, count: int, number: int, *, work: I64 | int = 0, cutting: I64 | int = 0, route: I64 | None = None,
         tie: I64 | int = 0, priority: I64 | int = 0, rank: I64 | I32,
     ) -> int:
         columns = (work, cutting, self.empty_route if route is None else route, tie, priority, number, rank)
@@ -289,6 +329,7 @@ class _Lowering:
         work, cutting, route, tie, priority, operation, rank = columns
         edges = np.concatenate(self.edges, axis=1) if self.edges else np.zeros((3, 0), np.int64)
         hops, keys, latency = (np.concatenate([part[at] for part in self.routes]) for at in range(3))
+        edges = np.concatenate([edges, circuit_edges(self.changes, route, hops, keys)], axis=1)
         used, server = np.unique(keys, return_inverse=True)
         is_link = used < self.job.topology.n_links
         streams = list(self.stream_route)
@@ -312,7 +353,7 @@ class _Lowering:
                 task_priority=pool_priority.astype(np.int32), edge_parent=edges[0].astype(np.int32),
                 edge_child=edges[1].astype(np.int32), edge_lag=edges[2].astype(np.int32),
             ),
-            [self.model.cutting, Cutting(chunks=1)], self.model.forwarding, self.model.deliver, pools,
+            self.cuttings, self.model.forwarding, self.model.deliver, pools,
         )
         return LoweredJob(
             program, self.job, self.model, self.orbits, words, server_link, server_rank, server_stream, names,
@@ -364,12 +405,29 @@ class _Lowering:
 
 def _bytes(operation: Operation, shape: Shape) -> I64:
     """Bytes of each task of an operation."""
-    work = operation.work
-    assert not isinstance(work, Compute)
-    block = work.schedule.block_bytes if isinstance(work, Collective) else work.size_bytes
-    whole = shape.quotient.transfers.blocks[shape.task_row] * block
+    work, transfers = operation.work, shape.quotient.transfers
+    assert isinstance(work, (Collective, Send))
+    block = work.schedule.block_bytes if isinstance(work, Collective) else np.array(work.size_bytes, np.int64)
+    if isinstance(block, np.ndarray) and block.ndim:  # one size per message, which its slot numbers
+        block = block[transfers.slot[shape.task_row]]
+    whole = transfers.blocks[shape.task_row] * block
     half = shape.task_half
     return np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
+
+
+def _laps(shape: Shape, latency: I64) -> I64 | int:
+    """Latency that routes have on top, at their last hops: those of further rounds and of acknowledgements."""
+    rounds = shape.quotient.transfers.rounds
+    if rounds is None:
+        return 0
+    laps = np.ones(shape.route_ptr.size - 1, np.int64)
+    laps[shape.task_route] = rounds[shape.task_row, 1]
+    hops = np.diff(shape.route_ptr)
+    total = np.concatenate(([0], np.cumsum(latency)))
+    along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]
+    found = np.zeros(latency.size, np.int64)
+    found[shape.route_ptr[1:][hops > 0] - 1] = (along * (laps - 1))[hops > 0]
+    return found
 
 
 def _ends(emitter: Emitter, q: Quotient, shape: Shape, ranks: I64) -> tuple[I64, I64]:
@@ -380,12 +438,13 @@ def _ends(emitter: Emitter, q: Quotient, shape: Shape, ranks: I64) -> tuple[I64,
     t = q.transfers
     child = np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr))
     parent = rows_waited_for(q)
-    own = t.dep_src == t.src[child]
+    own = (t.dep_src == t.src[child]) & (t.dep_slot != t.slot[child])  # rounds of one transfer follow each other
     waits, followed, passed_on = (np.zeros(t.src.size, np.bool_) for _ in range(3))
     waits[child[own]] = True
     followed[parent[own]] = True
     passed_on[parent[_receivers(emitter, q) == t.src[child]]] = True
-    roots, sent = np.flatnonzero(~waits), np.flatnonzero(~followed)
+    detached = isinstance(emitter, Messages) and emitter.send.detached
+    roots, sent = np.flatnonzero(~waits), np.flatnonzero(~followed & (t.src == t.dst) if detached else ~followed)
     received = np.flatnonzero(~passed_on & (t.src != t.dst))
     begun, ended = (roots, t.src[roots]), (np.append(sent, received), np.append(t.src[sent], t.dst[received]))
     n_npus = emitter.topology.n_npus  # a switch neither waits for what is before the operation nor is waited for

@@ -14,7 +14,7 @@ from collectives.core.symmetry import Action, Group, translations
 from collectives.core.transfers import Transfers
 from sim.lower.quotient import Emitter, Orbits, check, divide
 from topologies import Topology
-from workloads.job import Collective, Job, Operation, Send
+from workloads.job import Collective, Job, Operation, Reconfigure, Send
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Messages:
     """The messages of a send, as transfers of single bytes."""
 
     topology: Topology
-    src: tuple[int, ...]
-    dst: tuple[int, ...]
+    send: Send
     n_sources: int | None = None
 
     @property
@@ -32,8 +31,9 @@ class Messages:
         return self.topology.n_npus
 
     @cached_property
-    def _to(self) -> dict[int, int]:
-        return dict(zip(self.src, self.dst, strict=True))
+    def _ends(self) -> npt.NDArray[np.int32]:
+        """Source and destination of each message, (2, n)."""
+        return np.array([self.send.src, self.send.dst], np.int32)
 
     @property
     def emit(self) -> Callable[[npt.NDArray[np.integer]], Transfers]:
@@ -41,22 +41,32 @@ class Messages:
         return self._emit
 
     def _emit(self, ranks: npt.NDArray[np.integer]) -> Transfers:
-        src = np.array([rank for rank in ranks.tolist() if rank in self._to], np.int32)
+        send = self.send
+        kept = np.flatnonzero(np.isin(self._ends[0], ranks))
+        src, dst = self._ends[:, kept]
         none = np.zeros(0, np.int32)
         zero = np.zeros(src.size, np.int32)
-        return Transfers(
-            src=src, dst=np.array([self._to[rank] for rank in src.tolist()], np.int32), slot=zero, step=zero, port=zero,
+        found = Transfers(
+            src=src, dst=dst, slot=kept.astype(np.int32) if send.ordered else zero, step=zero, port=zero,
             blocks=np.ones(src.size, np.int64), reduces=zero.astype(np.bool_), tie_class=zero.astype(np.int64),
             dep_ptr=np.zeros(src.size + 1, np.int64), dep_src=none, dep_slot=none, dep_lag=none,
         )
+        if send.via:
+            routes = [send.via[at] for at in kept.tolist()]
+            ptr = np.concatenate(([0], np.cumsum([len(route) for route in routes], dtype=np.int64)))
+            links = np.array([link for route in routes for link in route], np.int32)
+            found = found._replace(via_ptr=ptr, via_links=links)
+        if send.laps > 1:
+            found = found._replace(rounds=np.stack([zero, np.full(src.size, send.laps, np.int32)], axis=1))
+        return found
 
 
 def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
-    """What sends the transfers of an operation; None for a computation."""
+    """What sends the transfers of an operation; None for a computation or a change of circuits."""
     if isinstance(operation.work, Collective):
         return operation.work.schedule.pattern
     if isinstance(operation.work, Send):
-        return Messages(job.topology, operation.work.src, operation.work.dst)
+        return Messages(job.topology, operation.work)
     return None
 
 
@@ -75,6 +85,8 @@ def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[O
     seed : int
     symmetry : {"auto", "off"}
     """
+    if any(isinstance(operation.work, Reconfigure) for operation in job.operations):
+        return _orbits(job, Group("", ())), "all ranks simulated (circuits change)"
     emitters = _emitters(job)
     if n_sources(job) > job.topology.n_npus:
         return _orbits(job, Group("", ())), "all ranks simulated (switches send as well)"
@@ -104,7 +116,7 @@ def _emitters(job: Job) -> list[Emitter]:
     for operation in job.operations:
         emitter = emitter_of(job, operation)
         if isinstance(emitter, Messages):
-            found.setdefault((emitter.src, emitter.dst), emitter)
+            found.setdefault(emitter.send.routed, emitter)
         elif emitter is not None:
             found.setdefault(id(emitter), emitter)
     return list(found.values())
@@ -126,6 +138,8 @@ def _keeps(job: Job, action: Action) -> bool:
     if any(set(to[list(npus)].tolist()) != set(npus) for npus in covered):
         return False
     sends = [operation.work for operation in job.operations if isinstance(operation.work, Send)]
+    if any(send.ordered for send in sends):
+        return False
     pairs = {frozenset(zip(send.src, send.dst, strict=True)) for send in sends}
     return all({(int(to[a]), int(to[b])) for a, b in one} == one for one in pairs)
 
@@ -149,5 +163,5 @@ def _holds(emitter: Emitter, group: Group, tie: str, seed: int) -> bool:
 
 
 def _orbits(job: Job, group: Group) -> Orbits:
-    nothing = Messages(job.topology, (), (), n_sources(job))
+    nothing = Messages(job.topology, Send(0, (), ()), n_sources(job))
     return divide(nothing, group, "first", 0).orbits

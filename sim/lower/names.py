@@ -32,7 +32,10 @@ def task_names(lowered: LoweredJob) -> Callable[[int], str]:
         if task >= lowered.task_operation.size:
             return LATE_START
         number, rank = int(lowered.task_operation[task]), int(lowered.task_rank[task])
-        operation, here = lowered.job.operations[number].name, topology.node_name(rank)
+        operation = lowered.job.operations[number].name
+        if rank < 0:
+            return operation  # a change of circuits
+        here = topology.node_name(rank)
         if lowered.begin_task.get((number, rank)) == task == lowered.end_task.get((number, rank)):
             return f"{operation} of {here}"
         if program.hops()[task] == 0:

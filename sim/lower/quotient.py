@@ -232,6 +232,9 @@ def _fault(
     pool = q.transfers.pool
     if t.pool is not None and (pool is None or len(q.orbits.rank) > 1 or np.any(t.pool != pool[row])):
         return "transfers of one orbit use pools differently"
+    rounds = q.transfers.rounds
+    if t.rounds is not None and (rounds is None or np.any(t.rounds != rounds[row])):
+        return "transfers of one orbit stand for different rounds"
     if not _same_waits(t, q, row):
         return "transfers of one orbit wait for different ones"
     paths = _routes(t, topology, tie, seed)

@@ -117,6 +117,8 @@ def lower(schedule: Schedule, model: Model = Model(), symmetry: str = "auto") ->
     shape = _shape(schedule.pattern, model.tie, model.seed if model.tie == "ecmp" else 0, symmetry)
     topology = schedule.topology
     transfers = shape.quotient.transfers
+    if transfers.rounds is not None:
+        raise WeftError(f"{schedule.name}: its transfers stand for several rounds: give it to a job as a collective")
     whole = transfers.blocks[shape.task_row] * schedule.block_bytes
     half = shape.task_half
     task_bytes = np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
@@ -220,6 +222,9 @@ def _distinct_routes(q: Quotient, half: I64, server: I32) -> tuple[I32, I32, I32
     span = int(max(src.max(initial=0), dst.max(initial=0))) + 1
     source = unique_rows(src)[1]  # few sources make a short range
     key = (source * span + dst) * 3 + half + 1
+    if q.transfers.rounds is not None:
+        laps = q.transfers.rounds[q.paths.pair, 1].astype(np.int64)
+        key = key * (int(laps.max(initial=0)) + 1) + laps
     if q.transfers.via_ptr is not None:
         key = _named_routes(q, key)
     distinct, route = unique_rows(key)

@@ -26,7 +26,7 @@ from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
 from sim.why.path import Labels, Wait
 from sim.why.walks import Piece
 from topologies.units import PS_PER_S
-from workloads.job import COMPUTE_STREAM, Compute, Job
+from workloads.job import COMPUTE_STREAM, Compute, Job, Reconfigure
 
 IDLE_ELSEWHERE = "computation of others"
 """Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
@@ -204,6 +204,8 @@ class IterationResult:
             return operation.kind, piece.name.partition(",")[0]
         if isinstance(operation.work, Compute):
             return IDLE_ELSEWHERE, NO_DIMENSION
+        if isinstance(operation.work, Reconfigure):
+            return operation.kind, NO_DIMENSION
         return operation.kind, self._dimension(int(self._server_link[piece.server]))
 
     def _dimension(self, link: int) -> str:

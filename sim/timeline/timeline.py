@@ -14,7 +14,7 @@ from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from sim.run.iteration import IterationResult
 from topologies import Topology, WeftError
-from workloads.job import Compute
+from workloads.job import Compute, Reconfigure
 
 LATE = "late start"
 
@@ -106,9 +106,10 @@ def iteration_timeline(result: IterationResult) -> Timeline:
     tracks = []
     for server in range(result.program.n_servers):
         rank = int(lowered.server_rank[server]) if server < lowered.server_rank.size else -1
-        if rank >= 0:
+        if server < lowered.server_rank.size and lowered.server_stream[server] >= 0:
             stream = lowered.streams[int(lowered.server_stream[server])]
-            tracks.append(Track(topology.node_name(rank), stream, "compute streams", "compute"))
+            where = topology.node_name(rank) if rank >= 0 else "circuits"
+            tracks.append(Track(where, stream, "compute streams", "compute"))
         elif result.faults is not None:
             tracks.append(_track(topology, result.faults.faulty, server))
         else:
@@ -121,7 +122,8 @@ def iteration_timeline(result: IterationResult) -> Timeline:
         if task >= lowered.task_operation.size:
             return {}
         operation = operations[int(lowered.task_operation[task])]
-        kind = {} if isinstance(operation.work, Compute) else {"from": topology.node_name(int(lowered.task_rank[task]))}
+        nowhere = isinstance(operation.work, (Compute, Reconfigure))
+        kind = {} if nowhere else {"from": topology.node_name(int(lowered.task_rank[task]))}
         return {"kind": operation.kind, **kind}
 
     about = {

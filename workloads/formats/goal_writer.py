@@ -16,7 +16,7 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import WHOLE, Transfers
 from topologies import WeftError
-from workloads.job import COMPUTE_STREAM, Collective, Compute, Job, Operation
+from workloads.job import COMPUTE_STREAM, Collective, Compute, Job, Operation, Reconfigure, Send
 
 PS_PER_NS = 1000
 MOST_MESSAGES = 2_000_000
@@ -69,6 +69,8 @@ def job_to_goal(job: Job, chunks: int = 1) -> str:
     streams: dict[str, int] = {COMPUTE_STREAM: 0}
     rounded = 0
     for operation in job.operations:
+        if isinstance(operation.work, Reconfigure):
+            raise WeftError(f"GOAL of operation {operation.name!r}: it knows no circuits that change")
         ranks = job.ranks(operation).tolist()
         before = {rank: [ends[one][rank] for one in operation.after if rank in ends[one]] for rank in ranks}
         if isinstance(operation.work, Compute):
@@ -93,15 +95,19 @@ def _transfers(
         if schedule.pattern.pools or (schedule.pattern.n_sources or schedule.pattern.p) > schedule.pattern.p:
             raise WeftError(f"GOAL of operation {operation.name!r}: its switches add or its ranks have slots")
         transfers = schedule.pattern.emit(np.array(ranks, np.int64))
+        if transfers.rounds is not None:
+            raise WeftError(f"GOAL of operation {operation.name!r}: its transfers stand for several rounds")
         touched = writer.transfers(transfers, schedule.block_bytes, chunks, begin)
     else:
-        assert not isinstance(operation.work, Compute)
+        assert isinstance(operation.work, Send)
         touched = defaultdict(list)
-        for src, dst in zip(operation.work.src, operation.work.dst, strict=True):
+        for at, (src, dst) in enumerate(zip(operation.work.src, operation.work.dst, strict=True)):
             if src != dst:
-                sent, received = writer.message(src, dst, operation.work.size_bytes)
+                size = operation.work.size_bytes
+                sent, received = writer.message(src, dst, size[at] if isinstance(size, tuple) else size)
                 writer.require(src, sent, [begin[src]])
-                touched[src].append(sent)
+                if not operation.work.detached:
+                    touched[src].append(sent)
                 touched[dst].append(received)
     return {rank: writer.calc(rank, 0, 0, [begin[rank], *touched[rank]]) for rank in ranks}
 

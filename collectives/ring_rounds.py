@@ -1,0 +1,117 @@
+"""The all-reduce around several rings with a whole ring as one transfer per rank: its chunks are the rounds.
+
+Each round of a ring moves one block from every rank to the next. Chunk j of a rank waits for the delivery of chunk
+j - 1 of its own and of the rank behind it, so that an iteration of a hundred servers has thousands of transfers and
+not millions. The times are those of `collectives.totient_rings`, where every round is a transfer. Rounds may be joined
+into fewer for a coarser, faster picture, and may end with their acknowledgements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives import totient_rings
+from collectives.core.collective import collective
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import Schedule
+from collectives.core.symmetry import translations
+from collectives.core.transfers import Transfers, TransferTable
+from topologies import Topology, WeftError, torus
+
+NAME = "ring-rounds"
+
+PROVED_ON = 16
+"""Ranks of the rings whose rounds, each a transfer, are proved."""
+
+
+def all_reduce(
+    topology: Topology, size_bytes: int, *, jumps: Sequence[int], group: Sequence[int] | None = None,
+    most_rounds: int | None = None, one_round: bool = False, acknowledged: bool = False,
+) -> Schedule:
+    """All-reduce over several rings, each a transfer per rank.
+
+    Parameters
+    ----------
+    topology : Topology
+    size_bytes : int
+        Of the array; each ring takes an equal part.
+    jumps : sequence of int
+        One ring each: from every place of the group to the one so much further on.
+    group : sequence of int, optional
+        Ranks in the order of the ring of jump 1; all of them unless given. Give the operation of a job the same ranks.
+    most_rounds : int, optional
+        Rounds are joined until there are no more than this, with their latencies added.
+    one_round : bool
+        All bytes of a rank in a single round, with the latency of one.
+    acknowledged : bool
+        Whether a round ends when its acknowledgement has come back over as many links, or when the block has arrived.
+
+    Raises
+    ------
+    WeftError
+        A jump that does not visit every rank of the group, or fewer rounds than one.
+
+    Examples
+    --------
+    >>> from topologies import ring
+    >>> schedule = all_reduce(ring(8), 1 << 20, jumps=(1, 7))
+    >>> schedule.pattern.transfers().src.size
+    16
+    """
+    if most_rounds is not None and most_rounds < 1:
+        raise WeftError(f"{NAME}: at most {most_rounds} rounds: at least 1")
+    members = tuple(range(topology.n_npus)) if group is None else tuple(map(int, group))
+    rounds, places = 2 * (len(members) - 1), len(members)
+    count = 1 if one_round else max(min(rounds, most_rounds or rounds), 1)
+    laps = (1 if one_round else max(-(-rounds // count), 1)) * (2 if acknowledged else 1)
+    share = -(-size_bytes // len(jumps))
+    # A chunk is a block of one element, so that joined rounds are cut as evenly as whole bytes allow.
+    chunk_bytes = max(-(-share * rounds // (places * count)), 1)
+    return Schedule(_pattern(topology, tuple(jumps), members, count, laps), size_bytes, chunk_bytes)
+
+
+@lru_cache(maxsize=256)
+def _pattern(
+    topology: Topology, jumps: tuple[int, ...], group: tuple[int, ...], count: int, laps: int
+) -> Pattern:
+    members, k = np.array(group, np.int64), len(group)
+    for jump in jumps:
+        if gcd(jump, k) != 1:
+            raise WeftError(f"{NAME}: the jump {jump} does not visit all {k} ranks; {k} and it share a divisor")
+    place = np.full(topology.n_npus, -1, np.int64)
+    place[members] = np.arange(k)
+    in_order = group == tuple(range(topology.n_npus))
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        table = TransferTable(ranks[place[ranks] >= 0] if k > 1 else ranks[:0])
+        mine = place[table.ranks]
+        for port, jump in enumerate(jumps):
+            behind = members[(mine - jump) % k]
+            table.add(
+                port, members[(mine + jump) % k], count, port=port, window=[(table.ranks, port, 1), (behind, port, 1)]
+            )
+        t = table.build()
+        return t._replace(rounds=np.tile(np.array([count, laps], np.int32), (t.src.size, 1)))
+
+    def blocks_of(source: int, slot: int) -> Sequence[int]:
+        raise WeftError(f"{NAME}: the rounds of a ring are one transfer, which carries no single blocks")
+
+    return Pattern(
+        topology=topology, kind=collective("all-reduce"), algorithm=NAME,
+        n_blocks=max(-(-len(jumps) * k * count // max(2 * (k - 1), 1)), 1), emit=emit, blocks_of=blocks_of,
+        groups=translations(topology) if in_order and len(topology.shape) == 1 else (),
+        own_proof=lambda: _proof(len(jumps)), only_own_proof=True,
+    )
+
+
+@lru_cache(maxsize=16)
+def _proof(rings: int) -> str:
+    """The proof of as many rings, or of eight, each round of which is a transfer."""
+    jumps = tuple(range(1, PROVED_ON, 2))[:rings]
+    totient_rings.all_reduce(torus((PROVED_ON,)), 0, jumps=jumps)
+    return f"proved round by round on ring:{PROVED_ON}"
