@@ -121,6 +121,9 @@ def readers(folder: Path) -> dict[str, Reader]:
         "MSCCL XML": one(
             "collectives.formats.msccl", ".xml", ALL_GATHER_OF_TWO, lambda path: read_msccl(path, two, "1KiB")
         ),
+        "MSCCL program": one(
+            "collectives.formats.msccl_program", ".xml", ALL_GATHER_OF_TWO, lambda path: read_msccl(path, two, "1GiB")
+        ),
         "ForestColl XML": one(
             "collectives.formats.forestcoll_xml", ".xml", FORESTCOLL, lambda path: read_forestcoll(path, two)
         ),

@@ -10,11 +10,13 @@ from pathlib import Path
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
-from collectives.formats.msccl import msccl_pattern, parse_msccl
+from collectives.formats.msccl import msccl_pattern
+from collectives.formats.msccl_order import Cut, cut_of
+from collectives.formats.msccl_program import parse_msccl
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
 from topologies.text.input_text import read_input
-from topologies.units import Quantity
+from topologies.units import Quantity, parse_size
 
 SUFFIX = ".xml"
 """An algorithm whose name ends so is a file."""
@@ -34,7 +36,11 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     kind = "all-gather" if _FORESTCOLL.search(text) else parse_msccl(text, path).kind
 
     def build(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-        return schedule(_pattern(topology, path, _text(path)), size, element_bytes)
+        text = _text(path)
+        if _FORESTCOLL.search(text):
+            return schedule(_forestcoll(topology, path, text), size, element_bytes)
+        cut = cut_of(parse_msccl(text, path), parse_size(size, "size"))
+        return schedule(_msccl(topology, path, text, cut), size, element_bytes)
 
     return {kind: build}
 
@@ -54,7 +60,10 @@ def _read(path: str, changed_ns: int, size_bytes: int) -> str:
 
 
 @remembered
-def _pattern(topology: Topology, path: str, text: str) -> Pattern:
-    if _FORESTCOLL.search(text):
-        return all_gather_pattern(parse_forestcoll(text, topology, path))
-    return msccl_pattern(parse_msccl(text, path), topology)
+def _forestcoll(topology: Topology, path: str, text: str) -> Pattern:
+    return all_gather_pattern(parse_forestcoll(text, topology, path))
+
+
+@remembered
+def _msccl(topology: Topology, path: str, text: str, cut: Cut) -> Pattern:
+    return msccl_pattern(parse_msccl(text, path), topology, cut)

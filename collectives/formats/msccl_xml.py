@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import quoteattr
 
-from collectives.formats.msccl import MOST_BLOCKS, MOST_CHANNELS, MOST_COUNT
+from collectives.formats.msccl_program import MOST_BLOCKS, MOST_CHANNELS, MOST_COUNT
 from collectives.trees.forest import Forest, Tree
 from collectives.trees.pattern import pieces_of
 from topologies import WeftError

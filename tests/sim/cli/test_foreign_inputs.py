@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives.formats.msccl import parse_msccl
+from collectives.formats.msccl_program import parse_msccl
 from sim.measured.read import read_measurements
 from tests.sim.measured.test_measurements import NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO

@@ -1,0 +1,325 @@
+"""An MSCCL program: its thread blocks and their steps, parsed from XML and checked against the limits of its runtime.
+
+The format is that of microsoft/msccl and of Azure/msccl-scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+from xml.etree.ElementTree import Element, ParseError, fromstring
+
+from topologies import WeftError
+
+KINDS = {
+    "allreduce": "all-reduce", "allgather": "all-gather", "reduce_scatter": "reduce-scatter",
+    "reducescatter": "reduce-scatter", "alltoall": "all-to-all", "broadcast": "broadcast", "reduce": "reduce",
+}
+SENDS = ("s", "rcs", "rrs", "rrcs")
+RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
+READS = ("s", "rrs", "rrc", "rrcs", "cpy", "re")
+"""Steps that read their source; `re` reads its destination as well."""
+WRITES = ("r", "rcs", "rrc", "rrcs", "cpy", "re")
+STEPS = (*SENDS, "r", "rrc", "cpy", "re", "nop")
+BUFFERS = ("i", "o", "s")
+MOST_STEPS, MOST_BLOCKS, MOST_CHANNELS, MOST_BLOCKS_OF_CHANNEL, MOST_COUNT = 256, 216, 32, 32, 71
+"""Limits of the runtime: steps of a thread block, thread blocks of a GPU, channels, thread blocks of a channel in one
+direction, chunks of a step."""
+
+MOST_PLACES = 2**20
+"""Chunks of all GPUs together: the proof keeps what each of them holds."""
+
+_KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "algo": (("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",
+              "maxBytes", "redop"), ("gpu",)),
+    "gpu": (("id", "i_chunks", "o_chunks", "s_chunks"), ("tb", "copy")),
+    "tb": (("id", "send", "recv", "chan"), ("step",)),
+    "step": (("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"), ()),
+    "copy": (("i_off", "o_off"), ()),
+}
+"""Attributes and children of each element."""
+
+
+class Protocol(NamedTuple):
+    """How a connection carries a call.
+
+    Attributes
+    ----------
+    in_flight : int
+        Calls that a sender may be ahead of its receiver: 8 FIFO steps, of which a call takes 4 under Simple and 1 under
+        LL and LL128.
+    chunk_bytes : int
+        Bytes of every chunk that one turn of the runtime's loop moves.
+    """
+
+    in_flight: int
+    chunk_bytes: int
+
+
+PROTOCOLS = {"Simple": Protocol(2, 2 * 2**20), "LL": Protocol(8, 32 * 2**10), "LL128": Protocol(8, 576_000)}
+
+
+class Step(NamedTuple):
+    """One instruction.
+
+    Attributes
+    ----------
+    kind : str
+        One of `STEPS`.
+    src, dst : (str, int)
+        Buffer and offset in chunks.
+    chunks : int
+    depends : (int, int) or None
+        Thread block of the same GPU, and step of it, to wait for.
+    flagged : bool
+        Whether the runtime publishes that the step is done; nobody can wait for another one.
+    """
+
+    kind: str
+    src: tuple[str, int]
+    dst: tuple[str, int]
+    chunks: int
+    depends: tuple[int, int] | None
+    flagged: bool = True
+
+
+class Block(NamedTuple):
+    """A thread block; a peer of -1 means none."""
+
+    send: int
+    receive: int
+    channel: int
+    steps: tuple[Step, ...]
+
+
+class Algo(NamedTuple):
+    """A program.
+
+    Attributes
+    ----------
+    name, kind : str
+        The kind is a collective of weft.
+    chunks : int
+        Chunks of the whole array.
+    aliased : tuple of bool
+        Whether input and output are one memory, for each way in which the program may be called.
+    gpus : tuple of tuple of Block
+        Thread blocks of each GPU.
+    protocol : str
+        Key of `PROTOCOLS`.
+    buffers : tuple of dict of str to int
+        Declared chunks of the buffers i, o and s of each GPU.
+    copies : tuple of tuple of (int, int)
+        Chunks copied from input to output on each GPU before the thread blocks start.
+    """
+
+    name: str
+    kind: str
+    chunks: int
+    aliased: tuple[bool, ...]
+    gpus: tuple[tuple[Block, ...], ...]
+    protocol: str
+    buffers: tuple[Mapping[str, int], ...]
+    copies: tuple[tuple[tuple[int, int], ...], ...]
+
+    def step(self, place: Place) -> Step:
+        """The step at a place."""
+        gpu, block, at = place
+        return self.gpus[gpu][block].steps[at]
+
+
+Place = tuple[int, int, int]
+"""GPU, thread block, step."""
+
+
+def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
+    """The program in a text.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        For messages.
+
+    Raises
+    ------
+    WeftError
+        A text that is no such XML, or a program that the runtime would not load.
+    """
+    if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
+        raise WeftError(f"{name} declares entities: only plain XML is read")
+    try:
+        root = fromstring(text)
+    except ParseError as fault:
+        raise WeftError(f"{name} is not XML: {fault}") from None
+    if root.tag != "algo":
+        raise WeftError(f"{name} has the root <{root.tag}>: an MSCCL file begins with <algo>")
+    _check_known(root, name)
+    gpus = root.findall("gpu")
+    count = _integer(root, "ngpus", name, 1)
+    if count != len(gpus) or [_integer(gpu, "id", name, 0) for gpu in gpus] != list(range(count)):
+        raise WeftError(f"{name} says ngpus={count} and has GPUs {[gpu.get('id') for gpu in gpus]}")
+    chunks = _integer(root, "nchunksperloop", name, 1, MOST_PLACES // count)
+    coll = _choice(root, "coll", name, tuple(KINDS))
+    channels = _integer(root, "nchannels", name, 1, MOST_CHANNELS)
+    algo = Algo(
+        name=_text(root, "name", name), kind=KINDS[coll], chunks=chunks, aliased=_aliased(root, name),
+        gpus=tuple(_gpu(gpu, name, channels) for gpu in gpus),
+        protocol=_choice(root, "proto", name, tuple(PROTOCOLS)),
+        buffers=tuple(_buffers(gpu, f"{name}: GPU {number}") for number, gpu in enumerate(gpus)),
+        copies=tuple(_copies(gpu, f"{name}: GPU {number}") for number, gpu in enumerate(gpus)),
+    )
+    _check(algo, name)
+    return algo
+
+
+def _check_known(element: Element, name: str) -> None:
+    """Reject elements and attributes that mean nothing here."""
+    known, inside = _KNOWN[element.tag]
+    for key in element.attrib:
+        if key not in known:
+            raise WeftError(f"{name}: <{element.tag}> has the unknown attribute {key!r}: known are {', '.join(known)}")
+    for child in element:
+        if child.tag not in inside:
+            raise WeftError(f"{name}: <{child.tag}> is unknown inside <{element.tag}>")
+        _check_known(child, name)
+
+
+def _text(element: Element, key: str, name: str) -> str:
+    value = element.get(key)
+    if value is None:
+        raise WeftError(f"{name}: <{element.tag}> lacks the attribute {key}")
+    return value
+
+
+def _choice(element: Element, key: str, name: str, accepted: tuple[str, ...]) -> str:
+    value = _text(element, key, name)
+    if value not in accepted:
+        raise WeftError(f"{name} has {key}={value!r}: accepted are {', '.join(accepted)}")
+    return value
+
+
+def _integer(element: Element, key: str, name: str, least: int, most: int | None = None) -> int:
+    text = _text(element, key, name)
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 18):
+        raise WeftError(f"{name}: <{element.tag}> has {key}={text!r}: give an integer")
+    value = int(text)
+    if value < least or (most is not None and value > most):
+        span = f"at least {least}" if most is None else f"{least} to {most}"
+        raise WeftError(f"{name}: <{element.tag}> has {key}={value}: {span}")
+    return value
+
+
+def _aliased(root: Element, name: str) -> tuple[bool, ...]:
+    """Whether the program may be called in place, out of place, or both."""
+    inside = _integer(root, "inplace", name, 0, 1)
+    outside = _integer(root, "outofplace", name, 0, 1) if root.get("outofplace") is not None else 1 - inside
+    if not inside and not outside:
+        raise WeftError(f"{name} has inplace=0 and outofplace=0: nobody could call it")
+    return (*([True] if inside else []), *([False] if outside else []))
+
+
+def _buffers(gpu: Element, name: str) -> dict[str, int]:
+    return {buffer: _integer(gpu, f"{buffer}_chunks", name, 0, MOST_PLACES) for buffer in BUFFERS}
+
+
+def _copies(gpu: Element, name: str) -> tuple[tuple[int, int], ...]:
+    return tuple((_integer(one, "i_off", name, 0), _integer(one, "o_off", name, 0)) for one in gpu.findall("copy"))
+
+
+def _gpu(element: Element, name: str, channels: int) -> tuple[Block, ...]:
+    what = f"{name}: GPU {element.get('id')}"
+    blocks = element.findall("tb")
+    if [_integer(block, "id", what, 0) for block in blocks] != list(range(len(blocks))):
+        raise WeftError(f"{what}: thread blocks must be numbered from 0")
+    if len(blocks) > MOST_BLOCKS:
+        raise WeftError(f"{what} has {len(blocks)} thread blocks: at most {MOST_BLOCKS}")
+    return tuple(_block(block, f"{what}, thread block {block.get('id')}", channels) for block in blocks)
+
+
+def _block(element: Element, what: str, channels: int) -> Block:
+    steps = element.findall("step")
+    if len(steps) > MOST_STEPS:
+        raise WeftError(f"{what} has {len(steps)} steps: at most {MOST_STEPS}")
+    if [_integer(step, "s", what, 0) for step in steps] != list(range(len(steps))):
+        raise WeftError(f"{what}: steps must be numbered from 0 in their order")
+    send, receive = (_integer(element, key, what, -1) for key in ("send", "recv"))
+    channel = _integer(element, "chan", what, 0 if max(send, receive) >= 0 else -1, channels - 1)
+    steps_of = tuple(_step(step, f"{what}, step {step.get('s')}") for step in steps)
+    return Block(send, receive, channel, steps_of)
+
+
+def _step(element: Element, what: str) -> Step:
+    kind = _choice(element, "type", what, STEPS)
+    count = _integer(element, "cnt", what, 0 if kind == "nop" else 1, MOST_COUNT)
+    buffers = [_choice(element, f"{end}buf", what, BUFFERS) for end in ("src", "dst")]
+    offsets = [_integer(element, f"{end}off", what, -1) for end in ("src", "dst")]
+    src, dst = zip(buffers, offsets, strict=True)
+    block = _integer(element, "depid", what, -1)
+    deps = _integer(element, "deps", what, -1)
+    flagged = _integer(element, "hasdep", what, 0, 1) == 1
+    return Step(kind, src, dst, count, (block, deps) if block >= 0 else None, flagged)
+
+
+def _check(algo: Algo, name: str) -> None:
+    """Peers, buffers, and what waits for what."""
+    for gpu, blocks in enumerate(algo.gpus):
+        seen: set[tuple[int, int, str]] = set()
+        used: Counter[tuple[int, str]] = Counter()
+        _check_declared(algo, gpu, f"{name}: GPU {gpu}")
+        for number, block in enumerate(blocks):
+            what = f"{name}: GPU {gpu}, thread block {number}"
+            for peer, end in ((block.send, "send"), (block.receive, "recv")):
+                if peer == gpu or peer >= len(algo.gpus):
+                    raise WeftError(f"{what} has {end}={peer}: another GPU, or -1 for none")
+                if peer < 0:
+                    continue
+                if (peer, block.channel, end) in seen:
+                    raise WeftError(f"{what}: a second thread block for {end}={peer} on channel {block.channel}")
+                seen.add((peer, block.channel, end))
+                used[block.channel, end] += 1
+                if used[block.channel, end] > MOST_BLOCKS_OF_CHANNEL:
+                    raise WeftError(f"{what}: more than {MOST_BLOCKS_OF_CHANNEL} thread blocks {end} on one channel")
+            for at, step in enumerate(block.steps):
+                if (step.kind in SENDS and block.send < 0) or (step.kind in RECEIVES and block.receive < 0):
+                    raise WeftError(f"{what}, step {at} is {step.kind!r} without a peer")
+                _check_step(algo, gpu, step, f"{what}, step {at}")
+
+
+def _check_declared(algo: Algo, gpu: int, what: str) -> None:
+    """No buffer is larger than the array that the caller passes; copies are inside them."""
+    part = algo.chunks // len(algo.gpus)
+    scattered = algo.kind in ("all-gather", "reduce-scatter", "all-to-all")
+    if scattered and part * len(algo.gpus) != algo.chunks:
+        raise WeftError(f"{what}: the {algo.chunks} chunks of {algo.kind} do not divide by {len(algo.gpus)} GPUs")
+    most = {"i": part if algo.kind == "all-gather" else algo.chunks,
+            "o": part if algo.kind == "reduce-scatter" else algo.chunks}
+    for buffer, there in most.items():
+        if algo.buffers[gpu][buffer] > there:
+            declared = algo.buffers[gpu][buffer]
+            raise WeftError(f"{what} declares {buffer}_chunks={declared}: the array has {there} in {algo.kind}")
+    for src, dst in algo.copies[gpu]:
+        if src >= algo.buffers[gpu]["i"] or dst >= algo.buffers[gpu]["o"]:
+            raise WeftError(f"{what} copies i[{src}] to o[{dst}], beyond its declared buffers")
+
+
+def _check_step(algo: Algo, gpu: int, step: Step, what: str) -> None:
+    touched = ([step.src] if step.kind in READS else []) + ([step.dst] if step.kind in WRITES else [])
+    for buffer, offset in touched:
+        there = algo.buffers[gpu][buffer]
+        if offset < 0 or offset + step.chunks > there:
+            last = offset + step.chunks - 1
+            raise WeftError(f"{what} touches {buffer}[{offset}] to [{last}]: {buffer}_chunks={there} are declared")
+    if step.depends is None:
+        return
+    block, which = step.depends
+    blocks = algo.gpus[gpu]
+    if block >= len(blocks) or not 0 <= which < len(blocks[block].steps):
+        raise WeftError(f"{what} waits for step {which} of thread block {block}: there is none")
+
+
+def publisher(block: Block, step: int) -> int:
+    """The first step from `step` on that publishes its end, which is the one that a wait really waits for; -1: none."""
+    return next((at for at in range(step, len(block.steps)) if block.steps[at].flagged), -1)

@@ -1,0 +1,266 @@
+"""MSCCL programs are judged by what their runtime guarantees: mutants of good ones, beside an independent judge."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from collectives.core.proof import ScheduleError
+from collectives.formats.msccl import prove_msccl
+from collectives.formats.msccl_order import cut_of
+from collectives.formats.msccl_program import parse_msccl
+from collectives.formats.msccl_xml import to_msccl
+from collectives.trees.pack import gather_forest, scatter_forest
+from tests.oracles.msccl_checker import judge
+from topologies import WeftError, from_spec
+
+SHARED = Path(__file__).parents[3] / ".." / "shared" / "data" / "msccl"
+KINDS = ("all-gather", "reduce-scatter", "all-reduce")
+SPECS = (("switch:4", None), ("torus:2x3", 1), ("fc:3", None), ("dgx1:1", 1))
+SIZES = (0, 2**20, 2**28)
+SAMPLE, ALL = 150, 2000
+STEP = '<step s="{s}" type="{type}" srcbuf="o" srcoff="{at}" dstbuf="o" dstoff="{at}" cnt="1" depid="{depid}" ' \
+       'deps="{deps}" hasdep="{has}"/>'  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def good_programs() -> tuple[str, ...]:
+    """Programs of our own, and the public ones where they are at hand."""
+    texts = []
+    for spec, k in SPECS:
+        fabric = from_spec(spec)
+        for kind in KINDS:
+            up = None if kind == "all-gather" else scatter_forest(fabric, k)
+            down = None if kind == "reduce-scatter" else gather_forest(fabric, k)
+            texts.append(to_msccl(kind, up, down))
+    files = [SHARED / name for name in ("ag_hier_4_LL.xml", "ar_tree_12_LL.xml")]
+    return (*texts, *(path.read_text() for path in files if path.is_file()))
+
+
+def ours(text: str, size_bytes: int) -> str:
+    """The verdict of weft, in the words of the oracle."""
+    try:
+        algo = parse_msccl(text)
+        prove_msccl(algo, cut_of(algo, size_bytes))
+    except ScheduleError as wrong:
+        message = str(wrong)
+        words = {"hangs": "hangs", "races": "races", "which receives": "unpaired"}
+        return next((verdict for word, verdict in words.items() if word in message), "wrong")
+    except WeftError:
+        return "unloadable"
+    return "right"
+
+
+def mutant(rng: random.Random) -> str:
+    """A good program with one, two or three things changed."""
+    root = ElementTree.fromstring(rng.choice(good_programs()))
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        rng.choice((drop, drop, drop, swap_blocks, swap_steps, move, recount, unflag, retarget, hurry))(root, rng)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def steps_of(root: ElementTree.Element, waiting: bool = False) -> list[ElementTree.Element]:
+    return [step for step in root.iter("step") if not waiting or step.attrib["depid"] != "-1"]
+
+
+def drop(root: ElementTree.Element, rng: random.Random) -> None:
+    """A dependency is forgotten."""
+    if waiting := steps_of(root, waiting=True):
+        rng.choice(waiting).attrib |= {"depid": "-1", "deps": "-1"}
+
+
+def swap_blocks(root: ElementTree.Element, rng: random.Random) -> None:
+    """Two thread blocks of a GPU exchange their steps, and keep their connections."""
+    blocks = rng.choice(root.findall("gpu")).findall("tb")
+    one, other = rng.choice(blocks), rng.choice(blocks)
+    steps = list(one), list(other)
+    for block, new in ((one, steps[1]), (other, steps[0])):
+        for step in list(block):
+            block.remove(step)
+        block.extend(new)
+
+
+def swap_steps(root: ElementTree.Element, rng: random.Random) -> None:
+    """Two steps of a thread block exchange their places."""
+    blocks = [block for block in root.iter("tb") if len(block) > 1]
+    if not blocks:
+        return
+    block = rng.choice(blocks)
+    steps = list(block)
+    at = rng.randrange(len(steps) - 1)
+    steps[at], steps[at + 1] = steps[at + 1], steps[at]
+    for number, step in enumerate(steps):
+        block.remove(step)
+        step.attrib["s"] = str(number)
+    block.extend(steps)
+
+
+def move(root: ElementTree.Element, rng: random.Random) -> None:
+    """An offset moves."""
+    key = rng.choice(("srcoff", "dstoff"))
+    step = rng.choice(steps_of(root))
+    step.attrib[key] = str(max(0, int(step.attrib[key]) + rng.choice((-2, -1, 1, 2))))
+
+
+def recount(root: ElementTree.Element, rng: random.Random) -> None:
+    """A step moves another number of chunks."""
+    rng.choice(steps_of(root)).attrib["cnt"] = str(rng.randrange(5))
+
+
+def unflag(root: ElementTree.Element, rng: random.Random) -> None:
+    """A step no longer publishes its end, or does so now."""
+    step = rng.choice(steps_of(root))
+    step.attrib["hasdep"] = str(1 - int(step.attrib["hasdep"]))
+
+
+def retarget(root: ElementTree.Element, rng: random.Random) -> None:
+    """A step waits for another one."""
+    gpu = rng.choice(root.findall("gpu"))
+    blocks = gpu.findall("tb")
+    block = rng.randrange(len(blocks))
+    if len(blocks[block]):
+        wait = {"depid": str(block), "deps": str(rng.randrange(len(blocks[block])))}
+        rng.choice(list(gpu.iter("step"))).attrib |= wait
+
+
+def hurry(root: ElementTree.Element, rng: random.Random) -> None:
+    """Another protocol, with another FIFO."""
+    root.attrib["proto"] = rng.choice(("Simple", "LL", "LL128"))
+
+
+def agree(seeds: range) -> Counter[str]:
+    verdicts: Counter[str] = Counter()
+    for seed in seeds:
+        rng = random.Random(seed)
+        text, size = mutant(rng), rng.choice(SIZES)
+        expected = judge(text, size)
+        assert ours(text, size) == expected, f"mutant {seed} of {size} B: {text}"
+        verdicts[expected] += 1
+    return verdicts
+
+
+def test_good_programs_are_right_for_both_judges() -> None:
+    for text in good_programs():
+        for size in SIZES:
+            assert ours(text, size) == judge(text, size) == "right"
+
+
+def test_mutants_are_judged_as_the_oracle_judges_them() -> None:
+    assert set(agree(range(SAMPLE))) == {"right", "unloadable", "unpaired", "hangs", "races", "wrong"}
+
+
+@pytest.mark.verify
+def test_two_thousand_mutants_are_judged_as_the_oracle_judges_them() -> None:
+    verdicts = agree(range(10_000, 10_000 + ALL))
+    assert min(verdicts.values()) >= 20, verdicts
+
+
+def exchange(n: int, proto: str) -> str:
+    """Two GPUs of one thread block each: n sends, then n receives."""
+    gpus = []
+    for gpu in range(2):
+        steps = [("s", gpu * n + k) for k in range(n)] + [("r", (1 - gpu) * n + k) for k in range(n)]
+        body = "".join(
+            STEP.format(s=s, type=kind, at=at, depid=-1, deps=-1, has=0) for s, (kind, at) in enumerate(steps)
+        )
+        gpus.append(
+            f'<gpu id="{gpu}" i_chunks="0" o_chunks="{2 * n}" s_chunks="0"><tb id="0" send="{1 - gpu}" '
+            f'recv="{1 - gpu}" chan="0">{body}</tb></gpu>'
+        )
+    return (
+        f'<algo name="exchange" proto="{proto}" nchannels="1" nchunksperloop="{2 * n}" ngpus="2" coll="allgather" '
+        f'inplace="1" outofplace="0">{"".join(gpus)}</algo>'
+    )
+
+
+@pytest.mark.parametrize(("proto", "slots"), [("Simple", 2), ("LL", 8), ("LL128", 8)])
+def test_sends_beyond_the_fifo_hang(proto: str, slots: int) -> None:
+    prove_msccl(parse_msccl(exchange(slots, proto)))
+    with pytest.raises(ScheduleError, match=re.escape("hangs: GPU")):
+        prove_msccl(parse_msccl(exchange(slots + 1, proto)))
+
+
+def test_a_step_that_is_cut_takes_more_slots() -> None:
+    """Three chunks in one step fit the FIFO as one call and not as three."""
+    text = exchange(3, "Simple")
+    root = ElementTree.fromstring(text)
+    for block in root.iter("tb"):
+        for step in list(block)[1:3] + list(block)[4:]:
+            block.remove(step)
+        for number, step in enumerate(block):
+            step.attrib |= {"s": str(number), "cnt": "3"}
+    algo = parse_msccl(ElementTree.tostring(root, encoding="unicode"))
+    prove_msccl(algo, cut_of(algo, 2**20))
+    with pytest.raises(ScheduleError, match="hangs"):
+        prove_msccl(algo, cut_of(algo, 2**30))
+
+
+RACE = (
+    '<algo name="race" proto="Simple" nchannels="2" nchunksperloop="1" ngpus="3" coll="allreduce" inplace="1">'
+    '<gpu id="0" i_chunks="1" o_chunks="0" s_chunks="0">'
+    '<tb id="0" send="1" recv="1" chan="0">{rrc}{s}</tb><tb id="1" send="2" recv="2" chan="0">{rrc2}{s2}</tb></gpu>'
+    '<gpu id="1" i_chunks="1" o_chunks="0" s_chunks="0"><tb id="0" send="0" recv="0" chan="0">{up}{down}</tb></gpu>'
+    '<gpu id="2" i_chunks="1" o_chunks="0" s_chunks="0"><tb id="0" send="0" recv="0" chan="0">{up}{down}</tb></gpu>'
+    "</algo>"
+)
+
+
+def reduce_at_two_blocks(ordered: bool) -> str:
+    """Two thread blocks of GPU 0 add to i[0]; the second one waits for the first, or does not."""
+
+    def step(s: int, kind: str, wait: tuple[int, int] = (-1, -1), has: int = 0) -> str:
+        text = STEP.format(s=s, type=kind, at=0, depid=wait[0], deps=wait[1], has=has)
+        return text.replace('buf="o"', 'buf="i"')
+
+    return RACE.format(
+        rrc=step(0, "rrc", has=1), s=step(1, "s", (1, 0)), rrc2=step(0, "rrc", (0, 0) if ordered else (-1, -1), has=1),
+        s2=step(1, "s"), up=step(0, "s"), down=step(1, "r"),
+    )
+
+
+def test_two_reductions_into_one_place_need_an_order() -> None:
+    prove_msccl(parse_msccl(reduce_at_two_blocks(ordered=True)))
+    with pytest.raises(ScheduleError, match=r"races: GPU 0, thread block 0, step 0 \(rrc\) and GPU 0, thread block 1"):
+        prove_msccl(parse_msccl(reduce_at_two_blocks(ordered=False)))
+
+
+def test_a_wait_for_a_step_that_never_publishes_hangs() -> None:
+    algo = parse_msccl(reduce_at_two_blocks(ordered=True).replace('hasdep="1"', 'hasdep="0"'))
+    with pytest.raises(ScheduleError, match="waits for ever: no step of thread block 1 from 0 on has hasdep=1"):
+        prove_msccl(algo)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('chan="0"', 'chan="-7"', "has chan=-7: 0 to 0"),
+        ('nchannels="1"', 'nchannels="0"', "nchannels=0: 1 to 32"),
+        ('proto="Simple"', 'proto="Foo"', "proto='Foo': accepted are Simple, LL, LL128"),
+        ('s_chunks="0"', 's_chunks="-5"', "s_chunks=-5"),
+        ('o_chunks="2"', 'o_chunks="3"', "o_chunks=3: the array has 2"),
+        ('srcoff="0"', 'srcoff="2"', r"touches o\[2\] to \[2\]: o_chunks=2 are declared"),
+        ('srcoff="0"', 'srcoff="1_0"', "srcoff='1_0': give an integer"),
+        ('inplace="1"', 'inplace="2"', "inplace=2: 0 to 1"),
+        ('inplace="1" outofplace="0"', 'inplace="0" outofplace="0"', "nobody could call it"),
+        ('send="1"', 'send="2"', "send=2: another GPU"),
+        ('hasdep="0"', 'hasdep="yes"', "hasdep='yes': give an integer"),
+    ],
+)
+def test_what_the_runtime_would_not_load_is_named(old: str, new: str, message: str) -> None:
+    text = exchange(1, "Simple")
+    assert old in text
+    with pytest.raises(WeftError, match=message):
+        parse_msccl(text.replace(old, new, 1))
+
+
+def test_a_wrong_count_is_named_and_no_traceback() -> None:
+    text = exchange(2, "Simple").replace('type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1"',
+                                         'type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="2"')  # fmt: skip
+    with pytest.raises(ScheduleError, match="GPU 0 sends 2 chunks to GPU 1 on channel 0 in call 0, which receives 1"):
+        prove_msccl(parse_msccl(text))
