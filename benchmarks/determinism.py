@@ -93,7 +93,7 @@ def _training(loop: str) -> Entry:
 def _shared_tree() -> Entry:
     job = Iteration("job", 4, (Op("a", 10**9), Op("b", 10**9, None, (0,), (), (AllReduce(40_000_000),))))
     jobs = [ClusterJob(job, (0, 5, 10, 15)), ClusterJob(job, (1, 4, 9, 12), 10**8), ClusterJob(job, (2, 3, 6, 7))]
-    tree = fat_tree(4, bandwidth=[12.5e9, 3e9, 3e9], latency="1us", hop_latency=0)
+    tree = fat_tree(4, bandwidth=["12.5GB/s", "3GB/s", "3GB/s"], latency="1us", hop_latency=0)
     times = np.array(contended_ps(jobs, tree), np.int64)
     return _entry(int(times.max()), times)
 

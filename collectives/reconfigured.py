@@ -22,7 +22,7 @@ from collectives.core.step_costs import (
 )
 from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
 from topologies import Topology, WeftError
-from topologies.units import Quantity, parse_time
+from topologies.units import Quantity, bytes_per_s, parse_time
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,18 +99,18 @@ def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> 
         A fabric with switches or unequal links, or a step in which a rank has more peers than interfaces.
     """
     base, steps = schedule.topology, tuple(steps_of(schedule))
-    rate, latency_s = _uniform(base)
-    hop_s = float(base.hop_latency_ps[0]) / 1e12
+    rate, latency = _uniform(base)
+    hop_latency = f"{base.hop_latency_ps[0]}ps"
     n = base.n_npus
     matched: dict[tuple[tuple[int, int], ...], Step] = {}
     for step in steps:
         matched.setdefault(step.pairs, step)
     place = {pairs: 1 + at for at, pairs in enumerate(matched)}
     circuits = [
-        matched_fabric(n, step, interfaces, bandwidth=rate, latency=latency_s, hop_latency=hop_s)
+        matched_fabric(n, step, interfaces, bandwidth=rate, latency=latency, hop_latency=hop_latency)
         for step in matched.values()
     ]
-    rings = stride_rings(n, bandwidth=rate, latency=latency_s, hop_latency=hop_s) if interfaces > 1 else []
+    rings = stride_rings(n, bandwidth=rate, latency=latency, hop_latency=hop_latency) if interfaces > 1 else []
     fabrics = (base, *circuits, *rings)
     start_up_ps = parse_time(start_up, "start-up of a step")
     costs = step_costs_ps(fabrics, steps, start_up_ps)
@@ -121,15 +121,16 @@ def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> 
     )
 
 
-def _uniform(base: Topology) -> tuple[float, float]:
+def _uniform(base: Topology) -> tuple[str, str]:
+    """Bandwidth and latency of every link."""
     if base.n_nodes > base.n_npus:
         raise WeftError(f"circuits are switched between servers; {base.name} has {base.n_nodes - base.n_npus} switches")
     rates, latencies = np.unique(base.bandwidth_Bps), np.unique(base.latency_ps)
     if base.n_links == 0:
-        return 1.0, 0.0  # one server alone: there is nothing to switch
+        return "1B/s", "0s"  # one server alone: there is nothing to switch
     if rates.size != 1 or latencies.size != 1:
         raise WeftError(f"the circuits of {base.name} differ in rate or latency; switching needs them alike")
-    return float(rates[0]), float(latencies[0]) / 1e12
+    return bytes_per_s(rates[0]), f"{latencies[0]}ps"
 
 
 def _delay_ps(delay: Quantity) -> int:

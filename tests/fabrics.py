@@ -31,7 +31,7 @@ def random_fabric(seed: int, most: int = 10) -> Topology:
     if rng.random() < 0.4:  # NPUs need not be balanced
         a, b = rng.sample(range(n), 2)
         capacity[a, b] = capacity.get((a, b), 0) + rng.randint(1, 3)
-    links = [(a, b, rate * 10**9, "100ns") for (a, b), rate in sorted(capacity.items())]
+    links = [(a, b, f"{rate}GB/s", "100ns") for (a, b), rate in sorted(capacity.items())]
     return from_links(links, n, hop_latency="0s", name=f"random{seed}")
 
 
@@ -41,13 +41,13 @@ def boxes_of(count: int, size: int, fast: int, slow: int) -> Topology:
     links = []
     for npu in range(n):
         for switch, rate in ((n + npu // size, fast), (n + count, slow)):
-            links += [(npu, switch, rate * 10**9, "100ns"), (switch, npu, rate * 10**9, "100ns")]
+            links += [(npu, switch, f"{rate}GB/s", "100ns"), (switch, npu, f"{rate}GB/s", "100ns")]
     return from_links(links, n, hop_latency="0s", name=f"boxes{count}x{size}")
 
 
 def hub(n: int) -> Topology:
     """NPU 0 joined to all others."""
-    links = [(a, b, 10**9, "100ns") for leaf in range(1, n) for a, b in ((0, leaf), (leaf, 0))]
+    links = [(a, b, "1GB/s", "100ns") for leaf in range(1, n) for a, b in ((0, leaf), (leaf, 0))]
     return from_links(links, n, name="hub")
 
 
@@ -55,7 +55,7 @@ def leaf_spine(spines: int) -> Topology:
     """Four leaf switches of four NPUs, each leaf joined to every spine; all links 1 GB/s."""
     pairs = [(npu, 16 + npu // 4) for npu in range(16)]
     pairs += [(16 + leaf, 20 + spine) for leaf in range(4) for spine in range(spines)]
-    return from_links([(x, y, 10**9, "100ns") for a, b in pairs for x, y in ((a, b), (b, a))], 16, name="leaf-spine")
+    return from_links([(x, y, "1GB/s", "100ns") for a, b in pairs for x, y in ((a, b), (b, a))], 16, name="leaf-spine")
 
 
 EULERIAN = (
@@ -75,10 +75,10 @@ def written(text: str, n_npus: int) -> Topology:
         ends, rate = word.split(":")
         both = "-" in ends
         a, b = map(int, ends.split("-" if both else ">"))
-        links += [(x, y, int(rate) * 10**9, "100ns") for x, y in (((a, b), (b, a)) if both else ((a, b),))]
+        links += [(x, y, f"{rate}GB/s", "100ns") for x, y in (((a, b), (b, a)) if both else ((a, b),))]
     return from_links(links, n_npus, name=f"written{n_npus}")
 
 
 def one_way_ring(n: int) -> Topology:
     """A ring of one direction."""
-    return from_links([(a, (a + 1) % n, 10**9, "100ns") for a in range(n)], n, name="one-way")
+    return from_links([(a, (a + 1) % n, "1GB/s", "100ns") for a in range(n)], n, name="one-way")

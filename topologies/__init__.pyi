@@ -50,3 +50,5 @@ from topologies.tiers import leaf_spine as leaf_spine
 from topologies.totient_rings import select_permutations as select_permutations
 from topologies.totient_rings import totient_perms as totient_perms
 from topologies.twisted_tori import twisted_torus as twisted_torus
+from topologies.units import bytes_per_s as bytes_per_s
+from topologies.units import seconds as seconds

@@ -2,7 +2,8 @@
 
 Sizes print base 2 (1 MiB), rates and times base 10 (50 GB/s, 7.14 us), as nccl-tests does.
 `GB` is 10^9 and `GiB` is 2^30; a bit is written `b`, a byte `B`. A bare number where a unit is needed
-is rejected, because 400 could be Gb/s or GB/s.
+is rejected, because 400 could be Gb/s or GB/s. Numbers that a program computes get their unit from `bytes_per_s` or
+`seconds`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import TypeAlias
 
 from topologies.errors import WeftError
 
-Quantity: TypeAlias = str | int | float
-"""Text with a unit ("400Gb/s"), or a number already in SI units (bytes, seconds, bytes/s)."""
+Quantity: TypeAlias = str | int
+"""Text with a unit ("400Gb/s"). A size may be an integer, in bytes; a time may be 0; a bandwidth is always text."""
 
 Quantities: TypeAlias = Quantity | Sequence[Quantity]
 """One quantity for all dimensions, or one per dimension; text may separate them with commas ("400Gb/s,100Gb/s")."""
@@ -43,13 +44,52 @@ _SWEEP = re.compile(rf"^{_NUMBER}(?P<prefix>[kKMGT]?)$")
 _TIME = re.compile(rf"^{_NUMBER}\s*(?P<unit>s|ms|us|ns|ps)$")
 
 
+def bytes_per_s(rate_Bps: float) -> str:
+    """A computed bandwidth as text with its unit; no digit is lost.
+
+    Parameters
+    ----------
+    rate_Bps : float
+        Bytes per second.
+
+    Examples
+    --------
+    >>> bytes_per_s(0.835 * 370e9)
+    '308950000000.0B/s'
+    >>> parse_bandwidth(bytes_per_s(0.1)) == 0.1
+    True
+    """
+    return f"{float(rate_Bps)!r}B/s"
+
+
+def seconds(time_s: float) -> str:
+    """A computed time as text with its unit, rounded to picoseconds.
+
+    Parameters
+    ----------
+    time_s : float
+        Seconds.
+
+    Raises
+    ------
+    WeftError
+        Negative, not finite, or beyond the clock.
+
+    Examples
+    --------
+    >>> seconds(1e-6)
+    '1000000ps'
+    """
+    return f"{from_seconds(time_s)}ps"
+
+
 def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
     """Bandwidth in bytes per second.
 
     Parameters
     ----------
-    value : str, int or float
-        Text such as "400Gb/s", "50GB/s" or "50GiB/s"; a number is bytes per second.
+    value : str
+        Text such as "400Gb/s", "50GB/s" or "50GiB/s".
     what : str
         Name of the item, for error messages.
 
@@ -58,14 +98,28 @@ def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
     WeftError
         No unit, not a number, zero, negative or not finite.
     """
-    if isinstance(value, str):
-        match = _RATE.match(value.strip())
-        if match is None:
-            raise WeftError(f"{what} {value!r} is not a rate: write a number with b/s or B/s, such as 400Gb/s, 50GB/s")
-        bits = 8 if match["unit"] == "b" else 1
-        rate = _float(Fraction(match["number"]) * _PREFIX[match["prefix"]] / bits)
-    else:
-        rate = _float(_exact(value, what))
+    if not isinstance(value, str):
+        raise WeftError(f"{what} {value!r} has no unit: write text such as 400Gb/s or 50GB/s, or bytes_per_s(number)")
+    match = _RATE.match(value.strip())
+    if match is None:
+        raise WeftError(f"{what} {value!r} is not a rate: write a number with b/s or B/s, such as 400Gb/s, 50GB/s")
+    bits = 8 if match["unit"] == "b" else 1
+    return _above_zero(Fraction(match["number"]) * _PREFIX[match["prefix"]] / bits, value, what)
+
+
+def from_bytes_per_s(rate_Bps: float, what: str = "bandwidth") -> float:
+    """A bandwidth that is a number of bytes per second, checked: of a file whose keys name the unit.
+
+    Raises
+    ------
+    WeftError
+        Zero, negative or not finite.
+    """
+    return _above_zero(_exact(rate_Bps, what), rate_Bps, what)
+
+
+def _above_zero(exact: Fraction, value: object, what: str) -> float:
+    rate = _float(exact)
     if not 0 < rate < float("inf"):
         raise WeftError(f"{what} {value!r} must be above zero and finite")
     return rate
@@ -108,27 +162,43 @@ def parse_sweep_size(value: Quantity, what: str = "size") -> int:
 
 
 def parse_time(value: Quantity, what: str = "time") -> int:
-    """Time in integer picoseconds: "300ns", "1.5us"; a number is seconds.
+    """Time in integer picoseconds: "300ns", "1.5us", or 0.
 
     Raises
     ------
     WeftError
-        Text without a unit, a fraction of a picosecond, or a negative time.
+        No unit, a fraction of a picosecond, negative, or beyond the clock.
     """
-    if isinstance(value, str):
-        match = _TIME.match(value.strip())
-        if match is None:
-            raise WeftError(f"{what} {value!r} is not a time: write a number with s, ms, us, ns or ps, such as 300ns")
-        time_ps = Fraction(match["number"]) * _SECONDS[match["unit"]] * PS_PER_S
-        if time_ps.denominator != 1:
-            raise WeftError(f"{what} {value!r} is not an integer number of picoseconds")
-    else:
-        time_ps = Fraction(round(_exact(value, what) * PS_PER_S))
+    if not isinstance(value, str):
+        if isinstance(value, bool) or value != 0:
+            raise WeftError(f"{what} {value!r} has no unit: write text such as 300ns or 1.5us, or seconds(number)")
+        return 0
+    match = _TIME.match(value.strip())
+    if match is None:
+        raise WeftError(f"{what} {value!r} is not a time: write a number with s, ms, us, ns or ps, such as 300ns")
+    time_ps = Fraction(match["number"]) * _SECONDS[match["unit"]] * PS_PER_S
+    if time_ps.denominator != 1:
+        raise WeftError(f"{what} {value!r} is not an integer number of picoseconds")
+    return _on_the_clock(int(time_ps), value, what)
+
+
+def from_seconds(time_s: float, what: str = "time") -> int:
+    """Picoseconds of a time that is a number of seconds, rounded: of a file whose keys name the unit.
+
+    Raises
+    ------
+    WeftError
+        Negative, not finite, or beyond the clock.
+    """
+    return _on_the_clock(round(_exact(time_s, what) * PS_PER_S), time_s, what)
+
+
+def _on_the_clock(time_ps: int, value: object, what: str) -> int:
     if time_ps < 0:
         raise WeftError(f"{what} {value!r} is negative")
     if time_ps > MOST_PS:
         raise WeftError(f"{what} {value!r} exceeds the range of the clock, {format_time(MOST_PS)}")
-    return int(time_ps)
+    return time_ps
 
 
 def _float(value: Fraction) -> float:

@@ -231,7 +231,7 @@ class CircuitMachine:
 
     def _fabric(self, pairs: list[Pair]) -> Topology:
         circuits = Circuits(self.iteration.n, self.degree, tuple(pairs))
-        return optical(circuits, bandwidth=self._rate, latency=self._latency_ps / 1e12)
+        return optical(circuits, bandwidth=self.bandwidth, latency=self.latency)
 
     def _demand(self, streams: list[_Stream], now: int) -> npt.NDArray[np.float64]:
         """Bytes left of every transfer that may be under way."""

@@ -293,7 +293,7 @@ def _checked(fault: object) -> Fault:
 
 def _time(value: object, key: str) -> str:
     """A time as a whole number of the largest unit that it is a whole number of."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or len(told(value)) > LONGEST_TIME:
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(told(value)) > LONGEST_TIME:
         raise _no_time(key, value)
     time_ps = parse_time(value, key)
     unit, length_ps = next((unit, length_ps) for unit, length_ps in _UNITS if time_ps % length_ps == 0)

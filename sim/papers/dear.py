@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sim.papers.dear_model import Group, Ring, dear_s, wfbp_s
 from sim.papers.dear_models import densenet201, inceptionv4
 from sim.whole_file import write_text_whole
+from topologies.units import bytes_per_s, seconds
 from workloads.compute import TERA, Accelerator
 from workloads.models import model
 from workloads.models.model import Model
@@ -118,9 +119,8 @@ def simulated_s(subject: Subject, network: Network, loop: str, bucket_bytes: int
     from topologies import ring
     from workloads.training import training_job
 
-    topology = ring(
-        WORKERS, bandwidth=0.5 / network.ring.s_per_byte, latency=network.ring.step_s, hop_latency=0
-    )
+    rate, step = bytes_per_s(0.5 / network.ring.s_per_byte), seconds(network.ring.step_s)
+    topology = ring(WORKERS, bandwidth=rate, latency=step, hop_latency=0)
     training = Training(loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1})
     job = training_job(topology, subject.workload(), {"data": (WORKERS,)}, training)
     return simulate_job(job, Links(chunks=1)).time_s

@@ -29,7 +29,7 @@ from sim.streaming.pool_streaming import PoolStreaming, slow_down, streaming_pro
 from sim.streaming.slot_sharing import RULES, Sharing, fallback_share, sharing_program
 from topologies import Topology, fat_tree, switch, torus
 from topologies.core.custom import rank_coordinates
-from topologies.units import PS_PER_S, format_size
+from topologies.units import PS_PER_S, bytes_per_s, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, layout_for, lossless_sum
 from workloads.compression.rates import INSTANT, Rates, measure
 from workloads.compression.sizing import Compression, expansion, union_density
@@ -139,7 +139,7 @@ def nvls_rows() -> list[Row]:
     """Pull at the measured efficiency."""
     rows = []
     for n, (low, high) in PUBLISHED_NVLS.items():
-        fabric = switch(n, bandwidth=NVLS_EFFICIENCY * NVLINK_BPS, latency="0.5us", hop_latency="0.3us")
+        fabric = switch(n, bandwidth=bytes_per_s(NVLS_EFFICIENCY * NVLINK_BPS), latency="0.5us", hop_latency="0.3us")
         algbw = simulate(in_network.all_reduce(fabric, "8GiB", form="pull"), chunks=256).algbw
         middle = (low + high) / 2e9
         rows.append({

@@ -34,7 +34,7 @@ from topologies import (
 )
 from topologies.core.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
 from topologies.flows.shortest_path_load import average_path, diameter, spread_loads
-from topologies.units import parse_time
+from topologies.units import bytes_per_s, parse_time
 from workloads.topoopt import MEASURED, MODELS, Demand, Fabric, Iteration, data_parallel, iteration_of, model
 from workloads.topoopt.models import dlrm
 
@@ -67,7 +67,7 @@ JOINED = Transport(tie="ecmp", most_rounds=64, message_chunks=8)
 def tree(n: int, rate_Gbps: float, *, above: float = 1.0) -> Topology:
     """The fat-tree of n servers; `above` is the rate of the upper tiers over that of the hosts."""
     ports = next(k for k in range(2, 64, 2) if k**3 // 4 >= n)
-    rates = [rate_Gbps / 8 * 1e9 * part for part in (1.0, above, above)]
+    rates = [bytes_per_s(rate_Gbps / 8 * 1e9 * part) for part in (1.0, above, above)]
     return fat_tree(ports, bandwidth=rates, latency="1us", hop_latency=0)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from sim.program.cutting import MOST_WORK
 from topologies import WeftError
-from topologies.units import MOST_PS, format_time, parse_bandwidth, parse_size, parse_time
+from topologies.units import MOST_PS, format_time, from_bytes_per_s, parse_bandwidth, parse_size, parse_time
 
 N = TypeVar("N", int, float)
 
@@ -80,7 +80,7 @@ class Rate(_Field[float]):
     """A bandwidth: bytes a second, or text such as "100Gb/s"."""
 
     def read(self, value: float | str) -> float:
-        return parse_bandwidth(value, self.name)
+        return parse_bandwidth(value, self.name) if isinstance(value, str) else from_bytes_per_s(value, self.name)
 
 
 def whole(value: object, what: str, least: int = 0, most: int | None = None) -> int:

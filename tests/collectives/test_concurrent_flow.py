@@ -75,6 +75,6 @@ def test_too_many_ranks_are_refused():
 
 
 def test_what_cannot_be_reached_is_named():
-    one_way = from_links([(0, 1, 1e9, 0)], 2, name="one-way")
+    one_way = from_links([(0, 1, "1GB/s", 0)], 2, name="one-way")
     with pytest.raises(WeftError, match="topology one-way: npu0 cannot be reached by any other NPU"):
         concurrent_flow.all_to_all(one_way, "1MiB")

@@ -103,7 +103,7 @@ def test_options_are_checked(options, message):
 
 def test_other_networks_are_refused():
     with pytest.raises(WeftError, match="is no product of dimensions"):
-        hierarchical.all_reduce(from_links([(0, 1, 1e9, 0), (1, 0, 1e9, 0)], 2), "1KiB")
+        hierarchical.all_reduce(from_links([(0, 1, "1GB/s", 0), (1, 0, "1GB/s", 0)], 2), "1KiB")
 
 
 def test_themis_orders():

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import WeftError
+from topologies import WeftError, bytes_per_s, seconds, torus
 from topologies.units import (
     format_rate,
     format_size,
     format_time,
+    from_bytes_per_s,
+    from_seconds,
     parse_bandwidth,
     parse_size,
     parse_sweep_size,
@@ -28,8 +30,6 @@ from topologies.units import (
         ("8b/s", 1.0),
         ("1e3kB/s", 1e6),
         (".5MB/s", 5e5),
-        (12.5, 12.5),
-        (7, 7.0),
     ],
 )
 def test_bandwidth(text, rate_Bps):
@@ -37,7 +37,7 @@ def test_bandwidth(text, rate_Bps):
 
 
 @pytest.mark.parametrize(
-    "bad", ["400", "400G", "400 Gb", "fast", "", "0Gb/s", "-1GB/s", 0, -3.0, float("inf"), float("nan")]
+    "bad", ["400", "400G", "400 Gb", "fast", "", "0Gb/s", "-1GB/s", 0, 400, 50e9, None, True]
 )
 def test_bandwidth_refused_by_name(bad):
     with pytest.raises(WeftError, match="uplink"):
@@ -74,14 +74,13 @@ def test_sweep_size_of_half_a_byte_is_refused():
 
 @pytest.mark.parametrize(
     ("text", "time_ps"),
-    [("300ns", 300_000), ("1.5us", 1_500_000), ("7 ps", 7), ("2s", 2 * 10**12), ("1ms", 10**9), (1e-7, 100_000),
-     (0, 0)],
+    [("300ns", 300_000), ("1.5us", 1_500_000), ("7 ps", 7), ("2s", 2 * 10**12), ("1ms", 10**9), (0, 0), (0.0, 0)],
 )
 def test_time(text, time_ps):
     assert parse_time(text) == time_ps
 
 
-@pytest.mark.parametrize("bad", ["300", "300 n", "0.5ps", "-1ns", -1e-9, float("nan")])
+@pytest.mark.parametrize("bad", ["300", "300 n", "0.5ps", "-1ns", -1e-9, 1e-7, 3, True, None])
 def test_time_refused_by_name(bad):
     with pytest.raises(WeftError, match="hop"):
         parse_time(bad, "hop")
@@ -89,7 +88,32 @@ def test_time_refused_by_name(bad):
 
 @given(st.integers(0, 10**15))
 def test_time_survives_seconds_as_a_float(time_ps):
-    assert parse_time(time_ps / 10**12) == time_ps
+    assert from_seconds(time_ps / 10**12) == parse_time(seconds(time_ps / 10**12)) == time_ps
+
+
+@given(st.floats(1e-300, 1e300))
+def test_bandwidth_survives_as_text(rate_Bps):
+    assert parse_bandwidth(bytes_per_s(rate_Bps)) == from_bytes_per_s(rate_Bps) == rate_Bps
+
+
+@pytest.mark.parametrize("bad", [0, -3.0, float("inf"), float("nan")])
+def test_raw_bandwidth_refused_by_name(bad):
+    with pytest.raises(WeftError, match="uplink"):
+        from_bytes_per_s(bad, "uplink")
+
+
+@pytest.mark.parametrize("bad", [-1e-9, float("inf"), float("nan"), 1e300])
+def test_raw_time_refused_by_name(bad):
+    with pytest.raises(WeftError, match="hop"):
+        from_seconds(bad, "hop")
+
+
+@pytest.mark.parametrize("bare", [400, 50e9, ("400Gb/s", 400)])
+def test_bare_number_where_a_unit_is_needed_says_what_to_write(bare):
+    with pytest.raises(WeftError, match=r"bandwidth (400|50000000000\.0) has no unit: write text such as 400Gb/s"):
+        torus((4, 4), bandwidth=bare)
+    with pytest.raises(WeftError, match="latency 300 has no unit: write text such as 300ns"):
+        torus((4, 4), hop_latency=300)
 
 
 @given(st.integers(1, 4 * 10**6), st.sampled_from(["ps", "ns", "us", "ms", "s"]))

@@ -173,7 +173,7 @@ def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
     """
     if isinstance(value, str):
         value = value.split(",")
-    values: list[Quantity] = [value] if isinstance(value, (int, float)) else list(value)
+    values = [value] if isinstance(value, (str, int, float)) else list(value)
     if len(values) == 1:
         return values * n_dims
     if len(values) != n_dims:

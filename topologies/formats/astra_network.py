@@ -17,6 +17,7 @@ from topologies.core.topology import Topology
 from topologies.errors import WeftError
 from topologies.products import multidim
 from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
+from topologies.units import bytes_per_s
 
 BYTES_PER_GB = 2**30
 """Limit on the number of NPUs in an ASTRA-sim network."""
@@ -91,7 +92,7 @@ class AstraNetwork:
         """
         try:
             found = multidim(
-                self.spec, bandwidth=[dim.bandwidth * BYTES_PER_GB for dim in self.dimensions],
+                self.spec, bandwidth=[bytes_per_s(dim.bandwidth * BYTES_PER_GB) for dim in self.dimensions],
                 latency=[f"{dim.latency_ns!r}ns" for dim in self.dimensions], hop_latency=0,
             )
         except WeftError as wrong:

@@ -32,7 +32,7 @@ from topologies.core.topology import KIND_NAMES, NPU, Topology
 from topologies.errors import WeftError
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
-from topologies.units import PS_PER_S, parse_bandwidth, parse_time
+from topologies.units import PS_PER_S, from_bytes_per_s, from_seconds
 
 SUFFIXES = (".graphml", ".json")
 """File suffixes that are read as a topology."""
@@ -248,8 +248,8 @@ def _node_order(graph: nx.DiGraph, name: str) -> list[Any]:
 def _links(data: Mapping[str, Any], what: str) -> list[tuple[float, int, int]]:
     """Bandwidth, latency and dimension of each parallel link that an edge represents."""
     _check_keys(data, _EDGE_KEYS, what)
-    rate = parse_bandwidth(_number(data, "bandwidth_Bps", what), f"{what} bandwidth_Bps")
-    time = parse_time(_number(data, "latency_s", what), f"{what} latency_s")
+    rate = from_bytes_per_s(_number(data, "bandwidth_Bps", what), f"{what} bandwidth_Bps")
+    time = from_seconds(_number(data, "latency_s", what), f"{what} latency_s")
     dimension = _whole(data.get("dimension", -1), -1, f"{what} dimension")
     return [(rate, time, dimension)] * _whole(data.get("count", 1), 1, f"{what} count")
 
@@ -258,7 +258,7 @@ def _hop_latency(data: Mapping[str, Any], name: str, node: Any) -> int:
     if "hop_latency_s" not in data:
         return 0
     what = f"topology {name}: node {node}"
-    return parse_time(_number(data, "hop_latency_s", what), f"{what} hop_latency_s")
+    return from_seconds(_number(data, "hop_latency_s", what), f"{what} hop_latency_s")
 
 
 def _coordinates(

@@ -19,7 +19,7 @@ import yaml
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.core.wiring import Cable, wired
 from topologies.errors import WeftError
-from topologies.units import PS_PER_S, Quantity, parse_bandwidth, parse_time
+from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 
 KINDS = ("custom", "device", "cpu", "xpu", "npu", "nic", "memory", "port", "switch")
 NPU_KINDS, PASSIVE_KINDS = ("xpu", "npu"), ("nic", "port")
@@ -190,9 +190,9 @@ def _link(data: Mapping[str, Any], where: str, default: tuple[float | None, int]
     if not isinstance(physical, Mapping) or not set(physical) <= {"bandwidth", "latency"}:
         raise WeftError(f"{where}: physical accepts only the keys bandwidth and latency, not {physical!r}")
     latency = _chosen(physical.get("latency"), _SECONDS, f"{where}: latency")
-    latency_ps = default[1] if latency is None else parse_time(latency / PS_PER_S, f"{where}: latency")
+    latency_ps = default[1] if latency is None else from_seconds(latency / PS_PER_S, f"{where}: latency")
     rate = _chosen(physical.get("bandwidth"), _BITS, f"{where}: bandwidth")
-    rate = default[0] if rate is None else parse_bandwidth(rate, f"{where}: bandwidth")
+    rate = default[0] if rate is None else from_bytes_per_s(rate, f"{where}: bandwidth")
     return None if rate is None else _Link(rate, latency_ps)
 
 

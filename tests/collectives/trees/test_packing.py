@@ -154,7 +154,7 @@ def test_graphviz_names_root_and_switches():
 def lopsided():
     """A switch that receives 3 GB/s and sends 2."""
     thin = [(3, 1), (3, 2), (1, 0), (2, 0), (1, 2), (2, 1)]
-    return from_links([(0, 3, 3e9, 0), *((src, dst, 1e9, 0) for src, dst in thin)], 3, name="lopsided")
+    return from_links([(0, 3, "3GB/s", 0), *((src, dst, "1GB/s", 0) for src, dst in thin)], 3, name="lopsided")
 
 
 def test_what_an_unbalanced_switch_receives_too_much_stays_unused():

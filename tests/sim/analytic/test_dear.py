@@ -10,7 +10,7 @@ from collectives.hierarchical import blocks_of
 from sim.papers.dear_model import Group, Ring, dear_s, fluid_gain, wfbp_s
 from sim.program.model import Model
 from sim.run.iteration import simulate_job
-from topologies import from_spec
+from topologies import bytes_per_s, from_spec, seconds
 from topologies.core.product import link_bandwidths
 from topologies.products import multidim
 from workloads.training import MIB, Training, gradient_buckets, layer_of, training_job
@@ -38,8 +38,8 @@ def groups_of(workload: Workload, bucket_bytes: int | None) -> list[Group]:
 def simulated_s(workload: Workload, ring: Ring, loop: str, bucket_bytes: int | None) -> float:
     """The iteration on a bidirectional ring whose NPUs have the bandwidth of the closed form in both directions."""
     spec = f"RI({ring.workers})"
-    bandwidth = link_bandwidths([1 / ring.s_per_byte], blocks_of(from_spec(spec)))
-    topology = multidim(spec, bandwidth=bandwidth, latency=ring.step_s, hop_latency=0)
+    (rate,) = link_bandwidths([1 / ring.s_per_byte], blocks_of(from_spec(spec)))
+    topology = multidim(spec, bandwidth=bytes_per_s(rate), latency=seconds(ring.step_s), hop_latency=0)
     training = Training(
         loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1, "element_bytes": 1}
     )

@@ -71,7 +71,7 @@ def test_one_representative_is_exact():
     job = bert16()
     fabric = circulant(16, (1, 3), bandwidth="100Gb/s", **LINKS)
     quick, outcome = simulate_iteration(job, fabric, Rings(ring_jumps(fabric), {}))
-    links = [(int(a), int(b), 12.5e9, 1e-6) for a, b in zip(fabric.src, fabric.dst, strict=True)]
+    links = [(int(a), int(b), "12.5GB/s", "1us") for a, b in zip(fabric.src, fabric.dst, strict=True)]
     plain = from_links(links, 16, hop_latency=0)
     full, everyone = simulate_iteration(job, plain, Rings(ring_jumps(fabric), {}))
     assert quick.images == 16 and full.images == 1

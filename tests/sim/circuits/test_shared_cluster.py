@@ -26,7 +26,7 @@ def test_an_ideal_switch_isolates_and_a_thin_tree_does_not():
     rng = random.Random(3)
     jobs = [ClusterJob(job(40_000_000), place) for place in place_randomly([4] * 4, 16, rng)]
     ideal = contended_ps(jobs, switch(16, bandwidth="100Gb/s", latency="1us", hop_latency=0))
-    thin = contended_ps(jobs, fat_tree(4, bandwidth=[12.5e9, 3e9, 3e9], latency="1us", hop_latency=0))
+    thin = contended_ps(jobs, fat_tree(4, bandwidth=["12.5GB/s", "3GB/s", "3GB/s"], latency="1us", hop_latency=0))
     assert len(set(ideal)) == 1 and min(thin) > ideal[0]
     fabric = find_topology(4, 2, Demand.of(job()))
     assert len(set(isolated_ps(jobs, [fabric] * 4))) == 1

@@ -34,7 +34,7 @@ MOST_SERVICES = 20_000
 
 @lru_cache(maxsize=256)
 def topology_of(spec: str, seed: int) -> Topology:
-    return random_fabric(seed, 6) if spec == "random" else from_spec(spec, bandwidth=10.0**15 if seed % 2 else None)
+    return random_fabric(seed, 6) if spec == "random" else from_spec(spec, bandwidth="1e15B/s" if seed % 2 else None)
 
 
 @st.composite

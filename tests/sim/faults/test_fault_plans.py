@@ -30,7 +30,7 @@ FABRIC = torus((4, 4))
 
 def test_equal_sets_of_faults_are_equal_plans() -> None:
     """Whatever their order, and however times and shares are written; plain data reads back."""
-    down, up = LinkDown(link="npu0--npu1", at="1000ns"), Repair(link="npu0--npu1", at=1e-6)
+    down, up = LinkDown(link="npu0--npu1", at="1000ns"), Repair(link="npu0--npu1", at="1us")
     slow = SlowLink(link="*", at="1.5us", share=1)
     one, other = FaultPlan(faults=(up, down, slow)), FaultPlan(faults=[slow, down, up])  # type: ignore[arg-type]  # a list
     assert one == other and one.to_dict() == other.to_dict()

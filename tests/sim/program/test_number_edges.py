@@ -21,7 +21,7 @@ from sim.program import Cutting, ProgramBuilder
 from sim.program.contract import CLOCK_END_PS
 from sim.program.model import make_model
 from sim.study.spec import Spec
-from topologies import WeftError, from_spec
+from topologies import WeftError, bytes_per_s, from_spec
 from topologies.units import MOST_PS, format_time, parse_time
 from workloads.job import Job
 
@@ -46,7 +46,7 @@ def test_an_exbibyte_is_a_tebibyte_on_links_a_million_times_as_fast(
     """Time, bound, estimate and bytes on the wire, to the last picosecond and byte."""
 
     def at(rate: float, size: int) -> Result:
-        schedule = build(algorithm, kind, from_spec(spec, bandwidth=rate), size)
+        schedule = build(algorithm, kind, from_spec(spec, bandwidth=bytes_per_s(rate)), size)
         return simulate(schedule, chunks=4, check=True, symmetry=symmetry)
 
     small, large = at(SLOW, 2**40), at(FAST, EIB)
@@ -57,7 +57,7 @@ def test_an_exbibyte_is_a_tebibyte_on_links_a_million_times_as_fast(
 
 
 def test_bytes_on_the_wire_may_be_more_than_a_machine_word_holds() -> None:
-    schedule = build("pairwise", "all-to-all", from_spec("switch:64", bandwidth=FAST), EIB)
+    schedule = build("pairwise", "all-to-all", from_spec("switch:64", bandwidth=bytes_per_s(FAST)), EIB)
     assert simulate(schedule).lowered.wire_bytes() == 63 * EIB
 
 
@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "fastest link": (lambda: all_reduce(8, bandwidth="1e400B/s"), "must be above zero and finite"),
     "slower than any": (lambda: all_reduce(8, bandwidth="1e-400B/s"), "must be above zero and finite"),
     "latency": (lambda: all_reduce(8, latency="4611687s"), "latency '4611687s' is beyond the clock, which ends at"),
-    "latency of 1e300 s": (lambda: all_reduce(8, latency=1e300), "is beyond the clock"),
+    "latency of 1e300 s": (lambda: all_reduce(8, latency="1e300s"), "is beyond the clock"),
     "latencies of a hop": (
         lambda: simulate(all_reduce(8, latency="4611686s", hop_latency="4611686s")),
         r"the latency of a link, 9.223e\+06 s with the node behind it, is beyond the clock",
@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: simulate(all_reduce(8, latency="4611686s", hop_latency="4611686s"), endpoint_latency="4611686s"),
         r"the latency of a link, 1.384e\+07 s",
     ),
-    "endpoint latency": (lambda: simulate(all_reduce(8), endpoint_latency=1e18), "is beyond the clock"),
+    "endpoint latency": (lambda: simulate(all_reduce(8), endpoint_latency="1e18s"), "is beyond the clock"),
     "chunks": (lambda: simulate(all_reduce(8), chunks=2**31), r"chunks=2147483648 is out of range: 1 to 2147483647"),
     "chunk size": (lambda: simulate(all_reduce(2**50), chunk=1), "would be cut into 140737488355328 chunks; at most"),
     "headers": (lambda: simulate(all_reduce(8), header_bytes=2**70), "are more than 2.62 bytes"),

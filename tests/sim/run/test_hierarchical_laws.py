@@ -17,7 +17,7 @@ from collectives.core.process_groups import process_group
 from collectives.hierarchical import blocks_of
 from sim import simulate
 from sim.result import Result
-from topologies import Topology, from_spec
+from topologies import Topology, bytes_per_s, from_spec
 from topologies.core.product import link_bandwidths, npu_bandwidths
 from topologies.products import multidim
 
@@ -26,10 +26,10 @@ SIZE = 2**30
 DIMENSIONS = len(EXTENTS)
 
 
-def network(spec: str, npu_bandwidth: Sequence[float], latency: str | float = 0) -> Topology:
+def network(spec: str, npu_bandwidth: Sequence[float], latency: str | int = 0) -> Topology:
     """A product whose NPUs have these bandwidths, in bytes/s, out into each dimension."""
     links = link_bandwidths(npu_bandwidth, blocks_of(from_spec(spec)))
-    return multidim(spec, bandwidth=links, latency=latency, hop_latency=0)
+    return multidim(spec, bandwidth=[bytes_per_s(one) for one in links], latency=latency, hop_latency=0)
 
 
 def traffic(extents: Sequence[int], size: float, kind: str = "all-reduce") -> list[float]:
@@ -47,7 +47,7 @@ LIBRA = [BUDGET * m / sum(M) for m in M]
 
 
 def all_reduce_s(npu_bandwidth: Sequence[float], chunks: int, active: int | None = 1, forwarding: str = "cut-through",
-                 latency: str | float = 0) -> float:
+                 latency: str | int = 0) -> float:
     network_ = network(SPEC, npu_bandwidth, latency)
     schedule = hierarchical.all_reduce(network_, SIZE, pipeline_chunks=chunks, active_chunks=active)
     assert schedule.block_bytes * schedule.pattern.n_blocks == SIZE  # the law is about bytes without padding
@@ -135,7 +135,7 @@ def test_ring_all_to_all_takes_longer_than_the_traffic_of_libra(extent, ratio):
 
 def asplos_case(schedule_of, **options) -> Result:
     """SW(8)_SW(8)_SW(8), 50 GiB/s, 1 ns a step and 10 ns at its end, 1 GiB in 64 chunks (libra.md, section 6.4)."""
-    topology = multidim("SW(8)_SW(8)_SW(8)", bandwidth=50 * 2**30, latency="0.5ns", hop_latency=0)
+    topology = multidim("SW(8)_SW(8)_SW(8)", bandwidth="50GiB/s", latency="0.5ns", hop_latency=0)
     schedule = schedule_of(topology, 2**30, pipeline_chunks=64, **options)
     return simulate(schedule, chunks=1, endpoint_latency="10ns")
 

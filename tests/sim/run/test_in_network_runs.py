@@ -10,7 +10,7 @@ from sim.engine.reference import run_reference
 from sim.engine.run import run
 from sim.lower.schedule import lower
 from sim.program.model import Model
-from topologies import fat_tree, from_spec, leaf_spine, switch, torus, with_reduction_units
+from topologies import bytes_per_s, fat_tree, from_spec, leaf_spine, switch, torus, with_reduction_units
 
 MIB = 2**20
 
@@ -37,7 +37,7 @@ def test_in_network_against_the_ring():
 
 @pytest.mark.parametrize(("n", "measured_GBps", "busbw_GBps"), [(5, (258, 262), 420), (8, (273, 275), 480)])
 def test_pull_is_nvlink_sharp(n, measured_GBps, busbw_GBps):
-    fabric = switch(n, bandwidth=0.835 * 370e9, latency="0.5us", hop_latency="0.3us")
+    fabric = switch(n, bandwidth=bytes_per_s(0.835 * 370e9), latency="0.5us", hop_latency="0.3us")
     result = simulate(in_network.all_reduce(fabric, "8GiB", form="pull"), chunks=256)
     assert result.algbw == pytest.approx(np.mean(measured_GBps), rel=0.03)
     assert result.busbw == pytest.approx(busbw_GBps, rel=0.03)
@@ -46,7 +46,7 @@ def test_pull_is_nvlink_sharp(n, measured_GBps, busbw_GBps):
 def test_pull_on_two_to_four_is_not_what_is_measured():
     """The ring's 365 to 370 GB/s are measured there: the model of pull holds from five on, and gains nothing below."""
     for n in (2, 3, 4):
-        fabric = switch(n, bandwidth=0.835 * 370e9, latency="0.5us", hop_latency="0.3us")
+        fabric = switch(n, bandwidth=bytes_per_s(0.835 * 370e9), latency="0.5us", hop_latency="0.3us")
         busbw = simulate(in_network.all_reduce(fabric, "8GiB", form="pull"), chunks=64).busbw
         assert busbw == pytest.approx(0.835 * 370 / (1 + 1 / n) * 2 * (n - 1) / n, rel=0.02)
         assert busbw < 1.005 * 370
@@ -59,7 +59,7 @@ def test_pull_on_two_to_four_is_not_what_is_measured():
 ])
 def test_pull_on_the_72_gpus_of_a_rack(size, measured_GBps):
     """T = 606 us + S / (439 GB/s): 0.617 of 721.8 GB/s (18 links of 40.1), and 606 us over the four hops of a block."""
-    fabric = switch(72, bandwidth=0.617 * 721.8e9, latency="151.5us", hop_latency=0)
+    fabric = switch(72, bandwidth=bytes_per_s(0.617 * 721.8e9), latency="151.5us", hop_latency=0)
     result = simulate(in_network.all_reduce(fabric, size, form="pull"), chunks=64)
     assert result.time_s == pytest.approx(606e-6 + result.schedule.size_bytes / 439e9, rel=0.05)
     assert result.algbw == pytest.approx(measured_GBps, rel=0.05)

@@ -8,7 +8,7 @@ from collectives.hierarchical import blocks_of
 from sim.plots.timeline import draw_timeline, timeline_rows
 from sim.program.model import Model
 from sim.run.iteration import IDLE_ELSEWHERE, simulate_job
-from topologies import Topology, WeftError, from_spec
+from topologies import Topology, WeftError, bytes_per_s, from_spec
 from topologies.core.product import link_bandwidths
 from topologies.products import multidim
 from workloads.job import Job
@@ -21,7 +21,7 @@ ONE = Model(chunks=1)
 
 def network(spec: str, npu_bandwidth: list[float]) -> Topology:
     links = link_bandwidths(npu_bandwidth, blocks_of(from_spec(spec)))
-    return multidim(spec, bandwidth=links, latency=0, hop_latency=0)
+    return multidim(spec, bandwidth=[bytes_per_s(one) for one in links], latency=0, hop_latency=0)
 
 
 def traffic(extents: tuple[int, ...], size: float, kind: str) -> float:

@@ -112,7 +112,7 @@ def test_wrong_types_are_one_line(arguments: tuple[Any, ...], message: str) -> N
         ({"arrival": []}, r"arrival \[\] is not a time"),
         ({"arrival": "9" * 5000 + "s"}, "arrival '9{59}\\.\\.\\. is not a time"),
         ({"arrival": 10**5000}, "arrival of thousands of digits is not a time"),
-        ({"arrival": float("nan")}, "arrival nan is not a finite number"),
+        ({"arrival": float("nan")}, "arrival nan has no unit"),
         ({"priority": "hi"}, "priority 'hi' is not a whole number"),
         ({"priority": 1.5}, "priority 1.5 is not a whole number"),
         ({"priority": True}, "priority True is not a whole number"),

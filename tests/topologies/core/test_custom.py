@@ -14,12 +14,12 @@ def test_nodes_from_n_npus_on_are_switches():
 
 
 def test_npus_joined_directly_charge_for_a_hop():
-    t = from_links([(0, 1, 1e9, 0), (1, 2, 1e9, 0)], n_npus=2, hop_latency="1ns")
+    t = from_links([(0, 1, "1GB/s", 0), (1, 2, "1GB/s", 0)], n_npus=2, hop_latency="1ns")
     assert t.hop_latency_ps.tolist() == [1_000, 1_000, 1_000]
 
 
 def test_links_may_come_in_any_order():
-    t = from_links([(1, 0, 2e9, 0), (0, 1, 1e9, 0)], n_npus=2)
+    t = from_links([(1, 0, "2GB/s", 0), (0, 1, "1GB/s", 0)], n_npus=2)
     assert (t.src.tolist(), t.bandwidth_Bps.tolist()) == ([0, 1], [1e9, 2e9])
 
 
@@ -33,13 +33,13 @@ def test_no_links_at_all():
 @pytest.mark.parametrize(
     ("links", "n_npus", "message"),
     [
-        ([(0, 1, 1e9, 0), (0, 1)], 2, r"link 1 is \(0, 1\): write \(src, dst, bandwidth, latency\)"),
+        ([(0, 1, "1GB/s", 0), (0, 1)], 2, r"link 1 is \(0, 1\): write \(src, dst, bandwidth, latency\)"),
         ([7], 2, "link 0 is 7"),
-        ([(0, -1, 1e9, 0)], 2, "link 0 .* has the node -1"),
-        ([(0, 1.5, 1e9, 0)], 2, "has the node 1.5"),
+        ([(0, -1, "1GB/s", 0)], 2, "link 0 .* has the node -1"),
+        ([(0, 1.5, "1GB/s", 0)], 2, "has the node 1.5"),
         ([(0, 1, "1", 0)], 2, r"link 0 \(0->1\) bandwidth '1' is not a rate"),
-        ([(0, 1, 1e9, "1")], 2, r"link 0 \(0->1\) latency '1' is not a time"),
-        ([(1, 1, 1e9, 0)], 2, "connects a node to itself"),
+        ([(0, 1, "1GB/s", "1")], 2, r"link 0 \(0->1\) latency '1' is not a time"),
+        ([(1, 1, "1GB/s", 0)], 2, "connects a node to itself"),
         ([], 0, "n_npus is 0"),
     ],
 )

@@ -172,20 +172,21 @@ def test_lowest_link_first_and_highest_second():
 
 
 def test_alternating_without_coordinates_goes_by_the_rank_of_the_source():
-    t = from_links([(a, b, 1e9, 0) for a in (0, 1) for b in (2, 3)] + [(b, 4, 1e9, 0) for b in (2, 3)], n_npus=5)
+    ends = [*((a, b) for a in (0, 1) for b in (2, 3)), (2, 4), (3, 4)]
+    t = from_links([(a, b, "1GB/s", 0) for a, b in ends], n_npus=5)
     paths = t.paths(np.array([0, 1]), np.array([4, 4]), tie="alternating")
     assert [route_nodes(t, paths, 0), route_nodes(t, paths, 1)] == [[2, 4], [3, 4]]
 
 
 def test_parallel_links_are_a_tie():
-    t = from_links([(0, 1, 1e9, 0), (0, 1, 2e9, 0), (1, 0, 1e9, 0)], n_npus=2)
+    t = from_links([(0, 1, "1GB/s", 0), (0, 1, "2GB/s", 0), (1, 0, "1GB/s", 0)], n_npus=2)
     assert t.paths(*one(0, 1), tie="split").links.tolist() == [0, 1]
     chosen = {int(t.paths(*one(0, 1), tie="ecmp", seed=seed).links[0]) for seed in range(20)}
     assert chosen == {0, 1}
 
 
 def test_an_unreachable_pair_names_both_nodes():
-    t = from_links([(0, 1, 1e9, 0), (2, 1, 1e9, 0)], n_npus=3, name="broken")
+    t = from_links([(0, 1, "1GB/s", 0), (2, 1, "1GB/s", 0)], n_npus=3, name="broken")
     with pytest.raises(WeftError, match="topology broken: no route from npu1 to npu0"):
         t.paths(np.array([0, 1]), np.array([1, 0]))
 
@@ -199,7 +200,7 @@ def test_an_unreachable_pair_names_both_nodes():
 )
 def test_shortest_paths_of_random_graphs(n_npus, ends, tie, seed):
     ends = [(a % n_npus, b % n_npus) for a, b in ends if a % n_npus != b % n_npus]
-    t = from_links([(a, b, 1e9, 0) for a, b in ends], n_npus=n_npus)
+    t = from_links([(a, b, "1GB/s", 0) for a, b in ends], n_npus=n_npus)
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(range(n_npus))
     graph.add_edges_from(ends)

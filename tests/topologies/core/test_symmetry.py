@@ -60,15 +60,15 @@ def test_unequal_dimensions_keep_the_translations_of_each():
 
 
 def test_parallel_links_keep_their_order():
-    ends = [(0, 1, 1e9), (0, 1, 2e9), (1, 0, 1e9), (1, 0, 2e9)]
+    ends = [(0, 1, "1GB/s"), (0, 1, "2GB/s"), (1, 0, "1GB/s"), (1, 0, "2GB/s")]
     t = from_links([(src, dst, rate, 0) for src, dst, rate in ends], n_npus=2)
     assert link_permutation(t, translation(t, 0)).tolist() == [2, 3, 0, 1]
-    swapped = from_links([(0, 1, 1e9, 0), (0, 1, 2e9, 0), (1, 0, 2e9, 0), (1, 0, 1e9, 0)], n_npus=2)
+    swapped = from_links([(0, 1, "1GB/s", 0), (0, 1, "2GB/s", 0), (1, 0, "2GB/s", 0), (1, 0, "1GB/s", 0)], n_npus=2)
     assert link_permutation(swapped, translation(swapped, 0)) is None
 
 
 def test_different_numbers_of_parallel_links_are_no_automorphism():
-    t = from_links([(0, 1, 1e9, 0), (0, 1, 1e9, 0), (1, 2, 1e9, 0), (2, 0, 1e9, 0)], n_npus=3)
+    t = from_links([(0, 1, "1GB/s", 0), (0, 1, "1GB/s", 0), (1, 2, "1GB/s", 0), (2, 0, "1GB/s", 0)], n_npus=3)
     assert link_permutation(t, translation(t, 0)) is None
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from topologies import (
     WeftError,
     bisection_Bps,
+    bytes_per_s,
     egress_Bps,
     from_links,
     from_spec,
@@ -30,7 +31,7 @@ def test_what_enters_and_leaves_an_npu(spec, cables):
 
 
 def test_ingress_and_egress_differ_on_one_way_links():
-    t = from_links([(0, 1, 3e9, 0), (2, 1, 4e9, 0)], n_npus=3)
+    t = from_links([(0, 1, "3GB/s", 0), (2, 1, "4GB/s", 0)], n_npus=3)
     assert ingress_Bps(t).tolist() == [0, 7e9, 0]
     assert egress_Bps(t).tolist() == [3e9, 0, 4e9]
 
@@ -63,7 +64,7 @@ def test_flow_goes_through_other_nodes():
     )
 )
 def test_flow_equals_that_of_networkx(links):
-    t = from_links([(src, dst, rate, 0) for src, dst, rate in links], n_npus=6)
+    t = from_links([(src, dst, bytes_per_s(rate), 0) for src, dst, rate in links], n_npus=6)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(6))
     for src, dst, rate in links:
@@ -74,7 +75,7 @@ def test_flow_equals_that_of_networkx(links):
 
 def test_flow_is_exact_for_rates_that_do_not_fit_an_int32():
     rate = float(2**52 + 1)
-    t = from_links([(0, 1, rate, 0), (0, 1, 2.0, 0), (1, 2, 2 * rate, 0)], n_npus=3)
+    t = from_links([(0, 1, bytes_per_s(rate), 0), (0, 1, "2B/s", 0), (1, 2, bytes_per_s(2 * rate), 0)], n_npus=3)
     assert max_flow_Bps(t, [0], [2]) == rate + 2.0
 
 

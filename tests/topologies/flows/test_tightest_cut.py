@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests import fabrics
 from tests.oracles import all_cuts
-from topologies import WeftError, from_links, from_spec, mesh, switch, torus
+from topologies import WeftError, bytes_per_s, from_links, from_spec, mesh, switch, torus
 from topologies.flows.partitions import partition_s_per_byte
 from topologies.flows.tightest_cut import (
     broadcast_cut,
@@ -106,7 +106,7 @@ def test_bandwidths_beyond_64_bits_stay_exact(rates):
     """Floating-point bandwidths have a tiny common unit: Python's integers take over, and nothing is rounded."""
     links = [(a, b, rate, 0) for (a, b), rate in
              zip([(0, 1), (1, 2), (2, 0), (1, 0), (2, 1), (0, 2)], rates, strict=True)]
-    t = from_links(links, 3)
+    t = from_links([(a, b, bytes_per_s(rate), 0) for a, b, rate, _ in links], 3)
     into = [sum(Fraction(rate) for (_, b, rate, _) in links if b == npu) for npu in range(3)]
     out = [sum(Fraction(rate) for (a, _, rate, _) in links if a == npu) for npu in range(3)]
     assert gather_cut(t).s_per_byte == max(2 / min(into), 1 / min(out))
@@ -152,13 +152,13 @@ def test_functions_of_one_name_are_remembered_apart():
 @pytest.mark.parametrize(
     ("links", "n", "message"),
     [
-        ([(0, 1, 1e9, 0)], 2, "npu0 cannot be reached by any other NPU"),
+        ([(0, 1, "1GB/s", 0)], 2, "npu0 cannot be reached by any other NPU"),
         (
-            [(0, 1, 1e9, 0), (1, 0, 1e9, 0), (2, 3, 1e9, 0), (3, 2, 1e9, 0)],
+            [(0, 1, "1GB/s", 0), (1, 0, "1GB/s", 0), (2, 3, "1GB/s", 0), (3, 2, "1GB/s", 0)],
             4,
             "no route leads from npu., npu. to npu., npu.",
         ),
-        ([(0, 1, 1e9, 0), (1, 0, 1e9, 0), (0, 2, 1e9, 0)], 3, "no route leads from npu2 to npu0, npu1"),
+        ([(0, 1, "1GB/s", 0), (1, 0, "1GB/s", 0), (0, 2, "1GB/s", 0)], 3, "no route leads from npu2 to npu0, npu1"),
     ],
 )
 def test_what_cannot_be_reached_is_named(links, n, message):
@@ -167,5 +167,5 @@ def test_what_cannot_be_reached_is_named(links, n, message):
 
 
 def test_a_link_without_bandwidth_is_named():
-    with pytest.raises(WeftError, match=r"link 0 \(0->1\) bandwidth 0 must be above zero"):
-        from_links([(0, 1, 0, 0)], 2)
+    with pytest.raises(WeftError, match=r"link 0 \(0->1\) bandwidth '0B/s' must be above zero"):
+        from_links([(0, 1, "0B/s", 0)], 2)

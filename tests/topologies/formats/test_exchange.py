@@ -11,6 +11,7 @@ from topologies import (
     TOPOLOGIES,
     ShortestPathRouter,
     WeftError,
+    bytes_per_s,
     from_links,
     from_networkx,
     from_spec,
@@ -56,8 +57,8 @@ def test_files_come_back_the_same(spec, suffix, tmp_path):
     st.integers(0, 10**9),
 )
 def test_random_networks_come_back_exactly(tmp_path_factory, links, hop_ps):
-    rows = [(src, dst, rate, time_ps / 10**12) for src, dst, rate, time_ps in links]
-    t = from_links(rows, n_npus=4, hop_latency=hop_ps / 10**12)
+    rows = [(src, dst, bytes_per_s(rate), f"{time_ps}ps") for src, dst, rate, time_ps in links]
+    t = from_links(rows, n_npus=4, hop_latency=f"{hop_ps}ps")
     assert sorted(t.latency_ps.tolist()) == sorted(link[3] for link in links)
     assert_same(from_networkx(to_networkx(t)), t)
     for suffix in (".graphml", ".json"):
@@ -68,7 +69,7 @@ def test_random_networks_come_back_exactly(tmp_path_factory, links, hop_ps):
 
 def test_parallel_links_need_a_multigraph():
     assert not to_networkx(torus(4)).is_multigraph()
-    double = from_links([(0, 1, 1e9, 0), (0, 1, 2e9, 0)], n_npus=2)
+    double = from_links([(0, 1, "1GB/s", 0), (0, 1, "2GB/s", 0)], n_npus=2)
     graph = to_networkx(double)
     assert graph.is_multigraph() and graph.number_of_edges("npu0", "npu1") == 2
 
