@@ -176,7 +176,7 @@ def test_times_that_no_float_holds_are_printed(seconds: int) -> None:
 def test_times_are_exact_or_refused(number: int, unit: str) -> None:
     per_unit = {"s": 10**12, "ms": 10**9, "us": 10**6, "ns": 1000, "ps": 1}[unit]
     if number * per_unit > MOST_PS:
-        with pytest.raises(WeftError, match="beyond the clock"):
+        with pytest.raises(WeftError, match="exceeds the range of the clock"):
             parse_time(f"{number}{unit}")
     else:
         assert parse_time(f"{number}{unit}") == number * per_unit
