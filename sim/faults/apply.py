@@ -82,7 +82,7 @@ def add_faults(placed: Placed, plan: FaultPlan) -> Faulty:
         program, link_of = _with_all_links(program, placed.topology, link_of)
         rank_of = _longer(rank_of, program)
     _check_computes(rank_of, history, placed.topology)
-    faults = _disruptions(link_of, rank_of, history, plan)
+    faults = _disruptions(link_of, rank_of, history, plan, placed.topology)
     if moves:
         server_of = {link: server for server, link in enumerate(link_of.tolist()) if link >= 0}
         faults.detours = detours(
@@ -129,7 +129,9 @@ def _late_starts(placed: Placed, history: History) -> tuple[Program, dict[int, s
     return program, late
 
 
-def _disruptions(link_of: I32, rank_of: I32, history: History, plan: FaultPlan) -> Disruptions:
+def _disruptions(
+    link_of: I32, rank_of: I32, history: History, plan: FaultPlan, topology: Topology
+) -> Disruptions:
     """What a plan does to each server."""
     faults = Disruptions(seed=plan.seed)
     resend_ps = parse_time(plan.timeout, "timeout")
@@ -139,6 +141,8 @@ def _disruptions(link_of: I32, rank_of: I32, history: History, plan: FaultPlan) 
         jitter = history.link_jitter.get(link) if link >= 0 else history.npu_jitter.get(rank)
         if phases:
             faults.phases[server] = phases
+            if link >= 0:
+                faults.rates[server] = Fraction(float(topology.bandwidth_Bps[link]))
             faults.crossing[server] = crossing if link >= 0 else WAITS
         if jitter is not None:
             faults.jitter[server] = jitter, link < 0

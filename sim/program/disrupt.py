@@ -14,6 +14,7 @@ import numpy as np
 from sim.program.checks import served, slowest_ps
 from sim.program.columns import i32
 from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program.cutting import service_time_ps
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -37,6 +38,9 @@ class Disruptions:
     ----------
     phases : dict of server to list of Phase
         In the order of time, each at a time of its own.
+    rates : dict of server to Fraction
+        Work per second of servers with phases, for service times at a share of it that are rounded once; from those at
+        the full rate, in whole ps, unless given.
     crossing : dict of server to int
         WAITS (unless given), LOSES or COMPLETES, with DROPS added or not.
     loss : dict of server to float
@@ -52,6 +56,7 @@ class Disruptions:
     """
 
     phases: dict[int, list[Phase]] = field(default_factory=dict)
+    rates: dict[int, Fraction] = field(default_factory=dict)
     crossing: dict[int, int] = field(default_factory=dict)
     loss: dict[int, float] = field(default_factory=dict)
     resend_ps: dict[int, int] = field(default_factory=dict)
@@ -95,7 +100,8 @@ def _timetables(program: Program, faults: Disruptions) -> Program:
             rows.append((phase.from_ps, _column(program, columns, server, phase.factor), phase.latency_ps))
         ptr.append(len(rows))
     table = np.array(rows, np.int64).reshape(-1, 3)
-    slower = [_slowed(program.service_ps[:, base], factor) for base, factor in columns]
+    rate_of = {int(program.server_rate[server]): rate for server, rate in faults.rates.items()}
+    slower = [_slowed(program, base, factor, rate_of.get(base)) for base, factor in columns]
     crossing = [faults.crossing.get(server, WAITS) for server in range(program.n_servers)]
     return program._replace(
         service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, *slower]), np.int64),
@@ -116,9 +122,12 @@ def _column(program: Program, columns: dict[tuple[int, Fraction], int], server: 
     return base if factor == 1 else columns.setdefault((base, factor), program.service_ps.shape[1] + len(columns))
 
 
-def _slowed(service_ps: I64, factor: Fraction) -> I64:
+def _slowed(program: Program, base: int, factor: Fraction, rate: Fraction | None) -> I64:
     """Service times at a share of the rate, rounded up; those beyond the clock are its end."""
-    slowed = [-(-int(ps) * factor.denominator // factor.numerator) for ps in service_ps]
+    if rate is not None:
+        slowed = [service_time_ps(int(work), rate * factor) for work in program.chunk_work]
+    else:
+        slowed = [-(-int(ps) * factor.denominator // factor.numerator) for ps in program.service_ps[:, base]]
     return np.array([min(ps, CLOCK_END_PS) for ps in slowed], np.int64)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -389,3 +391,15 @@ def test_the_jitter_of_an_npu_that_computes_nothing_is_refused() -> None:
     plan = FaultPlan(faults=(Jitter(npu="npu1", mean="1us"),))
     with pytest.raises(WeftError, match="npu1 computes nothing here"):
         simulate(schedule, faults=plan)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.25, 0.3])
+def test_a_share_of_a_bandwidth_is_rounded_once(share: float) -> None:
+    """2 KiB at 300 Gb/s take 54,613 1/3 ps."""
+    schedule = ring.all_reduce(ring_fabric(2, bandwidth="300Gb/s", latency="0s"), "8KiB")
+    cost = simulate(schedule, chunks=1, faults=FaultPlan(faults=(SlowLink(link="*", share=share),))).faults
+    assert cost is not None
+    slowed, exact = cost.faulty.program, 37_500_000_000 * Fraction(str(share))
+    assert slowed.chunk_work.max() == 2048 and slowed.service_ps.shape[1] == 2
+    for work, service_ps in zip(slowed.chunk_work.tolist(), slowed.service_ps[:, 1].tolist(), strict=True):
+        assert service_ps == math.ceil(work * 10**12 / exact)
