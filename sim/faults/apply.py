@@ -10,6 +10,7 @@ import numpy as np
 from sim.faults.detours import Links, Path, detours
 from sim.faults.history import History
 from sim.faults.plan import FaultPlan, check_plan
+from sim.faults.retry import NPU, with_retries
 from sim.program.contract import COMPLETES, DROPS, I32, I64, LOSES, WAITS, Program
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.extend import late_task, server_for
@@ -52,11 +53,17 @@ class Faulty(NamedTuple):
     late : dict of int to str
         Servers whose only task is the delay of an NPU, by its name.
     server_link : (S,) int32
+    resent : int
+        Chunks that NPUs send again, where the plan has them do so.
+    timers : range
+        Servers that pass the time until then.
     """
 
     program: Program
     late: dict[int, str]
     server_link: I32
+    resent: int = 0
+    timers: range = range(0)
 
     def link_busy_ps(self, n_links: int, busy_ps: I64) -> I64:
         """Busy time of every link, (n_links,), from that of the servers."""
@@ -75,6 +82,10 @@ def add_faults(placed: Placed, plan: FaultPlan) -> Faulty:
         A name that the topology does not have, or what `sim.program.disrupt` refuses.
     """
     history = History(placed.topology, plan)
+    resent, timers = 0, range(0)
+    if plan.retry == NPU and history.loss:
+        placed, resent = _retried(placed, history, plan)
+        timers = range(placed.server_link.size, placed.program.n_servers)
     program, late = _late_starts(placed, history)
     rank_of, link_of = _longer(placed.server_rank, program), _longer(placed.server_link, program)
     moves = plan.reroute is not None and bool(history.breaks)
@@ -89,7 +100,20 @@ def add_faults(placed: Placed, plan: FaultPlan) -> Faulty:
             program, placed.topology, link_of, history.breaks, parse_time(plan.reroute or 0, "reroute"),
             lambda links: _path(placed, server_of, links),
         )
-    return Faulty(disrupt(program, faults), late, link_of)
+    return Faulty(disrupt(program, faults), late, link_of, resent, timers)
+
+
+def _retried(placed: Placed, history: History, plan: FaultPlan) -> tuple[Placed, int]:
+    """The program with every loss of the plan written into it, and how many chunks are sent again."""
+    shares = {
+        link: min((phase.factor for phase in phases if phase.factor), default=Fraction(1))
+        for link, phases in history.phases.items()
+    }
+    timeout_ps, losses, history.loss = parse_time(plan.timeout, "timeout"), history.loss, {}
+    program, task_rank, lost = with_retries(
+        placed.program, placed.topology, placed.server_link, losses, timeout_ps, plan.seed, shares
+    )
+    return placed._replace(program=program, task_rank=task_rank), lost
 
 
 def _longer(of_server: I32, program: Program) -> I32:

@@ -61,9 +61,9 @@ class FaultCost:
     @classmethod
     def of(cls, plan: FaultPlan, faulty: Faulty, healthy_ps: int, outcome: Outcome) -> FaultCost:
         """From a run with a journal (without one, nothing can be lost)."""
-        lost = detours = 0
+        lost, detours = faulty.resent, 0
         if outcome.journal is not None:
-            lost = int(np.count_nonzero(outcome.journal.lost))
+            lost += int(np.count_nonzero(outcome.journal.lost))
             detours = _detours(faulty, outcome)
         return cls(plan, faulty, healthy_ps, outcome.makespan_ps, lost, detours)
 

@@ -24,7 +24,8 @@ def without_effect(plan: FaultPlan, faulty: Faulty, topology: Topology, outcome:
     if outcome.journal is not None:
         server = faulty.program.route_server[outcome.journal.at]
         used = set(np.unique(faulty.server_link[server]).tolist())
-    reasons = ((fault, _why_not(fault, used, topology, outcome)) for fault in plan.faults)
+    resent = [fault for fault in plan.faults if isinstance(fault, Loss) and faulty.resent]
+    reasons = ((fault, _why_not(fault, used, topology, outcome)) for fault in plan.faults if fault not in resent)
     said = [f"no effect: {fault_name(fault)}: {why}" for fault, why in reasons if why is not None]
     return said[:TOLD] + [f"no effect: {len(said) - TOLD} more entries of the plan"] * (len(said) > TOLD)
 

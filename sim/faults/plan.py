@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import numpy as np
 from sim.faults.names import breadth, told
 from sim.faults.names import links_named as links_named
 from sim.faults.names import node_named as node_named
+from sim.faults.retry import RETRIES, SOURCE
 from sim.program.contract import I64, check_choice
 from topologies import WeftError
 from topologies.text.plain_data import read_toml
@@ -39,7 +41,7 @@ class SlowLink:
 
     link: str
     at: Quantity = "0s"
-    share: float = 1.0
+    share: float | str = 1.0
     latency: Quantity = "0s"
 
 
@@ -121,6 +123,9 @@ class FaultPlan:
         does not wait: what is in front of a link that is down is sent again after the timeout.
     timeout : quantity
         From the loss of a chunk until its source sends it again.
+    retry : {"source", "npu"}
+        Who sends again what was lost by a `Loss`: whoever sent it over that link, as often as it takes, or the NPU that
+        waits for it, once, as in the slot pool of a switch; see `sim.faults.retry`.
     reroute : quantity, optional
         How long after a link or a node goes down, or comes back, chunks that are sent (again) take the shortest way
         over what is up; never unless given.
@@ -137,6 +142,7 @@ class FaultPlan:
     faults: tuple[Fault, ...] = ()
     in_flight: str = "lost"
     timeout: Quantity = "100us"
+    retry: str = SOURCE
     reroute: Quantity | None = None
     seed: int = 0
 
@@ -151,7 +157,11 @@ class FaultPlan:
             _keep(self, "reroute", _time(self.reroute, "reroute"))
         if not isinstance(self.faults, (tuple, list)):
             raise WeftError(f"faults {told(self.faults)}: give a tuple of faults, also of one")
+        check_choice(self.retry, RETRIES, "retry")
         _keep(self, "faults", tuple(sorted(map(_checked, self.faults), key=_order)))
+        most = max((fault.probability for fault in self.faults if isinstance(fault, Loss)), default=0.0)
+        if most > MOST_LOSS and self.retry == SOURCE:
+            raise WeftError(f"probability {most} is out of range: {SHARES['probability']}")
 
     @property
     def moves_routes(self) -> bool:
@@ -198,6 +208,8 @@ class FaultPlan:
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `from_dict` reads back."""
         data: dict[str, Any] = {"in-flight": self.in_flight, "timeout": self.timeout, "seed": self.seed}
+        if self.retry != SOURCE:
+            data["retry"] = self.retry
         if self.reroute is not None:
             data["reroute"] = self.reroute
         for name, kind in TABLES.items():
@@ -229,7 +241,8 @@ def check_plan(plan: object) -> None:
 
 
 TIMES = ("at", "delay", "latency", "mean", "timeout", "reroute")
-SHARES = {"share": "above 0 and at most 1", "speed": "above 0 and at most 1", "probability": f"from 0 to {MOST_LOSS}"}
+SHARES = {"share": "above 0 and at most 1", "speed": "above 0 and at most 1",
+          "probability": f"from 0 to {MOST_LOSS}, or to 1 where NPUs retry"}
 
 
 def _keep(one: object, name: str, value: object) -> None:
@@ -302,12 +315,27 @@ def _time(value: object, key: str) -> str:
 
 _UNITS = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3), ("ps", 1))
 LONGEST_TIME = 50
+LONGEST_FRACTION = 700
+"""Characters: enough for any double, written exactly."""
 
 
-def _share(value: object, key: str) -> float:
+def _fraction(text: str) -> float | str:
+    """A share that is written as an exact fraction, "1/3"; a number where that is the same."""
+    try:
+        share = Fraction(text) if len(text) <= LONGEST_FRACTION else Fraction(0)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not 0 < share <= 1:
+        raise WeftError(f"share {told(text)} is out of range: {SHARES['share']}, as a number or a fraction like 1/3")
+    return float(share) if Fraction(str(float(share))) == share else str(share)
+
+
+def _share(value: object, key: str) -> float | str:
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and (
-        0 <= value <= MOST_LOSS if key == "probability" else 0 < value <= 1
+        0 <= value <= 1 if key == "probability" else 0 < value <= 1
     )
+    if key == "share" and isinstance(value, str):
+        return _fraction(value)
     if not fits:
         raise WeftError(f"{key} {told(value)} is out of range: {SHARES[key]}")
     return float(value)  # type: ignore[arg-type]  # a number

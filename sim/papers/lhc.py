@@ -15,7 +15,6 @@ import numpy.typing as npt
 from collectives import build, in_network, parameter_server, ring, swing
 from collectives.core.schedule import Schedule
 from collectives.trees.aggregation import torus_trees
-from sim.engine.run import run as run_program
 from sim.papers import lhc_figure
 from sim.papers.compressed_timeline import compressed_all_reduce
 from sim.papers.files import write_table
@@ -25,8 +24,8 @@ from sim.papers.lhc_report import cell, write_report
 from sim.papers.sparse import add_blocks, add_coordinates, non_zero_blocks, top_k
 from sim.papers.thc import Thc
 from sim.simulation import simulate
-from sim.streaming.pool_streaming import PoolStreaming, slow_down, streaming_program
-from sim.streaming.slot_sharing import RULES, Sharing, fallback_share, sharing_program
+from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
+from sim.streaming.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
 from topologies import Topology, fat_tree, switch, torus
 from topologies.core.custom import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
@@ -102,11 +101,11 @@ def slot_rows() -> list[Row]:
     rows = []
     for slots in (8, 16, 32, 57, 58, 64, 128):
         job = PoolStreaming(size_bytes=100 * MIB, slots=slots)
-        time_ps = run_program(streaming_program(job)).makespan_ps
+        found_ps = time_ps(job)
         rows.append({
-            "slots": slots, "published_ms": PUBLISHED_SLOTS.get(slots, ""), "simulated_ms": time_ps / 1e9,
-            "closed_form_ms": job.published_form_ps() / 1e9, "difference": time_ps / job.published_form_ps() - 1,
-            "goodput_Gbps": 8 * job.size_bytes / time_ps * 1e3,
+            "slots": slots, "published_ms": PUBLISHED_SLOTS.get(slots, ""), "simulated_ms": found_ps / 1e9,
+            "closed_form_ms": job.published_form_ps() / 1e9, "difference": found_ps / job.published_form_ps() - 1,
+            "goodput_Gbps": 8 * job.size_bytes / found_ps * 1e3,
         })
     return rows
 
@@ -114,9 +113,8 @@ def slot_rows() -> list[Row]:
 def straggler_rows() -> list[Row]:
     """The two stragglers, and push against the ring."""
     job = PoolStreaming(size_bytes=100 * MIB, slots=64)
-    plain = run_program(streaming_program(job)).makespan_ps
-    late = run_program(streaming_program(job, late_ps={3: 5 * 10**9})).makespan_ps
-    slow = run_program(streaming_program(job, rate_factor={3: Fraction(1, 2)})).makespan_ps
+    plain, late = time_ps(job), time_ps(job, late_ps={3: 5 * 10**9})
+    slow = time_ps(job, rate_factor={3: Fraction(1, 2)})
     rows: list[Row] = [
         {"case": "one worker 5 ms late, ms more", "published": 5.0, "simulated": (late - plain) / 1e9},
         {"case": "one worker at half rate, times", "published": 2.0, "simulated": slow / plain},
@@ -124,7 +122,7 @@ def straggler_rows() -> list[Row]:
     for p, published in ((8, 14.736), (2, 8.397)):
         ring_ps = simulate(_ring(p, 100 * MIB), chunks=1).time_ps
         mine = PoolStreaming(size_bytes=100 * MIB, slots=64, workers=p)
-        pushed = run_program(streaming_program(mine)).makespan_ps
+        pushed = time_ps(mine)
         rows.append({"case": f"ring p={p}, ms", "published": published, "simulated": ring_ps / 1e9})
         rows.append({"case": f"in-network / ring p={p}", "published": 8.934 / published, "simulated": pushed / ring_ps})
     return rows
@@ -174,9 +172,7 @@ def sharing_rows() -> list[Row]:
     for rule in RULES:
         for jobs in (1, 2, 4):
             sharing = Sharing(job=job, jobs=jobs, slots=128, rule=rule)
-            program, ends = sharing_program(sharing)
-            finish = run_program(program).finish_ps
-            times = [max(int(finish[task]) for task in tasks) / 1e9 for tasks in ends]
+            times = [end_ps / 1e9 for end_ps in finishes_ps(sharing)]
             rows.append({
                 "rule": rule, "jobs": jobs, "mean_ms": float(np.mean(times)), "last_ms": max(times),
                 "fallback": fallback_share(sharing) if rule == "hashed" else 0.0,

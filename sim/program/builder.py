@@ -1,24 +1,37 @@
-"""Building a program task by task."""
+"""Building a program task by task, or many at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from sim.program.assemble import Columns, Pools, assemble
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DISCIPLINES, PER_CHUNK, WHOLE, Program, check_choice
+from sim.program.contract import CLOCK_END_PS, DISCIPLINES, FIFO, I64, PER_CHUNK, WHOLE, Program, check_choice
 from sim.program.cutting import MOST_WORK, Cutting
 from topologies import WeftError
 from topologies.units import format_time
 
+NO_SERVER = -1
+"""Of tasks that take no time."""
+
+
+class _Many(NamedTuple):
+    """Tasks of one chunk and at most one server, (N,) each."""
+
+    work: I64
+    server: I64
+    latency_ps: I64
+    tie_class: I64
+
 
 @dataclass
 class ProgramBuilder:
-    """Builds a program task by task: for jobs, tests and anything small.
+    """Builds a program: `task` by task for jobs, tests and anything small, `tasks` by the array for packets.
 
     Examples
     --------
@@ -35,6 +48,8 @@ class ProgramBuilder:
     _servers: list[tuple[Fraction, int]] = field(default_factory=list)
     _tasks: list[tuple[int, Cutting, tuple[tuple[int, int], ...], int, int]] = field(default_factory=list)
     _edges: list[tuple[int, int, int]] = field(default_factory=list)
+    _many: list[_Many] = field(default_factory=list)
+    _orders: list[tuple[I64, I64]] = field(default_factory=list)
     _pools: Pools = field(default_factory=lambda: Pools([], [], [], []))
 
     def server(self, rate: float | Fraction, discipline: str = "fifo") -> int:
@@ -44,6 +59,41 @@ class ProgramBuilder:
             raise WeftError(f"server {len(self._servers)} has rate {rate}; it must be above zero")
         self._servers.append((Fraction(rate), DISCIPLINES.index(discipline)))
         return len(self._servers) - 1
+
+    def servers(self, rates: Sequence[Fraction]) -> I64:
+        """Add fifo servers of these rates; returns their indices."""
+        self._servers += [(rate, FIFO) for rate in rates]
+        return np.arange(len(self._servers) - len(rates), len(self._servers), dtype=np.int64)
+
+    def tasks(
+        self, work: I64, server: I64 | int = NO_SERVER, latency_ps: I64 | int = 0, *, after: Iterable[I64] = (),
+        tie_class: I64 | int = 0,
+    ) -> I64:
+        """Add tasks of one chunk each, in one go; returns their indices. Single tasks are added before.
+
+        Parameters
+        ----------
+        work : (N,) int64
+            Bytes, or ps.
+        server : (N,) int64 or int
+            NO_SERVER for tasks that only join others.
+        latency_ps : (N,) int64 or int
+            After the server.
+        after : iterable of (N,) int64
+            Tasks that are waited for, entry by entry.
+        tie_class : (N,) int64 or int
+        """
+        first = len(self._tasks) + sum(one.work.size for one in self._many)
+        filled = [np.broadcast_to(np.asarray(one, np.int64), work.shape) for one in (server, latency_ps, tie_class)]
+        self._many.append(_Many(work, *filled))
+        added = np.arange(first, first + work.size, dtype=np.int64)
+        for parent in after:
+            self.order(parent, added)
+        return added
+
+    def order(self, parent: I64, child: I64) -> None:
+        """Let each child wait for its parent as a whole, entry by entry."""
+        self._orders.append((parent.copy(), child.copy()))  # the caller may write on in its arrays
 
     def pool(self, capacity: int, discipline: str = "fifo") -> int:
         """Add a pool of `capacity` units; returns its index."""
@@ -72,6 +122,8 @@ class ProgramBuilder:
         chunk j - w.
         """
         task = len(self._tasks)
+        if self._many:
+            raise WeftError("tasks are added one by one first, and by the array then")
         if work < 0:
             raise WeftError(f"task {task} has negative work {work}")
         if work >= MOST_WORK:
@@ -100,6 +152,7 @@ class ProgramBuilder:
     def build(self) -> Program:
         """The program, checked."""
         rates = sorted({rate for rate, _ in self._servers})
+        rate_row = {rate: row for row, rate in enumerate(rates)}
         cuttings = list(dict.fromkeys(cutting for _, cutting, _, _, _ in self._tasks))
         routes = list(dict.fromkeys(path for _, _, path, _, _ in self._tasks))
         row_of_route = {route: row for row, route in enumerate(routes)}
@@ -108,7 +161,7 @@ class ProgramBuilder:
         edges = np.array(self._edges, dtype=np.int32).reshape(-1, 3)
         columns = Columns(
             rates=rates,
-            server_rate=i32([rates.index(rate) for rate, _ in self._servers]),
+            server_rate=i32([rate_row[rate] for rate, _ in self._servers]),
             server_discipline=np.array([discipline for _, discipline in self._servers], np.int8),
             route_ptr=i32(np.concatenate(([0], np.cumsum([len(route) for route in routes]))) if routes else [0]),
             route_server=i32([server for server, _ in hops]),
@@ -122,7 +175,37 @@ class ProgramBuilder:
             edge_child=edges[:, 1],
             edge_lag=edges[:, 2],
         )
+        if self._many:
+            columns = self._with_many(columns, cuttings)
         return assemble(columns, cuttings, self.forwarding, self.deliver, self._pools)
+
+    def _with_many(self, columns: Columns, cuttings: list[Cutting]) -> Columns:
+        """The columns with the tasks that were added by the array; equal hops become one route."""
+        work, server, latency_ps, tie_class = (np.concatenate(column) for column in zip(*self._many, strict=True))
+        if Cutting() not in cuttings:
+            cuttings.append(Cutting())
+        cutting = np.full(work.size, cuttings.index(Cutting()))
+        if np.any(server >= len(self._servers)) or np.any(latency_ps < 0):
+            raise WeftError(f"tasks cross server {server.max()} of {len(self._servers)}, or have a negative latency")
+        latencies, latency = np.unique(latency_ps, return_inverse=True)
+        kinds, route = np.unique((server + 1) * latencies.size + latency, return_inverse=True)
+        over, at = np.divmod(kinds, max(latencies.size, 1))
+        hops = over > 0
+        none = np.zeros(0, np.int64)
+        parent, child = (np.concatenate(side) for side in zip((none, none), *self._orders, strict=True))
+        return columns._replace(
+            route_ptr=i32(np.append(columns.route_ptr, columns.route_ptr[-1] + np.cumsum(hops))),
+            route_server=i32(np.append(columns.route_server, over[hops] - 1)),
+            route_latency_ps=np.append(columns.route_latency_ps, latencies[at[hops]]),
+            task_work=np.append(columns.task_work, work),
+            task_cutting=i32(np.append(i32([cuttings.index(task[1]) for task in self._tasks]), cutting)),
+            task_route=i32(np.append(columns.task_route, columns.route_ptr.size - 1 + route)),
+            task_class=i32(np.append(columns.task_class, tie_class)),
+            task_priority=i32(np.append(columns.task_priority, np.zeros(work.size))),
+            edge_parent=i32(np.append(columns.edge_parent, parent)),
+            edge_child=i32(np.append(columns.edge_child, child)),
+            edge_lag=i32(np.append(columns.edge_lag, np.full(parent.size, WHOLE))),
+        )
 
     def _check_references(self) -> None:
         for task, (_, _, path, _, _) in enumerate(self._tasks):

@@ -112,6 +112,8 @@ def faulty_labels(faulty: Faulty, placed: Placed) -> Labels:
             return f"{LATE} {faulty.late[index]}"
         link = int(faulty.server_link[index])
         dimension = int(topology.dimension[link]) if link >= 0 else -1
+        if index in faulty.timers:
+            return "timeout"
         return "compute" if link < 0 else f"dimension {dimension}" if dimension >= 0 else "links"
 
     def latency(at: int) -> list[tuple[str, int]]:

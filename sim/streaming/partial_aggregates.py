@@ -13,6 +13,7 @@ misses the timeout by what happened before, each run is right for longer than th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -22,12 +23,14 @@ import numpy.typing as npt
 
 from sim.analytic.streaming_form import turns_ps
 from sim.engine.run import run
-from sim.program import I64, Program
+from sim.faults.retry import packets_of
+from sim.program import I64, Program, ProgramBuilder
+from sim.program.builder import NO_SERVER
 from sim.program.outcome import Log
-from sim.program.packets import PacketTasks, packets_of
 from sim.program.quantity_fields import Count, Time, picoseconds
 from sim.streaming.pool_streaming import PoolStreaming
 from topologies import WeftError
+from topologies.units import PS_PER_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,30 +135,40 @@ class _Built(NamedTuple):
 def _build(case: LateWorker, partial: npt.NDArray[np.bool_]) -> _Built:
     """The case if leaf 0 sends partial sums of these packets."""
     job, per_leaf = case.job, case.job.workers // case.leaves
-    rate = Fraction(job.bandwidth_Bps)
-    tasks = PacketTasks(job.size_bytes, job.payload_bytes, job.header_bytes)
-    up, down = (tasks.links([rate] * job.workers) for _ in range(2))
-    leaf_up, leaf_down = (tasks.links([rate] * case.leaves) for _ in range(2))
-    packets = np.arange(job.n_packets)
-    packet, worker = packets_of(job.n_packets, job.workers)
-    sent = tasks.send(packet, up[worker], job.to_switch_ps).reshape(-1, job.workers)
-    late = tasks.wait(np.zeros(1, np.int64), case.late_ps)
-    tasks.order(late.repeat(min(job.slots, job.n_packets)), sent[: job.slots, 0])
-    at_root = tasks.join(packets)
-    sums = np.empty(0, np.int64)
+    rates, builder = [Fraction(job.bandwidth_Bps)] * job.workers, ProgramBuilder(forwarding="store-and-forward")
+    up, down = builder.servers(rates), builder.servers(rates)
+    leaf_up, leaf_down = builder.servers(rates[: case.leaves]), builder.servers(rates[: case.leaves])
+    (packet, worker), packets = packets_of(job.n_packets, job.workers), np.arange(job.n_packets)
+    work, nothing = job.packet_bytes(packets), np.zeros(job.n_packets, np.int64)
+    sums, first_tie = nothing, 2 * packets
+
+    def wait(time_ps: int, after: Sequence[I64], count: int) -> I64:
+        """Let time pass: a service takes 1 ps at least, the rest is latency."""
+        timers = builder.servers([Fraction(PS_PER_S)] * count) if time_ps else NO_SERVER
+        return builder.tasks(nothing[:count], timers, max(time_ps - 1, 0), after=after)
+
+    sent = builder.tasks(work[packet], up[worker], job.to_switch_ps, tie_class=packet).reshape(-1, job.workers)
+    late = wait(case.late_ps, (), 1)
+    builder.order(late.repeat(min(job.slots, job.n_packets)), sent[: job.slots, 0])
+    at_root = builder.tasks(nothing)
     for leaf in reversed(range(case.leaves)):
         mine = sent[:, leaf * per_leaf : (leaf + 1) * per_leaf]
         complete = ~partial if leaf == 0 else np.ones_like(partial)
-        ready = tasks.join(packets, after=mine.T[1:])
-        tasks.order(mine[complete, 0], ready[complete])
-        ready[~complete] = tasks.wait(packets[~complete], case.timer_ps or 0, after=[ready[~complete]])
-        sums = tasks.send(packets, leaf_up[leaf], job.to_switch_ps, after=[ready])
-        alone = tasks.send(packets[~complete], leaf_up[leaf], job.to_switch_ps, after=[mine[~complete, 0]])
-        tasks.order(sums, at_root)
-        tasks.order(alone, at_root[~complete])
-    back = [tasks.send(packets, leaf_down[leaf], job.to_switch_ps, after=[at_root]) for leaf in range(case.leaves)]
+        ready = builder.tasks(nothing, after=mine.T[1:])
+        builder.order(mine[complete, 0], ready[complete])
+        ready[~complete] = wait(case.timer_ps or 0, [ready[~complete]], int(np.count_nonzero(~complete)))
+        sums = builder.tasks(work, leaf_up[leaf], job.to_switch_ps, after=[ready], tie_class=first_tie)
+        tie = first_tie[~complete] + 1  # a sum goes before what came too late for it
+        alone = builder.tasks(
+            work[~complete], leaf_up[leaf], job.to_switch_ps, after=[mine[~complete, 0]], tie_class=tie
+        )
+        builder.order(sums, at_root)
+        builder.order(alone, at_root[~complete])
+    back = [
+        builder.tasks(work, leaf_down[leaf], job.to_switch_ps, after=[at_root], tie_class=packets)
+        for leaf in range(case.leaves)
+    ]
     results = np.stack(back, axis=1)[:, np.arange(job.workers) // per_leaf].ravel()
-    received = tasks.send(packet, down[worker], job.latency_ps, after=[results])
-    tasks.order(received[packet + job.slots < job.n_packets], sent.ravel()[job.slots * job.workers :])
-    program, number = tasks.build()
-    return _Built(program, number[sent[:, :per_leaf]], number[sums])
+    received = builder.tasks(work[packet], down[worker], job.latency_ps, after=[results], tie_class=packet)
+    builder.order(received[packet + job.slots < job.n_packets], sent.ravel()[job.slots * job.workers :])
+    return _Built(builder.build(), sent[:, :per_leaf], sums)

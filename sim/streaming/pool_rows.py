@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sim.engine.run import run
 from sim.program.quantity_fields import whole
 from sim.streaming.partial_aggregates import LateWorker, late_worker_run
-from sim.streaming.pool_streaming import Late, PoolStreaming, Slow, lossy_program, streaming_program
-from sim.streaming.slot_sharing import Sharing, fallback_share, sharing_program
+from sim.streaming.pool_streaming import Late, PoolStreaming, Slow, time_ps
+from sim.streaming.slot_sharing import Sharing, fallback_share, finishes_ps
 from topologies.units import PS_PER_S
 
 Row = dict[str, Any]
@@ -38,10 +37,10 @@ def streaming_rows(
     for count in slots:
         one = replace(job, slots=count)
         times = [
-            run(lossy_program(one, loss, timeout_ps, seed, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
+            time_ps(one, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed)
             for seed in range(seeds) if timeout_ps is not None
         ]
-        clean = run(streaming_program(one, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
+        clean = time_ps(one, late_ps=late_ps, rate_factor=rate_factor)
         if not times:
             rows.append(_row(one, clean))
             continue
@@ -59,9 +58,7 @@ def sharing_rows(job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Seq
     for count in slots:
         for rule in rules:
             sharing = Sharing(job=replace(job, slots=count), jobs=jobs, slots=pool, rule=rule)
-            program, ends = sharing_program(sharing)
-            finish = run(program).finish_ps
-            times = [max(int(finish[task]) for task in tasks) for tasks in ends]
+            times = finishes_ps(sharing)
             alone = replace(job, slots=sharing.window)
             rows.append({"rule": rule, "jobs": jobs, "switch_slots": pool} | _row(alone, max(times), jobs) | {
                 "slots": count, "mean_s": float(np.mean(times)) / PS_PER_S, "fallback": fallback_share(sharing),
@@ -85,13 +82,13 @@ def partial_rows(job: PoolStreaming, slots: Iterable[int], leaves: int, late_ps:
 
 
 def _row(
-    job: PoolStreaming, time_ps: float, jobs: int = 1, *, closed_ps: float | None = None, trip_ps: int | None = None
+    job: PoolStreaming, end_ps: float, jobs: int = 1, *, closed_ps: float | None = None, trip_ps: int | None = None
 ) -> Row:
     closed = job.closed_form_ps() if closed_ps is None else closed_ps
     trip = job.round_trip_ps if trip_ps is None else trip_ps
     return {
         "size_bytes": job.size_bytes, "workers": job.workers, "slots": job.slots,
-        "slots_needed": -(-trip // job.wire_ps), "time_s": time_ps / PS_PER_S, "closed_form_s": closed / PS_PER_S,
-        "difference": time_ps / closed - 1 if closed else 0.0,
-        "goodput_Gbps": 8e3 * jobs * job.size_bytes / time_ps if time_ps else 0.0,
+        "slots_needed": -(-trip // job.wire_ps), "time_s": end_ps / PS_PER_S, "closed_form_s": closed / PS_PER_S,
+        "difference": end_ps / closed - 1 if closed else 0.0,
+        "goodput_Gbps": 8e3 * jobs * job.size_bytes / end_ps if end_ps else 0.0,
     }

@@ -1,13 +1,11 @@
 """Pool streaming through one aggregating switch, packet by packet, with late and slow workers and lost packets.
 
 A worker sends packet i + s when it has the result of packet i; the switch adds the packets of one number in a slot
-and sends the sum to all. What a schedule cannot say is built here task by task: timers and resent packets.
+and sends the sum to all. That is the in-network all-reduce with s slots. Late and slow workers and loss are a fault
+plan, in which NPUs send again what was lost (`sim.faults.retry`); they combine as one likes.
 
-Loss is sampled when the program is built: packet i of worker w is lost on the way up or down by a hash of (seed, w, i,
-direction). A worker resends what has no result a timeout after it left, once; the switch adds it, or answers a
-duplicate of a finished slot from its copy. Resent packets are not lost. Workers whose packets were not lost but whose
-results are late do not resend: their duplicates would be dropped at the switch. Late workers, slow ones and loss
-combine as one likes.
+Workers that are neither late nor slow do the same at the same time: unless packets are lost, one stands for all that
+are alike. A switch that aggregates has two workers at least, so that the twin of a single one stands beside it.
 
 An array of no bytes has no packets and takes no time.
 """
@@ -17,20 +15,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Real
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from collectives import in_network
+from collectives.core.schedule import Schedule
 from sim.analytic.streaming_form import turns_ps
-from sim.engine.run import run
-from sim.program import Cutting, Program, ProgramBuilder, service_time_ps
-from sim.program.packets import TIMER_RATE, PacketTasks, packets_of
+from sim.faults.plan import Fault, FaultPlan, Loss, SlowLink, Straggler
+from sim.faults.retry import NPU, check_packets
+from sim.program import I64, service_time_ps
 from sim.program.quantity_fields import Bytes, Count, Rate, Time, picoseconds, whole
-from topologies import WeftError
-from topologies.core.routing import hash64
-from topologies.units import format_time
+from sim.simulation import simulate
+from topologies import Topology, WeftError, switch
+
+MOST_APART = 2**12
+"""Workers that lose packets, or are late or slow each in its own way: the sum waits for all of them, one by one."""
 
 T = TypeVar("T")
 
@@ -96,6 +98,19 @@ class PoolStreaming:
         """Slots that keep the links busy: the packets of one round trip."""
         return -(-self.round_trip_ps // self.wire_ps)
 
+    def packet_bytes(self, packet: I64) -> I64:
+        """Bytes of packets on a link: the last one may be shorter."""
+        bytes_: I64 = np.minimum(self.payload_bytes, self.size_bytes - packet * self.payload_bytes) + self.header_bytes
+        return bytes_
+
+    def schedule(self, workers: int | None = None) -> Schedule:
+        """The in-network all-reduce of this job, or of as many workers (two at least), on a switch of its links."""
+        npus = max(2, self.workers if workers is None else workers)
+        if npus > MOST_APART:
+            raise WeftError(f"{npus} workers of which each is otherwise: at most {MOST_APART}")
+        fabric = _star(npus, self.bandwidth_Bps, self.latency_ps, self.switch_latency_ps)
+        return in_network.all_reduce(fabric, self.size_bytes, slots=self.slots, element_bytes=1)
+
     def closed_form_ps(self) -> int:
         """Time of full packets, nobody late or slow, and nothing lost, exactly; see `sim.analytic.streaming_form`."""
         if self.n_packets == 0:
@@ -109,8 +124,11 @@ class PoolStreaming:
         return self.round_trip_ps + (self.n_packets - 1) * max(self.wire_ps, self.round_trip_ps / self.slots)
 
 
-def streaming_program(job: PoolStreaming, *, late_ps: Late | None = None, rate_factor: Slow | None = None) -> Program:
-    """The job without loss: two tasks a worker, the sum and a window between them.
+def time_ps(
+    job: PoolStreaming, *, late_ps: Late | None = None, rate_factor: Slow | None = None, loss: float = 0.0,
+    timeout_ps: int | str | None = None, seed: int = 0, engine: str = "chunk",
+) -> int:
+    """When the last worker has the last result.
 
     Parameters
     ----------
@@ -119,88 +137,41 @@ def streaming_program(job: PoolStreaming, *, late_ps: Late | None = None, rate_f
         Workers that begin later.
     rate_factor : mapping from worker to factor
         Workers whose links are slower, both ways.
-
-    Raises
-    ------
-    WeftError
-        No such worker, a time or a factor that is none.
-    """
-    late, rates = _late(job, late_ps), _rates(job, rate_factor)
-    builder = ProgramBuilder(forwarding="store-and-forward")
-    if job.n_packets == 0:
-        return builder.build()
-    cutting = Cutting(None, job.payload_bytes, 0, job.header_bytes)
-    up, down = [], []
-    for worker, rate in enumerate(rates):
-        # a service takes 1 ps: the rest of the delay is latency
-        delay = [builder.task(0, [(builder.server(TIMER_RATE), late[worker] - 1)])] if late.get(worker) else []
-        up.append(builder.task(job.size_bytes, [(builder.server(rate), job.to_switch_ps)], cutting, after=delay))
-    summed = builder.task(job.size_bytes, (), cutting, stream=up)
-    for rate in rates:
-        down.append(builder.task(job.size_bytes, [(builder.server(rate), job.latency_ps)], cutting, stream=[summed]))
-    for sent, received in zip(up, down, strict=True):
-        builder.window(sent, received, job.slots)
-    return builder.build()
-
-
-def lossy_program(
-    job: PoolStreaming, loss: float, timeout_ps: int | str, seed: int = 0, *, late_ps: Late | None = None,
-    rate_factor: Slow | None = None,
-) -> Program:
-    """The job with lost packets: every packet is a task, every resend a timer and one or two tasks more.
-
-    Parameters
-    ----------
-    job : PoolStreaming
     loss : float
-        Probability on each link and direction.
+        Probability of every packet on each link and direction.
     timeout_ps : int, or text such as "1ms"
-        From when a packet has left its worker; longer than a round trip, that of the slowest worker.
+        From when a packet has left its worker; longer than a round trip, that of the slowest worker. Nothing is lost
+        unless given.
     seed : int
-    late_ps, rate_factor : mapping
-        As in `streaming_program`.
+    engine : {"chunk", "reference"}
 
     Raises
     ------
     WeftError
-        A probability out of range, a timeout that ends before a result can be there, or what `streaming_program`
-        refuses.
+        No such worker, a time, factor or probability out of range, or a timeout that ends before a result can be there.
     """
-    late, rates, timeout_ps = _late(job, late_ps), _rates(job, rate_factor), picoseconds(timeout_ps, "timeout_ps")
-    longest = service_time_ps(job.payload_bytes + job.header_bytes, min(rates))
-    round_trip = job.round_trip_ps + 2 * (longest - job.wire_ps)
-    if timeout_ps <= round_trip:
-        known = f"the round trip of {format_time(round_trip)}"
-        raise WeftError(f"timeout of {format_time(timeout_ps)} is not above {known}")
-    lost_up, lost_down = (_lost(job, loss, seed, direction).ravel() for direction in (0, 1))
-    tasks = PacketTasks(job.size_bytes, job.payload_bytes, job.header_bytes)
-    uplink, downlink = tasks.links(rates), tasks.links(rates)
-    packet, worker = packets_of(job.n_packets, job.workers)
-
-    def up(which: npt.NDArray[np.int64], latency_ps: int, *after: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return tasks.send(packet[which], uplink[worker[which]], latency_ps, after=after, tie=worker[which])
-
-    arrives, gone = np.flatnonzero(~lost_up), np.flatnonzero(lost_up)
-    first = np.empty(packet.size, np.int64)  # the task that puts each packet on its link
-    first[arrives] = up(arrives, job.to_switch_ps)
-    first[gone] = up(gone, timeout_ps)  # what is lost is over when its timer is
-    added = first.copy()  # the task that brings it to the switch
-    added[gone] = up(gone, job.to_switch_ps, first[gone])
-    summed = tasks.join(np.arange(job.n_packets))
-    tasks.order(added, summed[packet])
-    received = tasks.send(packet, downlink[worker], job.latency_ps, after=[summed[packet]], tie=worker)
-    # a result that is lost: resend what was sent, and have it answered; what was resent already has its answer lost
-    again = np.flatnonzero(lost_down)
-    timer = tasks.wait(packet[again], timeout_ps - job.to_switch_ps, after=[added[again]])
-    asked = [up(again, job.to_switch_ps, timer), summed[packet[again]]]
-    answer = tasks.send(packet[again], downlink[worker[again]], job.latency_ps, after=asked, tie=worker[again])
-    received[again] = answer
-    tasks.order(received[packet + job.slots < job.n_packets], first[job.slots * job.workers :])
-    for one, time_ps in late.items() if job.n_packets else ():
-        waiting = first[(worker == one) & (packet < job.slots)]
-        delay = tasks.wait(np.zeros(1, np.int64), time_ps)
-        tasks.order(np.repeat(delay, waiting.size), waiting)
-    return tasks.build()[0]
+    late, slow = _late(job, late_ps), _slow(job, rate_factor)
+    lossy = timeout_ps is not None
+    if not (isinstance(loss, Real) and 0 <= loss <= 1):
+        raise WeftError(f"loss of {loss!r} is out of range: a number from 0 to 1")
+    how = [(late.get(worker, 0), slow.get(worker, "1")) for worker in range(job.workers)]
+    if not lossy:
+        how = list(dict.fromkeys(how))
+    faults: list[Fault] = []
+    for npu, (delay_ps, share) in enumerate(how):
+        faults += [Straggler(npu=f"npu{npu}", delay=f"{delay_ps}ps")] if delay_ps else []
+        faults += [SlowLink(link=f"npu{npu}--switch0", share=share)] if share != "1" else []
+        faults += [Loss(link=f"npu{npu}--switch0", probability=float(loss))] if lossy else []
+    timeout = {"timeout": f"{picoseconds(timeout_ps, 'timeout_ps')}ps", "retry": NPU} if lossy else {}
+    plan = FaultPlan(faults=tuple(faults), seed=whole(seed, "seed"), **timeout)
+    if job.n_packets == 0:
+        return 0
+    if lossy:
+        check_packets(job.n_packets, job.workers)
+    return simulate(
+        job.schedule(len(how)), chunk=job.payload_bytes, packet_header_bytes=job.header_bytes,
+        forwarding="store-and-forward", faults=plan if faults else None, engine=engine,
+    ).time_ps
 
 
 def slow_down(
@@ -208,18 +179,16 @@ def slow_down(
     rate_factor: Slow | None = None,
 ) -> float:
     """Time with loss over time without, late and slow workers in both; 1 where nothing is sent."""
-    clean = run(streaming_program(job, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
-    lossy = run(lossy_program(job, loss, timeout_ps, seed, late_ps=late_ps, rate_factor=rate_factor)).makespan_ps
+    clean = time_ps(job, late_ps=late_ps, rate_factor=rate_factor)
+    lossy = time_ps(job, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed)
     return lossy / clean if clean else 1.0
 
 
-def _lost(job: PoolStreaming, loss: float, seed: int, direction: int) -> npt.NDArray[np.bool_]:
-    """Whether each packet of each worker is lost, (packets, workers)."""
-    if not (isinstance(loss, Real) and 0 <= loss <= 1):
-        raise WeftError(f"loss of {loss!r} is out of range: a number from 0 to 1")
-    packet, worker = packets_of(job.n_packets, job.workers)
-    drawn = hash64(whole(seed, "seed"), worker, packet, direction) >> np.uint64(11)
-    return np.asarray(drawn.astype(np.float64) / 2.0**53 < loss).reshape(job.n_packets, job.workers)
+@lru_cache(maxsize=64)
+def _star(npus: int, bandwidth_Bps: float, latency_ps: int, switch_latency_ps: int) -> Topology:
+    return switch(
+        npus, bandwidth=f"{bandwidth_Bps!r}B/s", latency=f"{latency_ps}ps", hop_latency=f"{switch_latency_ps}ps"
+    )
 
 
 def _late(job: PoolStreaming, late_ps: Late | None) -> dict[int, int]:
@@ -227,9 +196,9 @@ def _late(job: PoolStreaming, late_ps: Late | None) -> dict[int, int]:
     return {_worker(job, one): picoseconds(by, f"lateness of worker {one}:") for one, by in late.items()}
 
 
-def _rates(job: PoolStreaming, rate_factor: Slow | None) -> list[Fraction]:
-    """Bandwidth of each worker's links."""
-    rates = [Fraction(job.bandwidth_Bps)] * job.workers
+def _slow(job: PoolStreaming, rate_factor: Slow | None) -> dict[int, str]:
+    """Share of its links' bandwidth that each slow worker has, as an exact fraction."""
+    shares = {}
     for one, factor in _by_worker(rate_factor or {}, "rate_factor").items():
         try:
             share = Fraction(factor)
@@ -237,8 +206,8 @@ def _rates(job: PoolStreaming, rate_factor: Slow | None) -> list[Fraction]:
             share = Fraction(0)
         if not 0 < share <= 1:
             raise WeftError(f"worker {one} at a rate of {factor}: give a share above 0 and at most 1")
-        rates[_worker(job, one)] *= share
-    return rates
+        shares[_worker(job, one)] = str(share)
+    return shares
 
 
 def _by_worker(given: Mapping[int, T], what: str) -> Mapping[int, T]:

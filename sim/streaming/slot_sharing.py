@@ -23,17 +23,18 @@ hashed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sim.program import I64, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
-from sim.program.packets import PacketTasks, packets_of
+from sim.engine.run import run
+from sim.faults.retry import packets_of
+from sim.program import I64, Cutting, Program, ProgramBuilder
 from sim.program.quantity_fields import Count
-from sim.streaming.pool_streaming import PoolStreaming
+from sim.streaming.pool_streaming import PoolStreaming, time_ps
 from topologies import WeftError
 from topologies.core.routing import hash64
 
@@ -78,16 +79,24 @@ class Sharing:
         return min(self.job.slots, self.slots // self.jobs if self.rule == "static" else self.slots)
 
 
-def sharing_program(sharing: Sharing) -> tuple[Program, list[list[int]]]:
-    """The program, and the tasks whose end is the end of each job."""
-    if sharing.rule == "hashed":
-        return _hashed_program(sharing)
+def finishes_ps(sharing: Sharing) -> list[int]:
+    """When each job ends."""
+    if sharing.rule in ("shared", "hashed"):
+        program, ends = sharing_program(sharing)
+        return [int(end_ps) for end_ps in run(program).finish_ps[ends]]
+    alone = time_ps(replace(sharing.job, slots=sharing.window))
+    return [alone * (number if sharing.rule == "locked" else 1) for number in range(1, sharing.jobs + 1)]
+
+
+def sharing_program(sharing: Sharing) -> tuple[Program, I64]:
+    """The program of jobs that meet at the switch, shared or hashed, and the task that ends each job, (jobs,)."""
     builder = ProgramBuilder(forwarding="store-and-forward")
-    pool = None
-    if sharing.rule in ("shared", "locked"):
-        pool = builder.pool(sharing.slots if sharing.rule == "shared" else 1)
-    ends = [[_job(builder, sharing, pool)] for _ in range(sharing.jobs)]
-    return builder.build(), ends
+    if sharing.rule == "shared":
+        pool = builder.pool(sharing.slots)
+        ends = [_shared_job(builder, sharing, pool) for _ in range(sharing.jobs)]
+    else:
+        ends = [_hashed_job(builder, sharing, number) for number in range(sharing.jobs)]
+    return builder.build(), np.array(ends)
 
 
 class Collisions(NamedTuple):
@@ -126,61 +135,49 @@ def _last_in(slots: I64, wanted: I64, upto: I64) -> I64:
     return np.where((place >= 0) & (found == wanted), packet, -(2**62))
 
 
-def _job(builder: ProgramBuilder, sharing: Sharing, pool: int | None) -> int:
-    """Add a job; returns the task that ends with it."""
+def _shared_job(builder: ProgramBuilder, sharing: Sharing, pool: int) -> int:
+    """Add a job, of which one worker stands for all: they do the same at the same time. Returns the task that ends it.
+
+    A packet asks for its slot before it is sent, which is what a schedule cannot say.
+    """
     job = sharing.job
     if job.n_packets == 0:
         return builder.task(0)
     cutting = Cutting(None, job.payload_bytes, 0, job.header_bytes)
-    rate = Fraction(job.bandwidth_Bps)
-    granted = builder.task(job.size_bytes, (), cutting)
-    up = [
-        builder.task(job.size_bytes, [(builder.server(rate), job.to_switch_ps)], cutting, stream=[granted])
-        for _ in range(job.workers)
-    ]
-    summed = builder.task(job.size_bytes, (), cutting, stream=up)
-    down = [
-        builder.task(job.size_bytes, [(builder.server(rate), job.latency_ps)], cutting, stream=[summed])
-        for _ in range(job.workers)
-    ]
-    received = builder.task(job.size_bytes, (), cutting, stream=down)
-    builder.window(granted, received, sharing.window)
-    if pool is not None:
-        per = PER_CHUNK if sharing.rule == "shared" else PER_TASK
-        builder.ask(granted, pool, 1, per)
-        builder.give(received, pool, 1, per)
-    return received
+    rate, size = Fraction(job.bandwidth_Bps), job.size_bytes
+    granted = builder.task(size, (), cutting)
+    up = builder.task(size, [(builder.server(rate), job.to_switch_ps)], cutting, stream=[granted])
+    down = builder.task(size, [(builder.server(rate), job.latency_ps)], cutting, stream=[up])
+    builder.window(granted, down, sharing.window)
+    builder.ask(granted, pool)
+    builder.give(down, pool)
+    return down
 
 
-def _hashed_program(sharing: Sharing) -> tuple[Program, list[list[int]]]:
-    """Every packet is a task, as each goes its own way."""
+def _hashed_job(builder: ProgramBuilder, sharing: Sharing, number: int) -> int:
+    """Add a job with its server; a packet takes one place on the server's link if it is a sum, else one per worker.
+
+    Every packet is a task, as each takes its own path. At one time lower workers come first, and then lower packets.
+    """
     job = sharing.job
-    tasks = PacketTasks(job.size_bytes, job.payload_bytes, job.header_bytes)
-    ends = [_hashed_job(tasks, sharing, number) for number in range(sharing.jobs)]
-    program, number_of = tasks.build()
-    return program, [number_of[end].tolist() for end in ends]
-
-
-def _hashed_job(tasks: PacketTasks, sharing: Sharing, number: int) -> I64:
-    """Add a job with its server; a packet takes one place on the server's link if it is a sum, else one a worker."""
-    job = sharing.job
-    rate = Fraction(job.bandwidth_Bps)
-    up, down = (tasks.links([rate] * job.workers) for _ in range(2))
-    into, out_of = tasks.links([rate] * 2)
-    packet, worker = packets_of(job.n_packets, job.workers)
+    rates = [Fraction(job.bandwidth_Bps)] * job.workers
+    up, down, (into, out_of) = builder.servers(rates), builder.servers(rates), builder.servers(rates[:1] * 2)
+    (packet, worker), packets = packets_of(job.n_packets, job.workers), np.arange(job.n_packets)
     collides = np.logical_or(*collisions(sharing, number))
-    sent = tasks.send(packet, up[worker], job.to_switch_ps, tie=worker)
-    summed = tasks.join(np.flatnonzero(~collides))
+    tie, work = 2 * (worker * job.n_packets + packet), job.packet_bytes(packets)
+    sent = builder.tasks(work[packet], up[worker], job.to_switch_ps, tie_class=tie)
     alone, alike = np.flatnonzero(collides[packet]), np.flatnonzero(~collides[packet])
-    tasks.order(sent[alike], summed[np.cumsum(~collides)[packet[alike]] - 1])
-    sums = tasks.send(np.flatnonzero(~collides), into, job.latency_ps, after=[summed])
-    singles = tasks.send(packet[alone], into, job.latency_ps, after=[sent[alone]], tie=worker[alone])
-    added = tasks.join(np.arange(job.n_packets))
-    tasks.order(sums, added[~collides])
-    tasks.order(singles, added[packet[alone]])
-    back = tasks.send(np.arange(job.n_packets), out_of, job.to_switch_ps, after=[added])
-    received = tasks.send(packet, down[worker], job.latency_ps, after=[back[packet]], tie=worker)
-    tasks.order(received[packet + sharing.window < job.n_packets], sent[sharing.window * job.workers :])
-    end = tasks.join(np.full(1, max(0, job.n_packets - 1)))
-    tasks.order(received, np.repeat(end, received.size))
-    return end
+    summed = builder.tasks(np.zeros_like(packets))
+    builder.order(sent[alike], summed[packet[alike]])
+    whole = np.flatnonzero(~collides)
+    sums = builder.tasks(work[whole], into, job.latency_ps, after=[summed[whole]], tie_class=2 * whole)
+    singles = builder.tasks(work[packet[alone]], into, job.latency_ps, after=[sent[alone]], tie_class=tie[alone] + 1)
+    added = builder.tasks(np.zeros_like(packets))
+    builder.order(sums, added[whole])
+    builder.order(singles, added[packet[alone]])
+    back = builder.tasks(work, out_of, job.to_switch_ps, after=[added], tie_class=2 * packets)
+    received = builder.tasks(work[packet], down[worker], job.latency_ps, after=[back[packet]], tie_class=tie)
+    builder.order(received[packet + sharing.window < job.n_packets], sent[sharing.window * job.workers :])
+    end = builder.tasks(np.zeros(1, np.int64))
+    builder.order(received, np.repeat(end, received.size))
+    return int(end[0])

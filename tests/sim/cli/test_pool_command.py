@@ -13,9 +13,8 @@ import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.engine.run import run
 from sim.streaming.partial_aggregates import LateWorker, late_worker_run
-from sim.streaming.pool_streaming import PoolStreaming, lossy_program, slow_down, streaming_program
+from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
 from sim.streaming.slot_sharing import RULES, Sharing, fallback_share
 
 SIZE = 16 * 1024
@@ -32,10 +31,10 @@ def test_a_job_by_its_slots(capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of("--slots 4,16", capsys)
     for row, slots in zip(rows, (4, 16), strict=True):
         job = PoolStreaming(size_bytes=SIZE, slots=slots)
-        time_ps = run(streaming_program(job)).makespan_ps
-        assert row["time_s"] == time_ps / 1e12
+        found_ps = time_ps(job)
+        assert row["time_s"] == found_ps / 1e12
         assert row["closed_form_s"] == job.closed_form_ps() / 1e12
-        assert row["goodput_Gbps"] == pytest.approx(8e3 * SIZE / time_ps)
+        assert row["goodput_Gbps"] == pytest.approx(8e3 * SIZE / found_ps)
         assert (row["slots"], row["slots_needed"], row["size_bytes"], row["workers"]) == (slots, 58, SIZE, 8)
 
 
@@ -44,14 +43,14 @@ def test_every_quantity_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
              "--hop-latency 100ns --late 2=7us --late 0=3us --slow 1=1/2")
     job = PoolStreaming(size_bytes=SIZE, slots=4, workers=3, payload_bytes=512, header_bytes=10, bandwidth_Bps=10**10,
                         latency_ps=10**6, switch_latency_ps=10**5)
-    program = streaming_program(job, late_ps={2: 7 * 10**6, 0: 3 * 10**6}, rate_factor={1: 0.5})
-    assert rows_of(words, capsys)[0]["time_s"] == run(program).makespan_ps / 1e12
+    expected_ps = time_ps(job, late_ps={2: 7 * 10**6, 0: 3 * 10**6}, rate_factor={1: 0.5})
+    assert rows_of(words, capsys)[0]["time_s"] == expected_ps / 1e12
 
 
 def test_loss_is_the_mean_of_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = rows_of("--slots 8 --workers 2 --loss 0.05 --timeout 100us --seeds 4 --late 1=5us", capsys)
     job, late = PoolStreaming(size_bytes=SIZE, slots=8, workers=2), {1: 5 * 10**6}
-    times = [run(lossy_program(job, 0.05, 10**8, seed, late_ps=late)).makespan_ps / 1e12 for seed in range(4)]
+    times = [time_ps(job, loss=0.05, timeout_ps=10**8, seed=seed, late_ps=late) / 1e12 for seed in range(4)]
     assert row["seeds"] == 4
     assert (row["time_s"], row["p5_s"], row["p95_s"]) == pytest.approx((np.mean(times), *np.percentile(times, [5, 95])))
     assert row["slow_down"] == pytest.approx(np.mean([slow_down(job, 0.05, 10**8, s, late_ps=late) for s in range(4)]))

@@ -6,15 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from collectives import in_network
-from sim import simulate
-from sim.engine.reference import run_reference
-from sim.engine.run import run
+from sim.faults.retry import lost_packets
 from sim.program import service_time_ps
-from sim.streaming import pool_streaming
-from sim.streaming.pool_streaming import PoolStreaming, lossy_program, slow_down, streaming_program
+from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
 from tests.oracles import pool_streaming as oracle
-from topologies import WeftError, switch
+from topologies import WeftError
 
 MIB = 2**20
 
@@ -30,17 +26,13 @@ UNLUCKY = (1e-4, 1, 64)
 """The published seed has four losses in one slot: see `test_the_time_is_that_of_the_unluckiest_slot`."""
 
 
-def makespan(job, **options):
-    return run(streaming_program(job, **options)).makespan_ps
-
-
 @pytest.mark.compiled
 @pytest.mark.parametrize(("slots", "published_ms"), [(8, 63.673), (16, 31.838), (57, 8.941), (64, 8.934)])
 def test_slots_against_the_delay(slots, published_ms):
     job = PoolStreaming(size_bytes=100 * MIB, slots=slots)
-    time_ps = makespan(job)
-    assert time_ps / 1e9 == pytest.approx(published_ms, abs=6e-4)
-    assert time_ps == job.closed_form_ps() == pytest.approx(job.published_form_ps(), rel=1e-3)
+    found_ps = time_ps(job)
+    assert found_ps / 1e9 == pytest.approx(published_ms, abs=6e-4)
+    assert found_ps == job.closed_form_ps() == pytest.approx(job.published_form_ps(), rel=1e-3)
 
 
 @settings(max_examples=40, deadline=None)
@@ -48,7 +40,7 @@ def test_slots_against_the_delay(slots, published_ms):
 def test_the_closed_form_is_exact_for_full_packets(packets, slots):
     """And the published one, which divides turns of the window, is no more than a round trip away."""
     job = PoolStreaming(size_bytes=1024 * packets, slots=slots, workers=2)
-    assert makespan(job) == job.closed_form_ps()
+    assert time_ps(job) == job.closed_form_ps()
     assert abs(job.closed_form_ps() - job.published_form_ps()) <= job.round_trip_ps
 
 
@@ -63,34 +55,35 @@ def test_more_slots_are_never_slower_and_workers_do_not_count(size, slots, worke
     job = PoolStreaming(size_bytes=size, slots=slots, workers=workers)
     more = PoolStreaming(size_bytes=size, slots=slots + 1, workers=workers)
     one = PoolStreaming(size_bytes=size, slots=slots, workers=1)
-    assert makespan(more) <= makespan(job) == makespan(one)
+    assert time_ps(more) <= time_ps(job) == time_ps(one)
 
 
 @pytest.mark.compiled
 def test_a_late_worker_costs_exactly_its_delay():
     job = PoolStreaming(size_bytes=100 * MIB, slots=64)
-    assert makespan(job, late_ps={3: 5 * 10**9}) - makespan(job) == 5 * 10**9
+    assert time_ps(job, late_ps={3: 5 * 10**9}) - time_ps(job) == 5 * 10**9
 
 
 @pytest.mark.compiled
 def test_a_worker_at_half_rate_halves_the_job():
     job = PoolStreaming(size_bytes=100 * MIB, slots=128)
-    assert makespan(job, rate_factor={2: Fraction(1, 2)}) / makespan(job) == pytest.approx(2.0, abs=1e-3)
+    assert time_ps(job, rate_factor={2: Fraction(1, 2)}) / time_ps(job) == pytest.approx(2.0, abs=1e-3)
 
 
-@pytest.mark.compiled
-def test_the_schedule_and_the_program_agree():
-    fabric = switch(8, bandwidth="100Gb/s", latency="2us", hop_latency="0.8us")
+def test_nobody_late_and_nothing_lost_event_by_event():
     for slots in (8, 64):
-        job = PoolStreaming(size_bytes=3 * MIB + 5, slots=slots)
-        schedule = in_network.all_reduce(fabric, job.size_bytes, slots=slots, element_bytes=1)
-        result = simulate(schedule, chunk=1024, packet_header_bytes=66, forwarding="store-and-forward")
-        assert result.time_ps == makespan(job)
+        job = PoolStreaming(size_bytes=MIB // 4 + 5, slots=slots)
+        assert time_ps(job) == played(job, 0, 10**9, 0, {}, {})
+
+
+def lost_of(job, loss, seed):
+    """Which packets are lost on their way up, and which results on their way down, (packets, workers) each."""
+    return [lost_packets(job.n_packets, [loss] * job.workers, seed, direction) for direction in (0, 1)]
 
 
 def played(job, loss, timeout_ps, seed, late, slow):
     """The job on the heap of the oracle, with the sample of losses that the program has."""
-    lost = [pool_streaming._lost(job, loss, seed, direction) for direction in (0, 1)]
+    lost = lost_of(job, loss, seed)
     payload = [min(job.payload_bytes, job.size_bytes - i * job.payload_bytes) for i in range(job.n_packets)]
     rates = [Fraction(job.bandwidth_Bps) * slow.get(worker, 1) for worker in range(job.workers)]
     wire = np.array([[service_time_ps(size + job.header_bytes, rate) for rate in rates] for size in payload])
@@ -109,26 +102,25 @@ def test_late_and_slow_workers_and_lost_packets_event_by_event(size, slots, loss
     """To the picosecond, in every combination, several late workers and slow ones included."""
     job = PoolStreaming(size_bytes=size, slots=slots, workers=4)
     timeout_ps = 20_000_000
-    program = lossy_program(job, loss, timeout_ps, seed, late_ps=late, rate_factor=slow)
-    time_ps = run(program).makespan_ps
-    assert time_ps == played(job, loss, timeout_ps, seed, late, slow)
-    assert time_ps == run_reference(program).makespan_ps
-    clean = lossy_program(job, 0, timeout_ps, late_ps=late, rate_factor=slow)
-    assert run(clean).makespan_ps == makespan(job, late_ps=late, rate_factor=slow) <= time_ps
+    wrong = {"late_ps": late, "rate_factor": slow, "timeout_ps": timeout_ps}
+    found_ps = time_ps(job, loss=loss, seed=seed, **wrong)
+    assert found_ps == played(job, loss, timeout_ps, seed, late, slow)
+    assert found_ps == time_ps(job, loss=loss, seed=seed, engine="reference", **wrong)
+    assert time_ps(job, loss=0, **wrong) == time_ps(job, late_ps=late, rate_factor=slow) <= found_ps
 
 
 def test_the_latest_of_several_workers_decides():
     job = PoolStreaming(size_bytes=40_000, slots=8)
-    assert makespan(job, late_ps={0: "3us", 5: "7us", 6: 0}) == makespan(job) + 7_000_000
-    both = makespan(job, late_ps={0: 10**7}, rate_factor={0: 0.5})
-    assert both == makespan(job, rate_factor={0: Fraction(1, 2)}) + 10**7
+    assert time_ps(job, late_ps={0: "3us", 5: "7us", 6: 0}) == time_ps(job) + 7_000_000
+    both = time_ps(job, late_ps={0: 10**7}, rate_factor={0: 0.5})
+    assert both == time_ps(job, rate_factor={0: Fraction(1, 2)}) + 10**7
     assert slow_down(job, 0, "1ms", 0, late_ps={1: 5}, rate_factor={2: 0.25}) == 1.0
 
 
 def test_no_bytes_take_no_time():
     job = PoolStreaming(size_bytes=0, slots=4)
-    assert job.n_packets == job.closed_form_ps() == makespan(job, late_ps={1: 5}) == 0
-    assert run(lossy_program(job, 0.1, 10**9, late_ps={1: 5})).makespan_ps == 0
+    assert job.n_packets == job.closed_form_ps() == time_ps(job, late_ps={1: 5}) == 0
+    assert time_ps(job, loss=0.1, timeout_ps=10**9, late_ps={1: 5}) == 0
     assert slow_down(job, 0.1, 10**9, 0) == 1.0
 
 
@@ -144,7 +136,7 @@ def test_quantities_are_text_with_a_unit_or_numbers_in_the_unit_of_their_name():
 @pytest.mark.compiled
 def test_nothing_lost_is_the_plain_job():
     job = PoolStreaming(size_bytes=MIB + 77, slots=64)
-    assert run(lossy_program(job, 0.0, 10**8)).makespan_ps == makespan(job)
+    assert time_ps(job, loss=0.0, timeout_ps=10**8) == time_ps(job)
 
 
 def check_loss(key, seeds):
@@ -176,7 +168,7 @@ def gain_of_forgetting(job, loss, timeout_ps, seeds):
     """How much slower a switch is that drops early duplicates, as SwitchML's does."""
     times = []
     for seed in range(seeds):
-        lost = [pool_streaming._lost(job, loss, seed, direction) for direction in (0, 1)]
+        lost = lost_of(job, loss, seed)
         set_up = (job.wire_ps, job.latency_ps, job.switch_latency_ps, job.slots, *lost, timeout_ps)
         times.append([oracle.makespan_ps(*set_up, forgets) for forgets in (True, False)])
     return np.divide(*np.sum(times, axis=0))
@@ -201,7 +193,7 @@ def stalls(job, loss, seed):
 
     Workers wait at the same time: a round takes as many as the unluckiest of them lost of its packet and its result.
     """
-    lost = sum(pool_streaming._lost(job, loss, seed, direction).astype(int) for direction in (0, 1))
+    lost = np.sum(lost_of(job, loss, seed), axis=0)
     return lost.max(axis=1).reshape(-1, job.slots).sum(axis=0)
 
 
@@ -217,10 +209,10 @@ def most_stalls(job, loss):
 
 def check_unluckiest_slot(job, loss, timeout_ps, seeds):
     """N timers and resent packets one after the other; the rest is from one slot's rounds alone to the whole job's."""
-    alone, clean = job.n_packets // job.slots * job.round_trip_ps, makespan(job)
+    alone, clean = job.n_packets // job.slots * job.round_trip_ps, time_ps(job)
     for seed in seeds:
         resends = int(stalls(job, loss, seed).max()) * (timeout_ps + job.wire_ps)
-        assert alone <= run(lossy_program(job, loss, timeout_ps, seed)).makespan_ps - resends <= clean
+        assert alone <= time_ps(job, loss=loss, timeout_ps=timeout_ps, seed=seed) - resends <= clean
 
 
 def test_the_time_is_that_of_the_unluckiest_slot():
@@ -243,6 +235,14 @@ def test_the_time_is_that_of_the_unluckiest_slot_for_the_whole_array():
     check_unluckiest_slot(PoolStreaming(size_bytes=16 * MIB, slots=64), 1e-4, 10**9, range(2))
 
 
+def test_a_sum_of_too_many_different_workers_is_rejected():
+    crowd = PoolStreaming(size_bytes=1, slots=1, workers=5000)
+    assert time_ps(crowd, late_ps=dict.fromkeys(range(4999), 7)) == time_ps(crowd) + 7
+    for wrong in ({"loss": 0.1, "timeout_ps": 10**9}, {"late_ps": {worker: worker for worker in range(5000)}}):
+        with pytest.raises(WeftError, match="5000 workers of which each is otherwise: at most 4096"):
+            time_ps(crowd, **wrong)
+
+
 JOB = PoolStreaming(size_bytes=MIB, slots=4)
 
 
@@ -261,22 +261,22 @@ JOB = PoolStreaming(size_bytes=MIB, slots=4)
     (lambda: PoolStreaming(size_bytes=1, slots=4, bandwidth_Bps="fast"), "bandwidth_Bps 'fast' is not a rate"),
     (lambda: PoolStreaming(size_bytes=1, slots=4, latency_ps=-1), "latency_ps -1 is out of range"),
     (lambda: PoolStreaming(size_bytes=1, slots=4, latency_ps=2**63), "beyond the clock"),
-    (lambda: lossy_program(JOB, 1.5, 10**8), r"loss of 1\.5 is out of range"),
-    (lambda: lossy_program(JOB, "much", 10**8), "loss of 'much' is out of range"),
-    (lambda: lossy_program(JOB, None, 10**8), "loss of None is out of range"),
-    (lambda: lossy_program(JOB, 0.1, 10**6), "timeout of 1 us is not above the round trip of 4.974 us"),
-    (lambda: lossy_program(JOB, 0.1, "5us", rate_factor={0: 0.5}), "not above the round trip of 5.149 us"),
-    (lambda: lossy_program(JOB, 0.1, "soon"), "timeout_ps 'soon' is not a time"),
-    (lambda: lossy_program(JOB, 0.1, 10**8, 0.5), r"seed 0\.5 is not a whole number"),
-    (lambda: streaming_program(JOB, late_ps={8: 1}), "worker 8 is out of range: at least 0 and at most 7"),
-    (lambda: streaming_program(JOB, late_ps={-1: 1}), "worker -1 is out of range: at least 0"),
-    (lambda: streaming_program(JOB, late_ps={"a": 1}), "worker 'a' is not a whole number"),
-    (lambda: streaming_program(JOB, late_ps={1: 0.5}), r"lateness of worker 1: 0\.5 is not a whole number"),
-    (lambda: streaming_program(JOB, late_ps=[1]), "late_ps \\[1\\] is not a mapping"),
-    (lambda: streaming_program(JOB, rate_factor={1: 0}), "worker 1 at a rate of 0: give a share"),
-    (lambda: streaming_program(JOB, rate_factor={1: 2}), "worker 1 at a rate of 2: give a share"),
-    (lambda: streaming_program(JOB, rate_factor={1: float("nan")}), "worker 1 at a rate of nan"),
-    (lambda: streaming_program(JOB, rate_factor={1: None}), "worker 1 at a rate of None"),
+    (lambda: time_ps(JOB, loss=1.5, timeout_ps=10**8), r"loss of 1\.5 is out of range"),
+    (lambda: time_ps(JOB, loss="much", timeout_ps=10**8), "loss of 'much' is out of range"),
+    (lambda: time_ps(JOB, loss=None, timeout_ps=10**8), "loss of None is out of range"),
+    (lambda: time_ps(JOB, loss=0.1, timeout_ps=10**6), "timeout of 1 us is not above the round trip of 4.974 us"),
+    (lambda: time_ps(JOB, loss=0.1, timeout_ps="5us", rate_factor={0: 0.5}), "not above the round trip of 5.149 us"),
+    (lambda: time_ps(JOB, loss=0.1, timeout_ps="soon"), "timeout_ps 'soon' is not a time"),
+    (lambda: time_ps(JOB, loss=0.1, timeout_ps=10**8, seed=0.5), r"seed 0\.5 is not a whole number"),
+    (lambda: time_ps(JOB, late_ps={8: 1}), "worker 8 is out of range: at least 0 and at most 7"),
+    (lambda: time_ps(JOB, late_ps={-1: 1}), "worker -1 is out of range: at least 0"),
+    (lambda: time_ps(JOB, late_ps={"a": 1}), "worker 'a' is not a whole number"),
+    (lambda: time_ps(JOB, late_ps={1: 0.5}), r"lateness of worker 1: 0\.5 is not a whole number"),
+    (lambda: time_ps(JOB, late_ps=[1]), "late_ps \\[1\\] is not a mapping"),
+    (lambda: time_ps(JOB, rate_factor={1: 0}), "worker 1 at a rate of 0: give a share"),
+    (lambda: time_ps(JOB, rate_factor={1: 2}), "worker 1 at a rate of 2: give a share"),
+    (lambda: time_ps(JOB, rate_factor={1: float("nan")}), "worker 1 at a rate of nan"),
+    (lambda: time_ps(JOB, rate_factor={1: None}), "worker 1 at a rate of None"),
 ])
 def test_what_is_refused(bad, message):
     with pytest.raises(WeftError, match=message):

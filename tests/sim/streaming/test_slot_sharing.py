@@ -10,24 +10,14 @@ from collectives import parameter_server
 from sim.engine.reference import run_reference
 from sim.engine.run import run
 from sim.program import service_time_ps
-from sim.streaming.pool_streaming import PoolStreaming, streaming_program
-from sim.streaming.slot_sharing import RULES, Sharing, collisions, fallback_share, sharing_program
+from sim.streaming.pool_streaming import PoolStreaming, time_ps
+from sim.streaming.slot_sharing import RULES, Sharing, collisions, fallback_share, finishes_ps, sharing_program
 from tests.oracles import slot_sharing as oracle
 from topologies import WeftError
 from topologies.core.routing import hash64
 
 MIB = 2**20
 BUT_HASHED = [rule for rule in RULES if rule != "hashed"]
-
-
-def finishes(sharing):
-    program, ends = sharing_program(sharing)
-    finish = run(program).finish_ps
-    return [max(int(finish[task]) for task in tasks) for tasks in ends]
-
-
-def alone(job):
-    return run(streaming_program(job)).makespan_ps
 
 
 def wires(job):
@@ -39,8 +29,8 @@ def wires(job):
 @pytest.mark.parametrize(("window", "slots"), [(64, 8), (8, 64), (8, 8), (64, 1), (1, 64)])
 def test_a_job_by_itself_has_the_lesser_of_its_window_and_the_slots(rule, window, slots):
     job = PoolStreaming(size_bytes=90_000, slots=window, workers=2)
-    expected = alone(replace(job, slots=min(window, slots)))
-    assert finishes(Sharing(job=job, jobs=1, slots=slots, rule=rule)) == [expected]
+    expected = time_ps(replace(job, slots=min(window, slots)))
+    assert finishes_ps(Sharing(job=job, jobs=1, slots=slots, rule=rule)) == [expected]
 
 
 @pytest.mark.compiled
@@ -48,18 +38,18 @@ def test_a_job_by_itself_has_the_lesser_of_its_window_and_the_slots(rule, window
 def test_eight_slots_bind_whoever_gives_them(rule):
     """4 MiB: 2.55 ms in eight slots of the switch or of the job's window, 0.362 ms in 64."""
     job = PoolStreaming(size_bytes=4 * MIB, slots=64)
-    (few,) = finishes(Sharing(job=job, jobs=1, slots=8, rule=rule))
-    assert [few] == finishes(Sharing(job=replace(job, slots=8), jobs=1, slots=1024, rule=rule))
+    (few,) = finishes_ps(Sharing(job=job, jobs=1, slots=8, rule=rule))
+    assert [few] == finishes_ps(Sharing(job=replace(job, slots=8), jobs=1, slots=1024, rule=rule))
     assert few / 1e9 == pytest.approx(2.5475, abs=5e-5)
-    assert finishes(Sharing(job=job, jobs=1, slots=128, rule=rule))[0] / 1e9 == pytest.approx(0.36206, abs=5e-6)
+    assert finishes_ps(Sharing(job=job, jobs=1, slots=128, rule=rule))[0] / 1e9 == pytest.approx(0.36206, abs=5e-6)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_jobs_that_share_slots(rule):
     job = PoolStreaming(size_bytes=60_000, slots=32, workers=2)
-    single = alone(job)
-    several = finishes(Sharing(job=job, jobs=4, slots=32, rule=rule))
-    divided = alone(replace(job, slots=8))
+    single = time_ps(job)
+    several = finishes_ps(Sharing(job=job, jobs=4, slots=32, rule=rule))
+    divided = time_ps(replace(job, slots=8))
     if rule == "static":
         assert several == [divided] * 4
     if rule == "locked":
@@ -78,7 +68,7 @@ def test_shared_and_hashed_slots_event_by_event(size, window, slots, jobs, worke
     job = PoolStreaming(size_bytes=size, slots=window, workers=workers)
     shared, hashed = (Sharing(job=job, jobs=jobs, slots=slots, rule=rule) for rule in ("shared", "hashed"))
     times = (job.latency_ps, job.switch_latency_ps)
-    assert finishes(shared) == oracle.shared_ps(wires(job), jobs, shared.window, slots, *times)
+    assert finishes_ps(shared) == oracle.shared_ps(wires(job), jobs, shared.window, slots, *times)
     slot = [(hash64(0, one, np.arange(job.n_packets)) % np.uint64(slots)).tolist() for one in range(jobs)]
     expected = []
     for one in range(jobs):
@@ -86,24 +76,27 @@ def test_shared_and_hashed_slots_event_by_event(size, window, slots, jobs, worke
         assert taken == np.logical_or(*collisions(hashed, one)).tolist()
         assert fallback_share(hashed, one) == pytest.approx(np.mean(taken or [0]))
         expected.append(oracle.hashed_ps(wires(job), taken.__getitem__, workers, hashed.window, *times))
-    assert finishes(hashed) == expected
+    assert finishes_ps(hashed) == expected
+    if slots >= jobs:
+        static = replace(shared, rule="static")
+        assert finishes_ps(static) == oracle.shared_ps(wires(job), 1, static.window, slots, *times) * jobs
 
 
 def test_both_engines_share_slots_alike():
-    """Under every rule, for one job and for two, whole packets and a part of one."""
-    for rule in RULES:
+    """Under the rules by which jobs meet, for one job and for two, whole packets and a part of one."""
+    for rule in ("shared", "hashed"):
         for jobs in (1, 2):
             job = PoolStreaming(size_bytes=9 * 1024 + 77, slots=4, workers=3)
             program, ends = sharing_program(Sharing(job=job, jobs=jobs, slots=6, rule=rule))
             outcome, expected = run(program), run_reference(program)
             assert outcome.finish_ps.tolist() == list(expected.finish_ps)
-            assert max(int(outcome.finish_ps[task]) for tasks in ends for task in tasks) == outcome.makespan_ps
+            assert outcome.finish_ps[ends].max() == outcome.makespan_ps
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_bytes_take_no_time(rule):
     nothing = Sharing(job=PoolStreaming(size_bytes=0, slots=4), jobs=3, slots=8, rule=rule)
-    assert finishes(nothing) == [0, 0, 0]
+    assert finishes_ps(nothing) == [0, 0, 0]
     assert fallback_share(nothing) == 0
 
 
@@ -148,3 +141,5 @@ def test_an_array_of_too_many_packets_is_refused():
     huge = PoolStreaming(size_bytes="1PiB", slots=4)
     with pytest.raises(WeftError, match="too many to follow one by one"):
         sharing_program(Sharing(job=huge, jobs=1, slots=4, rule="hashed"))
+    with pytest.raises(WeftError, match="too many to follow one by one"):
+        time_ps(huge, loss=0.1, timeout_ps=10**9)

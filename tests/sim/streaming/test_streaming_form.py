@@ -10,8 +10,7 @@ from collectives import build, in_network, ring
 from sim import simulate
 from sim.analytic.streaming_form import streaming_ps
 from sim.cli import main
-from sim.engine.run import run
-from sim.streaming.pool_streaming import PoolStreaming, streaming_program
+from sim.streaming.pool_streaming import PoolStreaming, time_ps
 from sim.study.validation import validate
 from topologies import from_spec, leaf_spine, switch
 
@@ -48,8 +47,9 @@ def test_windows_turn_in_whole_round_trips(spec, chunks, slots):
 @pytest.mark.parametrize("slots", [1, 3, 57, 58, 64])
 def test_a_window_is_that_of_a_slot_pool(slots):
     job = PoolStreaming(size_bytes=1024 * (6 * slots + slots // 2), slots=slots)
-    program = streaming_program(job)
-    assert streaming_ps(program) == job.closed_form_ps() == run(program).makespan_ps
+    model = {"chunk": job.payload_bytes, "packet_header_bytes": job.header_bytes, "forwarding": "store-and-forward"}
+    result = simulate(job.schedule(), **model)
+    assert streaming_ps(result.lowered.program) == job.closed_form_ps() == result.time_ps == time_ps(job)
 
 
 def test_none_where_transfers_wait_for_others_or_share_links():

@@ -1,0 +1,75 @@
+"""Losses that NPUs retry, on schedules and fault plans; the times are judged in the tests of the slot pool."""
+
+import pytest
+
+from collectives import in_network, ring
+from sim import simulate
+from sim.faults.plan import FaultPlan, Loss, SlowLink, Straggler
+from topologies import WeftError, switch
+
+HOW = {"chunk": 1024, "packet_header_bytes": 66, "forwarding": "store-and-forward"}
+
+
+def plan(*faults, retry="npu", timeout="20us", seed=0):
+    return FaultPlan(faults=faults, retry=retry, timeout=timeout, seed=seed)
+
+
+def pushed(p=4, size=9 * 1024, **options):
+    return in_network.all_reduce(switch(p, bandwidth="100Gb/s", latency="2us"), size, slots=3, **options)
+
+
+@pytest.mark.parametrize("direction", ["npu1->switch0", "switch0->npu1"])
+def test_a_packet_that_is_certainly_lost_costs_a_timeout_per_window(direction):
+    """Every packet is lost once: three windows of three, each a timeout and a packet later than without loss."""
+    schedule = pushed()
+    clean = simulate(schedule, **HOW)
+    lossy = simulate(schedule, faults=plan(Loss(link=direction, probability=1)), **HOW)
+    assert lossy.faults.lost == 9
+    assert lossy.notes()[0].endswith("9 chunks lost and sent again")
+    wire_ps = 87_200
+    assert 3 * 20_000_000 <= lossy.time_ps - clean.time_ps <= 3 * (20_000_000 + 9 * wire_ps)
+    why = lossy.why()
+    assert why.makespan_ps == lossy.time_ps == sum(piece.end_ps - piece.start_ps for piece in why.pieces)
+
+
+def test_late_and_slow_npus_beside_losses_and_nothing_lost():
+    schedule, others = pushed(), (Straggler(npu="npu2", delay="7us"), SlowLink(link="npu0--switch0", share="1/3"))
+    without = simulate(schedule, faults=plan(*others), **HOW)
+    none = simulate(schedule, faults=plan(*others, Loss(link="*", probability=0.0)), **HOW)
+    some = simulate(schedule, faults=plan(*others, Loss(link="*", probability=0.3)), **HOW)
+    assert none.time_ps == without.time_ps < some.time_ps
+    both = [simulate(schedule, faults=some.faults.plan, engine=engine, **HOW) for engine in ("chunk", "reference")]
+    assert [one.time_ps for one in both] == [some.time_ps] * 2
+
+
+def test_a_plan_says_who_retries():
+    slow = SlowLink(link="*", share="2/6"), SlowLink(link="npu0->switch0", share="1/2")
+    given = plan(Loss(link="*", probability=0.95), *slow)
+    assert FaultPlan.from_dict(given.to_dict()) == given
+    assert given.to_dict()["retry"] == "npu" and "retry" not in FaultPlan().to_dict()
+    assert [fault.share for fault in given.faults if isinstance(fault, SlowLink)] == ["1/3", 0.5]
+
+
+@pytest.mark.parametrize(("made", "message"), [
+    (lambda: plan(retry="switch"), "retry 'switch' is unknown: choose one of source, npu"),
+    (lambda: plan(Loss(link="*", probability=0.95), retry="source"), "probability 0.95 is out of range: from 0 to 0.9"),
+    (lambda: plan(SlowLink(link="*", share="4/3")), "share '4/3' is out of range: above 0 and at most 1, as a number"),
+    (lambda: plan(SlowLink(link="*", share="a third")), "share 'a third' is out of range"),
+])
+def test_plans_that_are_rejected(made, message):
+    with pytest.raises(WeftError, match=message):
+        made()
+
+
+@pytest.mark.parametrize("schedule", [
+    ring.all_reduce(switch(4), "9KiB"), pushed(trees=2), in_network.all_reduce(switch(4), "9KiB", form="pull"),
+    in_network.reduce(switch(4), "9KiB"),
+], ids=["ring", "two trees", "pull", "reduce"])
+def test_other_schedules_are_rejected(schedule):
+    with pytest.raises(WeftError, match="retry 'npu' is that of aggregation through one switch"):
+        simulate(schedule, faults=plan(Loss(link="*", probability=0.1)), **HOW)
+
+
+def test_a_timeout_within_the_round_trip_is_rejected():
+    with pytest.raises(WeftError, match="timeout of 1 us is not above the round trip of"):
+        simulate(pushed(), faults=plan(Loss(link="*", probability=0.1), timeout="1us"), **HOW)
