@@ -34,12 +34,14 @@ from collectives.core.forms import check_form
 from collectives.core.schedule import Schedule
 from collectives.formats.files import SUFFIX, functions_of
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from topologies.units import Quantity
 
 Build = Callable[..., Schedule]
 """A function (topology, size, *, options) -> Schedule."""
 
 
+@one_line
 @dataclass(frozen=True)
 class Algorithm:
     """An algorithm, and the collectives it does.

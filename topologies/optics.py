@@ -19,11 +19,13 @@ from topologies.core.paths import Ints, Paths, join_paths
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Router, Topology, parse_link
 from topologies.errors import WeftError
+from topologies.text.brief import one_line
 from topologies.units import Quantity, parse_time
 
 Pair = tuple[int, int]
 
 
+@one_line
 @dataclass(frozen=True)
 class Circuits:
     """Circuits between servers; the same pair may have several.
@@ -267,6 +269,7 @@ def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
     return turns
 
 
+@one_line
 @dataclass(frozen=True)
 class PatchPanel:
     """A robotic patch panel: circuits are patched ahead of time on a second plane, and flipped in when the job starts.
@@ -291,6 +294,7 @@ class PatchPanel:
         return parse_time(self.flip, "flip time of the patch panel") + (0 if self.lookahead else provision)
 
 
+@one_line
 @dataclass(frozen=True)
 class CircuitSwitch:
     """An optical circuit switch, with its delays kept apart.

@@ -30,6 +30,7 @@ from topologies.formats.files import SUFFIXES, Given, read_topology_file
 from topologies.hamming_meshes import hamming_mesh
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
 from topologies.random_graphs import random_regular
+from topologies.text.brief import one_line
 from topologies.tiers import fat_tree, leaf_spine
 from topologies.twisted_tori import twisted_torus
 from topologies.units import Quantities, Quantity
@@ -38,6 +39,7 @@ _HAMMING_MESH = re.compile(r"^hx([0-9]+(?:x[0-9]+)*)mesh$")
 _BARE_PRODUCT = re.compile(r"^[A-Z]+\([^)]*\)(_[A-Z]+\([^)]*\))*$")
 
 
+@one_line
 @dataclass(frozen=True)
 class Family:
     """A topology family that a spec can name.

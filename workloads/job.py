@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from topologies.units import Quantity, parse_time
 
 Ranks = npt.NDArray[np.int64]
@@ -27,6 +28,7 @@ CLOCK = "clock: "
 """Streams whose names begin so wait for a time: neither the speed of an NPU nor its faults touch them."""
 
 
+@one_line
 class Compute(NamedTuple):
     """Work on one stream of every covered NPU."""
 
@@ -34,12 +36,14 @@ class Compute(NamedTuple):
     stream: str
 
 
+@one_line
 class Collective(NamedTuple):
     """A schedule; of its process groups, those that are covered take part."""
 
     schedule: Schedule
 
 
+@one_line
 class Send(NamedTuple):
     """A message from each source to the destination in the same place.
 
@@ -102,6 +106,7 @@ class Reconfigure(NamedTuple):
 Work = Compute | Collective | Send | Reconfigure
 
 
+@one_line
 @dataclass(frozen=True)
 class Operation:
     """One node of the job.

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from topologies import WeftError
+from topologies.text.brief import one_line
 from workloads.workload import Groups
 
 TENSOR, DATA, PIPELINE, EXPERT, EXPERT_DATA = "tp", "dp", "pp", "ep", "edp"
 
 
+@one_line
 @dataclass(frozen=True)
 class Parallelism:
     """Sizes of the groups.

@@ -18,6 +18,7 @@ import numpy as np
 
 from collectives.core.process_groups import ProcessGroup
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from workloads.job import Job
 from workloads.models.model import Model
 from workloads.parallelism import PIPELINE
@@ -29,6 +30,7 @@ PIPELINE_ORDERS = ("gpipe", "1f1b")
 SEND_FORWARD, SEND_BACKWARD = "activation send", "error send"
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """How microbatches pass through the stages.

@@ -25,6 +25,7 @@ from collectives.core.schedule import Schedule
 from collectives.hierarchical import DEFAULT_PIPELINE_CHUNKS
 from collectives.registry import algorithm, build
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from workloads.job import Job
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, TENSOR
 from workloads.workload import Call, Groups, Layer, Phase, Workload, check_groups
@@ -37,6 +38,7 @@ PS_PER_NS = 1000
 MIB = 2**20
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How an iteration runs.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from topologies import WeftError
+from topologies.text.brief import one_line
 
 PHASES = ("forward", "input_grad", "weight_grad")
 """Phases of a layer; a text workload names its groups after them."""
@@ -18,6 +19,7 @@ Groups = Mapping[str, tuple[int, ...]]
 """NPUs that a group takes of each dimension, by the name of the group; 1 where it does not use a dimension."""
 
 
+@one_line
 @dataclass(frozen=True)
 class Call:
     """A collective of one layer.
@@ -41,6 +43,7 @@ class Call:
         return self.size_bytes * p if self.kind == "all-gather" else self.size_bytes
 
 
+@one_line
 @dataclass(frozen=True)
 class Phase:
     """A computation, and the collectives that follow it."""
@@ -49,6 +52,7 @@ class Phase:
     calls: tuple[Call, ...] = ()
 
 
+@one_line
 @dataclass(frozen=True)
 class Layer:
     """Forward pass, gradient by the input, gradient by the weights, and the update of the weights."""
@@ -64,6 +68,7 @@ class Layer:
         return self.forward, self.input_grad, self.weight_grad
 
 
+@one_line
 @dataclass(frozen=True)
 class Workload:
     """The layers of one training iteration, first to last.

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from topologies import WeftError
+from topologies.text.brief import one_line
 
 
+@one_line
 @dataclass(frozen=True)
 class Collective:
     """A collective operation.

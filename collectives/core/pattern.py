@@ -13,6 +13,7 @@ from collectives.core.proof import BlocksOf, prove
 from collectives.core.symmetry import Group
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
+from topologies.text.brief import cut
 
 PROOF_MOVES = 150_000
 PROOF_TRANSFERS = 40_000
@@ -89,6 +90,9 @@ class Pattern:
         if not 0 <= self.root < p:
             raise WeftError(f"root {self.root} is not one of the {p} ranks")
         object.__setattr__(self, "proof", self._prove())
+
+    def __repr__(self) -> str:
+        return f"<Pattern {cut(self.name, 40)} {self.kind.name} on {cut(self.topology.name, 40)}>"
 
     @property
     def p(self) -> int:

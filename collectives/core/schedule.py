@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from collectives.core.collective import Collective
 from collectives.core.pattern import Pattern
 from topologies import Topology, WeftError
-from topologies.units import Quantity, parse_size
+from topologies.text.brief import cut
+from topologies.units import Quantity, format_size, parse_size
 
 ELEMENT_BYTES = 4
 MOST_BYTES = 2**60
@@ -41,6 +42,10 @@ class Schedule:
         if self.size_bytes > MOST_BYTES or padded > 2 * MOST_BYTES:
             elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
             raise WeftError(f"size {self.size_bytes} B{elements} is out of range: at most 1 EiB (2^60 B)")
+
+    def __repr__(self) -> str:
+        what = f"{cut(self.name, 40)} {self.kind.name} of {format_size(self.size_bytes)}"
+        return f"<Schedule {what} on {cut(self.topology.name, 30)}>"
 
     @property
     def topology(self) -> Topology:

@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from topologies import Topology
 from topologies.core.symmetry import Permutation, link_permutation, translation
+from topologies.text.brief import one_line
 
 Alternative = Sequence[Permutation | None]
 """Permutations of the nodes, (n_nodes,) int32 each, that make sense together; None is never an automorphism."""
 
 
+@one_line
 class Action(NamedTuple):
     """One element of a group.
 
@@ -35,6 +37,7 @@ class Action(NamedTuple):
     links: npt.NDArray[np.int32]
 
 
+@one_line
 class Group(NamedTuple):
     """A group given by generators.
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topologies.text.brief import one_line
+
 IntLike = int | npt.NDArray[np.integer]
 Ref = tuple[IntLike, IntLike]
 """Transfers waited for, as (source rank, slot); a slot of -1 means none."""
@@ -21,6 +23,7 @@ WHOLE = -1
 """Lag of a dependency on the whole of another transfer; 0 is chunk by chunk, w >= 1 a window of w chunks."""
 
 
+@one_line
 class Transfers(NamedTuple):
     """One row a transfer, n rows, ordered by (slot, source).
 

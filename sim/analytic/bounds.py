@@ -12,9 +12,11 @@ from sim.engine import _longest_path as kernel
 from sim.lower.schedule import Lowered
 from sim.program import I64, Program, unique_rows
 from topologies import egress_Bps, ingress_Bps
+from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
 
 
+@one_line
 class Bounds(NamedTuple):
     """Lower bounds on the makespan, in ps.
 

@@ -22,6 +22,7 @@ from sim.program.checks import check_clock
 from sim.program.contract import CLOCK_END_PS
 from sim.program.outcome import Outcome, log_base
 from topologies import WeftError
+from topologies.text.brief import one_line
 
 
 class Kinds(NamedTuple):
@@ -54,6 +55,7 @@ class Replay(NamedTuple):
     in_order: bool
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Tape:
     """A recorded order of service.

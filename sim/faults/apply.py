@@ -15,6 +15,7 @@ from sim.program.contract import COMPLETES, DROPS, I32, I64, LOSES, WAITS, Progr
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.extend import late_task, server_for
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from topologies.units import parse_time
 
 CROSSING = {"lost": LOSES + DROPS, "wait": WAITS, "complete": COMPLETES}
@@ -44,6 +45,7 @@ class Placed(NamedTuple):
     endpoint_latency_ps: int
 
 
+@one_line
 class Faulty(NamedTuple):
     """A program with faults, and the names of its servers for reports.
 

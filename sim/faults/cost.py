@@ -14,6 +14,7 @@ from sim.faults.plan import FaultPlan, NodeDown, Repair, node_named
 from sim.program.contract import DOWN, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
+from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time, parse_time
 
 FAULTS_BREAK = "all ranks simulated (symmetry is off: faults are not the same everywhere)"
@@ -36,6 +37,7 @@ def times(value: float) -> str:
     return f"({value:.2f} times)" if math.isfinite(value) else "(it took no time)"
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class FaultCost:
     """A run with faults beside the healthy one.

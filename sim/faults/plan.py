@@ -22,6 +22,7 @@ from sim.faults.names import node_named as node_named
 from sim.faults.retry import RETRIES, SOURCE
 from sim.program.contract import I64, check_choice
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.text.plain_data import read_toml
 from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_time
 
@@ -106,6 +107,7 @@ TABLES: dict[str, type[Any]] = {
 """Kinds of fault by the name of their TOML table; its keys are their fields."""
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class FaultPlan:
     """Faults, and how the transport deals with them.

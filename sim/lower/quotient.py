@@ -26,6 +26,7 @@ from sim.lower.capacity import check_capacity
 from sim.program import unique_rows
 from topologies import Topology
 from topologies.core.paths import Paths, ranges
+from topologies.text.brief import one_line
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -55,6 +56,7 @@ class Emitter(Protocol):
         """The transfers of some sources."""
 
 
+@one_line
 class Orbits(NamedTuple):
     """Representatives under a group.
 
@@ -75,6 +77,7 @@ class Orbits(NamedTuple):
         return found
 
 
+@one_line
 class Quotient(NamedTuple):
     """Representative transfers with their routes.
 

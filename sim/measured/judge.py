@@ -24,6 +24,7 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.measured.curves import F64, Curve
 from sim.measured.read import Measurements
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
 
 CONFIDENCE = 0.95
@@ -61,6 +62,7 @@ class Interval(NamedTuple):
     high: float
 
 
+@one_line
 @dataclass(frozen=True)
 class Fit:
     """A candidate at the latency and the bandwidth that suit it best.
@@ -95,6 +97,7 @@ class Fit:
         return likelihood + float(np.log(self.share.value) / SHARE_SPREAD) ** 2
 
 
+@one_line
 @dataclass(frozen=True)
 class Judgement:
     """What became of some measurements.

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from collectives.core.collective import COLLECTIVES
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
 
@@ -60,6 +61,7 @@ class Point(NamedTuple):
     time_s: float
 
 
+@one_line
 @dataclass(frozen=True)
 class Measurements:
     """Points of one collective.

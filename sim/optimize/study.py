@@ -24,10 +24,12 @@ from sim.optimize.pareto import FrontPoint, pareto_front
 from sim.optimize.problem import Network
 from sim.optimize.programs import collective_objective, iteration_objective
 from sim.program.model import Model
+from topologies.text.brief import one_line
 from topologies.units import format_size
 from workloads.training import Training
 
 
+@one_line
 @dataclass
 class Study:
     """A design problem with its knobs.

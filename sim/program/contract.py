@@ -67,6 +67,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
+from topologies.text.brief import one_line
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -94,6 +95,7 @@ NEVER_PS = 2**63 - 1
 _NONE: tuple[I8, I32, I64] = (np.zeros(0, np.int8), np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 
+@one_line
 class Program(NamedTuple):
     """Arrays of one program; S servers, R rates, Z chunk sizes, K cuts, U routes, T tasks, P pools.
 

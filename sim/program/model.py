@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
 from topologies.core.paths import check_tie
+from topologies.text.brief import one_line
 from topologies.units import Quantity, format_size, format_time, parse_size, parse_time
 
 DEFAULT_CHUNKS = 16
@@ -13,6 +14,7 @@ ENGINES = ("chunk", "reference", "analytic")
 SYMMETRY = ("auto", "off")
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """How chunks are cut, forwarded and served.

@@ -11,9 +11,11 @@ import numpy.typing as npt
 from sim.program import I64, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.units import format_time
 
 
+@one_line
 class Log(NamedTuple):
     """Every service of a run, in the order task, chunk, hop.
 
@@ -36,6 +38,7 @@ class CertificateError(WeftError):
     """A run broke a rule of the model: a bug in weft."""
 
 
+@one_line
 class Journal(NamedTuple):
     """Every service of a run with faults, in the order of start, task, chunk; J rows.
 
@@ -73,6 +76,7 @@ class Journal(NamedTuple):
         return cls(task, chunk, at, arrival, start, end, ready, lost, moved)
 
 
+@one_line
 class Outcome(NamedTuple):
     """Times of one run.
 

@@ -18,6 +18,7 @@ from sim.program.model import SYMMETRY, Model
 from sim.run.iteration import IterationResult, simulate_job
 from sim.run.tenant_accounts import tenant_accounts
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.units import Quantity, format_time, parse_time
 from workloads.job import CLOCK, Job
 
@@ -28,6 +29,7 @@ LONGEST_NAME = 60
 """Characters in the name of a tenant: it stands in tables."""
 
 
+@one_line
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tenant:
     """A collective or a job that shares the fabric.
@@ -127,6 +129,7 @@ class Share:
         return f"{self.name}: {format_time(self.time_ps)}, alone {format_time(self.alone_ps)} {times(self.slowdown)}"
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class SharedResult:
     """All tenants of a run.

@@ -11,11 +11,13 @@ from typing import Any
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import SECTIONS, Spec
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.text.plain_data import read_toml
 
 MAX_POINTS = 1_000_000
 
 
+@one_line
 @dataclass(frozen=True)
 class Sweep:
     """Points to compute: sizes vary fastest, then algorithms, then the axes from the last; fabrics slowest.

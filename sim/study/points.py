@@ -21,9 +21,11 @@ from sim.study.best_form import BestForm, Ready, best_form, ready_forms
 from sim.study.processes import processes
 from sim.study.spec import ModelKeys, Spec, TopologyKeys
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from topologies.units import format_time
 
 
+@one_line
 class Task(NamedTuple):
     """One point to compute; a pure function of these.
 

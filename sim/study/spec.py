@@ -23,6 +23,7 @@ from sim.program.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.formats.files import SUFFIXES
+from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json, read_toml
 from topologies.units import Quantity, format_size, parse_size, parse_sweep_size
@@ -63,6 +64,7 @@ def _plan(help: str) -> Any:
     return field(default=None, metadata={"kind": "plan", "help": help, "metavar": "FILE", "flags": ()})
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class TopologyKeys:
     """Section `[topology]`: the fabric."""
@@ -79,6 +81,7 @@ class TopologyKeys:
     aggregation_latency: str | None = _text("of adding up (0s); give a rate as well", "TIME")
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class CollectiveKeys:
     """Section `[collective]`: what must move, and by which algorithms."""
@@ -93,6 +96,7 @@ class CollectiveKeys:
     element_bytes: int | None = _whole("blocks are padded to whole elements (4)", "BYTES")
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class ModelKeys:
     """Section `[model]`: what the simulation assumes; see `sim.program.model.Model`."""
@@ -113,6 +117,7 @@ class ModelKeys:
     faults: str | FaultPlan | None = _plan("a fault plan in TOML: what goes wrong, and when (docs/guides/faults.md)")
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class SweepKeys:
     """Section `[sweep]`: sizes, as nccl-tests writes and counts them."""
@@ -123,6 +128,7 @@ class SweepKeys:
     step: str | int | None = _size("from one size to the next, instead of a factor", ("-i", "--step"))
 
 
+@one_line
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """An experiment: a fabric, a collective by some algorithms, a model, some sizes.

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from topologies import WeftError
+from topologies.text.brief import one_line
 
 APPLICATION_ID = 0x77656674
 """In the header of the file: "weft"."""
@@ -46,6 +47,7 @@ CREATE TABLE point (
 """
 
 
+@one_line
 class Finished(NamedTuple):
     """A point that is done: it has a row, or a reason why it cannot run.
 

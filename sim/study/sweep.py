@@ -22,6 +22,7 @@ from sim.study.processes import processes
 from sim.study.store import Finished, Store
 from sim.version import weft_version
 from topologies import WeftError
+from topologies.text.brief import one_line
 
 IN_FLIGHT = 4
 """Points handed to a worker at a time: enough to keep it busy while finished ones are written."""
@@ -33,6 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@one_line
 @dataclass
 class Tally:
     """What became of the points of a sweep.

@@ -17,6 +17,7 @@ from sim.program import I64, Program
 from sim.program.outcome import Log, Outcome
 from sim.why.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.units import format_time
 
 SERIALISATION, QUEUEING = "serialisation", "queueing"
@@ -49,6 +50,7 @@ def _plain_latency(hop: int) -> list[tuple[str, int]]:
 PLAIN = Labels(_plain_server, _plain_latency)
 
 
+@one_line
 @dataclass(frozen=True)
 class Why:
     """The critical path and its account.

@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.errors import WeftError
+from topologies.text.brief import one_line
 
 Ints = npt.NDArray[np.int64]
 
 TIES = ("first", "split", "alternating", "ecmp")
 
 
+@one_line
 class Paths(NamedTuple):
     """Routes in CSR form.
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from topologies.core.paths import Paths, check_tie
 from topologies.errors import WeftError
+from topologies.text.brief import cut
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
@@ -91,6 +92,10 @@ class Topology:
         for array in (self.kind, self.src, self.dst, self.bandwidth_Bps, self.latency_ps, self.hop_latency_ps,
                       self.dimension, self.coords, self.link_ptr):
             array.flags.writeable = False  # routes and schedules are cached against these values
+
+    def __repr__(self) -> str:
+        switches = f", {self.n_nodes - self.n_npus} switches" if self.n_nodes > self.n_npus else ""
+        return f"<Topology {cut(self.name, 60)}: {self.n_npus} NPUs{switches}, {self.n_links} links>"
 
     @property
     def n_nodes(self) -> int:

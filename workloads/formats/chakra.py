@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.units import format_size
 from workloads.formats.chakra_attributes import (
     Attribute,
@@ -76,6 +77,7 @@ class Node(NamedTuple):
         return tuple(dict.fromkeys((*self.control_after, *self.data_after)))
 
 
+@one_line
 class Trace(NamedTuple):
     """One file.
 

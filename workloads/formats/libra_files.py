@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from topologies.text.brief import one_line
 from topologies.text.strict_yaml import Entry, read_yaml
 from workloads.workload import PHASES, Groups
 
@@ -17,6 +18,7 @@ ELEMENTS = ("Link", "Switch", "Nic", "Npu")
 PHASE_OF = dict(zip(("Forward", "InputGrad", "WeightGrad"), PHASES, strict=True))
 
 
+@one_line
 @dataclass(frozen=True)
 class NetworkFile:
     """A network as LIBRA describes it; dimension 1 (the innermost) first.
@@ -40,6 +42,7 @@ class NetworkFile:
         return "_".join(f"{block}({extent})" for block, extent in zip(self.blocks, self.extents, strict=True))
 
 
+@one_line
 @dataclass(frozen=True)
 class Prices:
     """$ per GB/s of one tier; None where the tier has no such element."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from topologies.text.brief import one_line
 
+
+@one_line
 @dataclass(frozen=True)
 class Operator:
     """One operator of the forward pass.
@@ -45,6 +48,7 @@ class Operator:
     sends_tokens: int = 0
 
 
+@one_line
 @dataclass(frozen=True)
 class Model:
     """Operators in the order of the forward pass.
