@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,8 @@ import numba
 import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
+
+from topologies.compiled import cached
 
 _config: Any = numba.config
 _HERE = Path(__file__).parent
@@ -29,43 +28,18 @@ u64 = np.uint64
 the loads of the sizes that it needs. 15.4 to 22.3 million chunk-hops a second on the ring of 256."""
 
 
-def _cache_folder() -> str:
-    """A folder named after the sources, so that no change of them can meet code compiled before it.
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+"""Compiled without the interpreter and without reference counts (`_nrt`): a kernel allocates nothing.
 
-    Numba itself looks at the time stamp of the file a function stands in and would miss a changed constant.
-    """
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
-    for parent in (_HERE / "__pycache__", Path(tempfile.gettempdir()) / f"weft-{os.getuid()}"):
-        folder = parent / f"kernel-{digest}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return str(folder)
-    return ""
-
-
-def _compile(function: Function, **options: bool) -> Function:
-    """Compile without the interpreter and without reference counts (`_nrt`): a kernel allocates nothing.
-
-    Counting references to the arrays in a NamedTuple costs more than all else: 0.25 million chunk-hops a second with
-    it, 2.6 without, 14 with the helpers inlined as well (ring of 256, 16 chunks). fastmath stays off, so that
-    results repeat everywhere.
-    """
-    flags: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-    compiled: Function = numba.njit(**(flags | options))(function)
-    return compiled
+Counting references to the arrays in a NamedTuple costs more than all else: 0.25 million chunk-hops a second with it,
+2.6 without, 14 with the helpers inlined as well (ring of 256, 16 chunks). fastmath stays off, so that results repeat
+everywhere.
+"""
 
 
 def entry(function: Function) -> Function:
     """A kernel that Python calls."""
-    before = _config.CACHE_DIR
-    _config.CACHE_DIR = _cache_folder()
-    try:
-        return _compile(function, cache=True)
-    finally:
-        _config.CACHE_DIR = before
+    return cached(function, _SOURCES, **_FLAGS)
 
 
 def helper(function: Function) -> Function:
@@ -74,7 +48,9 @@ def helper(function: Function) -> Function:
     Typed and lowered once, without wrappers for Python and C: both kernels together compile in 9 s, where helpers
     written into their callers before typing (`inline="always"`) take 28, at the same speed.
     """
-    return _compile(function, forceinline=True, no_cpython_wrapper=True)
+    njit: Any = numba.njit  # its stubs lack flags
+    compiled: Function = njit(**_FLAGS, forceinline=True, no_cpython_wrapper=True)(function)
+    return compiled
 
 
 def _bit_count(name: str) -> Function:

@@ -7,11 +7,14 @@ Arc a and its reverse a ^ 1 are adjacent. For capacities beyond 64 bits the func
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import numba
+from topologies.compiled import cached
 
-_jit: Callable[[Callable[..., Any]], Any] = numba.njit(cache=True, nogil=True)
+
+def _jit(function: Callable[..., Any]) -> Any:
+    return cached(function, [Path(__file__)], nogil=True)
 
 
 @_jit

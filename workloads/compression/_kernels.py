@@ -4,11 +4,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numba
 import numpy as np
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
-_inline = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+from topologies.compiled import cached
+
+
+def _jit(function):
+    return cached(function, [Path(__file__)], nogil=True, error_model="numpy")
+
+
+_inline = numba.njit(nogil=True, error_model="numpy", inline="always")
 """For what an inner loop calls: a call that stays keeps the loop from being vectorised."""
 
 HASHES = 3

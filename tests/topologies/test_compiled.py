@@ -1,0 +1,104 @@
+"""Compiled code is kept where only its user can write, and damage costs a compilation and nothing else."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+from topologies.compiled import _digest, cache_folder, cached
+
+
+def twice(x: int) -> int:
+    return 2 * x
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No home, unless a test makes one: a file stands in its place."""
+    cache_folder.cache_clear()
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    (tmp_path / "nobody").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+
+
+def hits(source: Path) -> int:
+    """Kernels that are found compiled, as by a new process."""
+    _digest.cache_clear()
+    compiled: Any = cached(twice, [source], nogil=True)
+    assert compiled(21) == 42
+    return sum(compiled.stats.cache_hits.values())
+
+
+def private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_code_is_found_again_until_a_source_changes_or_the_file_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, source = private(tmp_path / "cache"), tmp_path / "source.txt"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
+    source.write_text("one")
+    assert hits(source) == 0
+    assert hits(source) == 1
+    for suffix, text in ((".nbi", b""), (".nbc", b"\x80\x04garbage"), (".nbi", b"\x80"), (".nbc", b"")):
+        (damaged,) = folder.rglob(f"*{suffix}")
+        damaged.write_bytes(text)
+        assert hits(source) == 0, suffix
+        assert hits(source) == 1, suffix
+    source.write_text("two")
+    assert hits(source) == 0
+
+
+def test_the_folder_beside_the_sources_is_taken_where_it_is_ours(tmp_path: Path) -> None:
+    found = cache_folder(private(tmp_path / "package"), "stamp")
+    assert found is not None and found.parent == tmp_path / "package" / "__pycache__"
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700 and found.name.endswith("stamp")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777])
+def test_a_folder_in_which_others_write_is_left_for_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    package, home = private(tmp_path / "package"), private(tmp_path / "home")
+    monkeypatch.setenv("HOME", str(home))
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__").chmod(mode)
+    found = cache_folder(package, "stamp")
+    assert found is not None and found.parent == home / ".cache" / "weft"
+
+
+def test_a_folder_that_somebody_else_has_laid_out_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a link to elsewhere, nor a folder of another user."""
+    package = private(tmp_path / "package")
+    first = cache_folder(package, "stamp")
+    assert first is not None
+    cache_folder.cache_clear()
+    first.rmdir()
+    first.symlink_to(private(tmp_path / "elsewhere"))
+    assert cache_folder(package, "stamp") is None
+    cache_folder.cache_clear()
+    first.unlink()
+    monkeypatch.setattr("topologies.compiled.os.geteuid", lambda: os.getuid() + 4711)
+    monkeypatch.setattr("topologies.compiled.ROOT", -1)
+    assert cache_folder(package, "stamp") is None
+
+
+def test_the_given_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "given"))
+    found = cache_folder(private(tmp_path / "package"), "stamp")
+    assert found is not None and found.parent == tmp_path / "given"
+
+
+def test_without_any_folder_there_is_no_cache(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    assert cache_folder(file, "stamp") is None

@@ -1,0 +1,162 @@
+"""One door to the compiler's cache: where compiled code is kept, and which of it is trusted.
+
+Cached code is machine code inside a pickle: whoever can write it can run anything here. So a folder is used only if it
+and its parent belong to this user (or to root) and nobody else can write in them, and what cannot be read back is
+compiled anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite import binding
+from numba.core import caching
+
+Function = Callable[..., Any]
+
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+ROOT = 0
+
+
+def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Function:
+    """Compile a function when it is first called, and keep the code for the next process.
+
+    Parameters
+    ----------
+    function : callable
+    sources : iterable of Path
+        All files whose change makes the code stale: numba itself looks only at the file the function stands in.
+    **flags
+        Of `numba.njit`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> def twice(x):
+    ...     return 2 * x
+    >>> cached(twice, [Path(__file__)])(3)
+    6
+    """
+    njit: Any = numba.njit  # its stubs lack flags
+    config: Any = numba.config
+    compiled: Function = njit(**flags)(function)
+    if not config.DISABLE_JIT:
+        stamp = _digest(tuple(sources))
+        folder = cache_folder(Path(function.__code__.co_filename).parent, stamp)
+        if folder is not None:
+            compiled._cache = _Cache(function, _Place(folder, stamp))  # type: ignore[attr-defined]
+    return compiled
+
+
+@cache
+def _digest(sources: tuple[Path, ...]) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+@cache
+def cache_folder(beside: Path, stamp: str) -> Path | None:
+    """The folder of compiled code, or None where there is none that can be trusted.
+
+    Tried in turn: NUMBA_CACHE_DIR, `__pycache__` beside the sources, and the cache folder of the user.
+
+    Parameters
+    ----------
+    beside : Path
+        Folder of the sources.
+    stamp : str
+        Digest of the sources.
+    """
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    parents = ([Path(given)] if given else []) + [beside / "__pycache__", *_users_own()]
+    for parent in parents:
+        folder = parent / f"kernel-{_machine()}-{stamp}"
+        with contextlib.suppress(OSError):
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if _ours(parent) and _ours(folder) and os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+def _users_own() -> list[Path]:
+    """The user's cache folder; none where the user has no home."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    with contextlib.suppress(RuntimeError):
+        return [(Path(given) if given else Path.home() / ".cache") / "weft"]
+    return []
+
+
+@cache
+def _machine() -> str:
+    """Interpreter, compiler and processor: hosts that share a folder never write the same file."""
+    processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    version = f"{sys.implementation.cache_tag}-numba{numba.__version__}"
+    return f"{version}-{hashlib.sha256(processor.encode()).hexdigest()[:8]}"
+
+
+def _ours(folder: Path) -> bool:
+    """Whether a folder is a real one of this user or of root, in which nobody else can write."""
+    found = folder.lstat()
+    trusted = found.st_uid in (os.geteuid(), ROOT)
+    return stat.S_ISDIR(found.st_mode) and trusted and not found.st_mode & OTHERS_WRITE
+
+
+class _Place:
+    """What numba asks a locator: the folder, and what tells fresh code from stale."""
+
+    def __init__(self, folder: Path, stamp: str) -> None:
+        self.folder, self.stamp = folder, stamp
+        self.line = 0
+
+    def from_function(self, function: Function, file: str) -> _Place:
+        place = _Place(self.folder, self.stamp)
+        place.line = function.__code__.co_firstlineno
+        return place
+
+    def get_cache_path(self) -> str:
+        return str(self.folder)
+
+    def get_source_stamp(self) -> str:
+        return self.stamp
+
+    def get_disambiguator(self) -> str:
+        return str(self.line)
+
+    def ensure_cache_path(self) -> None:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+
+
+class _Cache(caching.FunctionCache):
+    """A cache whose damage costs a compilation and nothing else."""
+
+    def __init__(self, function: Function, place: _Place) -> None:
+        implementation: Any = type("_Implementation", (caching.CompileResultCacheImpl,), {"_locator_classes": [place]})
+        self._impl_class = implementation
+        super().__init__(function)  # type: ignore[no-untyped-call]
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The code of a signature; None where there is none, or none that can be read."""
+        try:
+            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]
+        except Exception:  # a truncated pickle may raise anything
+            self._forget()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep code for the next process, if the disk takes it."""
+        with contextlib.suppress(OSError):
+            super().save_overload(signature, data)  # type: ignore[no-untyped-call]
+
+    def _forget(self) -> None:
+        """Remove the index: what it names is compiled anew."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._cache_file._index_path)
