@@ -10,7 +10,9 @@ FLOORS := topologies=95.2 collectives=95.2 workloads=95.9 sim=94.2
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
-.PHONY: demo test test-all test-browser lint test-nojit verify bench docs clean
+unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
+
+.PHONY: demo test test-all test-browser ready kernels lint test-nojit verify bench docs clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -18,10 +20,10 @@ demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published
 	  --json out/demo.json --csv out/demo.csv --progress
 	$(BIN)/weft paper swing --quick --out out
 
-test: lint  ## the loop: contracts, lint, types, then a sample of every table and all that is cheap, compiled
+test: ready  ## the loop: contracts, lint, types, then a sample of every table and all that is cheap, compiled
 	$(PYTEST) --sample $(SHARE) --at-least 4000
 
-test-all: lint  ## every case of every table, the documentation's snippets, the report in a browser
+test-all: ready  ## every case of every table, the documentation's snippets, the report in a browser
 	$(PYTEST) --at-least 7000
 ifneq ($(CHROMIUM),)
 	$(BIN)/pytest -q -m browser
@@ -32,6 +34,12 @@ endif
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)
 	$(BIN)/pytest -q -m browser
+
+ready: $(STAMP)
+	$(MAKE) --jobs 2 --output-sync=target lint kernels
+
+kernels: $(STAMP)  ## compile the kernels of the engine, which takes most of a minute once
+	$(BIN)/python -m tests.kernels
 
 lint: $(STAMP)
 	$(BIN)/lint-imports

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +14,8 @@ from sim.analytic.convex import certify, least_time
 from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.time_cost import least_time_cost
+from sim.analytic.traffic import F64
 from tests.oracles import libra as oracle
-from tests.oracles.geometric import geometric_time_cost
 from topologies import WeftError
 
 
@@ -70,8 +72,15 @@ def test_least_time_cost_is_a_bound(seed: int, n_dims: int, spent: bool) -> None
         assert time.time_ns(point) * cost.of(point) >= found.bound * (1 - 1e-12)
 
 
+@pytest.fixture(scope="module")
+def geometric_time_cost() -> Callable[[Epigraph, Feasible, Cost], F64]:
+    from tests.oracles.geometric import geometric_time_cost  # cvxpy takes a second to load: not while collecting
+
+    return geometric_time_cost
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_geometric_program_agrees(seed: int) -> None:
+def test_geometric_program_agrees(seed: int, geometric_time_cost: Callable[[Epigraph, Feasible, Cost], F64]) -> None:
     """Two ways to the same optimum under a budget that need not be spent."""
     rng = np.random.default_rng(seed)
     time = sum_of_maxima(10 ** rng.uniform(6, 8), random_calls(seed, 3, 3))
@@ -83,7 +92,9 @@ def test_geometric_program_agrees(seed: int) -> None:
     assert feasible.violation(other) < 1e-5
 
 
-def test_geometric_program_refuses_a_spent_budget() -> None:
+def test_geometric_program_refuses_a_spent_budget(
+    geometric_time_cost: Callable[[Epigraph, Feasible, Cost], F64]
+) -> None:
     with pytest.raises(WeftError, match=r"sum of B = 10 GB/s' has no single term on one side"):
         geometric_time_cost(sum_of_maxima(1.0, [(1.0, [1.0, 1.0])]), Feasible([budget(10, 2, spent=True)], 2),
                             Cost(np.ones(2), 1.0))
