@@ -57,11 +57,10 @@ def title(page: Path) -> str:
 
 def commands() -> str:
     """Commands, their flags and examples, and the exit codes."""
-    from sim.cli import EXIT_CODES, subparsers
+    from sim.cli import COMMANDS, EXIT_CODES, parsers
 
-    parsers = subparsers()
-    text = ["# Commands\n", *table(["command", "what it does"], [[f"[{name}](#weft-{name})", help_text]
-                                                                for name, (_, help_text) in parsers.items()])]
+    text = ["# Commands\n", *table(["command", "what it does"], [[f"[{name}](#weft-{name})", command.help]
+                                                                for name, command in COMMANDS.items()])]
     text += [
         "\nWith `--json -` a command writes JSON to standard output, and its table to standard error.\n"
         "Progress and names of written files go to standard error: on a terminal, or with `--progress`.\n"
@@ -69,7 +68,8 @@ def commands() -> str:
         "## Exit codes\n",
         *table(["code", "meaning"], [[str(code), meaning] for code, meaning in EXIT_CODES.items()]),
     ]
-    for name, (parser, help_text) in parsers.items():
+    for name, parser in parsers().items():
+        help_text = COMMANDS[name].help
         text += [f"\n## weft {name}\n", f"{help_text[:1].upper()}{help_text[1:]}.\n", *_examples(parser)]
         actions = [action for action in parser._actions if action.help != argparse.SUPPRESS and action.dest != "help"]
         text += table(["flag", "takes", "what it is"], [_flag(action) for action in actions])

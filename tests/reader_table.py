@@ -94,9 +94,9 @@ root = 3
 
 def _read_tenants(path: Path) -> object:
     """As the command does, up to the JSON of what was given."""
-    spec, tables = share.read(Namespace(spec=str(path), tenant=[]))
-    tenants = [make_tenant(table, ring(4), number) for number, table in enumerate(tables, 1)]
-    return json.dumps(share.given(spec, tables, tenants))
+    spec = share.read(Namespace(spec=str(path), tenant=[], command="share"))
+    tenants = [make_tenant(table, ring(4), number) for number, table in enumerate(spec.tenant, 1)]
+    return json.dumps(share.given(spec, tenants).to_dict())
 
 
 def readers(folder: Path) -> dict[str, Reader]:

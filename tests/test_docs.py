@@ -17,7 +17,7 @@ from collectives.core.proof import ScheduleError
 from collectives.registry import ALGORITHMS, Algorithm, build
 from docs.generate import ABOUT, DOCS, NOTE, pages
 from sim import simulate
-from sim.cli import main, subparsers
+from sim.cli import main, parsers
 from tests.places import ROOT
 from topologies import from_spec
 
@@ -149,12 +149,12 @@ def test_a_mistake_in_it_is_named() -> None:
 
 @pytest.mark.parametrize("page", DRAWING)
 def test_commands_of_a_page_are_accepted(page: str) -> None:
-    parsers = subparsers()
+    known = parsers()
     lines = [line for block in blocks(ROOT / page) if block.language == "console" for line, _ in commands(block.text)]
     assert len(lines) > 5
     for line in lines:
         _, command, *words = shlex.split(line)
-        assert parsers[command][0].parse_args(words).figure if "--figure" in words else True
+        assert known[command].parse_args(words).figure if "--figure" in words else True
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

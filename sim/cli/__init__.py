@@ -1,4 +1,7 @@
-"""The command line: one module a command, each with NAME, HELP, EXAMPLES, add_arguments and run."""
+"""The command line: what the user types. Each command is an entry of `sim.cli.commands` and a module with `run`.
+
+Imports every other package of `sim`; the module of a command is imported when the command runs.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,11 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 
-from sim.cli.flags import EXIT_BAD_INPUT, Parser
+from sim.cli.commands import COMMANDS
+from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_in_order
-from topologies import WeftError
-
-COMMANDS = ("compare", "validate", "judge", "sweep", "bound", "train", "share", "trace", "optimize", "topoopt",
-            "reconfigure", "topology", "schedule", "pool", "paper", "report", "plot", "astra",
-            "completion")
-"""Modules of this package, in the order of the help. A new command is one file and one word here."""
+from topologies.errors import WeftError
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""
@@ -30,7 +28,7 @@ EXIT_TERMINATED = 143
 EXIT_CODES = {
     0: "done",
     EXIT_NOT_WRITTEN: "an output could not be written: a full disk, a file that is gone",
-    EXIT_BAD_INPUT: "bad input, said in one line on standard error; nothing was written",
+    EXIT_BAD_INPUT: "bad input, reported in one line on standard error; nothing was written",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C",
     EXIT_TERMINATED: "ended by SIGTERM",
 }
@@ -39,22 +37,22 @@ EXIT_CODES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `weft`; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = words[0] if words else ""
+    if name not in COMMANDS:
+        _overview().parse_args(words)  # shows the help, or what is wrong
     try:
-        parsed = _parser().parse_args(arguments)
-    except KeyboardInterrupt:  # while the commands are imported
-        print("weft: interrupted, nothing was written", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    command: ModuleType = parsed.command_module
-    try:
+        parsed = command_parser(name).parse_args(words[1:])
+        command = importlib.import_module(f"sim.cli.{name}")  # only now: a help needs no compiler
         with ends_in_order():
             code = int(command.run(parsed) or 0)
         sys.stdout.flush()
         return code
     except WeftError as wrong:
-        print(f"weft {command.NAME}: {_one_line(wrong)}", file=sys.stderr)
+        print(f"weft {name}: {_one_line(wrong)}", file=sys.stderr)
         return _interrupted(wrong.__context__) if isinstance(wrong.__context__, KeyboardInterrupt) else EXIT_BAD_INPUT
     except KeyboardInterrupt as signal:
-        print(f"weft {command.NAME}: interrupted, nothing was written", file=sys.stderr)
+        print(f"weft {name}: interrupted, nothing was written", file=sys.stderr)
         return _interrupted(signal)
     except BrokenPipeError:
         _settle_standard_output()
@@ -62,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as fault:
         _settle_standard_output()
         named = f"{fault.filename}: " if fault.filename else ""
-        print(f"weft {command.NAME}: {named}{fault.strerror or fault}", file=sys.stderr)
+        print(f"weft {name}: {named}{fault.strerror or fault}", file=sys.stderr)
         return EXIT_NOT_WRITTEN
 
 
@@ -82,14 +80,13 @@ def _one_line(wrong: WeftError) -> str:
     return " ".join(str(wrong).split())
 
 
-def subparsers() -> dict[str, tuple[argparse.ArgumentParser, str]]:
-    """The parser and the help of every command, by its name: for completion, and for the reference in docs/."""
-    parsers = next(action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
-    helps = {action.dest: action.help or "" for action in parsers._choices_actions}
-    return {name: (parser, helps[name]) for name, parser in parsers.choices.items()}
+def parsers() -> dict[str, Parser]:
+    """The parser of every command, by its name: for completion, and for the reference in docs/."""
+    return {name: command_parser(name) for name in COMMANDS}
 
 
-def _parser() -> argparse.ArgumentParser:
+def _overview() -> argparse.ArgumentParser:
+    """The parser of `weft` itself, which knows commands by name and help alone."""
     codes = "".join(f"  {code:<4} {meaning}\n" for code, meaning in EXIT_CODES.items())
     parser = Parser(
         prog="weft",
@@ -98,15 +95,6 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"sim.cli.{name}")
-        sub = commands.add_parser(
-            module.NAME,
-            help=module.HELP,
-            description=module.HELP,
-            epilog="examples:\n" + "\n".join(f"  {line}" for line in module.EXAMPLES),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(sub)
-        sub.set_defaults(command_module=module)
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.help)
     return parser

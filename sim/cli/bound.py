@@ -4,63 +4,35 @@ from __future__ import annotations
 
 import argparse
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectives.core.collective import COLLECTIVES
-from sim.cli.flags import add_outputs, add_spec, spec_of
-from sim.cli.output import check_outputs, say, say_where, to_json, write_text
-
-if TYPE_CHECKING:
-    from topologies import Topology
+from collectives.trees.rooted_forest import two_phase_rate_Bps
+from sim.analytic.cut_bound import cut_bound
+from sim.cli.asked import spec_of
+from sim.cli.output import check_outputs, say, say_where, write_csv, write_json
+from topologies import SWITCH, Topology
 
 NAME = "bound"
-HELP = "print the least time of a collective on a fabric, exact, and the bottleneck cut"
-EXAMPLES = (
-    "weft bound --topology dgx-a100:2 --collective all-gather",
-    "weft bound --topology mesh:4x4 --link-bandwidth 1GB/s --collective all-reduce --program",
-    "weft bound --topology torus:8x8 --collective all-to-all --program --json -",
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_spec(parser, "topology")
-    group = parser.add_argument_group("collective")
-    group.add_argument(
-        "--collective", dest="collective.name", metavar="NAME", help="all-gather, all-reduce, ... (all-reduce)"
-    )
-    group.add_argument("--root", dest="collective.root", type=int, metavar="RANK", help="of a broadcast or reduce (0)")
-    group.add_argument(
-        "--program", action="store_true",
-        help="solve the linear programs of an all-to-all and of an all-reduce with chosen roots as well",
-    )
-    group.add_argument("--reducing-switches", action="store_true", help="switches may multicast and reduce")
-    add_outputs(parser, "json", "csv")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print and write."""
-    from sim.study.tables import to_csv
-
     check_outputs(arguments)
     spec = spec_of(arguments)
     topology, kind = spec.build_topology(), spec.kind.name
-    root = spec.collective.root or 0
-    rows = bound_rows(topology, kind, root, programs=arguments.program, reducing_switches=arguments.reducing_switches)
+    root, switches = spec.collective.root or 0, spec.bound.reducing_switches
+    rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
     head = f"# weft {NAME}: {kind} on {topology.name}, {topology.n_npus} NPUs"
-    say(arguments, head, *lines, *_note(topology, kind, arguments.reducing_switches))
-    if arguments.json:
-        write_text(arguments.json, to_json(spec, rows))
-    if arguments.csv:
-        write_text(arguments.csv, to_csv([row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows]))
+    say(arguments, head, *lines, *_note(topology, kind, switches))
+    write_json(arguments, spec, rows, model=spec.build_model())
+    write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])
     say_where(arguments)
 
 
 def _note(topology: Topology, kind: str, reducing_switches: bool) -> list[str]:
     """What the bound leaves out, where the fabric could do it."""
-    from topologies import SWITCH
-
     if reducing_switches or kind == "all-to-all" or SWITCH not in topology.kind:
         return []
     return ["# switches only forward here: adding up or multicast in the network may be faster (--reducing-switches)"]
@@ -75,14 +47,10 @@ def bound_rows(
     with bandwidths in GB/s. A broadcast or reduce has no shards, and 1/x is the time of 1 GB. The size of an
     all-to-all is that of one rank, as nccl-tests counts it.
     """
-    from sim.analytic.cut_bound import cut_bound
-
     bound = cut_bound(topology, kind, root, reducing_switches=reducing_switches)
     names = [topology.node_name(node) for node in bound.nodes]
     rows = [_row(topology, kind, "cut", bound.s_per_byte, names, bound.reason)]
     if kind == "all-reduce" and not reducing_switches:
-        from collectives.trees.rooted_forest import two_phase_rate_Bps
-
         rate = two_phase_rate_Bps(topology)
         phases = Fraction(0) if rate is None else 1 / rate
         rows.append(_row(topology, kind, "two-phase", phases, [], "reduce-scatter and all-gather at their optimum"))
@@ -93,7 +61,7 @@ def bound_rows(
 
 def _programs(topology: Topology, kind: str, reducing_switches: bool) -> list[dict[str, Any]]:
     """Rates of linear programs, to nine digits."""
-    from topologies.flows.programs import all_to_all_rate_Bps, best_roots
+    from topologies.flows.programs import all_to_all_rate_Bps, best_roots  # linear programs: loaded where solved
 
     if kind == "all-to-all":
         rate = all_to_all_rate_Bps(topology) * topology.n_npus

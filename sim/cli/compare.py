@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sim.cli.flags import add_figure, add_outputs, add_run, add_spec, spec_of
-from sim.cli.output import check_outputs, say, say_where, to_json, write_figure, write_text
+from sim.cli.asked import spec_of
+from sim.cli.output import check_outputs, say, say_where, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
-from topologies import WeftError
+from sim.measured.nccl_json import nccl_json
+from sim.study.points import Task, compute_all
+from sim.study.points import refusals as refusals_at
+from sim.study.spec import Spec
+from sim.study.tables import common_notes, comparison_table, legend, nccl_table
+from topologies.errors import WeftError
 from topologies.units import format_size, format_time
 
-if TYPE_CHECKING:
-    from sim.study.spec import Spec
-
 NAME = "compare"
-HELP = "time algorithms of a collective on a fabric, over sizes"
-EXAMPLES = (
-    "weft compare --topology torus:8x8 --collective all-reduce -b 32 -e 512M -f 4",
-    "weft compare --topology torus:8x8 --algorithms swing,ring -b 1K -e 1G -f 4 --preset swing-paper --plot swing.png",
-    "weft compare --topology torus:8x8 -b 1K -e 1G -f 4 --figure roofline --columns 1 --plot roofline.pdf",
-    "weft compare --topology switch:8 --collective all-gather -b 1M --forwarding store-and-forward --json -",
-)
 
 Row = Mapping[str, Any]
 
 Stuck = dict[str, dict[int, WeftError]]
 """Reports of deadlocks, by algorithm and size."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_spec(parser, "topology", "collective", "model", "sweep")
-    add_run(parser)
-    parser.add_argument("--why", action="store_true", help="account the critical path of every point in the JSON")
-    add_outputs(parser, "json", "csv", "plot", "nccl_json")
-    add_figure(parser, "comparison", "speed-up", "roofline")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -46,15 +32,9 @@ def run(arguments: argparse.Namespace) -> None:
     refused = refusals(spec)
     rows, stuck = compute(spec, [name for name in spec.algorithms if name not in refused], arguments)
     say(arguments, *report(spec, rows, refused, stuck))
-    if arguments.json:
-        write_text(arguments.json, to_json(spec, rows, refused=refused | stuck))
-    if arguments.csv:
-        from sim.study.tables import to_csv
-
-        write_text(arguments.csv, to_csv(rows))
+    write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | stuck)
+    write_csv(arguments, rows)
     if arguments.nccl_json:
-        from sim.measured.nccl_json import nccl_json
-
         ranks, element = spec.build_topology().n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
     if arguments.plot:
@@ -70,8 +50,6 @@ def refusals(spec: Spec) -> dict[str, str]:
     WeftError
         A named algorithm cannot run, or none can.
     """
-    from sim.study.points import refusals as refusals_at
-
     refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes))
     if spec.collective.algorithms and refused:
         raise WeftError(next(iter(refused.values())))
@@ -99,9 +77,7 @@ def compute(
     WeftError
         Nothing can end.
     """
-    from sim.study.points import Task, compute_all
-
-    how = arguments.check, arguments.why, arguments.max_events
+    how = arguments.check, spec.account.why, arguments.max_events
     tasks = [Task(spec, name, size, *how) for name in names for size in spec.sizes_bytes]
     stuck: Stuck = {}
     with progress("compare", len(tasks), arguments.quiet) as steps:
@@ -155,8 +131,6 @@ def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
 
 def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
     """Tables and notes, line by line."""
-    from sim.study.tables import comparison_table, legend, nccl_table
-
     topology = spec.build_topology()
     lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs", *assumptions(spec, rows)]
     element, root = spec.element_bytes, spec.collective.root or 0
@@ -169,8 +143,6 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
 
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """What decides the answer: links, forwarding and chunking, engine, symmetry, proof."""
-    from sim.study.tables import common_notes
-
     preset = f", preset {spec.model.preset}" if spec.model.preset else ""
     lines = [f"# model: {spec.build_model().describe()}; {spec.engine} engine, seed {spec.build_model().seed}{preset}"]
     lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]
@@ -196,8 +168,6 @@ def _forms(rows: Sequence[Row]) -> str:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    from sim.study.tables import common_notes
-
     notes = common_notes(rows, lambda row: "; ".join(row["notes"]))
     above = [row for row in rows if row["effbw_GBps"] and row["busbw_GBps"] > row["effbw_GBps"]]
     if above:

@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 
-from sim.cli.output import check_outputs, write_text
-from sim.cli.shells import SHELLS, Command, Flag
+import shtab
+
+from collectives import ALGORITHMS, COLLECTIVES
+from sim.cli.commands import COMMANDS
+from sim.cli.flags import Parser, fill
+from sim.program import DELIVERY, DISCIPLINES, FORWARDING
+from sim.program.model import ENGINES, PRESETS, SYMMETRY
+from sim.study.keys import keys_of
+from topologies import TIES, TOPOLOGIES
+from workloads.models import MODELS
 
 NAME = "completion"
-HELP = "print a script that completes commands, flags and names in bash, zsh or fish"
-EXAMPLES = (
-    "source <(weft completion bash)                                  # in ~/.bashrc",
-    "weft completion zsh > ~/.zfunc/_weft                            # a folder of fpath",
-    "weft completion fish > ~/.config/fish/completions/weft.fish",
-)
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
-    parser.add_argument("--json", metavar="FILE", help="write what is completed as JSON instead ('-': standard output)")
+PREAMBLE = {"bash": "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}  # torus:8x8 is one word\n"}
+"""What scripts begin with, by shell."""
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the script."""
-    check_outputs(arguments)
-    if arguments.json:
-        facts = [command._asdict() | {"flags": [flag._asdict() for flag in command.flags]} for command in commands()]
-        write_text(arguments.json, json.dumps({"commands": facts}, indent=1) + "\n")
-    else:
-        write_text("-", SHELLS[arguments.shell](commands()))
+    sys.stdout.write(shtab.complete(named_parser(), arguments.shell, preamble=PREAMBLE.get(arguments.shell, "")) + "\n")
 
 
-def commands() -> list[Command]:
-    """Every command with its flags and what they take."""
-    from sim.cli import subparsers
-
-    known = names_by_flag()
-    found = []
-    for name, (parser, help_text) in subparsers().items():
-        flags = [_flag(action, known) for action in parser._actions if action.option_strings]
-        operands = [_flag(action, known) for action in parser._actions if not action.option_strings]
-        if name == "paper":
-            operands = [one._replace(values=known["paper"]) for one in operands]
-        found.append(Command(name, help_text, tuple(flags), operands[0] if operands else None))
-    return found
+def named_parser() -> Parser:
+    """The parser of weft, whose flags know the names and files that may follow them."""
+    parser, known = Parser(prog="weft"), names_by_flag()
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(name, help=command.help)
+        fill(sub, name)
+        for action in sub._actions:
+            _name(action, known)
+            if not action.option_strings and action.nargs == "?":
+                action.nargs = None  # shtab completes only what must be given
+    return parser
 
 
 def names_by_flag() -> dict[str, tuple[str, ...]]:
     """Names that flags take, from the registries."""
-    from collectives import ALGORITHMS, COLLECTIVES
-    from sim.papers import PAPERS
-    from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-    from sim.program.model import ENGINES, PRESETS, SYMMETRY
-    from topologies import TOPOLOGIES
-    from topologies.core.paths import TIES
-    from workloads.models import MODELS
-
     fabrics = tuple(family.example for family in TOPOLOGIES.values())
     forms = (form for one in ALGORITHMS.values() for kind in one.functions for form in one.forms_of(kind))
     return {
@@ -66,23 +51,19 @@ def names_by_flag() -> dict[str, tuple[str, ...]]:
         "--preset": tuple(PRESETS), "--engine": tuple(ENGINES), "--symmetry": tuple(SYMMETRY),
         "--forwarding": tuple(FORWARDING), "--deliver": tuple(DELIVERY), "--discipline": tuple(DISCIPLINES),
         "--tie": tuple(TIES), "--workload": tuple(MODELS), "--loop": ("no-overlap", "wfbp", "dear"),
-        "paper": tuple(PAPERS),
     }
 
 
-def _flag(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> Flag:
-    values = tuple(str(choice) for choice in action.choices or ())
-    for name in action.option_strings:
-        values = values or known.get(name, ())
+def _name(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> None:
+    """Tell shtab what may follow a flag: the names of a registry, a folder or a file."""
     taken = str(action.metavar or "")
-    return Flag(
-        names=tuple(action.option_strings), help=_plain(action.help or ""),
-        takes="" if action.nargs == 0 else taken or "VALUE", values=values,
-        files="FILE" in taken or taken == "DIR", several="[," in taken and bool(values),
-    )
-
-
-def _plain(text: str) -> str:
-    """Help as it is printed: one line, `%%` as `%`."""
-    return " ".join(text.replace("%%", "%").split())
-
+    section, dot, key = action.dest.partition(".")
+    if dot:
+        action.choices = keys_of(section)[key].metadata["choices"] or None
+    for flag in action.option_strings:
+        if flag in known and action.nargs != 0:
+            action.choices = known[flag]
+    if action.choices is None and taken == "DIR":
+        action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    elif action.choices is None and "FILE" in taken:
+        action.complete = shtab.FILE  # type: ignore[attr-defined]

@@ -1,18 +1,38 @@
-"""Flags: the same meaning has the same name in every command; those of a spec come from `sim.study.spec`."""
+"""Parsers: the flags of a command from its entry in `sim.cli.commands` and the keys of a spec in `sim.study.keys`."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import Field, fields
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Sequence
+from dataclasses import Field
+from functools import partial
+from typing import Any, NoReturn
 
-from topologies import WeftError
-
-if TYPE_CHECKING:
-    from sim.study.spec import Spec
+from sim.cli.commands import COMMANDS, Command
+from sim.study.keys import KINDS, REPEATED, SECTIONS, flags_of, keys_of, shown_default
 
 EXIT_BAD_INPUT = 2
 
+TENANT = "tenant"
+"""In `Command.uses`: the tables of tenants, which have no flags of their own."""
+
+OUTPUTS = {
+    "json": "write results and their provenance, to run again with --spec ('-': standard output)",
+    "csv": "write a tidy table ('-': standard output)",
+    "plot": "draw a figure: .png, .pdf or .svg",
+    "heatmap": "draw the utilization of every link, for the last row",
+    "links": "write busy time and bytes of every link, for the last row, as CSV ('-': standard output)",
+    "output": "write the fabric as .graphml or .json",
+    "chakra": "write the schedule as Chakra traces FILE.<rank>.et, for ASTRA-sim's custom collectives",
+    "goal": "write the schedule as GOAL text, for LogGOPSim and ATLAHS ('-': standard output)",
+    "htsim": "write the schedule as a connection matrix .cm of htsim ('-': standard output)",
+    "msccl": "write the trees of the algorithm pipelined as MSCCL XML",
+    "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
+    "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json",
+    "export": "write all finished points as a tidy table: .csv or .parquet ('-': CSV to standard output)",
+    "page": "the page ('-': standard output; default: DIR/report.html)",
+}
+"""Flags of files that commands write, and their helps."""
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, and takes no abbreviated flags."""
@@ -24,135 +44,121 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
 
 
-def add_spec(parser: argparse.ArgumentParser, *sections: str, leave_out: tuple[str, ...] = ()) -> None:
-    """Add the flags of sections of a spec, and `--spec FILE` that gives them all at once.
+def command_parser(name: str) -> Parser:
+    """The parser of one command."""
+    parser = Parser(prog=f"weft {name}")
+    fill(parser, name)
+    return parser
 
-    Parameters
-    ----------
-    parser : ArgumentParser
-    sections : str
-        "topology", "collective", "model", "sweep".
-    leave_out : tuple of str
-        Keys, as "section.key", that mean nothing to this command.
-    """
-    from sim.study.spec import SECTIONS
 
-    if len(sections) > 1:
-        parser.add_argument(
-            "--spec", metavar="FILE", help="an experiment in TOML, or a result's JSON to run again; flags change it"
-        )
-    for section in sections:
+def fill(parser: argparse.ArgumentParser, name: str) -> None:
+    """Give a parser the help and the flags of a command."""
+    command = COMMANDS[name]
+    parser.description, parser.formatter_class = command.help, argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)]) + command.notes.rstrip()
+    parser.set_defaults(command=name)
+    _add_spec(parser, command)
+    command.more(parser)
+    _add_run(parser, command)
+    if command.outputs:
+        _add_outputs(parser, command)
+
+
+def accepted(command: Command) -> dict[str, tuple[str, ...]]:
+    """The keys that a command takes, by section; none of the tables of tenants."""
+    found: dict[str, tuple[str, ...]] = {}
+    for use in command.uses:
+        section, dot, key = use.partition(".")
+        keys = (key,) if dot else tuple(keys_of(section)) if section in SECTIONS else ()
+        taken = (*found.get(section, ()), *(one for one in keys if f"{section}.{one}" not in command.without))
+        found[section] = tuple(dict.fromkeys(taken))
+    return found
+
+
+def _add_spec(parser: argparse.ArgumentParser, command: Command) -> None:
+    """`--spec FILE`, the key that is written without a flag, and a flag for every other key."""
+    if command.positional == "spec":
+        parser.add_argument("spec", nargs="?", metavar="FILE", help="the sweep in TOML, or its JSON to run it again")
+        parser.add_argument("--spec", dest="spec_again", metavar="FILE", help="the same, as other commands spell it")
+    elif command.uses:
+        parser.add_argument("--spec", metavar="FILE",
+                            help="spec in TOML, or the JSON of a result to run it again; flags override it")
+    for section, names in accepted(command).items():
+        if not names or command.positional == "spec":
+            continue
         group = parser.add_argument_group(section)
-        for key in fields(SECTIONS[section]):
-            if f"{section}.{key.name}" not in leave_out:
-                _add_key(group, section, key)
+        for name in names:
+            add_key(parser if f"{section}.{name}" == command.positional else group, command, section, name)
 
 
-def _add_key(group: argparse._ArgumentGroup, section: str, key: Field[Any]) -> None:
-    names = key.metadata["flags"] or (f"--{key.name.replace('_', '-')}",)
-    kinds: dict[str, Any] = {"whole": int, "names": _names}
-    group.add_argument(
-        *names, dest=f"{section}.{key.name}", metavar=key.metadata["metavar"],
-        help=key.metadata["help"].replace("%", "%%"), type=kinds.get(key.metadata["kind"], str),
-        action="append" if key.metadata["kind"] == "options" else "store",
-    )
+def add_key(group: argparse._ActionsContainer, command: Command, section: str, name: str) -> None:
+    """The flag of a key, or the key itself where the command takes it without one."""
+    key, dest = keys_of(section)[name], f"{section}.{name}"
+    kind, taken = key.metadata["kind"], key.metadata["metavar"]
+    help_text = _help(key, command.defaults.get(dest))
+    if dest == command.positional:
+        group.add_argument(dest, nargs="*" if kind in REPEATED else "?", metavar=taken, help=help_text)
+    elif kind == "flag":
+        group.add_argument(*flags_of(key), dest=dest, action=argparse.BooleanOptionalAction, help=help_text)
+    else:
+        group.add_argument(
+            *flags_of(key), dest=dest, metavar=taken, help=help_text, type=_type(kind),
+            action="append" if kind in REPEATED else "store",
+        )
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _help(key: Field[Any], default: Any) -> str:
+    shown = shown_default(key, default)
+    return f"{key.metadata['help']}{f' (default: {shown})' if shown else ''}".replace("%", "%%")
 
 
-def spec_of(arguments: argparse.Namespace) -> Spec:
-    """The spec that the flags describe, on top of `--spec FILE` if given."""
-    from sim.study.spec import Spec
-
-    path = getattr(arguments, "spec", None)
-    return (Spec.read(path) if path else Spec()).updated(changes_of(arguments))
+def _type(kind: str) -> Callable[[str], Any]:
+    return partial(_parsed, kind)
 
 
-def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The keys that flags give, by section: changes for `Spec.updated`."""
-    changes: dict[str, dict[str, Any]] = {}
-    for name, value in vars(arguments).items():
-        section, dot, key = name.partition(".")
-        if dot and value is not None:
-            if value == ():
-                raise WeftError(f"--{key} is empty: give at least one name")
-            changes.setdefault(section, {})[key] = tuple(value) if isinstance(value, list) else value
-    return changes
+def _parsed(kind: str, text: str) -> Any:
+    try:
+        return KINDS[kind].parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: {KINDS[kind].wanted}") from None
 
 
-def healthy_spec_of(arguments: argparse.Namespace, command: str) -> Spec:
-    """The spec of a command that does not follow faults.
+def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Flags that change how a run is done and not what comes out."""
+    if not command.run_flags:
+        return
+    group = parser.add_argument_group("run")
+    if command.positional == "spec":  # keys of the file that are flags as well
+        group.add_argument("--why", dest="account.why", action=argparse.BooleanOptionalAction,
+                           help=keys_of("account")["why"].metadata["help"])
+    if "workers" in command.run_flags:
+        group.add_argument("--workers", type=int, default=1, metavar="N",
+                           help="processes; results are the same with any number (default: 1)")
+    if "check" in command.run_flags:
+        group.add_argument("--check", action="store_true", help="check every certificate of every run")
+    if "max_events" in command.run_flags:
+        group.add_argument("--max-events", type=int, metavar="N",
+                           help="stop a run after N services (default: no limit)")
 
-    Raises
-    ------
-    WeftError
-        The spec has a fault plan.
-    """
-    spec = spec_of(arguments)
-    if spec.model.faults is not None:
-        plan = spec.model.faults if isinstance(spec.model.faults, str) else "of the spec"
-        raise WeftError(f"weft {command} does not follow faults: leave out the plan {plan}")
-    return spec
 
-
-def add_outputs(parser: argparse.ArgumentParser, *kinds: str) -> None:
-    """Add flags for output files, among the kinds below, and `--quiet`."""
-    helps = {
-        "json": "write results and their provenance ('-': standard output)",
-        "csv": "write a tidy table ('-': standard output)",
-        "plot": "draw a figure: .png, .pdf or .svg",
-        "heatmap": "draw how busy every link was, at the last row",
-        "links": "write busy time and bytes of every link, at the last row, as CSV",
-        "output": "write the fabric as .graphml or .json",
-        "chakra": "write the schedule as Chakra traces FILE.<rank>.et, for ASTRA-sim's custom collectives",
-        "goal": "write the schedule as GOAL text, for LogGOPSim and ATLAHS ('-': standard output)",
-        "htsim": "write the schedule as a connection matrix .cm of htsim ('-': standard output)",
-        "msccl": "write the trees of the algorithm pipelined as MSCCL XML ('-': standard output)",
-        "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
-        "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json",
-        "export": "write all finished points as a tidy table: .csv or .parquet ('-': CSV to standard output)",
-    }
+def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Files that a command writes, the figure of `--plot`, and what it reports while it works."""
     group = parser.add_argument_group("output")
-    for kind in kinds:
-        group.add_argument(f"--{kind.replace('_', '-')}", metavar="FILE", help=helps[kind])
-    add_quiet(group)
-
-
-def add_quiet(group: argparse._ArgumentGroup) -> None:
-    """Add `--quiet` and `--progress`: without either, progress is for a person at a terminal alone."""
+    for kind in command.outputs:
+        group.add_argument(f"--{kind.replace('_', '-')}", metavar="FILE", help=OUTPUTS[kind])
+    if command.figures:
+        _add_figure(group, command.figures)
     group.add_argument("--quiet", action="store_const", const=True, default=None,
                        help="neither progress nor the names of written files")
     group.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
                        help="both, as lines, also where standard error is no terminal")
 
 
-def add_figure(parser: argparse.ArgumentParser, *names: str, default: str | None = None) -> None:
-    """Add the flags that choose the figure of `--plot`, among names; the first unless given.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-    names : str
-        Keys of `sim.plots.figures.FIGURES`, and figures of the command's own.
-    default : str, optional
-    """
-    group = parser.add_argument_group("figure")
-    chosen = default or names[0]
-    group.add_argument("--figure", choices=names, default=chosen, metavar="NAME",
-                       help=f"what --plot draws: {', '.join(names)} ({chosen})")
+def _add_figure(group: argparse._ArgumentGroup, names: Sequence[str]) -> None:
+    group.add_argument("--figure", choices=names, default=names[0], metavar="NAME",
+                       help=f"what --plot draws: {', '.join(names)} (default: {names[0]})")
     group.add_argument("--columns", type=int, choices=(1, 2), default=2, metavar="1|2",
-                       help="of a two-column page that the figure takes: 3.3 or 7 inches (2)")
+                       help="width in columns of a two-column page: 3.3 or 7 inches (default: 2)")
     if "speed-up" in names:
-        group.add_argument("--baseline", metavar="NAME", help="what a speed-up is over (the first algorithm)")
-
-
-def add_run(parser: argparse.ArgumentParser, *, workers: bool = True, limit: bool = True) -> None:
-    """Add flags that change how a run is done and not what comes out."""
-    group = parser.add_argument_group("run")
-    if workers:
-        group.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1); results are the same")
-    group.add_argument("--check", action="store_true", help="check every certificate of every run")
-    if limit:
-        group.add_argument("--max-events", type=int, metavar="N", help="give up a point after N services")
+        group.add_argument("--baseline", metavar="NAME",
+                           help="what a speed-up is relative to (default: the first algorithm)")

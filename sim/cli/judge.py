@@ -3,83 +3,49 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sim.cli.flags import add_outputs, add_spec, healthy_spec_of
-from sim.cli.output import check_outputs, say, say_where, to_json, write_text
+from sim.cli.asked import required, spec_of
+from sim.cli.compare import reasons
+from sim.cli.output import check_outputs, say, say_where, write_csv, write_json
 from sim.cli.progress import progress
-from topologies import WeftError
+from sim.measured.curves import curves
+from sim.measured.judge import Fit, Interval, Judgement, judge, unique_sizes
+from sim.measured.read import read_measurements
+from sim.study.points import check_joined
+from sim.study.spec import Spec
+from sim.study.tables import aligned
+from topologies import Topology
+from topologies.errors import WeftError
 from topologies.units import format_rate, format_size, format_time
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sim.measured.judge import Fit, Interval, Judgement
-    from sim.study.spec import Spec
-    from topologies import Topology
-
 NAME = "judge"
-HELP = "fit latency and bandwidth to measured times, name the algorithm, and say whether the numbers are good"
 _HEAD = ["algorithm", "residual", "latency", "bandwidth", "score"]
-
-EXAMPLES = (
-    "weft judge measured.json --topology dgx-a100:1",
-    "weft judge osu.txt --topology switch:16 --link-bandwidth 200Gb/s --algorithms ring,direct,recursive-doubling",
-    "weft judge nccl.txt --topology torus:8x8 --collective all-reduce --known latency --json -",
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_measured(parser.add_argument_group("measurements"), "measured")
-    parser.add_argument(
-        "--known", default="", metavar="WORDS", help="latency, bandwidth or both: as the topology says, not fitted"
-    )
-    parser.add_argument("--reducing-switches", action="store_true", help="the bound counts on switches that add")
-    add_spec(parser, "topology", "collective", "model", leave_out=("model.engine", "model.faults"))
-    add_outputs(parser, "json", "csv")
-
-
-def add_measured(group: argparse._ArgumentGroup, name: str) -> None:
-    """Add the file and how to read it: `judge` takes it as an argument, others as a flag."""
-    group.add_argument(
-        name, metavar="FILE", help="nccl-tests text or JSON, OSU text, or the JSON of weft compare"
-    )
-    group.add_argument(
-        "--placement", default="out-of-place", metavar="WORD", help="of nccl-tests: out-of-place or in-place"
-    )
-
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print and write."""
-    from sim.measured.curves import curves
-    from sim.measured.judge import judge, unique_sizes
-    from sim.measured.read import read_measurements
-    from sim.study.points import check_joined
-
     check_outputs(arguments)
-    spec = healthy_spec_of(arguments, NAME)
+    asked = spec = spec_of(arguments)
+    required(spec, "measured.file")
     topology = spec.build_topology()
     check_joined(topology)
     measured = read_measurements(
-        arguments.measured, collective=spec.collective.name, n_ranks=topology.n_npus, placement=arguments.placement
+        spec.measured.file or "", collective=spec.collective.name, n_ranks=topology.n_npus,
+        placement=spec.measured.placement,
     )
     spec = spec.updated({"collective": {"name": measured.collective}})
-    known = tuple(word.strip() for word in arguments.known.split(",") if word.strip())
     candidates, refused = curves(spec, topology, spec.algorithms, unique_sizes(measured))
     if spec.collective.algorithms and refused:
         raise WeftError(next(iter(refused.values())))
     with progress(NAME, len(candidates), arguments.quiet) as steps:
         found = judge(
-            measured, topology, candidates, known, reducing_switches=arguments.reducing_switches, done=steps.advance
+            measured, topology, candidates, spec.measured.known or (),
+            reducing_switches=spec.bound.reducing_switches, done=steps.advance,
         )
     say(arguments, *report(spec, found, refused))
-    if arguments.json:
-        write_text(arguments.json, to_json(spec, found.rows(), **facts(found), refused=refused))
-    if arguments.csv:
-        from sim.study.tables import to_csv
-
-        write_text(arguments.csv, to_csv(found.rows()))
+    rows = found.rows()
+    write_json(arguments, asked, rows, model=spec.build_model(), **facts(found), refused=refused)
+    write_csv(arguments, rows)
     say_where(arguments)
 
 
@@ -110,8 +76,6 @@ def _plain(interval: Interval) -> list[float | None]:
 
 def report(spec: Spec, found: Judgement, refused: dict[str, str] | Any) -> list[str]:
     """Verdict first, then the tables it rests on."""
-    from sim.study.tables import aligned
-
     measured, topology, best = found.measured, found.topology, found.best
     left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""
     lines = [
@@ -128,7 +92,7 @@ def report(spec: Spec, found: Judgement, refused: dict[str, str] | Any) -> list[
         "#",
         aligned([["size", "measured", "simulated", "error", "busbw", "bound", "of the bound"], *_sizes(found)]),
     ]
-    lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in _reasons(refused)]
+    lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
     return [
         *lines,
         "# intervals of 95 %; score: -2 log-likelihood and the distance of the bandwidth from nominal, the least is "
@@ -195,8 +159,3 @@ def _sizes(found: Judgement) -> list[list[str]]:
         for row in found.rows()
     ]
 
-
-def _reasons(refused: dict[str, str]) -> Sequence[tuple[str, list[str]]]:
-    from sim.cli.compare import reasons
-
-    return reasons(refused)

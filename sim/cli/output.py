@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sim.cli.asked import document_spec
+from sim.cli.flags import OUTPUTS
+from sim.study.document import document
+from sim.study.spec import Spec
+from sim.study.tables import to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
-from topologies import WeftError
+from topologies.errors import WeftError
 
-if TYPE_CHECKING:
-    from sim.study.spec import Spec
+Row = Mapping[str, Any]
 
 FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),
             "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
-FILES = ("json", "csv", "plot", "heatmap", "links", "output", "page", "export", "goal", "htsim", "chakra", "msccl",
-         "nccl_json", "perfetto")
-"""Flags that name a file."""
-
 TEXTS = ("json", "csv", "links", "page", "export", "goal", "htsim", "nccl_json")
 """Those whose file may be standard output."""
 
@@ -39,7 +37,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     WeftError
         No such folder, a folder in place of the file, no permission, or a figure of an unknown kind.
     """
-    for flag in FILES:
+    for flag in OUTPUTS:
         name = getattr(arguments, flag, None)
         if name is None or (name == STANDARD_OUTPUT and flag in TEXTS):
             continue
@@ -64,29 +62,43 @@ def write_text(path: str, text: str) -> None:
         write_text_whole(path, text)
 
 
-def to_json(spec: Spec, rows: Sequence[Mapping[str, Any]], **more: Any) -> str:
-    """The JSON of results: version, spec, resolved model, and rows; runs again with `--spec FILE`."""
-    from sim.version import weft_version
+def write_json(arguments: argparse.Namespace, spec: Spec, rows: Sequence[Row], **more: Any) -> None:
+    """Write the document of a command to the file of `--json`, if there is one.
 
-    data = {"weft": weft_version(), "spec": spec.self_contained().to_dict(), "model": asdict(spec.build_model())} | more
-    return json.dumps(data | {"rows": list(rows)}, indent=1) + "\n"
+    Parameters
+    ----------
+    arguments : Namespace
+    spec : Spec
+    rows : sequence of row
+    **more
+        Further keys of the document; `model` is the model that was simulated.
+    """
+    if arguments.json:
+        asked = document_spec(arguments, spec)
+        write_text(arguments.json, document(arguments.command, asked, rows, **more))
 
 
-def write_figure(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]], spec: Spec | None = None) -> None:
+def write_csv(arguments: argparse.Namespace, rows: Sequence[Row]) -> None:
+    """Write rows to the file of `--csv`, if there is one."""
+    if arguments.csv:
+        write_text(arguments.csv, to_csv(rows))
+
+
+def write_figure(
+    arguments: argparse.Namespace, rows: Sequence[Row], spec: Spec | None = None, size_bytes: int | None = None
+) -> None:
     """Draw the figure that `--figure` names to the file of `--plot`."""
-    from sim.plots.figures import Drawing, draw
+    from sim.plots.figures import Drawing, draw  # matplotlib: loaded where it draws
 
     def drawing(path: Path) -> Drawing:
-        return Drawing(
-            rows, path, arguments.columns, spec, getattr(arguments, "baseline", None), getattr(arguments, "size", None)
-        )
+        return Drawing(rows, path, arguments.columns, spec, getattr(arguments, "baseline", None), size_bytes)
 
     write_whole(arguments.plot, lambda path: draw(arguments.figure, drawing(path)))
 
 
 def say(arguments: argparse.Namespace, *lines: str) -> None:
     """Print for people: to standard output, or to standard error where a file goes there."""
-    taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in FILES)
+    taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in OUTPUTS)
     for line in lines:
         print(line, file=sys.stderr if taken else sys.stdout)
 
@@ -95,7 +107,7 @@ def say_where(arguments: argparse.Namespace) -> None:
     """Tell a person at a terminal, or whoever asked with `--progress`, which files were written."""
     if arguments.quiet or (arguments.quiet is None and not sys.stderr.isatty()):
         return
-    for flag in FILES:
+    for flag in OUTPUTS:
         name = getattr(arguments, flag, None)
         if name not in (None, STANDARD_OUTPUT):
             print(f"wrote {name}", file=sys.stderr)

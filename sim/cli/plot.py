@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sim.cli.flags import add_figure, add_quiet
-from sim.cli.output import check_outputs, say_where, write_figure, write_text
-from sim.version import weft_version
-from topologies import WeftError
+from sim.cli.asked import required, spec_of
+from sim.cli.output import check_outputs, say_where, write_figure, write_json
+from sim.report.results import read_result
+from sim.study.spec import Spec
+from topologies.errors import WeftError
 from topologies.units import parse_sweep_size
 
-if TYPE_CHECKING:
-    from sim.study.spec import Spec
-
 NAME = "plot"
-HELP = "draw a figure for a paper from JSON results"
-EXAMPLES = (
-    "weft plot all-reduce.json --figure speed-up --baseline ring --columns 1 --plot speed-up.pdf",
-    "weft plot torus-4x4.json torus-8x8.json torus-16x16.json --figure scaling --size 64M --plot scaling.pdf",
-    "weft plot all-reduce.json --figure roofline --plot roofline.png",
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="results, as --json writes them")
-    parser.add_argument("--algorithms", metavar="NAME[,NAME]", help="draw these alone (all)")
-    parser.add_argument("--size", metavar="SIZE", help="of a scaling (the largest that all fabrics have)")
-    add_figure(parser, "comparison", "speed-up", "scaling", "roofline", "account")
-    group = parser.add_argument_group("output")
-    group.add_argument("--plot", metavar="FILE", help="draw a figure: .png, .pdf or .svg")
-    group.add_argument("--json", metavar="FILE", help="write the rows that are drawn ('-': standard output)")
-    add_quiet(group)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -42,15 +22,15 @@ def run(arguments: argparse.Namespace) -> None:
     check_outputs(arguments)
     if not (arguments.plot or arguments.json):
         raise WeftError("nothing is asked for: give --plot FILE or --json FILE")
-    if arguments.size is not None:
-        arguments.size = parse_sweep_size(arguments.size, "--size")
-    rows, spec = read(arguments.files)
-    if arguments.algorithms:
-        rows = chosen(rows, arguments.algorithms.split(","))
+    asked = spec_of(arguments)
+    required(asked, "plot.files")
+    size = None if asked.plot.size is None else parse_sweep_size(asked.plot.size, "--size")
+    rows, spec = read([Path(name) for name in asked.plot.files or ()])
+    if asked.plot.algorithms:
+        rows = chosen(rows, asked.plot.algorithms)
     if arguments.plot:
-        write_figure(arguments, rows, spec)
-    if arguments.json:
-        write_text(arguments.json, json.dumps({"weft": weft_version(), "rows": rows}, indent=1) + "\n")
+        write_figure(arguments, rows, spec, size)
+    write_json(arguments, asked, rows)
     say_where(arguments)
 
 
@@ -62,9 +42,6 @@ def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:
     WeftError
         A file that is no result, or whose rows are of something else.
     """
-    from sim.report.results import read_result
-    from sim.study.spec import Spec
-
     rows: list[dict[str, Any]] = []
     spec = None
     for path in files:
@@ -79,7 +56,7 @@ def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:
     return rows, spec
 
 
-def chosen(rows: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+def chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of some algorithms, in their order."""
     there = list(dict.fromkeys(row["algorithm"] for row in rows))
     for name in names:

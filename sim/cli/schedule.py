@@ -3,70 +3,55 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sim.cli.flags import add_figure, add_outputs, add_spec, spec_of
-from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_text, write_whole
-from topologies import WeftError
+import numpy as np
+
+from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
+from collectives.formats.htsim import to_htsim
+from collectives.formats.msccl_xml import to_msccl
+from sim.cli.asked import spec_of
+from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_json, write_text, write_whole
+from sim.lower.capacity import check_capacity
+from sim.lower.quotient import quotient
+from sim.study.spec import Spec
+from sim.study.tables import aligned
+from topologies.errors import WeftError
 from topologies.units import format_size
-
-if TYPE_CHECKING:
-    from collectives import Schedule
-    from sim.study.spec import Spec
+from workloads.formats.chakra import write_trace
+from workloads.formats.chakra_writer import schedule_to_chakra
+from workloads.formats.goal_writer import schedule_to_goal
 
 NAME = "schedule"
-HELP = "describe the transfers of an algorithm; --list shows all algorithms"
-EXAMPLES = (
-    "weft schedule --list",
-    "weft schedule --topology torus:4x4 --algorithm swing --form bandwidth -b 1M",
-    "weft schedule --topology torus:4x4 --algorithm ring -b 1M --rank 5",
-    "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --plot trees.png",
-    "weft schedule --topology torus:8x8 --algorithm swing --form bandwidth --figure steps --plot steps.png",
-    "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --msccl a.xml --msccl-trees 1",
-    "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
-)
 
 MOST_LINES = 200
 """Transfers shown of one rank; the JSON has all."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_spec(parser, "topology", "collective")
-    add_spec(parser, "sweep", leave_out=("sweep.end", "sweep.factor", "sweep.step"))
-    parser.add_argument("--rank", type=int, metavar="R", help="show the transfers that this rank sends")
-    parser.add_argument("--list", action="store_true", help="list algorithms by collective, with their limits")
-    parser.add_argument("--goal-chunks", type=int, default=1, metavar="C", help="messages of a transfer in GOAL (1)")
-    parser.add_argument("--msccl-trees", type=int, metavar="K", help="trees a root in MSCCL XML (the schedule's)")
-    add_outputs(parser, "json", "plot", "goal", "htsim", "chakra", "msccl")
-    add_figure(parser, "trees", "steps")
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Describe schedules, or list algorithms."""
     check_outputs(arguments)
-    if arguments.list:
+    spec = spec_of(arguments)
+    if spec.schedule.list:
         say(arguments, *algorithms())
-        if arguments.json:
-            write_text(arguments.json, json.dumps({"algorithms": algorithm_facts()}, indent=1) + "\n")
+        registry = algorithm_facts()
+        write_json(arguments, spec, registry, algorithms=registry)
         say_where(arguments)
         return
-    spec = spec_of(arguments)
     if not spec.collective.algorithms:
         raise WeftError("no algorithm is given: write --algorithm swing, or --list to see them all")
     schedules = _schedules(spec)
-    facts = [describe(schedule, arguments.rank) for schedule in schedules]
+    facts = [describe(schedule, spec.schedule.rank) for schedule in schedules]
     written, traces = _exports(arguments, schedules), _traces(arguments, schedules)
     for one in facts:
         say(arguments, *lines(one))
-    if arguments.json:
-        write_text(arguments.json, json.dumps({"spec": spec.to_dict(), "schedules": facts}, indent=1) + "\n")
+    write_json(arguments, spec, facts, schedules=facts)
     if arguments.plot:
-        write_whole(arguments.plot, lambda path: _draw(arguments, schedules, path))
+        root = spec.schedule.rank or 0
+        write_whole(arguments.plot, lambda path: _draw(arguments, schedules, root, path))
     for path, text in written:
         write_text(path, text)
     for path, data in traces:
@@ -78,9 +63,6 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
     """Chakra traces, one a rank, by file name."""
     if not arguments.chakra:
         return []
-    from workloads.formats.chakra import write_trace
-    from workloads.formats.chakra_writer import schedule_to_chakra
-
     if len(schedules) != 1 or arguments.chakra == STANDARD_OUTPUT:
         raise WeftError("--chakra writes one schedule to a file for each rank: name one algorithm, --form and a prefix")
     traces = schedule_to_chakra(schedules[0])
@@ -98,12 +80,8 @@ def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[t
         )
     texts = []
     if arguments.goal:
-        from workloads.formats.goal_writer import schedule_to_goal
-
         texts.append((arguments.goal, schedule_to_goal(schedules[0], arguments.goal_chunks)))
     if arguments.htsim:
-        from collectives.formats.htsim import to_htsim
-
         texts.append((arguments.htsim, to_htsim(schedules[0])))
     if arguments.msccl:
         texts.append((arguments.msccl, _msccl(schedules[0], arguments.msccl_trees)))
@@ -111,9 +89,6 @@ def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[t
 
 
 def _msccl(schedule: Schedule, trees: int | None) -> str:
-    from collectives import pipelined
-    from collectives.formats.msccl_xml import to_msccl
-
     pattern = schedule.pattern
     if pattern.algorithm != pipelined.NAME:
         raise WeftError(f"--msccl writes the trees of {pipelined.NAME}, not {schedule.name}")
@@ -135,8 +110,8 @@ def _write_bytes(data: bytes, path: Path) -> None:
     path.write_bytes(data)
 
 
-def _draw(arguments: argparse.Namespace, schedules: Sequence[Schedule], path: Path) -> None:
-    from sim.plots.figures import COLUMNS
+def _draw(arguments: argparse.Namespace, schedules: Sequence[Schedule], root: int, path: Path) -> None:
+    from sim.plots.figures import COLUMNS  # matplotlib: loaded where it draws
     from sim.plots.trees import draw_steps, draw_trees
 
     if len(schedules) > 1:
@@ -146,14 +121,11 @@ def _draw(arguments: argparse.Namespace, schedules: Sequence[Schedule], path: Pa
     if arguments.figure == "steps":
         draw_steps(schedules[0], path, width)
     else:
-        draw_trees(schedules[0], path, arguments.rank or 0, width)
+        draw_trees(schedules[0], path, root, width)
 
 
 def algorithms() -> list[str]:
     """A table of algorithms by collective, and their limits."""
-    from collectives import ALGORITHMS, COLLECTIVES
-    from sim.study.tables import aligned
-
     table = [["algorithm", *COLLECTIVES]]
     for name, one in ALGORITHMS.items():
         cells = ["/".join(one.forms_of(kind)) or "yes" if kind in one.functions else "-" for kind in COLLECTIVES]
@@ -164,8 +136,6 @@ def algorithms() -> list[str]:
 
 def algorithm_facts() -> list[dict[str, Any]]:
     """The registry as plain data: name, help, limits, and the collectives with their forms."""
-    from collectives import ALGORITHMS
-
     return [
         {"name": name, "help": one.help, "limits": one.limits, "options": dict(one.options),
          "collectives": {kind: list(one.forms_of(kind)) for kind in one.functions}}
@@ -181,11 +151,6 @@ def describe(schedule: Schedule, rank: int | None = None) -> dict[str, Any]:
     WeftError
         No such rank, or a schedule too large to describe.
     """
-    import numpy as np
-
-    from sim.lower.capacity import check_capacity
-    from sim.lower.quotient import quotient
-
     pattern = schedule.pattern
     if rank is not None and not 0 <= rank < pattern.p:
         raise WeftError(f"--rank {rank} is not there: ranks are 0 to {pattern.p - 1}")
@@ -232,8 +197,6 @@ def _transfers(schedule: Schedule, t: Any) -> list[dict[str, Any]]:
 
 def lines(facts: dict[str, Any]) -> list[str]:
     """The facts for people."""
-    from sim.study.tables import aligned
-
     form = f" ({facts['form']} form)" if facts["form"] else ""
     size, sent = format_size(facts["size_bytes"]), format_size(facts["bytes_sent_by_rank"])
     text = [

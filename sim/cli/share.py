@@ -3,58 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
-from sim.cli.flags import add_outputs, add_run, add_spec, changes_of
-from sim.cli.output import check_outputs, say, say_where, write_text, write_whole
+from sim.cli.asked import spec_of
+from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
-from sim.faults.names import told
-from topologies import WeftError
+from sim.faults.cost import finite
+from sim.program.model import Model
+from sim.run.tenants import SharedResult, simulate_shared
+from sim.study.spec import Spec
+from sim.study.tables import aligned
+from sim.timeline.perfetto import write_perfetto
+from sim.timeline.timeline import iteration_timeline
+from topologies.errors import WeftError
 from topologies.units import PS_PER_S, format_time
 
-if TYPE_CHECKING:
-    from sim.program.model import Model
-    from sim.run.tenants import SharedResult
-    from sim.study.spec import Spec
-
 NAME = "share"
-HELP = "run several collectives and training iterations on one fabric at once: what each takes, and would take alone"
-EXAMPLES = (
-    'weft share --topology torus:4x4 --tenant "all-reduce swing 16MiB" --tenant "all-to-all direct 1MiB start=50us"',
-    'weft share --topology torus:8x8 --tenant "all-reduce hierarchical 64MiB group=8,4 npus=0-31 name=left" '
-    '--tenant "all-reduce ring 64MiB priority=1"',
-    'weft share --topology ring:8 --tenant "workload=resnet-50 samples=16 peak=312 efficiency=0.5" '
-    '--tenant "all-to-all direct 8MiB start=1ms" --json -',
-    "weft share --spec tenants.toml --faults faults.toml --check --csv shares.csv",
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_spec(parser, "topology", "model", leave_out=("model.deliver", "model.preset"))
-    parser.add_argument_group("tenants").add_argument(
-        "--tenant", action="append", default=[], metavar="TEXT",
-        help='"COLLECTIVE ALGORITHM SIZE", "workload=NAME ..." or "job=FILE", then NAME=VALUE: name, start, priority '
-        "(small first), npus, form, options; again for another. Or tables [[tenant]] in the file of --spec",
-    )
-    add_run(parser, workers=False, limit=False)
-    add_outputs(parser, "json", "csv", "perfetto")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate all at once and each alone, print and write."""
-    from sim.run.tenants import simulate_shared
-    from sim.study.tables import to_csv
-
     check_outputs(arguments)
-    spec, tables = read(arguments)
+    spec = read(arguments)
     topology = spec.build_topology()
-    tenants = [make_tenant(table, topology, number) for number, table in enumerate(tables, 1)]
+    tenants = [make_tenant(table, topology, number) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, tenants)
     with progress(NAME, len(tenants) + 2, arguments.quiet) as steps:  # all together, each alone, and the accounts
         steps.begin("all together")
@@ -65,54 +40,35 @@ def run(arguments: argparse.Namespace) -> None:
         rows = rows_of(spec, tenants, result)
         steps.advance("where the time went")
     say(arguments, *report(spec, tenants, result, rows))
-    if arguments.json:
-        from sim.version import weft_version
-
-        data = {"weft": weft_version(), "spec": given(spec, tables, tenants), "model": asdict(model), "rows": rows}
-        write_text(arguments.json, json.dumps(data, indent=1) + "\n")
-    if arguments.csv:
-        write_text(arguments.csv, to_csv(rows))
+    write_json(arguments, given(spec, tenants), rows, model=model)
+    write_csv(arguments, rows)
     if arguments.perfetto:
-        from sim.timeline.perfetto import write_perfetto
-        from sim.timeline.timeline import iteration_timeline
-
         write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result.run), path))
     say_where(arguments)
 
 
-def read(arguments: argparse.Namespace) -> tuple[Spec, list[Mapping[str, Any]]]:
-    """The spec, and the tables of the tenants: those of the file, then those of the flags.
+def read(arguments: argparse.Namespace) -> Spec:
+    """The spec, with the tenants of the file and then those of the flags.
 
     Raises
     ------
     WeftError
-        Nobody is on the fabric, or a table is none.
+        Nobody is on the fabric.
     """
-    from sim.study.spec import Spec, read_sections
-
-    sections: dict[str, Any] = {}
-    where = f"spec file {arguments.spec}"
-    if arguments.spec:
-        sections = dict(read_sections(Path(arguments.spec)))
-    for section in ("collective", "sweep"):
-        if sections.get(section):
-            raise WeftError(f"{where}: [{section}] means nothing here: each [[tenant]] says what it does")
-    tables = sections.pop("tenant", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise WeftError(f"{where}: tenant is {told(tables)}: write it as [[tenant]] with its keys below")
-    tables += [read_tenant(text) for text in arguments.tenant]
+    spec = spec_of(arguments)
+    tables = (*spec.tenant, *map(read_tenant, arguments.tenant))
     if not tables:
         raise WeftError('nobody is on the fabric: write --tenant "all-reduce ring 64MiB", or [[tenant]] in --spec FILE')
-    return Spec.from_dict(sections, where).updated(changes_of(arguments)), tables
+    return replace(spec, tenant=tables)
 
 
-def given(spec: Spec, tables: Sequence[Mapping[str, Any]], tenants: Sequence[Described]) -> dict[str, Any]:
-    """What `--spec` runs again: the spec and the tables, whose priorities are numbers."""
-    written = [
-        {**table, "priority": one.tenant.priority} if "priority" in table else dict(table)
-        for table, one in zip(tables, tenants, strict=True)
-    ]
-    return {**spec.self_contained().to_dict(), "tenant": written}
+def given(spec: Spec, tenants: Sequence[Described]) -> Spec:
+    """What `--spec` runs again: tables whose priorities are numbers."""
+    tables = tuple(
+        {**table, "priority": one.tenant.priority} if "priority" in table else table
+        for table, one in zip(spec.tenant, tenants, strict=True)
+    )
+    return replace(spec, tenant=tables)
 
 
 def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
@@ -125,8 +81,6 @@ def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
 
 def rows_of(spec: Spec, tenants: Sequence[Described], result: SharedResult) -> list[dict[str, Any]]:
     """A row for each tenant."""
-    from sim.faults.cost import finite
-
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
         {
@@ -146,8 +100,6 @@ def report(
     spec: Spec, tenants: Sequence[Described], result: SharedResult, rows: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Table and account, line by line."""
-    from sim.study.tables import aligned
-
     topology = result.run.job.topology
     head = ["tenant", "work", "priority", "start", "alone", "shared", "slow-down"]
     table = [

@@ -3,89 +3,70 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from sim.cli.asked import changes_of, check_used
 from sim.cli.compare import reasons
-from sim.cli.flags import add_outputs, add_run
 from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_text, write_whole
 from sim.cli.progress import Steps, progress
-from topologies import WeftError
+from sim.faults.plan import FaultPlan
+from sim.study.document import document
+from sim.study.export import check_parquet, export, status_of, sweep_rows
+from sim.study.file import Sweep, make_sweep
+from sim.study.key import point_key
+from sim.study.points import Task
+from sim.study.spec import read_sections
+from sim.study.store import Finished, Store
+from sim.study.sweep import IN_FLIGHT, Tally, run_sweep
+from sim.study.tables import to_csv
+from topologies.errors import WeftError
 from topologies.units import format_size, format_time
 
-if TYPE_CHECKING:
-    from sim.study.file import Sweep
-    from sim.study.points import Task
-    from sim.study.store import Finished, Store
-    from sim.study.sweep import Tally
-
 NAME = "sweep"
-HELP = "run every combination in a file, store each point as it ends, and go on where it was interrupted"
-EXAMPLES = (
-    "weft sweep scaling.toml --workers 2",
-    "weft sweep scaling.toml --status",
-    "weft sweep scaling.toml --export scaling.csv",
-    "weft sweep scaling.toml --dask tcp://head:8786 --export scaling.parquet",
-)
-FORMAT = """
-FILE has the sections [topology] [collective] [model] [sweep] of an experiment; a key whose value is a list is an axis:
-
-  [topology]
-  spec = ["torus:4x4", "torus:8x8"]
-  [collective]
-  algorithms = ["swing", "ring"]
-  [model]
-  chunks = [1, 16]
-  [sweep]
-  begin = "1K"
-  end = "1M"
-  factor = 4
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.epilog = f"{parser.epilog}\n{FORMAT}"
-    parser.add_argument("file", type=Path, metavar="FILE", help="the sweep, in TOML")
-    parser.add_argument("--store", type=Path, metavar="FILE", help="finished points (FILE with the suffix .db)")
-    parser.add_argument("--status", action="store_true", help="only tell how far it is; nothing is computed")
-    parser.add_argument("--retry", action="store_true", help="try points again that could not run")
-    parser.add_argument("--why", action="store_true", help="account the critical path of every point")
-    parser.add_argument("--dask", metavar="ADDRESS", help="compute on a Dask cluster, by the address of its scheduler")
-    add_run(parser)
-    add_outputs(parser, "json", "export")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute what is missing, tell how far it is, write the files."""
-    from sim.study.export import check_parquet
-    from sim.study.file import read_sweep
-    from sim.study.store import Store
-
     check_outputs(arguments)
     if arguments.dask and arguments.workers != 1:
         raise WeftError("give --workers or --dask, not both: a cluster has its own workers")
     if arguments.export and arguments.export.endswith(".parquet"):
         check_parquet()
-    how = {"check": arguments.check, "why": arguments.why, "max_events": arguments.max_events}
-    sweep = read_sweep(arguments.file, **how)
-    path = arguments.store or arguments.file.with_suffix(".db")
-    if path == arguments.file:
+    if (arguments.spec is None) == (arguments.spec_again is None):
+        raise WeftError("give the file of the sweep: weft sweep FILE, or --spec FILE")
+    file = Path(arguments.spec or arguments.spec_again)
+    sections = read(file, arguments)
+    sweep = make_sweep(sections, f"sweep file {file}", check=arguments.check, max_events=arguments.max_events)
+    path = arguments.store or file.with_suffix(".db")
+    if path == file:
         raise WeftError(f"--store {path} is the sweep file itself: name another file")
     with Store(path, read_only=arguments.status) as store:
         tally = None if arguments.status else compute(sweep, store, arguments)
-        say(arguments, *report(sweep, store, arguments.file, tally))
+        say(arguments, *report(sweep, store, file, tally))
         _check_ended(sweep, store, tally)
-        write_files(sweep, store, arguments)
+        write_files(sweep, store, sections, arguments)
+
+
+def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The sections of a sweep file, changed by the flags.
+
+    Raises
+    ------
+    WeftError
+        The file cannot be read, or has what a sweep does not use.
+    """
+    sections = dict(read_sections(file, "sweep file"))
+    for section, keys in changes_of(arguments).items():
+        given = sections.get(section, {})
+        sections[section] = {**given, **keys} if isinstance(given, Mapping) else given
+    check_used(sections, NAME, f"sweep file {file}")
+    return sections
 
 
 def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
     """Compute and store the points that are missing."""
-    from sim.study.key import point_key
-    from sim.study.sweep import IN_FLIGHT, run_sweep
-
     keys = {point_key(task) for task in sweep.points}
     known = store.reasons()
     if arguments.retry:
@@ -96,7 +77,7 @@ def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
             if not arguments.dask:
                 how = {"workers": arguments.workers, "progress": steps.within}
                 return run_sweep(sweep.points, store, done=_teller(steps), **how)
-            from sim.study.dask import dask_executor
+            from sim.study.dask import dask_executor  # Dask is an extra
 
             with dask_executor(arguments.dask) as (executor, threads):
                 how = {"in_flight": IN_FLIGHT * threads}
@@ -123,8 +104,6 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
 
 def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[str]:
     """How far the sweep is, line by line."""
-    from sim.study.export import status_of
-
     status = status_of(sweep, store)
     axes = "".join(f", {name} x {len(values)}" for name, values in sweep.axes.items())
     lines = [f"# weft {NAME}: {file}, {status.points:,} points{axes}; store {store.path}"]
@@ -138,8 +117,6 @@ def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[
 
 def _check_ended(sweep: Sweep, store: Store, tally: Tally | None) -> None:
     """Points that did not end, or a sweep of which nothing can run, are not a success."""
-    from sim.study.export import status_of
-
     if tally is None:
         return
     if tally.failed:
@@ -149,14 +126,8 @@ def _check_ended(sweep: Sweep, store: Store, tally: Tally | None) -> None:
         raise WeftError("no point can run")
 
 
-def write_files(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> None:
+def write_files(sweep: Sweep, store: Store, sections: Mapping[str, Any], arguments: argparse.Namespace) -> None:
     """The table, and the JSON of everything."""
-    import json
-
-    from sim.study.export import export, sweep_rows
-    from sim.study.tables import to_csv
-    from sim.version import weft_version
-
     if not (arguments.export or arguments.json):
         return
     rows = sweep_rows(sweep, store)
@@ -165,7 +136,13 @@ def write_files(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> No
     elif arguments.export:
         write_whole(arguments.export, lambda path: export(rows, path))
     if arguments.json:
-        spec = tomllib.loads(arguments.file.read_text(encoding="utf-8"))
-        data = {"weft": weft_version(), "spec": spec, "rows": rows}
-        write_text(arguments.json, json.dumps(data, indent=1) + "\n")
+        write_text(arguments.json, document(NAME, self_contained(sections), rows))
     say_where(arguments)
+
+
+def self_contained(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections with a fault plan itself in place of its file; where plans are an axis, rows name their files."""
+    model = sections.get("model", {})
+    if not isinstance(model.get("faults"), str):
+        return dict(sections)
+    return {**sections, "model": {**model, "faults": FaultPlan.read(model["faults"]).to_dict()}}

@@ -1,27 +1,28 @@
 """Tenants of a shared fabric as users write them: a text of words and NAME=VALUE, or a table [[tenant]] in TOML.
 
 A tenant is a collective (`collective algorithm size`, and the options of the algorithm), a training iteration
-(`workload=NAME` and the flags of `weft train`), or a file (`job=FILE`, GOAL or Chakra).
+(`workload=NAME` and the keys of `[workload]` and `[training]`), or a file (`job=FILE`, GOAL or Chakra).
 """
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Callable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from sim.cli.flags import Parser
+from collectives import Schedule, algorithm, build
+from sim.cli.trace import read_job
 from sim.faults.names import LONGEST_TOLD, told
-from topologies import WeftError
+from sim.program.options import parse_value
+from sim.run.tenants import Tenant
+from sim.study.jobs import build_job
+from sim.study.keys import KINDS, keys_of
+from sim.study.spec import Spec
+from topologies import Topology
+from topologies.errors import WeftError
 from topologies.units import format_size, parse_sweep_size
-
-if TYPE_CHECKING:
-    from collectives import Schedule
-    from sim.run.tenants import Tenant
-    from topologies import Topology
-    from workloads.job import Job
+from workloads.job import Job
 
 Table = Mapping[str, Any]
 
@@ -96,8 +97,6 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
     WeftError
         A key or a value that is not accepted.
     """
-    from sim.run.tenants import Tenant
-
     name = table.get("name", f"t{number}")
     try:
         rest = _checked(table)
@@ -139,9 +138,6 @@ def _check_plain(key: str, value: object) -> None:
 
 
 def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
-    from collectives import algorithm, build
-    from sim.program.options import parse_value
-
     for key in POSITIONS:
         if key not in table:
             raise WeftError(f"no {key} is given: write COLLECTIVE ALGORITHM SIZE")
@@ -163,45 +159,47 @@ def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | J
     return schedule, f"{kind} {schedule.name} {format_size(size)}"
 
 
+WORKLOAD_KEYS = {
+    ("workload" if name == "name" else name): (section, name)
+    for section in ("workload", "training") for name in keys_of(section)
+    if name not in ("job", "npu_bandwidth")  # links are those of the fabric
+}
+"""Keys of an iteration, and where they stand in a spec."""
+
+
 def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
-    """An iteration; the keys are the flags of `weft train`."""
-    from sim.cli.train import add_workload, job_of
-
-    class Keys(Parser):
-        def error(self, message: str) -> NoReturn:
-            raise WeftError(f"{message.replace('--', '')}")
-
-    parser = Keys(add_help=False)
-    add_workload(parser).add_argument("--algorithm", default="hierarchical")
-    flags: dict[str, argparse.Action] = {
-        flag.removeprefix("--").replace("-", "_"): action for action in parser._actions
-        for flag in action.option_strings if flag != "--npu-bandwidth"  # links are those of the fabric
-    }
-    words = []
+    """An iteration; the keys are those of `[workload]` and `[training]`."""
+    sections: dict[str, dict[str, Any]] = {"workload": {}, "training": {}}
     for key, value in table.items():
-        if key not in flags:
-            raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, *flags])}")
-        flag = flags[key].option_strings[0]
-        if flags[key].nargs != 0:
-            words.append(f"{flag}={value}")
-        elif value in (True, "true"):
-            words.append(flag)
-        elif value not in (False, "false"):
-            raise WeftError(f"{key} is {told(value)}: true or false")
-    workload, job = job_of(parser.parse_args(words), topology)
+        if key == "algorithm":
+            continue
+        if key not in WORKLOAD_KEYS:
+            accepted = ", ".join([*EVERY, *WORKLOAD_KEYS, "algorithm"])
+            raise WeftError(f"unknown key {told(key)}; accepted are {accepted}")
+        section, name = WORKLOAD_KEYS[key]
+        kind = KINDS[keys_of(section)[name].metadata["kind"]]
+        try:
+            sections[section][name] = kind.parse(value) if isinstance(value, str) else _as_text(kind.parse, value)
+        except ValueError:
+            raise WeftError(f"{key} is {told(value)}: {kind.wanted}") from None
+    spec = Spec.from_dict(sections, "tenant")
+    workload, job = build_job(spec.workload, spec.training, topology, table.get("algorithm", "hierarchical"))
     return job, f"iteration of {workload.name}"
 
 
-def _job(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
-    from sim.cli.trace import read_job
+def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
+    """A number of TOML where a key takes text, such as active_chunks = 4, is that text."""
+    return str(value) if parse is str and not isinstance(value, bool) else value
 
+
+def _job(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
     for key in table:
         if key not in ("job", "algorithm"):
             raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, 'job', 'algorithm'])}")
     return read_job(table["job"], topology, table.get("algorithm", "ring")), table["job"]
 
 
-Make = Callable[[dict[str, Any], "Topology"], tuple["Schedule | Job", str]]
+Make = Callable[[dict[str, Any], Topology], tuple[Schedule | Job, str]]
 
 WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _job}
 """How the work of a tenant is made, by the key that says what it is."""
@@ -212,7 +210,7 @@ def _whole(value: object, what: str) -> int:
         return value
     text = str(value)
     if not isinstance(value, str) or not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 20:
-        raise WeftError(f"{what} {told(value)} is not a whole number")
+        raise WeftError(f"{what} {told(value)} is not an integer")
     return int(text)
 
 

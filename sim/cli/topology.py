@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sim.cli.flags import add_outputs, add_spec, spec_of
-from sim.cli.output import check_outputs, say, say_where, write_text, write_whole
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import dijkstra
+
+from sim.cli.asked import spec_of
+from sim.cli.output import check_outputs, say, say_where, write_json, write_whole
+from sim.study.tables import aligned
+from topologies import TOPOLOGIES, Topology, bisection_Bps, egress_Bps, write_topology
+from topologies.formats.files import FORMATS
 from topologies.units import format_rate, format_time
 
-if TYPE_CHECKING:
-    from topologies import Topology
-
 NAME = "topology"
-HELP = "describe, draw or export a fabric; without one, list the families"
-EXAMPLES = (
-    "weft topology",
-    "weft topology --topology torus:8x8",
-    "weft topology --topology RI(4)_FC(8)_SW(32) --link-bandwidth 400Gb/s,200Gb/s,100Gb/s",
-    "weft topology --topology hx2mesh:4x4 --plot fabric.png --output fabric.graphml",
-)
 
 EXACT_DIAMETER_NPUS = 4096
 """Up to here distances are counted from every NPU: 2.5 s at 4,096."""
 
 SAMPLED_NPUS = 16
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_spec(parser, "topology")
-    add_outputs(parser, "json", "plot", "output")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -40,32 +30,25 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     if spec.topology.spec is None and not any((arguments.plot, arguments.output)):
         say(arguments, *families())
-        if arguments.json:
-            write_text(arguments.json, json.dumps({"families": family_facts()}, indent=1) + "\n")
+        facts_of_families = family_facts()
+        write_json(arguments, spec, facts_of_families, families=facts_of_families)
         say_where(arguments)
         return
     topology = spec.build_topology()
     facts = describe(topology)
     say(arguments, *lines(facts))
-    if arguments.json:
-        write_text(arguments.json, json.dumps(facts, indent=1) + "\n")
+    write_json(arguments, spec, [facts], **facts)
     if arguments.plot:
-        from sim.plots.fabric import draw_topology
+        from sim.plots.fabric import draw_topology  # matplotlib: loaded where it draws
 
         write_whole(arguments.plot, lambda path: draw_topology(topology, path))
     if arguments.output:
-        from topologies import write_topology
-
         write_whole(arguments.output, lambda path: write_topology(topology, path))
     say_where(arguments)
 
 
 def families() -> list[str]:
     """A line for every family, and how to name a product or a file."""
-    from sim.study.tables import aligned
-    from topologies import TOPOLOGIES
-    from topologies.formats.files import FORMATS
-
     rows = [["family", "example", "what it is"]]
     rows += [[family.name, family.example, family.help] for family in TOPOLOGIES.values()]
     files = ", ".join(f"{one.name} ({' '.join(one.suffixes)})" for one in FORMATS)
@@ -74,15 +57,11 @@ def families() -> list[str]:
 
 def family_facts() -> list[dict[str, str]]:
     """The registry as plain data."""
-    from topologies import TOPOLOGIES
-
     return [{"name": one.name, "example": one.example, "help": one.help} for one in TOPOLOGIES.values()]
 
 
 def describe(topology: Topology) -> dict[str, Any]:
     """Facts about a fabric, in SI units."""
-    from topologies import bisection_Bps, egress_Bps
-
     egress = egress_Bps(topology)
     diameter, exact = diameter_hops(topology)
     return {
@@ -100,8 +79,6 @@ def describe(topology: Topology) -> dict[str, Any]:
 
 
 def _dimension(topology: Topology, dimension: int) -> dict[str, Any]:
-    import numpy as np
-
     here = topology.dimension == dimension
     out_of_npus = here & (topology.src < topology.n_npus)
     rates, times = topology.bandwidth_Bps[here], topology.latency_ps[here]
@@ -117,14 +94,10 @@ def _dimension(topology: Topology, dimension: int) -> dict[str, Any]:
 
 
 def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
-    """Links on the longest of the shortest ways between NPUs, and whether all NPUs were looked at.
+    """Links on the longest of the shortest paths between NPUs, and whether all NPUs were looked at.
 
     None where some NPU cannot reach another.
     """
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
-
     n_nodes, n_npus = topology.n_nodes, topology.n_npus
     graph = coo_array((np.ones(topology.n_links), (topology.src, topology.dst)), shape=(n_nodes, n_nodes)).tocsr()
     exact = n_npus <= EXACT_DIAMETER_NPUS
@@ -137,8 +110,6 @@ def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
 
 def lines(facts: dict[str, Any]) -> list[str]:
     """The facts for people."""
-    from sim.study.tables import aligned
-
     diameter = "none: some NPUs cannot reach others" if facts["diameter_hops"] is None else str(facts["diameter_hops"])
     sampled = "" if facts["diameter_exact"] else f" or more (seen from {SAMPLED_NPUS} NPUs)"
     bisection = "-" if facts["bisection_Bps"] is None else format_rate(facts["bisection_Bps"])

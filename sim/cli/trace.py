@@ -3,61 +3,49 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sim.cli.flags import add_outputs, add_spec, spec_of
-from sim.cli.output import check_outputs, say, say_where, to_json, write_text, write_whole
-from sim.cli.train import add_workload, simulate_iteration
-from topologies import WeftError
+from collectives import Schedule
+from sim.cli.asked import spec_of
+from sim.cli.output import check_outputs, say, say_where, write_json, write_whole
+from sim.cli.train import algorithm_of, simulate_iteration
+from sim.engine.run import check_memory
+from sim.engine.run import run as run_program
+from sim.faults.apply import check_names
+from sim.faults.cost import FaultCost
+from sim.faults.effects import without_effect
+from sim.lower.capacity import check_capacity
+from sim.lower.schedule import lower
+from sim.run.faulty_run import run_schedule
+from sim.run.iteration import IterationResult, simulate_job
+from sim.study.spec import Spec
+from sim.timeline.perfetto import write_perfetto
+from sim.timeline.timeline import Timeline, iteration_timeline, schedule_timeline
+from topologies import Topology
+from topologies.errors import WeftError
 from topologies.units import format_size, format_time
-
-if TYPE_CHECKING:
-    from collectives import Schedule
-    from sim.run.iteration import IterationResult
-    from sim.study.spec import Spec
-    from sim.timeline.timeline import Timeline
-    from topologies import Topology
-    from workloads.job import Job
+from workloads.formats.chakra_job import read_chakra
+from workloads.formats.goal import read_goal
+from workloads.job import Job
 
 NAME = "trace"
-HELP = "write every chunk on every link, and every computation, as a timeline for Perfetto"
-EXAMPLES = (
-    "weft trace --topology torus:4x4 --algorithm swing --form bandwidth -b 1M --perfetto swing.json.gz",
-    'weft trace --topology "SW(8)_SW(4)" --workload GPT_3.txt --groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,4" '
-    "--perfetto iteration.json.gz",
-    "weft trace --topology torus:4x4 --algorithm ring -b 1M --faults faults.toml --perfetto faulty.json.gz",
-    "weft trace --topology switch:32 --job binary_tree_32.goal --perfetto tree.json.gz",
-    "weft trace --topology Ring_16npus.yml --job allgather/all_gather --perfetto gather.json.gz",
-)
 
 MOST_RANKS = 64
 """Ranks whose end is printed."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_spec(parser, "topology", "collective", "model", "sweep",
-             leave_out=("model.preset", "sweep.end", "sweep.factor", "sweep.step"))
-    add_workload(parser)
-    parser.add_argument("--job", metavar="FILE", help="run a GOAL file, or Chakra traces FILE.<rank>.et")
-    parser.set_defaults(check=False)
-    add_outputs(parser, "json", "perfetto")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print what there is, and write it."""
     check_outputs(arguments)
     spec = spec_of(arguments)
-    if arguments.workload and arguments.job:
+    if spec.workload.name and spec.workload.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
-    timeline = _job(arguments, spec) if arguments.workload or arguments.job else _schedule(arguments, spec)
+    timeline = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
     if arguments.perfetto:
-        from sim.timeline.perfetto import write_perfetto
-
         write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
-    if arguments.json:
-        write_text(arguments.json, to_json(spec, [facts(timeline)]))
+    write_json(arguments, spec, [facts(timeline)], model=spec.build_model())
     say_where(arguments)
 
 
@@ -75,16 +63,6 @@ def facts(timeline: Timeline) -> dict[str, Any]:
 
 def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     """The timeline of a schedule; of all ranks unless symmetry is asked for."""
-    from sim.engine.run import check_memory
-    from sim.engine.run import run as run_program
-    from sim.faults.apply import check_names
-    from sim.faults.cost import FaultCost
-    from sim.faults.effects import without_effect
-    from sim.lower.capacity import check_capacity
-    from sim.lower.schedule import lower
-    from sim.run.faulty_run import run_schedule
-    from sim.timeline.timeline import schedule_timeline
-
     schedule, symmetry = _one_schedule(spec), spec.model.symmetry or "off"
     if spec.engine != "chunk":
         raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
@@ -122,13 +100,10 @@ def _one_schedule(spec: Spec) -> Schedule:
 
 
 def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
-    from sim.timeline.timeline import iteration_timeline
-
-    if arguments.job:
-        result, name = _foreign(arguments.job, spec), str(arguments.job)
+    if spec.workload.job:
+        result, name = _foreign(spec.workload.job, spec), spec.workload.job
     else:
-        arguments.algorithm = (spec.collective.algorithms or ("hierarchical",))[0]
-        workload, result = simulate_iteration(arguments, spec)
+        workload, result = simulate_iteration(spec)
         name = workload.name
     timeline = iteration_timeline(result)
     say(
@@ -138,21 +113,17 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
         f"# {result.lowered.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
         *_counts(timeline),
-        *(_ends(result) if arguments.job else []),
+        *(_ends(result) if spec.workload.job else []),
     )
     return timeline
 
 
 def _foreign(path: str, spec: Spec) -> IterationResult:
     """The run of a GOAL file, or of Chakra traces whose names begin so."""
-    from dataclasses import replace
-
-    from sim.run.iteration import simulate_job
-
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
         model = replace(model, chunks=1)  # a message of GOAL is one piece unless the user cuts it
-    job = read_job(path, spec.build_topology(), (spec.collective.algorithms or ("ring",))[0])
+    job = read_job(path, spec.build_topology(), algorithm_of(spec, ("ring",)))
     return simulate_job(
         job, model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off",
         faults=spec.build_faults(),
@@ -161,9 +132,6 @@ def _foreign(path: str, spec: Spec) -> IterationResult:
 
 def read_job(path: str, topology: Topology, algorithm: str) -> Job:
     """The job of a GOAL file, or of Chakra traces whose names begin so; the algorithm is that of their collectives."""
-    from workloads.formats.chakra_job import read_chakra
-    from workloads.formats.goal import read_goal
-
     return read_chakra(path, topology, algorithm) if Path(f"{path}.0.et").exists() else read_goal(path, topology)
 
 

@@ -5,54 +5,36 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sim.cli.compare import Stuck, never_end
-from sim.cli.flags import add_figure, add_outputs, add_run, add_spec, spec_of
-from sim.cli.judge import add_measured
-from sim.cli.output import check_outputs, say, say_where, to_json, write_figure, write_text, write_whole
+from sim.cli.asked import spec_of
+from sim.cli.compare import Stuck, assumptions, missing, never_end, refusals
+from sim.cli.output import check_outputs, say, say_where, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
-from topologies import WeftError
+from sim.measured.errors import geometric_error, mean_error, with_measured
+from sim.measured.read import Measurements, read_measurements
+from sim.program.outcome import Deadlock
+from sim.study.points import Task, simulate_point
+from sim.study.spec import Spec
+from sim.study.tables import aligned, links_csv
+from sim.study.validation import Validation, validate
+from topologies.errors import WeftError
 from topologies.units import format_size, format_time
 
-if TYPE_CHECKING:
-    from sim.measured.read import Measurements
-    from sim.study.spec import Spec
-    from sim.study.validation import Validation
-
 NAME = "validate"
-HELP = "hold simulated times against closed forms and lower bounds, and explain the difference"
-EXAMPLES = (
-    "weft validate --topology torus:8x8 --algorithm swing -b 32 -e 512M -f 16",
-    "weft validate --topology switch:8 --algorithms ring,direct -b 1M --forwarding store-and-forward",
-    "weft validate --topology torus:8x8 --algorithm bucket -b 2M --heatmap links.png --links links.csv",
-    "weft validate --topology torus:4x4 --algorithm bucket -b 64K --figure critical-path --plot path.png",
-    "weft validate --topology torus:4x4 --algorithm ring -b 64K --figure timeline --plot links-over-time.pdf",
-    "weft validate --topology switch:8 --algorithm ring --endpoint-latency 2us --measured nccl.json",
-)
 
 RUN_FIGURES = ("timeline", "critical-path", "heatmap")
 """Figures of one run: that of the last row."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_spec(parser, "topology", "collective", "model", "sweep", leave_out=("model.engine",))
-    add_run(parser, workers=False)
-    group = parser.add_argument_group("measurements")
-    add_measured(group, "--measured")
-    add_outputs(parser, "json", "csv", "plot", "heatmap", "links")
-    add_figure(parser, "account", "roofline", *RUN_FIGURES)
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, predict, print and write."""
     check_outputs(arguments)
-    spec = spec_of(arguments)
-    measured = _measured(spec, arguments)
+    asked = spec = spec_of(arguments)
+    measured = _measured(spec)
     if measured is not None:
         spec = spec.updated({"collective": {"name": measured.collective}})
-    refused = _refusals(spec)
+    refused = refusals(spec)
     names = [name for name in spec.algorithms if name not in refused]
     found: Stuck = {}
     validations = list(_validations(spec, names, _sizes(spec, measured), arguments, found))
@@ -60,36 +42,22 @@ def run(arguments: argparse.Namespace) -> None:
     rows = [one.row() for one in validations]
     say(arguments, *report(spec, validations, refused, stuck))
     if measured is not None:
-        from sim.measured.errors import with_measured
-
         rows = with_measured(rows, measured)
         say(arguments, *errors(rows, measured))
-    if arguments.json:
-        write_text(arguments.json, to_json(spec, rows, refused=refused | stuck))
-    if arguments.csv:
-        from sim.study.tables import to_csv
-
-        write_text(arguments.csv, to_csv(rows))
+    write_json(arguments, asked, rows, model=spec.build_model(), refused=refused | stuck)
+    write_csv(arguments, rows)
     _draw(arguments, spec, rows, validations[-1])
     say_where(arguments)
 
 
-def _refusals(spec: Spec) -> dict[str, str]:
-    from sim.cli.compare import refusals
-
-    return refusals(spec)
-
-
-def _measured(spec: Spec, arguments: argparse.Namespace) -> Measurements | None:
-    if arguments.measured is None:
+def _measured(spec: Spec) -> Measurements | None:
+    if spec.measured.file is None:
         return None
-    from sim.measured.read import read_measurements
-
     if spec.sweep != type(spec.sweep)():
         raise WeftError("--measured brings its own sizes: leave out -b, -e, -f and -i")
     return read_measurements(
-        arguments.measured, collective=spec.collective.name, n_ranks=spec.build_topology().n_npus,
-        placement=arguments.placement,
+        spec.measured.file, collective=spec.collective.name, n_ranks=spec.build_topology().n_npus,
+        placement=spec.measured.placement,
     )
 
 
@@ -101,9 +69,6 @@ def _sizes(spec: Spec, measured: Measurements | None) -> Sequence[int]:
 
 def errors(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[str]:
     """Simulated against measured, size by size, and the mean of each algorithm."""
-    from sim.measured.errors import geometric_error, mean_error
-    from sim.study.tables import aligned
-
     table = [["size", "algorithm", "measured", "simulated", "error"]]
     table += [
         [
@@ -128,10 +93,6 @@ def _form(row: Mapping[str, Any]) -> str:
 def _validations(
     spec: Spec, names: Sequence[str], sizes: Sequence[int], arguments: argparse.Namespace, stuck: Stuck
 ) -> Iterator[Validation]:
-    from sim.program.outcome import Deadlock
-    from sim.study.points import Task, simulate_point
-    from sim.study.validation import validate
-
     how = {"check": arguments.check, "max_events": arguments.max_events}
     tasks = [Task(spec, name, size, **how) for name in names for size in sizes]
     with progress(NAME, len(tasks), arguments.quiet) as steps:
@@ -149,9 +110,6 @@ def report(
     spec: Spec, validations: Sequence[Validation], refused: Mapping[str, str], stuck: Mapping[str, str]
 ) -> list[str]:
     """Table and account, line by line."""
-    from sim.cli.compare import assumptions, missing
-    from sim.study.tables import aligned
-
     topology = validations[0].result.schedule.topology
     rows = [one.row() for one in validations]
     lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs"]
@@ -200,8 +158,6 @@ def _draw(
 ) -> None:
     """The figures; links are those of the last row."""
     if arguments.links:
-        from sim.study.tables import links_csv
-
         write_text(arguments.links, links_csv(last.result))
     if arguments.plot:
         _draw_figure(arguments, spec, rows, last)

@@ -46,8 +46,8 @@ class Study:
     goal, evaluator, loop : str
     knobs : list of Knobs
         Of which the best is taken.
-    spec : dict
-        The flags, for the result.
+    counting : str
+        How links are charged, for people.
     """
 
     network: Network
@@ -65,7 +65,7 @@ class Study:
     evaluations: int
     wants_sensitivity: bool
     symmetry: str
-    spec: dict[str, Any]
+    counting: str
     _objectives: dict[Knobs, Simulated] = field(default_factory=dict)
     _best: Best | None = None
 
@@ -83,7 +83,7 @@ class Study:
             said.append(f"compute {sum(one.weight * one.compute_ns for one in self.placed) / 1e6:.6g} ms")
             said += [words for one in self.placed if (words := _pipeline_words(one, self.evaluator))]
         if self.cost is not None:
-            said.append(f"{self.spec['counting']} counting of links")
+            said.append(f"{self.counting} counting of links")
         return said
 
     @property

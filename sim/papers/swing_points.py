@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sim.study.keys import ModelKeys, TopologyKeys
 from sim.study.points import Row, Task, compute_all
-from sim.study.spec import ModelKeys, Spec, TopologyKeys
+from sim.study.spec import Spec
 from topologies.units import format_size, parse_size
 
 ALGORITHMS = {

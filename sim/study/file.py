@@ -8,11 +8,11 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
-from sim.study.spec import SECTIONS, Spec
+from sim.study.spec import Spec, read_sections
 from topologies import WeftError
 from topologies.text.brief import one_line
-from topologies.text.plain_data import read_toml
 
 MAX_POINTS = 1_000_000
 
@@ -36,25 +36,28 @@ class Sweep:
     places: tuple[dict[str, Any], ...]
 
 
-def read_sweep(path: str | Path, *, check: bool = False, why: bool = False, max_events: int | None = None) -> Sweep:
-    """A sweep from a TOML file.
+def read_sweep(
+    path: str | Path, *, check: bool = False, why: bool | None = None, max_events: int | None = None
+) -> Sweep:
+    """A sweep from a TOML file, or from the JSON of a sweep.
 
     Parameters
     ----------
     path : path
     check, why, max_events
-        For every point; see `sim.study.points.Task`.
+        For every point; see `sim.study.points.Task`. `why` is that of the section `[account]` unless given.
 
     Raises
     ------
     WeftError
         The file cannot be read, has an unknown key or a value that is not accepted, or has too many points.
     """
-    return make_sweep(read_toml(path, "sweep file"), f"sweep file {path}", check=check, why=why, max_events=max_events)
+    sections = read_sections(Path(path), "sweep file")
+    return make_sweep(sections, f"sweep file {path}", check=check, why=why, max_events=max_events)
 
 
 def make_sweep(
-    data: Mapping[str, Any], where: str = "sweep", *, check: bool = False, why: bool = False,
+    data: Mapping[str, Any], where: str = "sweep", *, check: bool = False, why: bool | None = None,
     max_events: int | None = None,
 ) -> Sweep:
     """A sweep from sections of keys; a list of values is an axis.
@@ -66,9 +69,12 @@ def make_sweep(
     >>> len(sweep.points), sweep.axes
     (24, {'topology.spec': ('ring:4', 'torus:4x4'), 'model.chunks': (1, 4)})
     """
+    account = Spec.from_dict({"account": data.get("account", {})}, where).account
+    data = {section: keys for section, keys in data.items() if section != "account"}
+    accounted = account.why if why is None else why
     axes = {f"{section}.{key}": values for section, key, values in _axes(data, where)}
     found = [
-        (Task(spec, name, size, check, why, max_events), place)
+        (Task(spec, name, size, check, accounted, max_events), place)
         for spec, place in _specs(data, axes, where)
         for name in spec.algorithms
         for size in spec.sizes_bytes
@@ -79,7 +85,7 @@ def make_sweep(
 def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """Lists, where a key takes one value; unknown sections and keys are left to `Spec.from_dict`."""
     count = 1
-    for section, kind in SECTIONS.items():  # the fabric varies slowest: it is built once
+    for section, kind in EXPERIMENT.items():  # the fabric varies slowest: it is built once
         keys = data.get(section, {})
         known = {key.name: key for key in fields(kind)}
         for name, value in keys.items() if isinstance(keys, Mapping) else ():

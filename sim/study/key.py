@@ -11,8 +11,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from sim.study.keys import EXPERIMENT, TopologyKeys
 from sim.study.points import Task, topology_of
-from sim.study.spec import Spec, TopologyKeys
+from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from topologies import Topology
 
@@ -91,6 +92,6 @@ def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
     """Keys that stand for themselves: the form, and whatever a spec may get later."""
     others = {
         section: {name: value for name, value in keys.items() if name not in _RESOLVED.get(section, ())}
-        for section, keys in spec.to_dict().items()
+        for section, keys in spec.to_dict(EXPERIMENT).items()
     }
     return {section: keys for section, keys in others.items() if keys}

@@ -18,8 +18,9 @@ from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.best_form import BestForm, Ready, best_form, ready_forms
+from sim.study.keys import ModelKeys, TopologyKeys
 from sim.study.processes import processes
-from sim.study.spec import ModelKeys, Spec, TopologyKeys
+from sim.study.spec import Spec
 from topologies import Topology, WeftError
 from topologies.text.brief import one_line
 from topologies.units import format_time

@@ -1,13 +1,12 @@
-"""An experiment in one spec, with three spellings: a TOML file, flags of the command line, a frozen object.
+"""What a command is asked, in one spec with three spellings: a TOML file, flags of the command line, a frozen object.
 
-The fields below are the one table of all keys. A key `link_bandwidth` of the section `[topology]` is the flag
-`--link-bandwidth` and the attribute `spec.topology.link_bandwidth`. A key that is not given is None, and takes the
-value of the preset, if one is named, or the default that its help states.
+`sim.study.keys` is the table of all keys. A key of `[topology] [collective] [model] [sweep]` that is not given is
+None, and takes the value of the preset, if one is named, or the default that its help states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +16,34 @@ import numpy as np
 
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
 from collectives.core.collective import Collective, collective
+from sim.faults.names import told
 from sim.faults.plan import FaultPlan
 from sim.program import check_choice
 from sim.program.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
+from sim.study.keys import (
+    EXPERIMENT,
+    KINDS,
+    SECTIONS,
+    AccountKeys,
+    AstraKeys,
+    BoundKeys,
+    CircuitsKeys,
+    CollectiveKeys,
+    MeasuredKeys,
+    ModelKeys,
+    OptimizeKeys,
+    PaperKeys,
+    PlotKeys,
+    PoolKeys,
+    ReportKeys,
+    ScheduleKeys,
+    SweepKeys,
+    TopologyKeys,
+    TrainingKeys,
+    WorkloadKeys,
+    keys_of,
+)
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
@@ -40,105 +63,23 @@ DEFAULT_FACTOR = 2
 MAX_SIZES = 10_000
 
 
-def _text(help: str, metavar: str, flags: tuple[str, ...] = ()) -> Any:
-    return field(default=None, metadata={"kind": "text", "help": help, "metavar": metavar, "flags": flags})
-
-
-def _whole(help: str, metavar: str = "N", flags: tuple[str, ...] = ()) -> Any:
-    return field(default=None, metadata={"kind": "whole", "help": help, "metavar": metavar, "flags": flags})
-
-
-def _size(help: str, flags: tuple[str, ...]) -> Any:
-    return field(default=None, metadata={"kind": "size", "help": help, "metavar": "SIZE", "flags": flags})
-
-
-def _names(help: str, metavar: str, flags: tuple[str, ...]) -> Any:
-    return field(default=None, metadata={"kind": "names", "help": help, "metavar": metavar, "flags": flags})
-
-
-def _options(help: str, flags: tuple[str, ...]) -> Any:
-    return field(default=None, metadata={"kind": "options", "help": help, "metavar": "NAME=VALUE", "flags": flags})
-
-
-def _plan(help: str) -> Any:
-    return field(default=None, metadata={"kind": "plan", "help": help, "metavar": "FILE", "flags": ()})
-
-
-@one_line
-@dataclass(frozen=True, kw_only=True)
-class TopologyKeys:
-    """Section `[topology]`: the fabric."""
-
-    spec: str | None = _text("the fabric: torus:8x8, RI(4)_SW(8), ..., or a file (docs/guides/formats.md)", "SPEC|FILE",
-                             ("--topology",))
-    link_bandwidth: str | None = _text("of one direction of every cable, or one a dimension (400Gb/s)", "RATE[,RATE]")
-    link_latency: str | None = _text("of every cable, or one a dimension (100ns)", "TIME[,TIME]")
-    hop_latency: str | None = _text("of every switch or router passed (300ns)", "TIME")
-    boxes: int | None = _whole("copies of the box of an NCCL topology file, joined by a switch for each NIC (1)")
-    nvlink: str | None = _text("generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m", "GEN")
-    aggregation_rate: str | None = _text("at which switches, or routers where there are none, add up (any)", "RATE")
-    aggregation_per: str | None = _text("what has that rate: switch or port (switch)", "WHAT")
-    aggregation_latency: str | None = _text("of adding up (0s); give a rate as well", "TIME")
-
-
-@one_line
-@dataclass(frozen=True, kw_only=True)
-class CollectiveKeys:
-    """Section `[collective]`: what must move, and by which algorithms."""
-
-    name: str | None = _text("all-reduce, reduce-scatter, all-gather, ... (all-reduce)", "NAME", ("--collective",))
-    algorithms: tuple[str, ...] | None = _names("comma-separated (all that can run)", "NAME[,NAME]",
-                                                ("--algorithms", "--algorithm"))
-    form: str | None = _text("form of algorithms that have several (the better one at each size)", "NAME")
-    options: tuple[str, ...] | None = _options("of the algorithms that take it (docs/reference/algorithms.md), such as "
-                                               "trees=2; again for another", ("--option",))
-    root: int | None = _whole("root of a broadcast or a reduce (0)", "RANK")
-    element_bytes: int | None = _whole("blocks are padded to whole elements (4)", "BYTES")
-
-
-@one_line
-@dataclass(frozen=True, kw_only=True)
-class ModelKeys:
-    """Section `[model]`: what the simulation assumes; see `sim.program.model.Model`."""
-
-    preset: str | None = _text("a published set-up to start from: " + ", ".join(PRESETS), "NAME")
-    forwarding: str | None = _text("cut-through or store-and-forward (cut-through)", "MODE")
-    deliver: str | None = _text("what counts as delivery of a chunk, tail or head (tail)", "END")
-    chunk: str | None = _text("size of a chunk; or give --chunks", "SIZE")
-    chunks: int | None = _whole("chunks a transfer (16)")
-    header: str | None = _text("added to every transfer (0B)", "SIZE")
-    packet_header: str | None = _text("added to every chunk (0B)", "SIZE")
-    endpoint_latency: str | None = _text("time a transfer spends outside the links (0s)", "TIME")
-    tie: str | None = _text("of equal routes: first, split, alternating or ecmp (first)", "RULE")
-    discipline: str | None = _text("fifo, priority, smallest-first or lowest-chunk-first (fifo)", "NAME")
-    engine: str | None = _text("chunk, reference or analytic (chunk)", "NAME")
-    symmetry: str | None = _text("auto or off: simulate representatives, or all ranks (auto)", "auto|off")
-    seed: int | None = _whole("of whatever is random (0)")
-    faults: str | FaultPlan | None = _plan("a fault plan in TOML: what goes wrong, and when (docs/guides/faults.md)")
-
-
-@one_line
-@dataclass(frozen=True, kw_only=True)
-class SweepKeys:
-    """Section `[sweep]`: sizes, as nccl-tests writes and counts them."""
-
-    begin: str | int | None = _size("first size, suffix K, M or G base 2 (32M); alone, the only one", ("-b", "--begin"))
-    end: str | int | None = _size("last size", ("-e", "--end"))
-    factor: int | None = _whole("from one size to the next (2)", "N", ("-f", "--factor"))
-    step: str | int | None = _size("from one size to the next, instead of a factor", ("-i", "--step"))
+for _kind in SECTIONS.values():  # here, for `sim.study.keys` is loaded for every help, without numpy
+    one_line(_kind)
 
 
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """An experiment: a fabric, a collective by some algorithms, a model, some sizes.
+    """What a command is asked: a fabric, what runs on it, the model, and the command's own sections.
 
     Attributes
     ----------
-    topology : TopologyKeys
-    collective : CollectiveKeys
-    model : ModelKeys
-    sweep : SweepKeys
+    topology, collective, model, sweep
+        An experiment: a fabric, a collective by some algorithms, a model, some sizes.
+    account, workload, training, optimize, pool, circuits, astra, measured, bound, schedule, plot, report, paper
+        Further sections; see `sim.study.keys`.
+    tenant : tuple of table
+        Tables `[[tenant]]` of a shared fabric.
 
     Examples
     --------
@@ -152,12 +93,26 @@ class Spec:
     collective: CollectiveKeys = CollectiveKeys()
     model: ModelKeys = ModelKeys()
     sweep: SweepKeys = SweepKeys()
+    account: AccountKeys = AccountKeys()
+    workload: WorkloadKeys = WorkloadKeys()
+    training: TrainingKeys = TrainingKeys()
+    optimize: OptimizeKeys = OptimizeKeys()
+    pool: PoolKeys = PoolKeys()
+    circuits: CircuitsKeys = CircuitsKeys()
+    astra: AstraKeys = AstraKeys()
+    measured: MeasuredKeys = MeasuredKeys()
+    bound: BoundKeys = BoundKeys()
+    schedule: ScheduleKeys = ScheduleKeys()
+    plot: PlotKeys = PlotKeys()
+    report: ReportKeys = ReportKeys()
+    paper: PaperKeys = PaperKeys()
+    tenant: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
     def __post_init__(self) -> None:
         for section in SECTIONS:
             keys = getattr(self, section)
             for key in fields(keys):
-                _check_type(section, key, getattr(keys, key.name))
+                _check_value(section, key, getattr(keys, key.name))
         preset = self.model.preset
         if preset is not None and preset not in PRESETS:
             raise WeftError(f"preset {preset!r} is unknown: choose one of {', '.join(PRESETS)}")
@@ -310,13 +265,27 @@ class Spec:
 
     # --- its spellings
 
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Plain data, without the keys that are not given; `from_dict` reads it back."""
-        data: dict[str, dict[str, Any]] = {}
-        for section in SECTIONS:
+    def to_dict(self, sections: Iterable[str] = ()) -> dict[str, Any]:
+        """Plain data that `from_dict` reads back.
+
+        Parameters
+        ----------
+        sections : iterable of str
+            Written with every key that has a value, defaults too; other sections are left out. Unless given: those of
+            an experiment, and whatever else differs from its default.
+        """
+        chosen = tuple(sections) or tuple(
+            name for name, kind in SECTIONS.items() if name in EXPERIMENT or getattr(self, name) != kind()
+        )
+        data: dict[str, Any] = {}
+        for section in chosen:
+            if section == TENANT:
+                continue
             keys = getattr(self, section)
             given = {key.name: getattr(keys, key.name) for key in fields(keys) if getattr(keys, key.name) is not None}
             data[section] = {name: _plain(value) for name, value in given.items()}
+        if self.tenant and (not sections or TENANT in chosen):
+            data[TENANT] = [dict(table) for table in self.tenant]
         return data
 
     def self_contained(self) -> Spec:
@@ -332,18 +301,7 @@ class Spec:
         WeftError
             An unknown section or key (the message lists the accepted ones), or a value of the wrong type.
         """
-        _check_keys(data, SECTIONS, where, "section")
-        sections: dict[str, Any] = {}
-        for section, keys in data.items():
-            if not isinstance(keys, Mapping):
-                raise WeftError(f"{where}: [{section}] is {keys!r}: give keys and values")
-            _check_keys(keys, accepted_keys(section), f"{where}: [{section}]", "key")
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in keys.items()}
-            plan = values.get("faults")
-            if section == "model" and isinstance(plan, Mapping):
-                values["faults"] = FaultPlan.from_dict(plan, f"{where}: [model.faults]")
-            sections[section] = SECTIONS[section](**values)
-        return cls(**sections)
+        return cls().updated(changes_in(data, where))
 
     @classmethod
     def read(cls, path: str | Path) -> Spec:
@@ -356,10 +314,13 @@ class Spec:
         """
         return cls.from_dict(read_sections(Path(path)), f"spec file {path}")
 
-    def updated(self, changes: Mapping[str, Mapping[str, Any]]) -> Spec:
+    def updated(self, changes: Mapping[str, Any]) -> Spec:
         """The same spec with other values of some keys, by section; a chunk size replaces a number and vice versa."""
         sections: dict[str, Any] = {}
         for section, values in changes.items():
+            if section == TENANT:
+                sections[section] = tuple(values)
+                continue
             keys = getattr(self, section)
             if section == "model" and "chunk" in values and "chunks" not in values:
                 keys = replace(keys, chunks=None)
@@ -369,15 +330,44 @@ class Spec:
         return replace(self, **sections)
 
 
-SECTIONS: dict[str, type[Any]] = {
-    "topology": TopologyKeys, "collective": CollectiveKeys, "model": ModelKeys, "sweep": SweepKeys,
-}
-"""Sections of a spec, in their order."""
+TENANT = "tenant"
+"""Name of the tables of tenants, which stand beside the sections."""
+
+
+def changes_in(data: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of a file by section, as `Spec.updated` takes them.
+
+    Raises
+    ------
+    WeftError
+        An unknown section or key, or a section that is no table.
+    """
+    _check_keys(data, (*SECTIONS, TENANT), where, "section")
+    changes: dict[str, Any] = {}
+    for section, keys in data.items():
+        if section == TENANT:
+            changes[section] = _tables(keys, where)
+            continue
+        if not isinstance(keys, Mapping):
+            raise WeftError(f"{where}: [{section}] is {keys!r}: give keys and values")
+        _check_keys(keys, accepted_keys(section), f"{where}: [{section}]", "key")
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in keys.items()}
+        plan = values.get("faults")
+        if section == "model" and isinstance(plan, Mapping):
+            values["faults"] = FaultPlan.from_dict(plan, f"{where}: [model.faults]")
+        changes[section] = values
+    return changes
+
+
+def _tables(tables: Any, where: str) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(tables, Sequence) or not all(isinstance(table, Mapping) for table in tables):
+        raise WeftError(f"{where}: tenant is {told(tables)}: write it as [[tenant]] with its keys below")
+    return tuple(tables)
 
 
 def accepted_keys(section: str) -> tuple[str, ...]:
     """Names of the keys of a section."""
-    return tuple(key.name for key in fields(SECTIONS[section]))
+    return tuple(keys_of(section))
 
 
 def sweep_sizes(keys: SweepKeys) -> tuple[int, ...]:
@@ -438,33 +428,26 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _check_type(section: str, key: Field[Any], value: Any) -> None:
-    if value is None:
+def _check_value(section: str, key: Field[Any], value: Any) -> None:
+    if value is None and key.default is None:
         return
-    kind = key.metadata["kind"]
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    text = isinstance(value, str)
-    names = isinstance(value, tuple) and bool(value) and all(isinstance(name, str) and name for name in value)
-    accepted = {
-        "text": text, "whole": whole, "size": text or whole, "names": names, "options": names,
-        "plan": text or isinstance(value, FaultPlan),
-    }
-    if not accepted[kind]:
-        wanted = {
-            "text": "give text, with a unit where it is a quantity", "whole": "give a whole number",
-            "size": "give a number of bytes, or text such as \"8M\"", "names": "give a list of names",
-            "options": "give a list of texts such as \"trees=2\"",
-            "plan": "give the name of a file, or a table [model.faults]",
-        }[kind]
-        raise WeftError(f"[{section}] {key.name} is {value!r}: {wanted}")
+    kind = KINDS[key.metadata["kind"]]
+    if not kind.accepts(value):
+        raise WeftError(f"[{section}] {key.name} is {value!r}: {kind.wanted}")
+    choices = key.metadata["choices"]
+    if choices and value not in choices:
+        raise WeftError(f"[{section}] {key.name} {value!r} is unknown: choose one of {', '.join(choices)}")
 
 
-def read_sections(path: Path) -> Mapping[str, Any]:
-    """The sections of a TOML file, or of a result's JSON."""
-    if path.suffix == ".json":
-        data = parse_json(read_input(path, "spec file"), f"spec file {path}")
-    else:
-        data = read_toml(path, "spec file")
+def read_sections(path: Path, what: str = "spec file") -> Mapping[str, Any]:
+    """The sections of a TOML file, or of a result's JSON; `what` begins every complaint.
+
+    Raises
+    ------
+    WeftError
+        The file cannot be read, is neither, or gives a key twice.
+    """
+    data = parse_json(read_input(path, what), f"{what} {path}") if path.suffix == ".json" else read_toml(path, what)
     if not isinstance(data, Mapping):
-        raise WeftError(f"spec file {path} is not a spec: it has the sections {', '.join(SECTIONS)}")
+        raise WeftError(f"{what} {path} is not a spec: it has the sections {', '.join(SECTIONS)}")
     return data["spec"] if isinstance(data.get("spec"), Mapping) else data

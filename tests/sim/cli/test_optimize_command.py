@@ -100,7 +100,7 @@ def test_knobs_and_networks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*asked, "--algorithm", "bucket", "--chunks", "1,2"]) == 0
     said = capsys.readouterr().out
     assert said.count("2 choices, best first") == 2
-    assert said.splitlines()[-3].startswith("network")
+    assert said.splitlines()[-3].startswith("# network")
     assert sum(line.endswith("best") for line in said.splitlines()) == 1
 
 
@@ -159,7 +159,7 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--budget-cost", "1"], "contradict each other"),
         (["--loop", "dear"], "--loop 'dear' is unknown to the analytic evaluator"),
         (["--loop", "overlap", "--evaluator", "simulated"], "unknown to the simulated evaluator"),
-        (["--chunks", "0"], "--chunks '0'"),
+        (["--chunks", "0"], "--chunks 0"),
         (["--evaluations", "0"], "at least 1"),
         (["--collective", "all-reduce"], "give either --workload or --collective"),
         (["--budget", "500"], "budget '500' is not a rate"),

@@ -89,7 +89,7 @@ def test_ctrl_c_while_the_commands_are_imported(
 
     monkeypatch.setattr("sim.cli.importlib.import_module", interrupted)
     assert main(["compare"]) == EXIT_INTERRUPTED
-    assert capsys.readouterr().err == "weft: interrupted, nothing was written\n"
+    assert capsys.readouterr().err == "weft compare: interrupted, nothing was written\n"
 
 
 def blocked() -> set[int]:

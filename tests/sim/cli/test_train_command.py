@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.cli.train import parse_groups
+from sim.study.jobs import parse_groups
 from topologies import WeftError
 
 LAYERS = """\
@@ -115,7 +115,7 @@ def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.Ca
     [
         (["--loop", "ddp"], "loop 'ddp' is unknown"),
         (["--repeat", "0"], "--repeat 0: at least 1"),
-        (["--active-chunks", "few"], "--active-chunks few: a number from 1, or off"),
+        (["--active-chunks", "few"], "--active-chunks few: an integer from 1, or off"),
         (["--peak", "3"], "--peak is for models"),
         (["--communicator", "x.yml"], "either --communicator FILE or --groups TEXT"),
         (["--npu-bandwidth", "1GB/s,2GB/s,3GB/s"], "NPU bandwidth has 3 values"),
@@ -150,4 +150,4 @@ def test_with_faults_the_rows_say_the_plan_what_it_cost_and_a_bound(tmp_path: Pa
         assert row["compute_s"] + row["exposed_s"] == pytest.approx(row["time_s"], rel=1e-12)
         assert sum(part["exposed_s"] for part in row["parts"]) == pytest.approx(row["exposed_s"], rel=1e-9)
     spec = json.loads((tmp_path / "out.json").read_text())["spec"]
-    assert spec["model.faults"] == rows[0]["faults"]
+    assert spec["model"]["faults"] == rows[0]["faults"]

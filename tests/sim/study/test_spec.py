@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from collectives import build
 from sim import simulate
-from sim.cli.flags import Parser, add_spec, spec_of
+from sim.cli.asked import spec_of
+from sim.cli.flags import command_parser
 from sim.program.model import PRESETS, SWING_PAPER, Model
 from sim.program.options import parse_value
 from sim.study.spec import PRESET_LINKS, SECTIONS, Spec, SweepKeys, TopologyKeys, accepted_keys, sweep_sizes
@@ -50,9 +51,7 @@ def command_line(data: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def parsed(words: list[str]) -> argparse.Namespace:
-    parser = Parser()
-    add_spec(parser, *SECTIONS)
-    return parser.parse_args(words)
+    return command_parser("compare").parse_args(words)
 
 
 def test_three_spellings_are_one_spec(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def test_an_unknown_key_is_named_with_the_accepted_ones(section: str) -> None:
         ({"fabric": {}}, "unknown section 'fabric': accepted are topology, collective, model, sweep"),
         ({"topology": "torus:8x8"}, "give keys and values"),
         ({"topology": {"link_bandwidth": 400}}, r"\[topology\] link_bandwidth is 400: give text, with a unit"),
-        ({"model": {"chunks": "four"}}, r"\[model\] chunks is 'four': give a whole number"),
+        ({"model": {"chunks": "four"}}, r"\[model\] chunks is 'four': give an integer"),
         ({"model": {"chunks": True}}, r"\[model\] chunks is True"),
         ({"collective": {"algorithms": []}}, "give a list of names"),
         ({"collective": {"algorithms": "swing"}}, "give a list of names"),

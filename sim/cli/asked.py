@@ -1,0 +1,98 @@
+"""The spec of a call: the command's defaults, `--spec FILE` over them, and the flags over both."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.cli.commands import COMMANDS
+from sim.cli.flags import accepted
+from sim.study.keys import flags_of, keys_of
+from sim.study.spec import TENANT, Spec, changes_in, read_sections
+from topologies.errors import WeftError
+
+
+def spec_of(arguments: argparse.Namespace) -> Spec:
+    """The spec that a call describes.
+
+    Raises
+    ------
+    WeftError
+        A section or key that the command does not use, or a value that is not accepted.
+    """
+    path = arguments.spec
+    spec = Spec().updated(by_section(COMMANDS[arguments.command].defaults))
+    if path:
+        sections, where = read_sections(Path(path)), f"spec file {path}"
+        changes = changes_in(sections, where)
+        check_used(sections, arguments.command, where)
+        spec = spec.updated(changes)
+    return spec.updated(changes_of(arguments))
+
+
+def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The keys that flags give, by section: changes for `Spec.updated`."""
+    given = {name: value for name, value in vars(arguments).items() if "." in name and value not in (None, [])}
+    for name, value in given.items():
+        if value == ():
+            raise WeftError(f"--{name.partition('.')[2].replace('_', '-')} is empty: give at least one name")
+    return by_section({name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+
+
+def by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Values by "section.key" as sections of keys."""
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        sections.setdefault(section, {})[key] = value
+    return sections
+
+
+def check_used(sections: Mapping[str, Any], command: str, where: str) -> None:
+    """Nothing that a file says is left out silently.
+
+    Raises
+    ------
+    WeftError
+        Names the section or key, the command, and what it takes.
+    """
+    taken = accepted(COMMANDS[command])
+    for section, keys in sections.items():
+        if not keys:
+            continue
+        if section not in taken:
+            raise WeftError(f"{where}: weft {command} does not use [{section}]: it takes {', '.join(taken)}")
+        for key in keys if isinstance(keys, Mapping) else ():
+            if key not in taken[section] and keys[key] is not None:
+                raise WeftError(
+                    f"{where}: weft {command} does not use {key!r} of [{section}]: it takes "
+                    f"{', '.join(taken[section])}"
+                )
+
+
+def required(spec: Spec, *names: str) -> None:
+    """Keys, as "section.key", without which a command has nothing to do.
+
+    Raises
+    ------
+    WeftError
+        Names the first that is not given, with its flag.
+    """
+    for name in names:
+        section, _, key = name.partition(".")
+        if getattr(getattr(spec, section), key) is None:
+            what = keys_of(section)[key]
+            flag = f"{flags_of(what)[0]} {what.metadata['metavar']}"
+            raise WeftError(f"no {key.replace('_', ' ')} is given: write {flag}, or {key} in [{section}] of --spec")
+
+
+def document_spec(arguments: argparse.Namespace, spec: Spec) -> dict[str, Any]:
+    """The spec as a command's JSON holds it: every key that the command takes, with its value."""
+    taken = accepted(COMMANDS[arguments.command])
+    data = spec.self_contained().to_dict(taken)
+    return {
+        section: keys if section == TENANT else {key: keys[key] for key in keys if key in taken[section]}
+        for section, keys in data.items()
+    }

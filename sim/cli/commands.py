@@ -1,0 +1,369 @@
+"""The commands of weft: what each is for, which keys of a spec it uses, and its further flags.
+
+Whatever a help shows is here and in `sim.study.keys`; the module of a command, and with it the compiler and the
+libraries of figures, is loaded when the command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def _nothing(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command: a module `sim.cli.NAME` with a function `run(arguments)`, and what its help says.
+
+    Attributes
+    ----------
+    help : str
+        One line.
+    examples : tuple of str
+    uses : tuple of str
+        Sections of a spec, or single keys as "section.key", that the command takes; "tenant" stands for its tables.
+    without : tuple of str
+        Keys of these sections that mean nothing to it.
+    defaults : mapping
+        Its own defaults, by "section.key".
+    positional : str
+        Key that is written without a flag.
+    run_flags : tuple of str
+        Of "workers", "check" and "max_events": they change how a run is done, not its result.
+    outputs : tuple of str
+        Files that it writes; see `sim.cli.flags`.
+    figures : tuple of str
+        What `--plot` draws, the default first.
+    more : callable
+        Adds flags of the command's own.
+    notes : str
+        End of the help.
+    """
+
+    help: str
+    examples: tuple[str, ...]
+    uses: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    positional: str = ""
+    run_flags: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ("json",)
+    figures: tuple[str, ...] = ()
+    more: Callable[[argparse.ArgumentParser], None] = _nothing
+    notes: str = ""
+
+
+def _sweep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", type=Path, metavar="FILE",
+                        help="database of finished points (default: FILE with the suffix .db)")
+    parser.add_argument("--status", action="store_true", help="only report progress; compute nothing")
+    parser.add_argument("--retry", action="store_true", help="retry points that could not run")
+    parser.add_argument("--dask", metavar="ADDRESS",
+                        help="compute on the Dask cluster whose scheduler has this address (default: this machine)")
+
+
+def _schedule(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--goal-chunks", type=int, default=1, metavar="C",
+                        help="messages per transfer in GOAL (default: 1)")
+    parser.add_argument("--msccl-trees", type=int, metavar="K",
+                        help="trees per root in MSCCL XML (default: as in the schedule)")
+
+
+def _share(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument_group("tenants").add_argument(
+        "--tenant", action="append", default=[], metavar="TEXT",
+        help='"COLLECTIVE ALGORITHM SIZE", "workload=NAME ..." or "job=FILE", then NAME=VALUE: name, start, priority '
+        "(lower is served first), npus, form, options; repeatable, added to the tables [[tenant]] of --spec",
+    )
+
+
+def _paper(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results (default: out/NAME)")
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--title", metavar="TEXT", help="of the page (default: Results in DIR)")
+    parser.add_argument("--frames", type=int, default=60, metavar="N",
+                        help="points in time that the slider shows (default: 60)")
+
+
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
+
+
+SWEEP_FORMAT = """
+
+FILE has the sections [topology] [collective] [model] [sweep] of an experiment; a key whose value is a list is an axis:
+
+  [topology]
+  spec = ["torus:4x4", "torus:8x8"]
+  [collective]
+  algorithms = ["swing", "ring"]
+  [model]
+  chunks = [1, 16]
+  [sweep]
+  begin = "1K"
+  end = "1M"
+  factor = 4
+"""
+
+SIZES = ("sweep.end", "sweep.factor", "sweep.step")
+"""Keys of a sweep, without which it is one size."""
+
+LINKS = ("topology.link_bandwidth", "topology.link_latency", "topology.hop_latency")
+
+COMMANDS: dict[str, Command] = {
+    "compare": Command(
+        help="time algorithms of a collective on a fabric, over sizes",
+        examples=(
+            "weft compare --topology torus:8x8 --collective all-reduce -b 32 -e 512M -f 4",
+            "weft compare --topology torus:8x8 --algorithms swing,ring -b 1K -e 1G -f 4 --preset swing-paper "
+            "--plot swing.png",
+            "weft compare --topology torus:8x8 -b 1K -e 1G -f 4 --figure roofline --columns 1 --plot roofline.pdf",
+            "weft compare --topology switch:8 --collective all-gather -b 1M --forwarding store-and-forward --json -",
+        ),
+        uses=("topology", "collective", "model", "sweep", "account"), run_flags=("workers", "check", "max_events"),
+        outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
+    ),
+    "validate": Command(
+        help="compare simulated times with closed forms and lower bounds, and explain the difference",
+        examples=(
+            "weft validate --topology torus:8x8 --algorithm swing -b 32 -e 512M -f 16",
+            "weft validate --topology switch:8 --algorithms ring,direct -b 1M --forwarding store-and-forward",
+            "weft validate --topology torus:8x8 --algorithm bucket -b 2M --heatmap links.png --links links.csv",
+            "weft validate --topology torus:4x4 --algorithm bucket -b 64K --figure critical-path --plot path.png",
+            "weft validate --topology torus:4x4 --algorithm ring -b 64K --figure timeline --plot links-over-time.pdf",
+            "weft validate --topology switch:8 --algorithm ring --endpoint-latency 2us --measured nccl.json",
+        ),
+        uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
+        without=("model.engine",), run_flags=("check", "max_events"),
+        outputs=("json", "csv", "plot", "heatmap", "links"),
+        figures=("account", "roofline", "timeline", "critical-path", "heatmap"),
+    ),
+    "judge": Command(
+        help="fit latency and bandwidth to measured times, identify the algorithm, and grade the result",
+        examples=(
+            "weft judge measured.json --topology dgx-a100:1",
+            "weft judge osu.txt --topology switch:16 --link-bandwidth 200Gb/s --algorithms "
+            "ring,direct,recursive-doubling",
+            "weft judge nccl.txt --topology torus:8x8 --collective all-reduce --known latency --json -",
+        ),
+        uses=("measured", "bound.reducing_switches", "topology", "collective", "model"),
+        without=("model.engine", "model.faults"), positional="measured.file", outputs=("json", "csv"),
+    ),
+    "sweep": Command(
+        help="run every combination in a file, store each point as it ends, and resume after an interruption",
+        examples=(
+            "weft sweep scaling.toml --workers 2",
+            "weft sweep scaling.toml --status",
+            "weft sweep scaling.toml --export scaling.csv",
+            "weft sweep scaling.toml --dask tcp://head:8786 --export scaling.parquet",
+        ),
+        uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
+        run_flags=("workers", "check", "max_events"), outputs=("json", "export"), more=_sweep, notes=SWEEP_FORMAT,
+    ),
+    "bound": Command(
+        help="print the least time of a collective on a fabric, exact, and the bottleneck cut",
+        examples=(
+            "weft bound --topology dgx-a100:2 --collective all-gather",
+            "weft bound --topology mesh:4x4 --link-bandwidth 1GB/s --collective all-reduce --program",
+            "weft bound --topology torus:8x8 --collective all-to-all --program --json -",
+        ),
+        uses=("topology", "collective.name", "collective.root", "bound"), outputs=("json", "csv"),
+    ),
+    "train": Command(
+        help="simulate a training iteration: compute, total and exposed communication per kind and dimension",
+        examples=(
+            'weft train --topology "RI(16)_FC(8)_SW(32)" --workload gpt-3 --parallelism tp=16 --samples 32768 '
+            "--peak 312 --efficiency 0.5",
+            'weft train --topology "RI(4)_FC(8)_RI(4)_SW(32)" --workload GPT_3.txt --communicator GPT_3_4d.yml '
+            "--npu-bandwidth 338GB/s,85GB/s,58GB/s,19GB/s",
+            'weft train --topology "RI(4)_FC(4)_SW(8)" --workload bert-large --parallelism tp=4,pp=4 --microbatches 8 '
+            "--samples 4096 --peak 312 --efficiency 0.5 --pipeline-chunks 2",
+            'weft train --topology "SW(8)_SW(16)" --workload GPT_3.txt --loop dear --plot timeline.png '
+            '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
+        ),
+        uses=("topology", "collective.algorithms", "model", "workload", "training"),
+        without=("model.deliver", "model.preset", "workload.job"),
+        defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check",),
+        outputs=("json", "csv", "plot", "perfetto"),
+    ),
+    "share": Command(
+        help="run several collectives and training iterations on one fabric at once: the time of each, and alone",
+        examples=(
+            'weft share --topology torus:4x4 --tenant "all-reduce swing 16MiB" --tenant "all-to-all direct 1MiB '
+            'start=50us"',
+            'weft share --topology torus:8x8 --tenant "all-reduce hierarchical 64MiB group=8,4 npus=0-31 name=left" '
+            '--tenant "all-reduce ring 64MiB priority=1"',
+            'weft share --topology ring:8 --tenant "workload=resnet-50 samples=16 peak=312 efficiency=0.5" '
+            '--tenant "all-to-all direct 8MiB start=1ms" --json -',
+            "weft share --spec tenants.toml --faults faults.toml --check --csv shares.csv",
+        ),
+        uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"), run_flags=("check",),
+        outputs=("json", "csv", "perfetto"), more=_share,
+    ),
+    "trace": Command(
+        help="write every chunk on every link, and every computation, as a timeline for Perfetto",
+        examples=(
+            "weft trace --topology torus:4x4 --algorithm swing --form bandwidth -b 1M --perfetto swing.json.gz",
+            'weft trace --topology "SW(8)_SW(4)" --workload GPT_3.txt --groups '
+            '"forward=8,-1;input_grad=8,-1;weight_grad=-1,4" --perfetto iteration.json.gz',
+            "weft trace --topology torus:4x4 --algorithm ring -b 1M --faults faults.toml --perfetto faulty.json.gz",
+            "weft trace --topology switch:32 --job binary_tree_32.goal --perfetto tree.json.gz",
+            "weft trace --topology Ring_16npus.yml --job allgather/all_gather --perfetto gather.json.gz",
+        ),
+        uses=("topology", "collective", "model", "sweep", "workload", "training"),
+        without=("model.preset", *SIZES), outputs=("json", "perfetto"),
+    ),
+    "optimize": Command(
+        help="split a bandwidth budget across the dimensions of a network",
+        examples=(
+            'weft optimize --network "RI(4)_FC(8)_RI(4)_SW(32)" --workload gpt-3 --budget 500GB/s '
+            "--evaluator simulated",
+            "weft optimize --network 4d_network.yml --workload GPT_3.txt --communicator GPT_3_4d.yml "
+            "--cost 4d_cost_model.yml --budget 500GB/s --objective time-cost",
+            "weft optimize --topology torus:64x16 --collective all-reduce --algorithms swing,bucket -b 64M "
+            "--budget 200GB/s --chunks 4 --evaluator simulated",
+            "weft optimize --topology leaf-spine:8x4x4 --collective all-reduce --algorithm in-network "
+            '--option "trees=1;4" -b 64M --budget 200GB/s --evaluator simulated',
+            "weft optimize --topology circulant:64 --degrees 2,4,8 --collective all-to-all --algorithms "
+            "pairwise,direct -b 64M --budget 200GB/s --chunks 4 --evaluator simulated",
+            'weft optimize --network "RI(4)_FC(8)_SW(4)" --collective all-reduce -b 64M --budget 300GB/s '
+            "--orders all --evaluator simulated",
+            'weft optimize --network "RI(4)_FC(4)_SW(8)" --workload bert-large --parallelism tp=4,pp=4 '
+            "--microbatches 8 --budget 300GB/s --evaluator simulated --chunks 2 --evaluations 40",
+            'weft optimize --network 3d_network.yml --workload llama-3-70b --budget 900GB/s --constraint "B1 >= B2"',
+        ),
+        uses=(
+            "optimize", "topology.link_latency", "topology.hop_latency", "collective.name", "collective.algorithms",
+            "sweep.begin", "model.symmetry", "workload.samples", "workload.efficiency", "workload.compute_scale",
+            "training.loop", "training.microbatches", "training.activation", "training.pipeline_order",
+        ),
+        defaults={"workload.efficiency": 0.75, "training.loop": "no-overlap"}, outputs=("json", "csv", "plot"),
+    ),
+    "topoopt": Command(
+        help="find optical circuits for a training job, and optionally search its placement with them",
+        examples=(
+            "weft topoopt --workload VGG16 --servers 16 --degree 4",
+            "weft topoopt --workload DLRM --servers 128 --degree 8 --link-bandwidth 200Gb/s --budget 100 --json -",
+        ),
+        uses=(
+            "workload.name", "topology.link_bandwidth", "topology.link_latency", "model.seed", "circuits.servers",
+            "circuits.degree", "circuits.simplex", "circuits.rule", "circuits.rings_only", "circuits.routes",
+            "circuits.budget",
+        ),
+        defaults={"workload.name": "DLRM", "topology.link_bandwidth": "100Gb/s", "topology.link_latency": "1us",
+                  "model.seed": 1},
+    ),
+    "reconfigure": Command(
+        help="plan when to switch circuits between the steps of a collective, and simulate the plans",
+        examples=(
+            "weft reconfigure --topology ring:64 --algorithm recursive-doubling --size 1MiB --delay 10us",
+            "weft reconfigure --topology ring:16 --collective all-to-all --algorithm pairwise --delay 1us --json -",
+        ),
+        uses=(
+            "topology.spec", *LINKS, "collective.name", "collective.algorithms", "collective.form", "sweep.begin",
+            "model.chunks", "circuits.delay", "circuits.start_up", "circuits.interfaces", "circuits.per_port",
+        ),
+        defaults={
+            "topology.spec": "ring:64", "topology.link_bandwidth": "50GB/s", "topology.link_latency": "100ns",
+            "topology.hop_latency": "0ns", "collective.algorithms": ("recursive-doubling",), "sweep.begin": "1M",
+            "model.chunks": 1,
+        },
+    ),
+    "topology": Command(
+        help="describe, draw or export a fabric; without one, list the families",
+        examples=(
+            "weft topology",
+            "weft topology --topology torus:8x8",
+            "weft topology --topology RI(4)_FC(8)_SW(32) --link-bandwidth 400Gb/s,200Gb/s,100Gb/s",
+            "weft topology --topology hx2mesh:4x4 --plot fabric.png --output fabric.graphml",
+        ),
+        uses=("topology",), outputs=("json", "plot", "output"),
+    ),
+    "schedule": Command(
+        help="describe the transfers of an algorithm; --list shows all algorithms",
+        examples=(
+            "weft schedule --list",
+            "weft schedule --topology torus:4x4 --algorithm swing --form bandwidth -b 1M",
+            "weft schedule --topology torus:4x4 --algorithm ring -b 1M --rank 5",
+            "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --plot trees.png",
+            "weft schedule --topology torus:8x8 --algorithm swing --form bandwidth --figure steps --plot steps.png",
+            "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --msccl a.xml "
+            "--msccl-trees 1",
+            "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
+        ),
+        uses=("topology", "collective", "sweep", "schedule"), without=SIZES,
+        outputs=("json", "plot", "goal", "htsim", "chakra", "msccl"), figures=("trees", "steps"), more=_schedule,
+    ),
+    "pool": Command(
+        help="stream an array through the slots of an aggregating switch: windows, stragglers, loss, shared slots",
+        examples=(
+            "weft pool --size 100MiB --slots 8,16,57,64",
+            "weft pool --size 4MiB --late 3=5ms --slow 0=0.5",
+            "weft pool --size 16MiB --slots 64,512 --loss 1e-4 --timeout 1ms --seeds 50 --json -",
+            "weft pool --size 4MiB --slots 64 --jobs 4 --switch-slots 128 --rule static,hashed",
+            "weft pool --slots 16,256 --late 0=1ms --partial-timeout 10us",
+        ),
+        uses=("pool", *LINKS),
+        defaults={"topology.link_bandwidth": "100Gb/s", "topology.link_latency": "2us",
+                  "topology.hop_latency": "0.8us"},
+        outputs=("json", "csv", "plot"),
+    ),
+    "paper": Command(
+        help="reproduce a paper's figures and print every published point beside ours",
+        examples=(
+            "weft paper swing",
+            "weft paper swing --quick --out out/swing",
+            "weft paper libra --quick --json - > libra.json",
+        ),
+        uses=("paper",), positional="paper.name", more=_paper,
+    ),
+    "report": Command(
+        help="write one HTML page, readable offline, from the JSON results of a folder",
+        examples=(
+            "weft compare --topology torus:8x8 -b 1K -e 64M -f 4 --json out/all-reduce.json && weft report out",
+            "weft report out --page report.html --title 'Swing on tori' --frames 120",
+            "weft report out --page - > report.html",
+        ),
+        uses=("report",), positional="report.folder", outputs=("page", "json"), more=_report,
+    ),
+    "plot": Command(
+        help="draw a figure for a paper from JSON results",
+        examples=(
+            "weft plot all-reduce.json --figure speed-up --baseline ring --columns 1 --plot speed-up.pdf",
+            "weft plot torus-4x4.json torus-8x8.json torus-16x16.json --figure scaling --size 64M --plot scaling.pdf",
+            "weft plot all-reduce.json --figure roofline --plot roofline.png",
+        ),
+        uses=("plot",), positional="plot.files", outputs=("plot", "json"),
+        figures=("comparison", "speed-up", "scaling", "roofline", "account"),
+    ),
+    "astra": Command(
+        help="run ASTRA-sim's inputs by ASTRA-sim's own rules: the same summary lines, and what it changes silently",
+        examples=(
+            "weft astra --workload allgather/all_gather --system system.json --network Ring_16npus.yml",
+            "weft astra --workload traces/gpt --system system.json --network network.yml --comm-group groups.json "
+            "--json -",
+            "weft astra --workload traces/gpt --system system.json --network network.yml --backend unaware",
+        ),
+        uses=("astra",), run_flags=("max_events",),
+    ),
+    "completion": Command(
+        help="print a script that completes commands, flags and names in a shell",
+        examples=(
+            "source <(weft completion bash)                                  # in ~/.bashrc",
+            "weft completion zsh > ~/.zfunc/_weft                            # a folder of fpath",
+            "weft completion fish > ~/.config/fish/completions/weft.fish",
+        ),
+        outputs=(), more=_completion,
+    ),
+}
+"""All commands, in the order of the help. A new command is one entry here and one module."""

@@ -1,0 +1,154 @@
+"""Design problems of a spec: what its section `[optimize]` asks, one study per network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from collectives.registry import algorithm
+from sim.analytic.cost import PRICES, Cost
+from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
+from sim.analytic.libra import Placed
+from sim.optimize.knobs import HIERARCHICAL, Asked
+from sim.optimize.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
+from sim.optimize.study import Study
+from sim.study.spec import DEFAULT_SIZE, Spec
+from topologies.errors import WeftError
+from topologies.units import parse_bandwidth, parse_size, parse_sweep_size
+from workloads.compute import Accelerator
+from workloads.formats.libra_files import read_prices
+from workloads.models import MODELS
+from workloads.training import LOOPS as SIMULATED_LOOPS
+
+
+def make_studies(spec: Spec) -> list[Study]:
+    """One study for each network.
+
+    Raises
+    ------
+    WeftError
+        Keys that contradict each other, and whatever is wrong in the files.
+    """
+    asked = spec.optimize
+    names = [name for text in asked.network or () for name in circulants(text, asked.degrees)]
+    return [_make_study(spec, name) for name in names]
+
+
+def _make_study(spec: Spec, name: str) -> Study:
+    asked, loop, kind = spec.optimize, spec.training.loop, spec.collective.name or ""
+    network = read_any_network(name, spec.topology.link_latency, spec.topology.hop_latency)
+    placed = _place(spec, network)
+    cost = _cost(spec, network)
+    if asked.objective == "time-cost" and cost is None:
+        raise WeftError("--objective time-cost needs prices: give --cost FILE, or a network of RI, FC and SW")
+    feasible = limits(
+        network.n_dims, total=asked.budget, rule=asked.budget_rule, constraints=asked.constraint or (), cost=cost,
+        dollars=asked.budget_cost,
+    )
+    _check(spec, placed)
+    if placed and asked.evaluator == "analytic" and not network.has_formulas:
+        raise WeftError(f"{name}: LIBRA's formulas need dimensions of NPUs: add --evaluator simulated")
+    knobs = Asked(
+        algorithms=_algorithms(spec), chunks=_chunks(asked.chunks), options=asked.option or (), orders=asked.orders,
+        dimension_algorithms=asked.dimension_algorithms,
+    )
+    begin = spec.sweep.begin
+    return Study(
+        network=network, placed=placed, collective=kind,
+        size_bytes=parse_sweep_size(DEFAULT_SIZE if begin is None else begin), feasible=feasible, cost=cost,
+        goal=asked.objective, evaluator=asked.evaluator, loop=loop, checkpointed=asked.checkpointed,
+        knobs=knobs.choices(network.topology.shape, placed, kind),
+        lane_GBps=None if asked.lane is None else parse_bandwidth(asked.lane, "--lane") / 1e9,
+        evaluations=asked.evaluations, wants_sensitivity=asked.sensitivity, symmetry=spec.symmetry,
+        counting=asked.counting,
+    )
+
+
+def _check(spec: Spec, placed: Sequence[Placed]) -> None:
+    asked, loop = spec.optimize, spec.training.loop
+    loops = ANALYTIC_LOOPS if asked.evaluator == "analytic" else SIMULATED_LOOPS
+    if loop not in loops:
+        known = ", ".join(loops)
+        raise WeftError(f"--loop {loop!r} is unknown to the {asked.evaluator} evaluator: choose one of {known}")
+    if asked.checkpointed and loop not in ANALYTIC_LOOPS:
+        raise WeftError(f"--checkpointed does not go with --loop {loop}")
+    if asked.checkpointed and any(one.pipeline for one in placed):
+        raise WeftError("--checkpointed does not go with pipeline stages")
+    if asked.evaluations < 1:
+        raise WeftError(f"--evaluations {asked.evaluations}: at least 1")
+    if placed and asked.evaluator == "analytic":
+        given = {
+            "--algorithms": spec.collective.algorithms, "--option": asked.option, "--orders": asked.orders,
+            "--dimension-algorithms": asked.dimension_algorithms,
+        }
+        for flag, value in given.items():
+            if value:
+                raise WeftError(f"{flag} changes nothing in LIBRA's formulas of a workload: add --evaluator simulated")
+
+
+def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
+    asked = spec.optimize
+    names = asked.workload or ()
+    if bool(names) == bool(spec.collective.name):
+        raise WeftError("give either --workload or --collective")
+    if spec.sweep.begin is not None and names:
+        raise WeftError("--size belongs to --collective; a workload has sizes of its own")
+    files = [name for name in names if name not in MODELS]
+    models = [name for name in names if name in MODELS]
+    communicator = _one_each(asked.communicator, files, "--communicator", "text workloads", None)
+    parallelism = _one_each(asked.parallelism, models, "--parallelism", "models", None)
+    weight = _one_each(asked.weight, names, "--weight", "workloads", 1.0)
+    work = spec.workload
+    accelerator = Accelerator(asked.peak_flops, DEFAULT_EFFICIENCY if work.efficiency is None else work.efficiency)
+    return tuple(
+        place_workload(
+            name, network, communicator=communicator.pop(0) if name in files else None,
+            parallelism=parallelism.pop(0) if name in models else None, samples=work.samples,
+            accelerator=accelerator, compute_scale=work.compute_scale, weight=weight.pop(0),
+            microbatches=_microbatches(spec),
+        )
+        for name in names
+    )
+
+
+DEFAULT_EFFICIENCY = 0.75
+"""Share of an NPU's peak that LIBRA assumes."""
+
+
+def _microbatches(spec: Spec) -> Microbatches | None:
+    training = spec.training
+    if training.microbatches is None:
+        return None
+    activation = None if training.activation is None else parse_size(training.activation, "--activation")
+    return Microbatches(training.microbatches, activation, training.pipeline_order)
+
+
+def _one_each(given: Sequence[Any] | None, names: Sequence[str], flag: str, what: str, default: Any) -> list[Any]:
+    """As many values as names."""
+    if not given:
+        return [default] * len(names)
+    if len(given) != len(names):
+        raise WeftError(f"{flag} is given {len(given)} times for {len(names)} {what}: one each, in their order")
+    return list(given)
+
+
+def _cost(spec: Spec, network: Network) -> Cost | None:
+    asked = spec.optimize
+    prices = PRICES if asked.cost is None else read_prices(asked.cost)
+    wanted = asked.cost is not None or asked.budget_cost is not None or asked.objective == "time-cost"
+    if not wanted and not network.has_usual_prices:
+        return None
+    return network.cost(prices, counting=asked.counting, fixed=asked.fixed_cost)
+
+
+def _algorithms(spec: Spec) -> tuple[str, ...]:
+    names = spec.collective.algorithms or (HIERARCHICAL,)
+    for name in names:
+        algorithm(name)
+    return names
+
+
+def _chunks(counts: tuple[int, ...]) -> tuple[int, ...]:
+    if any(count < 1 for count in counts):
+        raise WeftError(f"--chunks {','.join(map(str, counts))}: write integers of at least 1, joined by commas")
+    return counts

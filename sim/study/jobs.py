@@ -1,0 +1,157 @@
+"""Jobs of a spec: what its sections `[workload]` and `[training]` stand for on a fabric."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from collectives.hierarchical import blocks_of
+from sim.study.keys import TrainingKeys, WorkloadKeys
+from topologies import Topology
+from topologies.core.product import link_bandwidths
+from topologies.core.topology import per_dimension
+from topologies.errors import WeftError
+from topologies.units import parse_bandwidth, parse_size
+from workloads import read_communicator, read_text_workload
+from workloads.compute import TERA, Accelerator
+from workloads.job import Job
+from workloads.models import MODELS, model
+from workloads.parallelism import parse_parallelism
+from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
+from workloads.training import Training, training_job
+from workloads.training_workload import training_workload
+from workloads.workload import Groups, Workload
+
+
+def with_npu_bandwidth(topology: Topology, work: WorkloadKeys) -> Topology:
+    """The fabric with the bandwidths that each NPU has in its dimensions."""
+    if work.npu_bandwidth is None:
+        return topology
+    blocks = blocks_of(topology)
+    rates = per_dimension(work.npu_bandwidth, len(blocks), "NPU bandwidth")
+    links = link_bandwidths([parse_bandwidth(rate, "NPU bandwidth") for rate in rates], blocks)
+    return topology.with_links(bandwidth_Bps=np.array(links)[topology.dimension])
+
+
+def build_job(
+    work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithm: str = "hierarchical"
+) -> tuple[Workload, Job]:
+    """A workload, and an iteration of it as a job.
+
+    Parameters
+    ----------
+    work : WorkloadKeys
+    training : TrainingKeys
+    topology : Topology
+    algorithm : str
+        Of all collectives.
+
+    Raises
+    ------
+    WeftError
+        Keys that are missing or contradict each other, and whatever is wrong in the files.
+    """
+    workload, groups = build_workload(work, training, topology)
+    return workload, _iteration(work, training, topology, algorithm, workload, groups)
+
+
+def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
+    """A workload and its process groups; see `build_job`."""
+    if work.name is None:
+        raise WeftError(f"no workload is given: write --workload FILE, or one of {', '.join(MODELS)}")
+    workload, groups = (_of_model if work.name in MODELS else _of_file)(work, training, topology)
+    if work.repeat < 1:
+        raise WeftError(f"--repeat {work.repeat}: at least 1")
+    workload = workload.scaled(work.compute_scale)
+    return replace(workload, layers=workload.layers * work.repeat), groups
+
+
+def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
+    """A model of ours; all its layers, whatever the pipeline."""
+    if work.samples is None or work.peak is None or work.efficiency is None:
+        missing = next(name for name in ("samples", "peak", "efficiency") if getattr(work, name) is None)
+        raise WeftError(f"--workload {work.name} needs --{missing}")
+    for flag in ("communicator", "groups"):
+        if getattr(work, flag) is not None:
+            raise WeftError(f"--{flag} is for workload files: the groups of a model are given by --parallelism")
+    how = parse_parallelism(work.parallelism or "", topology.n_npus)
+    if how.pp > 1 and training.microbatches is None:
+        raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
+    accelerator = Accelerator(work.peak * TERA, work.efficiency)
+    workload = training_workload(model(str(work.name)), replace(how, pp=1), accelerator, work.samples)
+    return workload, how.groups(topology.shape)
+
+
+def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
+    for flag in ("parallelism", "samples", "peak", "efficiency"):
+        if getattr(work, flag) is not None:
+            raise WeftError(f"--{flag} is for models: a workload file states its own compute times")
+    workload = read_text_workload(str(work.name))
+    if (work.communicator is None) == (work.groups is None):
+        raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")
+    if work.communicator is not None:
+        return workload, read_communicator(work.communicator, topology.shape)
+    return workload, parse_groups(work.groups or "")
+
+
+def parse_groups(text: str) -> Groups:
+    """Process groups by name: "forward=16,-1;weight_grad=-1,32"; -1 or 1 where a dimension is not used.
+
+    Raises
+    ------
+    WeftError
+        Names the part that is no group.
+    """
+    groups = {}
+    for part in filter(None, (one.strip() for one in text.split(";"))):
+        name, equals, extents = part.partition("=")
+        try:
+            sizes = tuple(int(extent) for extent in extents.split(","))
+        except ValueError:
+            sizes = ()
+        if not (name and equals and sizes):
+            raise WeftError(f"--groups: {part!r} is no group, such as forward=16,-1,-1")
+        groups[name.strip()] = tuple(1 if size < 0 else size for size in sizes)
+    return groups
+
+
+def _iteration(
+    work: WorkloadKeys, keys: TrainingKeys, topology: Topology, algorithm: str, workload: Workload, groups: Groups
+) -> Job:
+    changes: dict[str, Any] = {}
+    if keys.bucket is not None:
+        changes["bucket_bytes"] = None if keys.bucket == "off" else parse_size(keys.bucket, "bucket")
+    options: dict[str, object] = {}
+    if keys.pipeline_chunks is not None:
+        options["pipeline_chunks"] = keys.pipeline_chunks
+    if keys.active_chunks is not None:
+        options["active_chunks"] = _count(keys.active_chunks)
+    training = Training(
+        loop=keys.loop, in_order=keys.in_order, first_layers_first=keys.first_layers_first, updates=keys.updates,
+        algorithm=algorithm, options=options, **changes,
+    )
+    if keys.microbatches is None:
+        return training_job(topology, workload, groups, training)
+    pipeline = Pipeline(
+        microbatches=keys.microbatches, activation_bytes=message_bytes(work, keys), order=keys.pipeline_order
+    )
+    return pipeline_job(topology, workload, groups, pipeline, training)
+
+
+def message_bytes(work: WorkloadKeys, training: TrainingKeys) -> int:
+    """Bytes that a pipeline stage sends to the next for each microbatch."""
+    if training.activation is not None:
+        return parse_size(training.activation, "activation")
+    if work.name is None or work.name not in MODELS or work.samples is None:
+        return 0
+    return activation_bytes(model(work.name), work.samples)
+
+
+def _count(text: str) -> int | None:
+    if text == "off":
+        return None
+    if not text.isdecimal():
+        raise WeftError(f"--active-chunks {text}: an integer from 1, or off")
+    return int(text)

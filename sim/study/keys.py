@@ -1,0 +1,424 @@
+"""All keys of a spec: one dataclass per section, and in each field what a file, a flag and a reader need to know of it.
+
+A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth` and the attribute
+`spec.topology.link_bandwidth`. Only the standard library is imported: the command line builds its help from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from sim.faults.plan import FaultPlan
+
+REPEATED = ("options", "texts", "numbers")
+"""Kinds whose flag is written again for another value."""
+
+
+class Kind(NamedTuple):
+    """What values a key takes.
+
+    Attributes
+    ----------
+    accepts : callable
+        Whether a value of a file is of this kind.
+    wanted : str
+        What to write instead.
+    parse : callable
+        The value of the text after a flag, or of one of several flags; raises ValueError.
+    """
+
+    accepts: Callable[[Any], bool]
+    wanted: str
+    parse: Callable[[str], Any] = str
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_integer(value)
+
+
+def _all(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, tuple) and bool(value) and all(check(one) for one in value)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Names joined by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+KINDS: dict[str, Kind] = {
+    "text": Kind(lambda value: isinstance(value, str), "give text, with a unit where it is a quantity"),
+    "integer": Kind(_is_integer, "give an integer", int),
+    "number": Kind(_is_number, "give a number", float),
+    "flag": Kind(lambda value: isinstance(value, bool), "give true or false", _boolean),
+    "size": Kind(lambda value: isinstance(value, str) or _is_integer(value),
+                 'give a number of bytes, or text such as "8M"'),
+    "names": Kind(_all(_is_name), "give a list of names", split_names),
+    "integers": Kind(_all(_is_integer), "give a list of integers",
+                     lambda text: tuple(int(part) for part in text.split(","))),
+    "options": Kind(_all(_is_name), 'give a list of texts such as "trees=2"'),
+    "texts": Kind(_all(_is_name), "give a list of texts"),
+    "numbers": Kind(_all(_is_number), "give a list of numbers", float),
+    "plan": Kind(lambda value: isinstance(value, str) or hasattr(value, "moves_routes"),
+                 "give the name of a file, or a table [model.faults]"),
+}
+"""Kinds of values by name."""
+
+
+def key(
+    kind: str, help: str, metavar: str = "", flags: Sequence[str] = (), *, value: Any = None, default: str = "",
+    choices: Sequence[str] = (),
+) -> Any:
+    """A field of a section.
+
+    Parameters
+    ----------
+    kind : str
+        Of `KINDS`.
+    help : str
+        One line, without the default.
+    metavar : str
+        What follows the flag.
+    flags : sequence of str
+        `--name-of-the-field` unless given.
+    value : object
+        Where the key is not given; None where that is to be told from any value.
+    default : str
+        The default for people; `value` unless given.
+    choices : sequence of str
+        The accepted values, where these are all.
+    """
+    shown = default or _shown(value)
+    return field(default=value, metadata={
+        "kind": kind, "help": help, "metavar": metavar, "flags": tuple(flags), "default": shown,
+        "choices": tuple(choices),
+    })
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def flags_of(field: Field[Any]) -> tuple[str, ...]:
+    """The flags of a key."""
+    named: tuple[str, ...] = field.metadata["flags"]
+    return named or (f"--{field.name.replace('_', '-')}",)
+
+
+def shown_default(field: Field[Any], value: Any = None) -> str:
+    """The default of a key for people: its own, or `value` where a command has another; "" where there is none."""
+    return _shown(value) if value is not None else str(field.metadata["default"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologyKeys:
+    """Section `[topology]`: the fabric."""
+
+    spec: str | None = key("text", "the fabric: torus:8x8, RI(4)_SW(8), ..., or a file (docs/guides/formats.md)",
+                           "SPEC|FILE", ("--topology",))
+    link_bandwidth: str | None = key("text", "of one direction of every cable, or one per dimension", "RATE[,RATE]",
+                                     default="400Gb/s")
+    link_latency: str | None = key("text", "of every cable, or one per dimension", "TIME[,TIME]", default="100ns")
+    hop_latency: str | None = key("text", "of every switch or router on the path", "TIME", default="300ns")
+    boxes: int | None = key("integer", "copies of the box of an NCCL topology file, joined by a switch per NIC", "N",
+                            default="1")
+    nvlink: str | None = key("text", "generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m", "GEN")
+    aggregation_rate: str | None = key("text", "at which switches, or routers where there are none, reduce", "RATE",
+                                       default="unlimited")
+    aggregation_per: str | None = key("text", "what has that rate: switch or port", "WHAT", default="switch")
+    aggregation_latency: str | None = key("text", "of a reduction in a switch; needs --aggregation-rate", "TIME",
+                                          default="0s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveKeys:
+    """Section `[collective]`: what must move, and by which algorithms."""
+
+    name: str | None = key("text", "all-reduce, reduce-scatter, all-gather, ...", "NAME", ("--collective",),
+                           default="all-reduce")
+    algorithms: tuple[str, ...] | None = key("names", "comma-separated names of algorithms, or schedule files",
+                                             "NAME[,NAME]", ("--algorithms", "--algorithm"),
+                                             default="all that can run")
+    form: str | None = key("text", "form of algorithms that have several", "NAME",
+                           default="the faster one at each size")
+    options: tuple[str, ...] | None = key(
+        "options", "for the algorithms that take it (docs/reference/algorithms.md), such as trees=2; repeatable",
+        "NAME=VALUE", ("--option",))
+    root: int | None = key("integer", "root of a broadcast or reduce", "RANK", default="0")
+    element_bytes: int | None = key("integer", "blocks are padded to a multiple of it", "BYTES", default="4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelKeys:
+    """Section `[model]`: what the simulation assumes; see `sim.program.model.Model`."""
+
+    preset: str | None = key("text", "start from the parameters of a published evaluation: swing-paper", "NAME")
+    forwarding: str | None = key("text", "cut-through or store-and-forward", "MODE", default="cut-through")
+    deliver: str | None = key("text", "what counts as delivery of a chunk: tail or head", "END", default="tail")
+    chunk: str | None = key("text", "size of a chunk; alternative to --chunks", "SIZE")
+    chunks: int | None = key("integer", "chunks per transfer", "N", default="16")
+    header: str | None = key("text", "added to every transfer", "SIZE", default="0B")
+    packet_header: str | None = key("text", "added to every chunk", "SIZE", default="0B")
+    endpoint_latency: str | None = key("text", "time that a transfer spends outside the links", "TIME", default="0s")
+    tie: str | None = key("text", "between equal routes: first, split, alternating or ecmp", "RULE", default="first")
+    discipline: str | None = key("text", "of queues: fifo, priority, smallest-first or lowest-chunk-first", "NAME",
+                                 default="fifo")
+    engine: str | None = key("text", "chunk, reference or analytic", "NAME", default="chunk")
+    symmetry: str | None = key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
+                               default="auto")
+    seed: int | None = key("integer", "of all random numbers", "N", default="0")
+    faults: str | FaultPlan | None = key("plan", "fault plan in TOML: what fails, and when (docs/guides/faults.md)",
+                                         "FILE", default="no faults")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepKeys:
+    """Section `[sweep]`: sizes, as nccl-tests writes and counts them."""
+
+    begin: str | int | None = key("size", "first size, suffix K, M or G (base 2); the only one without -e", "SIZE",
+                                  ("-b", "--begin", "--size"), default="32M")
+    end: str | int | None = key("size", "last size", "SIZE", ("-e", "--end"), default="the first size")
+    factor: int | None = key("integer", "from one size to the next", "N", ("-f", "--factor"), default="2")
+    step: str | int | None = key("size", "from one size to the next, instead of a factor", "SIZE", ("-i", "--step"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountKeys:
+    """Section `[account]`: what is reported of a run besides its time."""
+
+    why: bool = key("flag", "report what the critical path of every point was spent on", value=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadKeys:
+    """Section `[workload]`: a model, its layers in a file, or a foreign trace; and the NPU that computes it."""
+
+    name: str | None = key("text", "a model (gpt-3, ...), or a file of layers in the format of ASTRA-sim 1.0 and LIBRA",
+                           "NAME|FILE", ("--workload",))
+    job: str | None = key("text", "a GOAL file, or Chakra traces FILE.<rank>.et, instead of a workload", "FILE")
+    parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0", "TEXT",
+                                  default="data-parallel")
+    samples: float | None = key("number", "per tensor-parallel group and iteration, or microbatch: tokens, images or "
+                                "rows", "N")
+    peak: float | None = key("number", "peak rate of an NPU in TFLOP/s", "TFLOPS")
+    efficiency: float | None = key("number", "share of the peak that computation reaches", "X")
+    communicator: str | None = key("text", "process groups in LIBRA's format", "FILE")
+    groups: str | None = key("text", 'process groups by name, such as "forward=16,-1;weight_grad=-1,32"; -1: unused',
+                             "TEXT")
+    repeat: int = key("integer", "repetitions of the layers", "N", value=1)
+    compute_scale: float = key("number", "factor on all compute times", "X", value=1.0)
+    npu_bandwidth: str | None = key("text", "total bandwidth of an NPU in each dimension, instead of per link",
+                                    "RATE,RATE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingKeys:
+    """Section `[training]`: how an iteration is run."""
+
+    loop: str = key("text", "no-overlap, wfbp or dear", "NAME", value="wfbp")
+    bucket: str | None = key("text", "gradients are fused into buckets of this size; off: never", "SIZE|off",
+                             default="25MiB")
+    in_order: bool = key("flag", "reduce gradients one after the other", value=False)
+    first_layers_first: bool = key("flag", "give priority to the gradients of earlier layers", value=False)
+    updates: bool = key("flag", "include the time of weight updates", value=False)
+    pipeline_chunks: int | None = key("integer", "chunks of a hierarchical collective", "C", default="16")
+    active_chunks: str | None = key("text", "chunks in flight per dimension of an NPU; off: no limit", "N|off",
+                                    default="1")
+    microbatches: int | None = key("integer", "microbatches of a pipeline, whose stages are the group 'pp'", "M",
+                                   default="no pipeline")
+    activation: str | None = key("text", "sent to the next stage per microbatch", "SIZE",
+                                 default="from the model; 0B for files")
+    pipeline_order: str = key("text", "1f1b or gpipe", "NAME", value="1f1b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeKeys:
+    """Section `[optimize]`: a design problem, its limits, and how it is searched."""
+
+    network: tuple[str, ...] | None = key(
+        "texts", "RI(4)_FC(8)_SW(32), torus:64x16, ..., or a LIBRA network file (.yml); repeatable", "SPEC|FILE",
+        ("--network", "--topology"))
+    degrees: str | None = key("text", "numbers of ports per NPU to try for circulant:N", "N[,N]")
+    workload: tuple[str, ...] | None = key(
+        "texts", "a model (gpt-3, resnet-50, ...) or a text workload file; repeatable", "NAME|FILE")
+    communicator: tuple[str, ...] | None = key("texts", "process groups, one file per text workload", "FILE")
+    weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W",
+                                           default="1")
+    parallelism: tuple[str, ...] | None = key(
+        "texts", "tp, dp, pp, ep, zero of a model, one per model", "tp=N,...",
+        default="LIBRA's tp, and dp for the rest")
+    peak_flops: float = key("number", "peak rate of an NPU in FLOP/s, for models", "N", value=312e12)
+    checkpointed: bool = key("flag", "forward collectives run twice (activation checkpointing)", value=False)
+    budget: str | None = key("text", "total bandwidth of an NPU over all dimensions, such as 500GB/s", "RATE")
+    budget_rule: str = key("text", "spent: use the whole budget, as LIBRA does; at-most: less if that is better",
+                           "RULE", value="spent")
+    budget_cost: float | None = key("number", "upper limit of the network's cost in dollars", "$")
+    constraint: tuple[str, ...] | None = key(
+        "texts", '"B1 >= B2", "B3 + B4 = 200GB/s"; B1 is the innermost dimension; repeatable', "TEXT")
+    cost: str | None = key("text", "LIBRA cost file", "FILE", default="published prices")
+    counting: str = key("text", "2024: both directions of a direct link are charged; 2022: one", "YEAR", value="2024")
+    fixed_cost: float = key("number", "cost in dollars of what has no bandwidth", "$", value=0.0)
+    objective: str = key("text", "time, or time-cost: time x cost", "NAME", value="time", choices=("time", "time-cost"))
+    evaluator: str = key("text", "analytic: LIBRA's formulas; simulated: the chunk simulation", "NAME",
+                         value="analytic", choices=("analytic", "simulated"))
+    chunks: tuple[int, ...] = key("integers", "chunks in the pipeline; the best of several is taken", "N[,N]",
+                                  value=(16,))
+    orders: str | None = key(
+        "text", 'orders of the dimensions in hierarchical collectives, 0 the innermost, such as "0,1,2;2,1,0"; all: '
+        "every order, for each collective of a workload separately", "all|ORDER[;ORDER]", default="innermost first")
+    dimension_algorithms: str | None = key(
+        "text", 'algorithm per dimension of hierarchical collectives, such as "ring,direct,direct"; several by ";"',
+        "all|NAMES[;NAMES]")
+    option: tuple[str, ...] | None = key(
+        "texts", 'option of the algorithms, such as "trees=1;2;4"; the best of several is taken; repeatable',
+        "NAME=V[;V]")
+    lane: str | None = key("text", "bandwidths are integer multiples of this rate", "RATE", default="any bandwidth")
+    evaluations: int = key("integer", "limit of evaluations per choice", "N", value=150)
+    sensitivity: bool = key("flag", "report the time saved by one more GB/s in each dimension", value=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolKeys:
+    """Section `[pool]`: an array streamed through the slots of an aggregating switch."""
+
+    size: str = key("text", "of the array of each worker", "SIZE", value="1MiB")
+    slots: tuple[int, ...] = key("integers", "slots of the job, one row each", "N[,N]", value=(8, 16, 32, 64, 128))
+    workers: int = key("integer", "workers of the job", "N", value=8)
+    payload: str = key("text", "of a packet", "SIZE", value="1KiB")
+    header: str = key("text", "of a packet", "SIZE", value="66B")
+    late: tuple[str, ...] | None = key("texts", "a worker that starts later; repeatable", "WORKER=TIME")
+    slow: tuple[str, ...] | None = key(
+        "texts", "a worker whose links have this share of the bandwidth, such as 0.5 or 1/2; repeatable",
+        "WORKER=FACTOR")
+    loss: float | None = key("number", "probability that a packet is lost, per link and direction", "P", default="0")
+    timeout: str | None = key("text", "after which a lost packet is sent again; needs --loss", "TIME")
+    seeds: int | None = key("integer", "seeds of the loss: mean, 5th and 95th percentile", "N", default="10")
+    jobs: int | None = key("integer", "identical jobs that share the switch, each with links of its own", "N",
+                           default="1")
+    rule: tuple[str, ...] | None = key("names", "how jobs share slots: static, shared, locked, port-locked, hashed",
+                                       "RULE[,RULE]", default="all")
+    switch_slots: int | None = key("integer", "slots of the switch", "N", default="128")
+    partial_timeout: str | None = key(
+        "text", "after which a leaf switch sends its partial sum; needs one --late", "TIME")
+    leaves: int | None = key("integer", "leaf switches that the workers are divided among", "N", default="2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitsKeys:
+    """Section `[circuits]`: optical circuits, and when they are switched."""
+
+    delay: str = key("text", "of one reconfiguration", "TIME", value="10us")
+    start_up: str = key("text", "of every step", "TIME", value="500ns")
+    interfaces: int = key("integer", "optical interfaces per server", "N", value=2)
+    per_port: bool = key("flag", "only the circuits that change are dark", value=False)
+    servers: int = key("integer", "servers of 4 GPUs", "N", value=16)
+    degree: int = key("integer", "optical interfaces per server", "D", value=4)
+    simplex: bool = key("flag", "patch the two fibers of an interface separately", value=False)
+    rule: str = key("text", "progression of the jumps of rings: paper or code", "NAME", value="paper",
+                    choices=("paper", "code"))
+    rings_only: bool = key("flag", "no matchings, as in the released code", value=False)
+    routes: int = key("integer", "shortest paths that a message between operations is split across", "K", value=1)
+    budget: int = key("integer", "moves of the search of placements; 0: no search", "MOVES", value=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AstraKeys:
+    """Section `[astra]`: inputs of ASTRA-sim."""
+
+    workload: str | None = key("text", "Chakra traces PREFIX.<rank>.et", "PREFIX")
+    system: str | None = key("text", "system file, JSON", "FILE")
+    network: str | None = key("text", "network file of the analytical backends, YAML", "FILE")
+    comm_group: str | None = key("text", "communicator groups, JSON", "FILE")
+    backend: str = key("text", "congestion of links: aware or unaware", "WORD", value="aware")
+    num_queues_per_dim: int = key("integer", "queues per dimension, as in ASTRA-sim", "N", value=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredKeys:
+    """Section `[measured]`: times of a machine."""
+
+    file: str | None = key("text", "nccl-tests text or JSON, OSU text, or the JSON of weft compare", "FILE",
+                           ("--measured",))
+    placement: str = key("text", "of nccl-tests: out-of-place or in-place", "WORD", value="out-of-place")
+    known: tuple[str, ...] | None = key(
+        "names", "taken from the topology, not fitted: latency, bandwidth, or both", "WORD[,WORD]", default="neither")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundKeys:
+    """Section `[bound]`: what a lower bound covers."""
+
+    program: bool = key("flag", "also solve the linear programs of an all-to-all, and of an all-reduce with chosen "
+                        "roots", value=False)
+    reducing_switches: bool = key("flag", "switches may multicast and reduce", value=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleKeys:
+    """Section `[schedule]`: what is shown of schedules."""
+
+    rank: int | None = key("integer", "show the transfers that this rank sends", "R")
+    list: bool = key("flag", "list algorithms by collective, with their limits", value=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotKeys:
+    """Section `[plot]`: which results a figure shows."""
+
+    files: tuple[str, ...] | None = key("texts", "results, as --json writes them", "FILE")
+    algorithms: tuple[str, ...] | None = key("names", "draw only these", "NAME[,NAME]", default="all")
+    size: str | None = key("text", "of a scaling figure", "SIZE", default="the largest that all fabrics have")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportKeys:
+    """Section `[report]`: the folder that a page shows."""
+
+    folder: str | None = key("text", "folder of results, as --json writes them", "DIR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperKeys:
+    """Section `[paper]`: a published evaluation."""
+
+    name: str | None = key("text", "swing, pipeline, lhc, dear, libra or topoopt", "NAME",
+                           choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt"))
+    quick: bool = key("flag", "a part that takes less than a minute", value=False)
+
+
+EXPERIMENT: dict[str, type[Any]] = {
+    "topology": TopologyKeys, "collective": CollectiveKeys, "model": ModelKeys, "sweep": SweepKeys,
+}
+"""Sections of a comparison, in their order; a sweep goes through lists of their values."""
+
+SECTIONS: dict[str, type[Any]] = EXPERIMENT | {
+    "account": AccountKeys, "workload": WorkloadKeys, "training": TrainingKeys, "optimize": OptimizeKeys,
+    "pool": PoolKeys, "circuits": CircuitsKeys, "astra": AstraKeys, "measured": MeasuredKeys, "bound": BoundKeys,
+    "schedule": ScheduleKeys, "plot": PlotKeys, "report": ReportKeys, "paper": PaperKeys,
+}
+"""All sections of a spec, in their order; beside them stand the tables `[[tenant]]`."""
+
+
+def keys_of(section: str) -> dict[str, Field[Any]]:
+    """The keys of a section by name."""
+    return {one.name: one for one in fields(SECTIONS[section])}
