@@ -85,15 +85,19 @@ def _pattern(
             raise WeftError(f"{NAME}: the jump {jump} does not visit all {k} ranks; {k} and it share a divisor")
     place = np.full(topology.n_npus, -1, np.int64)
     place[members] = np.arange(k)
-    in_order = group == tuple(range(topology.n_npus))
+    everyone = group == tuple(range(topology.n_npus))
+    # Where equals meet, the order of the ring decides: members that are not in rank order have slots of their own.
+    stride = int(sorted(group) != list(group))
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
         table = TransferTable(ranks[place[ranks] >= 0] if k > 1 else ranks[:0])
         mine = place[table.ranks]
         for port, jump in enumerate(jumps):
-            behind = members[(mine - jump) % k]
+            behind = (mine - jump) % k
+            own, other = port * k + mine * stride, port * k + behind * stride
             table.add(
-                port, members[(mine + jump) % k], count, port=port, window=[(table.ranks, port, 1), (behind, port, 1)]
+                own, members[(mine + jump) % k], count, port=port, tie_class=port,
+                window=[(table.ranks, own, 1), (members[behind], other, 1)],
             )
         t = table.build()
         return t._replace(rounds=np.tile(np.array([count, laps], np.int32), (t.src.size, 1)))
@@ -104,7 +108,7 @@ def _pattern(
     return Pattern(
         topology=topology, kind=collective("all-reduce"), algorithm=NAME,
         n_blocks=max(-(-len(jumps) * k * count // max(2 * (k - 1), 1)), 1), emit=emit, blocks_of=blocks_of,
-        groups=translations(topology) if in_order and len(topology.shape) == 1 else (),
+        groups=translations(topology) if everyone and len(topology.shape) == 1 else (),
         own_proof=lambda: _proof(len(jumps)), only_own_proof=True,
     )
 

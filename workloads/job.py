@@ -124,6 +124,8 @@ class Operation:
         Earlier operations that it waits for, by their numbers.
     priority : int
         Small first, where a stream or a dimension has a choice.
+    turn : int
+        Small first, where what has arrived at a server at one time waits for it; then earlier operations go first.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Operation:
     npus: tuple[int, ...] | None
     after: tuple[int, ...]
     priority: int
+    turn: int = 0
 
 
 @dataclass
@@ -190,7 +193,7 @@ class Job:
 
     def collective(
         self, name: str, schedule: Schedule, *, kind: str | None = None, npus: Iterable[int] | None = None,
-        after: Iterable[int] = (), priority: int = 0,
+        after: Iterable[int] = (), priority: int = 0, turn: int = 0,
     ) -> int:
         """Add a collective; returns its number.
 
@@ -205,10 +208,12 @@ class Job:
             Whole process groups; all of them unless given.
         after : iterable of int
         priority : int
+        turn : int
+            Of operations whose transfers arrive at a server at one time, those of the smallest turn go first.
         """
         if schedule.topology is not self.topology:
             raise WeftError(f"operation {name!r} runs on {schedule.topology.name}, not on the topology of the job")
-        return self._add(name, kind or schedule.kind.name, Collective(schedule), npus, after, priority)
+        return self._add(name, kind or schedule.kind.name, Collective(schedule), npus, after, priority, turn)
 
     def send(
         self, name: str, size_bytes: int | Sequence[int], src: Sequence[int], dst: Sequence[int], *,
@@ -285,6 +290,7 @@ class Job:
 
     def _add(
         self, name: str, kind: str | None, work: Work, npus: Iterable[int] | None, after: Iterable[int], priority: int,
+        turn: int = 0,
     ) -> int:
         waits = tuple(dict.fromkeys(after))
         for other in waits:
@@ -293,7 +299,7 @@ class Job:
         covered = None if npus is None else tuple(sorted({int(npu) for npu in npus}))
         if covered and not 0 <= covered[0] <= covered[-1] < self.topology.n_npus:
             raise WeftError(f"operation {name!r} names an NPU that is not one of the {self.topology.n_npus}")
-        self.operations.append(Operation(name, kind or name, work, covered, waits, priority))
+        self.operations.append(Operation(name, kind or name, work, covered, waits, priority, turn))
         return len(self.operations) - 1
 
     def ranks(self, operation: Operation) -> Ranks:

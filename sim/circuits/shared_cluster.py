@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.circuits.ring_iteration import PACKETS, Rings, Transport, simulate_iteration
+from sim.circuits.iterations import run_carried, simulate_iteration
 from topologies import PatchPanel, Topology, WeftError
-from workloads.topoopt import AllReduce, Fabric, Flows, Iteration, Op
+from workloads.job import Job
+from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Transport, add_iteration
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,50 +46,6 @@ def place_randomly(sizes: Sequence[int], n: int, rng: random.Random) -> list[tup
     return [tuple(order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
 
-def merge(jobs: Sequence[ClusterJob], n: int, iterations: int = 1) -> tuple[Iteration, list[list[range]]]:
-    """All jobs as one iteration of the cluster, and the operations of each job and turn.
-
-    A turn begins on a server when the computations and all-reduces of the turn before have ended there.
-
-    Raises
-    ------
-    WeftError
-        A server that two jobs share.
-    """
-    seats = [server for job in jobs for server in job.servers]
-    if len(set(seats)) < len(seats):
-        raise WeftError(f"server {next(s for s in seats if seats.count(s) > 1)} is given to two jobs")
-    ops: list[Op] = []
-    spans: list[list[range]] = []
-    for job in jobs:
-        arrival = len(ops)
-        ops.append(Op("arrival", job.arrival_ps, job.servers))
-        spans.append([])
-        before = range(arrival, arrival + 1)
-        for _ in range(iterations):
-            first = len(ops)
-            ops += [_moved(op, job, first, tuple(before)) for op in job.iteration.ops]
-            before = range(first, len(ops))
-            spans[-1].append(before)
-    return Iteration("cluster", n, tuple(ops)), spans
-
-
-def _moved(op: Op, job: ClusterJob, first: int, before: tuple[int, ...]) -> Op:
-    place = np.array(job.servers, np.int64)
-    starts = not op.after and not op.receives
-    return Op(
-        op.name, op.duration_ps,
-        job.servers if op.servers is None else tuple(job.servers[server] for server in op.servers),
-        tuple(first + other for other in op.after) + (before if starts else ()),
-        tuple(Flows(first + one.producer, place[one.src], place[one.dst], one.size_bytes) for one in op.receives),
-        tuple(
-            AllReduce(one.size_bytes, job.servers if one.group is None else tuple(job.servers[s] for s in one.group))
-            for one in op.all_reduces
-        ),
-        before if starts else (),
-    )
-
-
 def contended_ps(
     jobs: Sequence[ClusterJob], network: Topology, *, iterations: int = 2, transport: Transport = PACKETS
 ) -> list[float]:
@@ -102,14 +59,39 @@ def contended_ps(
     iterations : int
     transport : Transport
     """
-    merged, spans = merge(jobs, network.n_npus, iterations)
-    lowered, outcome = simulate_iteration(merged, network, Rings((1,), {}), transport)
-    last = np.zeros(len(merged.ops), np.int64)
-    np.maximum.at(last, lowered.task_op, outcome.finish_ps)
+    cluster, last_turns = cluster_job(jobs, network, iterations, transport)
+    result = run_carried(cluster, transport)
+    last = np.zeros(len(cluster.operations), np.int64)
+    np.maximum.at(last, result.lowered.task_operation, result.outcome.finish_ps)
     return [
-        (int(last[turns[-1].start : turns[-1].stop].max()) - job.arrival_ps) / iterations
-        for job, turns in zip(jobs, spans, strict=True)
+        (int(last[turn.start : turn.stop].max()) - job.arrival_ps) / iterations
+        for job, turn in zip(jobs, last_turns, strict=True)
     ]
+
+
+def cluster_job(
+    jobs: Sequence[ClusterJob], network: Topology, iterations: int, transport: Transport = PACKETS
+) -> tuple[Job, list[range]]:
+    """All jobs as one, and the operations of the last iteration of each.
+
+    An iteration begins on a server when the computations and all-reduces of the one before have ended there.
+
+    Raises
+    ------
+    WeftError
+        A server that two jobs share.
+    """
+    seats = [server for job in jobs for server in job.servers]
+    if len(set(seats)) < len(seats):
+        raise WeftError(f"server {next(s for s in seats if seats.count(s) > 1)} is given to two jobs")
+    cluster, last_turns = Job(network), []
+    for job in jobs:
+        before = [cluster.compute("arrival", job.arrival_ps, npus=job.servers)]
+        for _ in range(iterations):
+            first = len(cluster.operations)
+            before = add_iteration(cluster, job.iteration, job.servers, ONE_RING, transport, after=before)
+        last_turns.append(range(first, len(cluster.operations)))
+    return cluster, last_turns
 
 
 def isolated_ps(
@@ -119,7 +101,7 @@ def isolated_ps(
     times = []
     for job, fabric in zip(jobs, fabrics, strict=True):
         rings = Rings(fabric.jumps, fabric.group_jumps)
-        times.append(float(simulate_iteration(job.iteration, fabric.topology, rings, transport)[1].makespan_ps))
+        times.append(float(simulate_iteration(job.iteration, fabric.topology, rings, transport).time_ps))
     return times
 
 

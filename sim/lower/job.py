@@ -27,6 +27,9 @@ from workloads.job import CLOCK, Collective, Compute, Job, Operation, Reconfigur
 NO_RANK = -1
 """Rank of the tasks and servers of optical controllers."""
 
+TURN_BITS = 40
+"""Classes of ties that operations of one turn may have, as a power of two."""
+
 
 class LoweredJob(NamedTuple):
     """A program and what its servers and tasks stand for.
@@ -189,10 +192,11 @@ class _Lowering:
         routes = self._routes_of(operation, template)
         priority = np.full(shape.task_row.size, operation.priority)
         tie = transfers.tie_class[shape.task_row] * 2 + np.maximum(shape.task_half, 0)
+        turn = operation.turn << TURN_BITS
         first = self._add_tasks(
             shape.task_row.size, number, work=_bytes(operation, shape), cutting=self._cutting(shape),
             route=routes[shape.task_route],
-            tie=self.next_class + tie, priority=priority, rank=transfers.src[shape.task_row],
+            tie=turn + self.next_class + tie, priority=priority, rank=transfers.src[shape.task_row],
         )
         self.next_class += int(tie.max(initial=-1)) + 1
         self._edges(first + shape.edge_parent, first + shape.edge_child, shape.edge_lag)
@@ -261,7 +265,7 @@ class _Lowering:
     def _cutting(self, shape: Shape) -> I64 | int:
         """Cutting of each task: that of the model, or chunks of its own."""
         rounds = shape.quotient.transfers.rounds
-        if rounds is None:
+        if rounds is None or not rounds[:, 0].any():
             return 0
         counts, row = np.unique(rounds[shape.task_row, 0], return_inverse=True)
         own = [self.cuttings[0]] + [replace(self.cuttings[0], chunks=count, chunk_bytes=None)
@@ -286,14 +290,18 @@ class _Lowering:
         self, count: int, number: int, *, work: I64 | int = 0, cutting: I64 | int = 0, route: I64 | None = None,
         tie: I64 | int = 0, priority: I64 | int = 0, rank: I64 | I32,
     ) -> int:
-        columns = (work, cutting, self.empty_route if route is None else route, tie, priority, number, rank)
-        self.columns.append(np.stack([np.broadcast_to(one, (count,)).astype(np.int64) for one in columns]))
+        rows = np.empty((7, count), np.int64)
+        for at, one in enumerate((work, cutting, self.empty_route if route is None else route, tie, priority, number)):
+            rows[at] = one
+        rows[6] = rank
+        self.columns.append(rows)
         self.n_tasks += count
         return self.n_tasks - count
 
     def _edges(self, parent: I64 | I32, child: I64 | I32, lag: I32 | int = WHOLE) -> None:
-        rows = np.broadcast_arrays(parent, child, lag)
-        self.edges.append(np.stack([row.astype(np.int64) for row in rows]))
+        rows = np.empty((3, max(parent.size, child.size)), np.int64)
+        rows[0], rows[1], rows[2] = parent, child, lag
+        self.edges.append(rows)
 
     def _add_routes(self, ptr: I64, server: I64, latency: I64) -> int:
         self.routes.append((np.diff(ptr), server, latency))
@@ -457,11 +465,13 @@ def _ends(emitter: Emitter, q: Quotient, shape: Shape, ranks: I64) -> tuple[I64,
 def _receivers(emitter: Emitter, q: Quotient) -> I64:
     """To whom the transfer goes that each dependency names."""
     t = q.transfers
+    if not t.dep_src.size:
+        return np.zeros(0, np.int64)
     others = emitter.emit(np.unique(t.dep_src).astype(np.int64))
     stride = int(max(others.src.max(initial=0), t.dep_src.max(initial=0))) + 1
     key = others.slot.astype(np.int64) * stride + others.src
     want = t.dep_slot.astype(np.int64) * stride + t.dep_src
-    return others.dst[np.searchsorted(key, want)].astype(np.int64) if want.size else want
+    return others.dst[np.searchsorted(key, want)].astype(np.int64)
 
 
 def _with_tasks(shape: Shape, rows: I64, ranks: I32) -> tuple[I64, I32]:

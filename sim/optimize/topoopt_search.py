@@ -12,10 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from sim.circuits.ring_iteration import PACKETS, Rings, Transport, simulate_iteration
+from sim.circuits.iterations import simulate_iteration
 from topologies import WeftError
 from topologies.units import Quantity
-from workloads.topoopt import Demand, Fabric, Model, Placement, Strategy, data_parallel, find_topology, iteration_of
+from workloads.topoopt import (
+    PACKETS,
+    Demand,
+    Fabric,
+    Model,
+    Placement,
+    Rings,
+    Strategy,
+    Transport,
+    data_parallel,
+    find_topology,
+    iteration_of,
+)
 from workloads.topoopt.strategy import legal_sizes
 
 SEARCH_ROUNDS = 32
@@ -95,7 +107,7 @@ def optical_fabric(
 def iteration_ps(model: Model, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS) -> int:
     """Iteration time of a strategy on a fabric."""
     rings = Rings(fabric.jumps, fabric.group_jumps)
-    return simulate_iteration(iteration_of(model, strategy), fabric.topology, rings, transport)[1].makespan_ps
+    return simulate_iteration(iteration_of(model, strategy), fabric.topology, rings, transport).time_ps
 
 
 class _Chain:

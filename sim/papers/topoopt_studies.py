@@ -13,8 +13,8 @@ from collectives.core.schedule import Schedule
 from collectives.direct import all_to_all
 from collectives.reconfigured import Menu, menu
 from collectives.totient_rings import ring_jumps
+from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iteration
 from sim.circuits.machine import CircuitMachine, greedy_circuits
-from sim.circuits.ring_iteration import Rings, Transport, lower_bound_ps, simulate_iteration
 from sim.circuits.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
 from sim.engine.run import run
 from sim.lower.epochs import check_circuits, lower_plan, lower_planes
@@ -35,7 +35,19 @@ from topologies import (
 from topologies.core.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
 from topologies.flows.shortest_path_load import average_path, diameter, spread_loads
 from topologies.units import bytes_per_s, parse_time
-from workloads.topoopt import MEASURED, MODELS, Demand, Fabric, Iteration, data_parallel, iteration_of, model
+from workloads.topoopt import (
+    MEASURED,
+    MODELS,
+    ONE_RING,
+    Demand,
+    Fabric,
+    Iteration,
+    Rings,
+    Transport,
+    data_parallel,
+    iteration_of,
+    model,
+)
 from workloads.topoopt.models import dlrm
 
 Row = dict[str, Any]
@@ -110,8 +122,7 @@ def measured_iterations(quick: bool) -> list[Row]:
 def _against(
     job: Iteration, name: str, degree: int, rate: int, fabric: Topology, jumps: tuple[int, ...], transport: Transport
 ) -> Row:
-    outcome = simulate_iteration(job, fabric, Rings(jumps, {}), transport)[1]
-    time_ms = outcome.makespan_ps / MS
+    time_ms = simulate_iteration(job, fabric, Rings(jumps, {}), transport).time_ps / MS
     packet = PACKET_LEVEL_MS.get((job.name, name, degree, rate))
     return {
         "workload": job.name, "fabric": name, "interfaces": degree, "Gbps": rate, "time_ms": time_ms,
@@ -171,8 +182,8 @@ def following_demand(quick: bool) -> list[Row]:
             jumps = (1, 3) if degree == 4 else (1, 3, 5, 9)
             fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
             coins = ring_jumps(fabric)
-            static = simulate_iteration(job, fabric, Rings(coins, {}))[1].makespan_ps / MS
-            fat = simulate_iteration(job, tree(16, 100 * degree), Rings((1,), {}), ROUTED)[1].makespan_ps / MS
+            static = simulate_iteration(job, fabric, Rings(coins, {})).time_ps / MS
+            fat = simulate_iteration(job, tree(16, 100 * degree), ONE_RING, ROUTED).time_ps / MS
             shortest = ("1us",) if (job.name, degree) == ("VGG16-16", 4) else ()  # its 16,000 cycles take minutes
             for delay in ("1ms", "10ms") if quick else (*shortest, "10us", "50us", "200us", "1ms", "10ms"):
                 for rings, said in (((1,), "one ring"), (coins, f"{degree} rings")):
@@ -206,13 +217,13 @@ def all_to_all_share(quick: bool) -> list[Row]:
                 "similar-cost fat-tree": one_ring(tree(n, _similar_rate(n, degree, 100))),
             }
             for name, fabric in fabrics.items():
-                lowered, outcome = simulate_iteration(
+                result = simulate_iteration(
                     iteration, fabric.topology, Rings(fabric.jumps, fabric.group_jumps), JOINED
                 )
-                tax = lowered.bandwidth_tax if name.startswith(("TopoOpt", "expander")) else 1.0
+                tax = bandwidth_tax(result.lowered) if name.startswith(("TopoOpt", "expander")) else 1.0
                 rows.append({
                     "servers": n, "batch_per_gpu": batch, "interfaces": degree, "fabric": name,
-                    "all_to_all_share": flows / (flows + rings), "time_ms": outcome.makespan_ps / MS,
+                    "all_to_all_share": flows / (flows + rings), "time_ms": result.time_ps / MS,
                     "bandwidth_tax": tax, "ring_interfaces": fabric.ring_degree,
                 })
     return rows

@@ -5,6 +5,7 @@ NSDI 2023.
 """
 
 from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
+from workloads.topoopt.iteration_job import ONE_RING, PACKETS, Rings, Transport, add_iteration, iteration_job
 from workloads.topoopt.measured import MEASURED, bert16, vgg16
 from workloads.topoopt.models import MODELS, Model, Operator, model
 from workloads.topoopt.strategy import ALL, Placement, Strategy, data_parallel, iteration_of
@@ -14,6 +15,8 @@ __all__ = [
     "ALL",
     "MEASURED",
     "MODELS",
+    "ONE_RING",
+    "PACKETS",
     "AllReduce",
     "Demand",
     "Fabric",
@@ -23,10 +26,14 @@ __all__ = [
     "Op",
     "Operator",
     "Placement",
+    "Rings",
     "Strategy",
+    "Transport",
+    "add_iteration",
     "bert16",
     "data_parallel",
     "find_topology",
+    "iteration_job",
     "iteration_of",
     "model",
     "vgg16",

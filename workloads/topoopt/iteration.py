@@ -61,8 +61,6 @@ class Op:
         Earlier operations.
     receives : tuple of Flows
     all_reduces : tuple of AllReduce
-    after_all_reduces : tuple of int
-        Earlier operations whose all-reduces must have ended on the server: those of the iteration before.
     """
 
     name: str
@@ -71,7 +69,6 @@ class Op:
     after: tuple[int, ...] = ()
     receives: tuple[Flows, ...] = ()
     all_reduces: tuple[AllReduce, ...] = ()
-    after_all_reduces: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +89,7 @@ class Iteration:
 
     def __post_init__(self) -> None:
         for number, op in enumerate(self.ops):
-            for other in (*op.after, *op.after_all_reduces, *(flows.producer for flows in op.receives)):
+            for other in (*op.after, *(flows.producer for flows in op.receives)):
                 if not 0 <= other < number:
                     raise WeftError(f"{self.name}: operation {op.name} waits for {other}, which is not an earlier one")
             for server in op.servers or ():

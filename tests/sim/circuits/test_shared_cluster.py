@@ -2,10 +2,28 @@ import random
 
 import pytest
 
-from sim.circuits.ring_iteration import Rings, Transport, simulate_iteration
-from sim.circuits.shared_cluster import ClusterJob, contended_ps, isolated_ps, merge, place_randomly, start_times_ps
+from sim.circuits.iterations import simulate_iteration
+from sim.circuits.shared_cluster import (
+    ClusterJob,
+    cluster_job,
+    contended_ps,
+    isolated_ps,
+    place_randomly,
+    start_times_ps,
+)
 from topologies import PatchPanel, WeftError, fat_tree, switch
-from workloads.topoopt import AllReduce, Demand, Iteration, Op, data_parallel, find_topology, iteration_of, model
+from workloads.topoopt import (
+    ONE_RING,
+    AllReduce,
+    Demand,
+    Iteration,
+    Op,
+    Transport,
+    data_parallel,
+    find_topology,
+    iteration_of,
+    model,
+)
 
 MS = 10**9
 
@@ -16,10 +34,10 @@ def job(size=4_000_000):
 
 def test_a_job_alone_takes_as_long_as_alone():
     fabric = switch(16, bandwidth="100Gb/s", latency="1us", hop_latency=0)
-    alone = simulate_iteration(job(), switch(4, bandwidth="100Gb/s", latency="1us", hop_latency=0), Rings((1,), {}))[1]
+    alone = simulate_iteration(job(), switch(4, bandwidth="100Gb/s", latency="1us", hop_latency=0), ONE_RING)
     placed = ClusterJob(job(), (3, 9, 1, 12), 5 * MS)
     for iterations in (1, 3):  # the wait for the arrival is a task of its own, and each task costs at least 1 ps
-        assert contended_ps([placed], fabric, iterations=iterations) == pytest.approx([alone.makespan_ps], abs=2)
+        assert contended_ps([placed], fabric, iterations=iterations) == pytest.approx([alone.time_ps], abs=2)
 
 
 def test_an_ideal_switch_isolates_and_a_thin_tree_does_not():
@@ -58,6 +76,6 @@ def test_bad_input_is_named():
     with pytest.raises(WeftError, match="jobs of 20 servers in a cluster of 16"):
         place_randomly([10, 10], 16, random.Random(1))
     with pytest.raises(WeftError, match="server 1 is given to two jobs"):
-        merge([ClusterJob(job(), (0, 1, 2, 3)), ClusterJob(job(), (1, 4, 5, 6))], 8)
+        cluster_job([ClusterJob(job(), (0, 1, 2, 3)), ClusterJob(job(), (1, 4, 5, 6))], switch(8), 1)
     with pytest.raises(WeftError, match="a job of 4 servers in a cluster of 2"):
         start_times_ps([ClusterJob(job(), (0, 1, 2, 3))], [1], 2, PatchPanel())

@@ -1,9 +1,8 @@
 import pytest
 
-from sim.circuits.ring_iteration import Transport
 from sim.optimize.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from topologies import WeftError, switch
-from workloads.topoopt import Demand, Fabric, Model, Operator, data_parallel, iteration_of
+from workloads.topoopt import Demand, Fabric, Model, Operator, Transport, data_parallel, iteration_of
 
 QUICK = Transport(most_rounds=4, message_chunks=1)
 

@@ -4,10 +4,21 @@ import numpy as np
 import pytest
 
 from collectives.totient_rings import ring_jumps
-from sim.circuits.ring_iteration import Rings, Transport, lower_bound_ps, lower_iteration, simulate_iteration
+from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iteration
 from sim.engine.reference import run_reference
 from topologies import WeftError, circulant, fat_tree, from_links, switch
-from workloads.topoopt import AllReduce, Flows, Iteration, Op, bert16, vgg16
+from workloads.topoopt import (
+    ONE_RING,
+    AllReduce,
+    Flows,
+    Iteration,
+    Op,
+    Rings,
+    Transport,
+    bert16,
+    iteration_job,
+    vgg16,
+)
 
 MS = 10**9
 LINKS = {"latency": "1us", "hop_latency": 0}
@@ -15,12 +26,12 @@ LINKS = {"latency": "1us", "hop_latency": 0}
 
 def on_rings(job, jumps, **transport):
     fabric = circulant(16, jumps, bandwidth="100Gb/s", **LINKS)
-    return simulate_iteration(job, fabric, Rings(ring_jumps(fabric), {}), Transport(**transport))[1].makespan_ps
+    return simulate_iteration(job, fabric, Rings(ring_jumps(fabric), {}), Transport(**transport)).time_ps
 
 
 def on_tree(job, rate):
     fabric = fat_tree(4, bandwidth=f"{rate}Gb/s", **LINKS)
-    return simulate_iteration(job, fabric, Rings((1,), {}), Transport(tie="ecmp"))[1].makespan_ps
+    return simulate_iteration(job, fabric, ONE_RING, Transport(tie="ecmp")).time_ps
 
 
 def test_the_measured_workloads_add_up():
@@ -70,25 +81,25 @@ def test_one_representative_is_exact():
     """A link that nobody uses takes the router of the circulant away, and with it the representative."""
     job = bert16()
     fabric = circulant(16, (1, 3), bandwidth="100Gb/s", **LINKS)
-    quick, outcome = simulate_iteration(job, fabric, Rings(ring_jumps(fabric), {}))
+    quick = simulate_iteration(job, fabric, Rings(ring_jumps(fabric), {}))
     links = [(int(a), int(b), "12.5GB/s", "1us") for a, b in zip(fabric.src, fabric.dst, strict=True)]
-    plain = from_links(links, 16, hop_latency=0)
-    full, everyone = simulate_iteration(job, plain, Rings(ring_jumps(fabric), {}))
-    assert quick.images == 16 and full.images == 1
-    assert outcome.makespan_ps == everyone.makespan_ps
-    assert quick.wire_bytes == full.wire_bytes and quick.bandwidth_tax == full.bandwidth_tax == 1.0
+    plain = from_links([*links, (0, 7, "12.5GB/s", "1us")], 16, hop_latency=0)
+    full = simulate_iteration(job, plain, Rings(ring_jumps(fabric), {}))
+    assert quick.ranks == [0] and full.ranks == list(range(16))
+    assert quick.time_ps == full.time_ps
+    assert bandwidth_tax(quick.lowered) == bandwidth_tax(full.lowered) == 1.0
 
 
 def test_engines_agree():
     job = Iteration("small", 4, (
         Op("forward", 10_000_000), Op("backward", 5_000_000, None, (0,), (), (AllReduce(4_000_000), AllReduce(100))),
-        Op("next", 1_000_000, None, (1,), (), (), (1,)),
     ))
     fabric = switch(4, bandwidth="10GB/s", **LINKS)
-    lowered, outcome = simulate_iteration(job, fabric, Rings((1, 3), {}))
-    assert run_reference(lowered.program).finish_ps.tolist() == outcome.finish_ps.tolist()
-    # The small one is a single round; the next operation waits for both all-reduces.
-    assert outcome.start_ps[lowered.task_op == 2].min() > outcome.finish_ps[lowered.task_op == 1].min()
+    result = simulate_iteration(job, fabric, Rings((1, 3), {}))
+    assert run_reference(result.program).finish_ps.tolist() == result.outcome.finish_ps.tolist()
+    # The small one is a single round.
+    rounds = [one.work.schedule.pattern.transfers().rounds[0].tolist() for one in result.job.operations[2:]]
+    assert rounds == [[6, 2], [1, 2]]
 
 
 def test_joined_rounds_keep_bytes_and_latencies():
@@ -100,36 +111,35 @@ def test_joined_rounds_keep_bytes_and_latencies():
 
 def test_bad_input_is_named():
     with pytest.raises(WeftError, match=r"VGG16-16 has 16 servers; switch:4 has 4 NPUs"):
-        lower_iteration(vgg16(), switch(4), Rings((1,), {}))
+        iteration_job(vgg16(), switch(4), ONE_RING)
     with pytest.raises(WeftError, match="operation b waits for 1, which is not an earlier one"):
         Iteration("loop", 2, (Op("a", 1), Op("b", 1, None, (1,))))
 
 
 @pytest.mark.parametrize("routes", [1, 2, 3, 5])
 def test_spread_messages_carry_the_same_bytes(routes):
-    """Flows over several ways: as many bytes leave, and more links carry them."""
+    """Messages over several routes: as many bytes leave, and more links carry them."""
     fabric = circulant(8, (1, 3), bandwidth="100Gb/s", **LINKS)
     src, dst = np.array([0, 1, 5]), np.array([4, 2, 5])
     flows = Flows(0, src, dst, np.array([1_000_003, 7, 11]))
     job = Iteration("spread", 8, (Op("send", MS), Op("receive", MS, receives=(flows,))))
-    one, _ = simulate_iteration(job, fabric, Rings((1,), {}))
-    spread, outcome = simulate_iteration(job, fabric, Rings((1,), {}), Transport(routes=routes))
-    assert spread.logical_bytes == one.logical_bytes == 1_000_010
-    assert spread.wire_bytes >= one.wire_bytes
-    assert outcome.makespan_ps == run_reference(spread.program).makespan_ps
+    one = simulate_iteration(job, fabric, ONE_RING)
+    spread = simulate_iteration(job, fabric, ONE_RING, Transport(routes=routes))
+    sends = [result.job.operations[1].work for result in (one, spread)]
+    assert [sum(send.size_bytes) for send in sends] == [1_000_010, 1_000_010]
+    assert bandwidth_tax(spread.lowered) >= bandwidth_tax(one.lowered)
+    assert spread.time_ps == run_reference(spread.program).makespan_ps
 
 
-def test_a_long_message_is_faster_over_two_ways():
+def test_a_long_message_is_faster_over_two_routes():
     fabric = circulant(8, (1, 3), bandwidth="100Gb/s", **LINKS)
     flows = Flows(0, np.array([0]), np.array([4]), np.array([100_000_000]))
     job = Iteration("long", 8, (Op("send", MS), Op("receive", MS, receives=(flows,))))
-    one, two = (
-        simulate_iteration(job, fabric, Rings((1,), {}), Transport(routes=k))[1].makespan_ps - 2 * MS for k in (1, 2)
-    )
+    one, two = (simulate_iteration(job, fabric, ONE_RING, Transport(routes=k)).time_ps - 2 * MS for k in (1, 2))
     assert two == pytest.approx(one / 2, rel=0.01)
 
 
-@pytest.mark.parametrize(("how", "said"), [({"routes": 0}, "0 routes of a message"), ({"tie": "split"}, "'split'")])
+@pytest.mark.parametrize(("how", "said"), [({"routes": 0}, "0 routes per message"), ({"tie": "split"}, "'split'")])
 def test_transports_that_mean_nothing_are_refused(how, said):
     with pytest.raises(WeftError, match=said):
         Transport(**how)

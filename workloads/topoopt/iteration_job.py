@@ -1,0 +1,193 @@
+"""An iteration as operations of a job: on the servers of one fabric, alone or beside other jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives import ring_rounds
+from topologies import Topology, WeftError
+from topologies.core.k_shortest import k_shortest_paths
+from workloads.job import Job
+from workloads.topoopt.iteration import AllReduce, Flows, Iteration
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How messages and rounds are carried.
+
+    Attributes
+    ----------
+    acknowledged : bool
+        Whether a round ends when its acknowledgement has come back over as many links, or when the block has arrived.
+    one_round_below : int
+        An all-reduce of fewer bytes per server is one round of the same bytes: the released simulator has 9000.
+    most_rounds : int or None
+        Rounds are joined until there are no more than this, with their latencies added: a coarser, faster picture.
+    message_chunks : int
+        Chunks of a message between operations.
+    tie : str
+        Which of equally short routes; `ecmp` hashes each pair of servers.
+    seed : int
+    routes : int
+        Routes that share the bytes of a message between operations: the k shortest (TopoOpt), or one by `tie`.
+    """
+
+    acknowledged: bool = True
+    one_round_below: int = 9000
+    most_rounds: int | None = None
+    message_chunks: int = 8
+    tie: str = "first"
+    seed: int = 1
+    routes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.routes < 1:
+            raise WeftError(f"{self.routes} routes per message: at least 1")
+        if self.tie == "split":
+            raise WeftError("tie rule 'split' is not for iterations: spread messages with routes=2 or more")
+
+
+PACKETS = Transport()
+
+
+@dataclass(frozen=True, eq=False)
+class Rings:
+    """The jumps that all-reduces use: those of all servers, and of smaller groups by their size.
+
+    Attributes
+    ----------
+    jumps : tuple of int
+        For all servers.
+    groups : dict of int to tuple of int
+        For groups of other sizes: jumps in places of the group.
+    """
+
+    jumps: tuple[int, ...]
+    groups: dict[int, tuple[int, ...]]
+
+    def of(self, size: int, n: int) -> tuple[int, ...]:
+        """Jumps, in places of the group, for a group of a size."""
+        if size == n:
+            return self.jumps or (1,)
+        return self.groups.get(size, (1,))
+
+
+ONE_RING = Rings((1,), {})
+"""Every group goes around one ring, in its own order."""
+
+
+def iteration_job(iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS) -> Job:
+    """An iteration as a job; server i is NPU i.
+
+    Parameters
+    ----------
+    iteration : Iteration
+    fabric : Topology
+        At least as many NPUs as the iteration has servers.
+    rings : Rings
+    transport : Transport
+
+    Raises
+    ------
+    WeftError
+        A fabric with too few NPUs, or one that does not join a pair.
+
+    Examples
+    --------
+    >>> from topologies import switch
+    >>> from workloads.topoopt import vgg16
+    >>> len(iteration_job(vgg16(), switch(16), ONE_RING).operations)
+    56
+    """
+    if fabric.n_npus < iteration.n:
+        raise WeftError(f"{iteration.name} has {iteration.n} servers; {fabric.name} has {fabric.n_npus} NPUs")
+    job = Job(fabric)
+    add_iteration(job, iteration, range(iteration.n), rings, transport)
+    return job
+
+
+def add_iteration(
+    job: Job, iteration: Iteration, servers: Sequence[int], rings: Rings, transport: Transport = PACKETS, *,
+    after: Sequence[int] = (),
+) -> list[int]:
+    """Add an iteration to a job; returns the numbers of its computations and all-reduces.
+
+    Parameters
+    ----------
+    job : Job
+    iteration : Iteration
+    servers : sequence of int
+        The NPU of each server.
+    rings : Rings
+    transport : Transport
+    after : sequence of int
+        Operations that those wait for which wait for nothing of the iteration.
+    """
+    return _Adding(job, iteration, np.array(servers, np.int64), rings, transport).run(tuple(after))
+
+
+class _Adding:
+    def __init__(self, job: Job, iteration: Iteration, place: Ints, rings: Rings, transport: Transport) -> None:
+        self.job, self.iteration, self.place, self.rings, self.transport = job, iteration, place, rings, transport
+        self.everyone = place.tolist() == list(range(job.topology.n_npus))
+
+    def run(self, before: tuple[int, ...]) -> list[int]:
+        numbers: list[int] = []
+        for op in self.iteration.ops:
+            waits = [numbers[other] for other in op.after]
+            for flows in op.receives:
+                waits += self._messages(op.name, flows, numbers[flows.producer])
+            starts = not op.after and not op.receives
+            npus = None if op.servers is None and self.everyone else self.place[list(self.iteration.servers(op))]
+            numbers.append(self.job.compute(
+                op.name, op.duration_ps, npus=npus, after=(*waits, *(before if starts else ()))
+            ))
+        # All-reduces gate nothing of their iteration. Where they tie with messages of any job, those go first.
+        return numbers + [
+            self._all_reduce(op.name, one, number)
+            for op, number in zip(self.iteration.ops, numbers[:], strict=True)
+            for one in op.all_reduces if one.size_bytes and len(one.group or self.place) > 1
+        ]
+
+    def _messages(self, name: str, flows: Flows, producer: int) -> list[int]:
+        """What has to end before what flows has arrived: the producer where something stays, and the messages."""
+        moves = flows.src != flows.dst
+        waits = [] if moves.all() else [producer]
+        if not moves.any():
+            return waits
+        src, dst, size = self.place[flows.src[moves]], self.place[flows.dst[moves]], flows.size_bytes[moves]
+        via: list[list[int]] = []
+        if self.transport.routes > 1:
+            paths = k_shortest_paths(self.job.topology, src, dst, self.transport.routes)
+            via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
+            src, dst, size = src[paths.pair], dst[paths.pair], _shares(size, paths.pair)
+        return [*waits, self.job.send(
+            f"to {name}", size.tolist(), src.tolist(), dst.tolist(), via=via, after=[producer],
+            laps=2 if self.transport.acknowledged else 1, detached=True,
+        )]
+
+    def _all_reduce(self, name: str, one: AllReduce, after: int) -> int:
+        n, transport = self.iteration.n, self.transport
+        group = self.place if one.group is None else self.place[list(one.group)]
+        whole = one.group is None and self.everyone
+        schedule = ring_rounds.all_reduce(
+            self.job.topology, one.size_bytes, jumps=self.rings.of(group.size, n),
+            group=None if whole else group.tolist(), most_rounds=transport.most_rounds,
+            one_round=one.size_bytes < transport.one_round_below * group.size, acknowledged=transport.acknowledged,
+        )
+        return self.job.collective(
+            f"gradients of {name}", schedule, npus=None if whole else group, after=[after], turn=1
+        )
+
+
+def _shares(size: Ints, pair: Ints) -> Ints:
+    """Bytes of each route when those of a pair share its bytes; the first carry the odd ones."""
+    count = np.bincount(pair, minlength=size.size)[pair]
+    place = np.arange(pair.size) - np.searchsorted(pair, pair)
+    return size[pair] // count + (place < size[pair] % count)
