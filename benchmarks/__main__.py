@@ -31,7 +31,7 @@ def main() -> None:
     lines += show("Chunk engine and tape", SPEED_HEAD, (speed_row(speed.measure(c, times)) for c in speed.CASES))
     ratios = (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES)
     lines += show("Against plain Python, in one process", RATIO_HEAD, ratios)
-    lines += show("What a record costs", ACCOUNT_HEAD, [account_row(speed.CASES[0], times)])
+    lines += show("What a record costs", LOG_HEAD, [log_row(speed.CASES[0], times)])
     coded = list(codec.measured(2 * times))
     lines += show("Homomorphic codec, 16 MiB, one core", codec.HEAD, (codec.row(*one) for one in coded))
     print("\nscaling ...", flush=True)
@@ -62,7 +62,7 @@ def processor() -> str:
 
 SPEED_HEAD = ("case", "chunk-hops", "engine M/s", "tape M/s", "bytes a transfer", "bytes a chunk in flight")
 RATIO_HEAD = ("case", "chunk-hops", "engine M/s", "SimPy reference M/s", "ratio", "heapq loop M/s", "ratio")
-ACCOUNT_HEAD = ("case", "plain M/s", "account carried M/s", "log kept M/s")
+LOG_HEAD = ("case", "plain M/s", "log kept M/s")
 SCALE_HEAD = ("topology", "algorithm", "NPUs", "services", "simulated", "CPU s", "peak memory")
 
 
@@ -80,9 +80,9 @@ def ratio_row(one: speed.Ratio) -> Sequence[str]:
     return one.case, f"{one.services:,}", *slow, *loop
 
 
-def account_row(case: Case, times: int) -> Sequence[str]:
+def log_row(case: Case, times: int) -> Sequence[str]:
     """The row of the third table."""
-    return case.name, *(f"{rate / 1e6:.2f}" for rate in speed.account_cost(case, times))
+    return case.name, *(f"{rate / 1e6:.2f}" for rate in speed.log_cost(case, times))
 
 
 def scale_row(one: scale.Scale) -> Sequence[str]:

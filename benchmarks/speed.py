@@ -14,7 +14,6 @@ from sim.engine.reference import run_reference
 from sim.engine.run import Run, run
 from sim.engine.tape import Tape
 from sim.program import PRIORITY, Program
-from sim.why.account import account, plain_labels
 
 CASES = (
     Case("ring 256, 64 MiB, 16 chunks", partial(ring_all_reduce, 256, 16), 2 * 255 * 256 * 16),
@@ -148,15 +147,11 @@ def compare(case: Case) -> Ratio:
     return Ratio(case.name, case.services, fast, slow, loop)
 
 
-def account_cost(case: Case, times: int = 5) -> tuple[float, float, float]:
-    """Rates without an account, with one, and with a log."""
+def log_cost(case: Case, times: int = 5) -> tuple[float, float]:
+    """Rates without a log, and with one."""
     program = case.build()
-    labels = plain_labels(program)._replace(classes=("links",))
-    labels = labels._replace(server_class=labels.server_class * 0)
     without = engine_rate(program, case.services, times)
-    carried = rate(case.services, times, lambda: partial(account, program, labels))
-    logged = rate(case.services, times, lambda: partial(run, program, log=True))
-    return without, carried, logged
+    return without, rate(case.services, times, lambda: partial(run, program, log=True))
 
 
 class TimeEngine:

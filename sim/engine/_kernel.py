@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._accounts import carry, copy_account
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, ties_before, without_root
 from sim.engine._jit import entry, helper, u64
@@ -90,13 +89,11 @@ def _release(program, state, task):
 
 
 @helper
-def _free_child(program, state, child, row):
-    """One parent less holds a child back; `row` is the account of the delivery."""
+def _free_child(state, child):
+    """One parent less holds a child back."""
     state.missing[u64(child)] -= 1
     if state.missing[u64(child)] == 0:
         _stack(state, child)
-        if state.account.size and state.gate_ps[u64(child)] <= state.register[NOW]:
-            copy_account(state, row, 1 + program.server_rate.size + child)
 
 
 @helper
@@ -112,8 +109,8 @@ def _log_pool(state, what, task, chunk, units):
 
 
 @helper
-def _deliver(program, state, task, row):
-    """Deliver the next chunk of a task: free what waits for it, give units back. `row` is the chunk's account."""
+def _deliver(program, state, task):
+    """Deliver the next chunk of a task: free what waits for it, give units back."""
     delivered = state.delivered[u64(task)] + 1
     state.delivered[u64(task)] = delivered
     chunks = program.cut_chunks[u64(program.task_cut[u64(task)])]
@@ -124,31 +121,21 @@ def _deliver(program, state, task, row):
             following = state.released[u64(child)]
             lag = program.stream_lag[u64(edge)] if program.stream_lag.size else 0
             if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
-                _free_child(program, state, child, row)
+                _free_child(state, child)
     if program.give_pool.size:
         for give in range(program.give_ptr[u64(task)], program.give_ptr[u64(task + 1)]):
             if program.give_per[u64(give)] == PER_CHUNK or delivered == chunks:
                 pool = program.give_pool[u64(give)]
                 state.pool_free[u64(pool)] += program.give_units[u64(give)]
                 _log_pool(state, ~pool, task, delivered - 1, program.give_units[u64(give)])
-                if state.account.size:
-                    copy_account(state, row, 1 + program.server_rate.size + program.task_cut.size + pool)
     if delivered == chunks:
         present = state.register[NOW]
         state.finish_ps[u64(task)] = present
         state.register[MAKESPAN] = present
         state.register[LEFT] -= 1
-        if state.account.size:
-            copy_account(state, row, 0)
         if program.whole_child.size:
             for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
-                _free_child(program, state, program.whole_child[u64(edge)], row)
-
-
-@helper
-def _token_row(program, token):
-    """Account of a token."""
-    return 1 + program.server_rate.size + program.task_cut.size + program.pool_capacity.size + token
+                _free_child(state, program.whole_child[u64(edge)])
 
 
 @helper
@@ -166,8 +153,6 @@ def _token(program, state, task, chunk, at, faulty):
         state.event[u64(field + SIZE)] = size | FIRST_HOP
         if faulty:
             state.attempt[u64(token)] = 0
-        if state.account.size:
-            copy_account(state, 1 + program.server_rate.size + task, _token_row(program, token))
     return token
 
 
@@ -198,7 +183,7 @@ def _join(program, state, task, faulty):
             state.joined[u64(task)] += 1
             if chunk == 0:
                 state.start_ps[u64(task)] = present
-            _deliver(program, state, task, 1 + program.server_rate.size + task)
+            _deliver(program, state, task)
             continue
         if faulty and not empty and not asks:
             at = first_hop_at(program, task, present)
@@ -235,7 +220,7 @@ def _settle(program, state, faulty):
 
 @helper
 def _begin(program, state, token, server, start):
-    """Log and account a service; returns its end and when the token is ready for what follows."""
+    """Log a service; returns its end and when the token is ready for what follows."""
     field = 8 * (program.server_rate.size + token)
     at = state.event[u64(field + AT)]
     size = state.event[u64(field + SIZE)]
@@ -267,8 +252,6 @@ def _begin(program, state, token, server, start):
         if program.cut_through:
             after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
             ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
-    if state.account.size:
-        carry(program, state, token, server, start, service, ready, first_hop)
     state.event[u64(field + SIZE)] = size
     state.event[u64(field + AT)] = NONE if last else at + 1
     return end, ready
@@ -349,7 +332,7 @@ def run_fifo(program, state, max_events, until_ps):
                 continue
             task = state.event[u64(8 * event + TASK)]
             _free(program, state, token)
-            _deliver(program, state, task, _token_row(program, token))
+            _deliver(program, state, task)
         if register[TOP] != NONE:
             continue
         for i in range(register[TOUCHED]):
@@ -401,7 +384,7 @@ def _deliver_in_order(program, state, token):
         return
     while token != NONE:
         _free(program, state, token)
-        _deliver(program, state, task, _token_row(program, token))
+        _deliver(program, state, task)
         token, before = state.held[u64(task)], NONE
         while token != NONE and event[u64(8 * (n_servers + token) + CHUNK)] != state.delivered[u64(task)]:
             token, before = event[u64(8 * (n_servers + token) + NEXT)], token
@@ -430,7 +413,6 @@ def _happen(program, state, event, faulty):
         state.register[ARRIVING] = token
         return
     task = state.event[u64(8 * event + TASK)]
-    row = _token_row(program, token)
     if faulty and state.event[u64(8 * event + CHUNK)] < 0:
         if state.event[u64(8 * event + CHUNK)] == ARM:
             state.event[u64(8 * event + CHUNK)] = RING
@@ -441,14 +423,12 @@ def _happen(program, state, event, faulty):
         return
     if state.event[u64(8 * event + SIZE)] >= FIRST_HOP:  # of a task without servers
         state.gate_ps[u64(task)] = state.register[NOW]
-        if state.account.size:
-            copy_account(state, row, 1 + n_servers + task)
         _stack(state, task)
     if faulty:
         _deliver_in_order(program, state, token)
     else:
         _free(program, state, token)
-        _deliver(program, state, task, row)
+        _deliver(program, state, task)
 
 
 @helper
@@ -466,8 +446,6 @@ def _grant(program, state, faulty):
             state.pool_free[u64(pool)] -= program.task_units[u64(task)]
             _log_pool(state, pool, task, state.event[u64(8 * event + CHUNK)], program.task_units[u64(task)])
             state.pool_queue[u64(pool)] = without_root(program, state, discipline, token)
-            if state.account.size and state.event_ps[u64(4 * event)] < state.register[NOW]:
-                copy_account(state, 1 + n_servers + program.task_cut.size + pool, _token_row(program, token))
             if state.event[u64(8 * event + AT)] == NONE:
                 if state.event[u64(8 * event + CHUNK)] == 0:
                     state.start_ps[u64(task)] = state.register[NOW]

@@ -35,7 +35,7 @@ JOURNAL_COLUMNS = 7
 
 
 class State(NamedTuple):
-    """State of a run; S servers, T tasks, P pools, N tokens, K columns of an account.
+    """State of a run; S servers, T tasks, P pools, N tokens.
 
     A token is a chunk on its way. Event e < S is the end of service of server e (general discipline only); event
     S + n is what token n does next. An event is one half of a cache line: tokens in flight are too many for the
@@ -76,12 +76,6 @@ class State(NamedTuple):
         The log, where asked for; see sim.program.outcome.Log.
     pool_log : (rows * 4,) or (0,) int32
         Pool (its complement when units are given back), task, chunk and units, in the order of time.
-    account : (rows * K,) or (0,) int64
-        The account of the critical path, where asked for: one row each for the end of the run, every server, task,
-        pool and token, in this order; see `_carry`.
-    account_class : (S,) or (0,) int32
-    account_latency_ps : (H * labels,) or (0,) int64
-        Class of each server; latency of each kind of hop under each label.
     place : (S,) or (0,) int32
         Row of the timetable that held when the server last looked; the row before its first where none did.
     attempt : (N,) or (0,) int32
@@ -120,10 +114,6 @@ class State(NamedTuple):
     log_before: I64
     last_row: I64
     pool_log: I32
-    account: I64
-    account_class: I32
-    account_latency_ps: I64
-    account_columns: I64
     place: I32
     attempt: I32
     held: I32

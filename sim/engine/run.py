@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sim.engine import _kernel, _state
 from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
 from sim.program import FIFO, I32, I64, PER_CHUNK, Program
-from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS, check_healthy
+from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
 from topologies import WeftError
 from topologies.units import format_size, format_time
@@ -43,25 +43,6 @@ class Progress(NamedTuple):
         return max(self.total_events - self.events, 0) / max(self.events_per_s, 1e-9)
 
 
-class AccountLabels(NamedTuple):
-    """Names of the account that a run carries forward; C classes of servers, L labels of latencies.
-
-    Attributes
-    ----------
-    classes : tuple of str
-    server_class : (S,) int32
-        Class of each server.
-    latencies : tuple of str
-    latency_ps : (H, L) int64
-        Latency of each kind of hop under each label; a row sums to `hop_latency_ps`.
-    """
-
-    classes: tuple[str, ...]
-    server_class: I32
-    latencies: tuple[str, ...]
-    latency_ps: I64
-
-
 class Stopped(WeftError):
     """A run that reached its limit or was interrupted; says how far it came."""
 
@@ -75,18 +56,13 @@ class Run:
     program : Program
     log : bool
         Keep every service, for `why` and for pictures.
-    labels : AccountLabels, optional
-        Carry the account of the critical path forward, in memory that does not grow with the services.
     """
 
     program: Program
     log: bool = False
-    labels: AccountLabels | None = None
 
     def __post_init__(self) -> None:
-        if self.labels is not None:
-            check_healthy(self.program, "an account that is carried forward")
-        self.state = _initial_state(self.program, self.log, self.labels)
+        self.state = _initial_state(self.program, self.log)
         self._kernel = _kernel_for(self.program)
 
     @property
@@ -197,9 +173,9 @@ def run(
     return advance_to_end(start(program, log=log), max_events, progress)
 
 
-def start(program: Program, *, log: bool = False, labels: AccountLabels | None = None) -> Run:
+def start(program: Program, *, log: bool = False) -> Run:
     """A run that has not begun; see `Run`."""
-    return Run(program, log, labels)
+    return Run(program, log)
 
 
 def advance_to_end(
@@ -246,7 +222,7 @@ def _reached(one: Run, total: int) -> str:
     return f"{format_time(one.now_ps)} of simulated time, {one.events:,} of {total:,} services done"
 
 
-def _initial_state(program: Program, log: bool, labels: AccountLabels | None) -> State:
+def _initial_state(program: Program, log: bool) -> State:
     n_tasks, n_servers = program.n_tasks, program.n_servers
     healthy = program.is_healthy
     fifo = only_fifo(program) and healthy
@@ -292,7 +268,6 @@ def _initial_state(program: Program, log: bool, labels: AccountLabels | None) ->
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log and healthy else 0, -1, np.int64),
         pool_log=np.zeros(4 * _pool_uses(program) if log else 0, np.int32),
-        **_account_arrays(program, labels, n_tokens),
         place=(program.timetable_ptr[:-1] - 1).astype(np.int32),
         attempt=np.zeros(0 if healthy else n_tokens, np.int32),
         held=np.full(0 if healthy else n_tasks, NONE, np.int32),
@@ -382,25 +357,5 @@ def _with_more_tokens(state: State, n_servers: int) -> State:
     events = np.concatenate([state.event_ps, np.zeros(4 * more, np.int64)])
     _link_free(events, n_servers, more, int(state.register[_state.FREE]))
     state.register[_state.FREE] = old
-    rows = more * int(state.account_columns[0])
-    account = np.concatenate([state.account, np.zeros(rows, np.int64)]) if rows else state.account
     attempt = np.concatenate([state.attempt, np.zeros(more, np.int32)]) if state.attempt.size else state.attempt
-    return state._replace(event_ps=events, event=events.view(np.int32), account=account, attempt=attempt)
-
-
-def _account_arrays(program: Program, labels: AccountLabels | None, n_tokens: int) -> dict[str, Any]:
-    if labels is None:
-        return {
-            "account": np.zeros(0, np.int64),
-            "account_class": np.zeros(0, np.int32),
-            "account_latency_ps": np.zeros(0, np.int64),
-            "account_columns": np.zeros(2, np.int64),
-        }
-    columns = 2 * len(labels.classes) + len(labels.latencies) + 2
-    rows = 1 + program.n_servers + program.n_tasks + program.pool_capacity.size + n_tokens
-    return {
-        "account": np.zeros(rows * columns, np.int64),
-        "account_class": labels.server_class.astype(np.int32),
-        "account_latency_ps": np.ascontiguousarray(labels.latency_ps, np.int64).ravel(),
-        "account_columns": np.array([columns, len(labels.classes)], np.int64),
-    }
+    return state._replace(event_ps=events, event=events.view(np.int32), attempt=attempt)

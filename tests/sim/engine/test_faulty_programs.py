@@ -17,7 +17,6 @@ from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.contract import ATTEMPTS, COMPLETES, DROPS, LOSES, WAITS
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.outcome import Deadlock, Journal, Outcome
-from sim.why.account import account
 from sim.why.faulty_path import explain_faults
 from sim.why.path import PLAIN
 from tests.fault_strategies import faulty_programs
@@ -267,9 +266,6 @@ def test_what_is_refused(faults: dict[str, object], message: str) -> None:
         two_chunks(**faults)
 
 
-def test_those_who_do_not_follow_faults_say_so() -> None:
-    """The tape and the account that is carried forward refuse."""
-    program = two_chunks(loss={0: 0.1})
-    for use in (Tape.record, account):
-        with pytest.raises(WeftError, match="does not follow faults"):
-            use(program)
+def test_the_tape_does_not_follow_faults() -> None:
+    with pytest.raises(WeftError, match="does not follow faults"):
+        Tape.record(two_chunks(loss={0: 0.1}))
