@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import rustworkx as rx
 
 from topologies.core.custom import rank_coordinates
 from topologies.core.paths import Ints, Paths, join_paths
@@ -79,6 +78,8 @@ class Circuits:
 
     def check_connected(self) -> None:
         """Reject circuits that leave some server unreachable from another."""
+        import rustworkx as rx  # heavy: loaded where it is used
+
         graph = rx.PyDiGraph()
         graph.add_nodes_from(range(self.n))
         graph.add_edges_from_no_data(list(self.links()))
@@ -103,6 +104,8 @@ class Circuits:
                 for plane in range(max(color) + 1)]
 
     def _colors(self) -> list[int]:
+        import rustworkx as rx  # heavy: loaded where it is used
+
         graph = rx.PyGraph(multigraph=True)
         if self.duplex:
             graph.add_nodes_from(range(self.n))
@@ -117,6 +120,8 @@ class Circuits:
 
 def _misra_gries(circuits: Circuits) -> dict[int, int]:
     """Edge coloring of a multigraph: each additional copy of an edge gets a color of its own."""
+    import rustworkx as rx  # heavy: loaded where it is used
+
     copies: dict[Pair, int] = {}
     layers: list[list[int]] = []
     for edge, (a, b) in enumerate(circuits.pairs):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
-
 from topologies.core.custom import from_links
 from topologies.core.extents import check_extents, check_memory
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
@@ -42,6 +40,8 @@ def random_regular(
     ----------
     .. [1] A. Singla et al., "Jellyfish: networking data centers randomly", NSDI 2012.
     """
+    import networkx as nx  # heavy: loaded where it is used
+
     check_extents((n, degree), "random-regular")
     name = f"random-regular:{n}x{degree}x{seed}"
     if not isinstance(seed, int) or seed < 0:

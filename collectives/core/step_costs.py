@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from collectives.core.schedule import Schedule
@@ -162,6 +161,8 @@ def max_concurrent_flow(topology: Topology, step: Step) -> float:
     float
         1 / seconds; 0 where some pair has no route, infinite where nothing is sent.
     """
+    from scipy.optimize import linprog  # heavy: loaded where it is used
+
     demand: dict[int, dict[int, float]] = {}
     for a, b, size in zip(step.src, step.dst, step.size_bytes, strict=True):
         if a != b and size:

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
 
 from sim.analytic.traffic import F64
 from topologies import WeftError
@@ -161,6 +160,8 @@ class Feasible:
         return Feasible((*self.constraints, extra), self.n_dims)
 
     def _linprog(self, price: F64, rows: slice | list[int] = slice(None), extra_low: F64 | None = None) -> Any:
+        from scipy.optimize import linprog  # heavy: loaded where it is used
+
         matrix, bound, equal = self.matrix[rows], self.bound[rows], self.equal[rows]
         width = price.size
         if width > self.n_dims:

@@ -7,9 +7,8 @@ rows of the maximum give a floor c + sum w_d / B_d, multipliers of the constrain
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import clarabel
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_matrix, hstack, identity, vstack
@@ -18,6 +17,9 @@ from sim.analytic.constraints import Feasible
 from sim.analytic.epigraph import Epigraph, Floor
 from sim.analytic.traffic import F64
 from topologies import WeftError
+
+if TYPE_CHECKING:
+    import clarabel
 
 PASSES = 2
 """The second solve is scaled by the first: bandwidths of one optimum differ by a factor of thousands."""
@@ -121,6 +123,8 @@ def least_terms(weight: F64, slope: F64, caps: F64) -> F64:
 
 def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple[F64, F64, F64]:
     """One solve in units of `scale`: bandwidths, weights of the rows, multipliers of the constraints."""
+    import clarabel  # heavy: loaded where it is used
+
     n_dims, n_vars, n_rows = time.n_dims, time.weight.size, time.target.size
     unit_ns = max(float(time.variables(scale).max(initial=0.0)), 1e-300)
     pick = csc_matrix((np.ones(n_rows), (np.arange(n_rows), time.target)), shape=(n_rows, n_vars))
@@ -169,6 +173,8 @@ def _hyperbolas(n_vars: int, n_dims: int, used: npt.NDArray[np.intp]) -> tuple[c
 
 
 def _settings() -> clarabel.DefaultSettings:
+    import clarabel  # heavy: loaded where it is used
+
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11

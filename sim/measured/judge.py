@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.stats import t as t_distribution
 
 from collectives.core.collective import collective
 from sim.analytic.cut_bound import cut_bound, is_cheap
@@ -209,6 +207,9 @@ def unique_sizes(measured: Measurements) -> list[int]:
 
 
 def _fit(one: Curve, measured: Measurements, known: Sequence[str]) -> Fit:
+    from scipy.optimize import least_squares  # heavy: loaded where it is used
+    from scipy.stats import t as t_distribution
+
     place = {size: at for at, size in enumerate(one.sizes_bytes)}
     at = np.array([place[point.size_bytes] for point in measured.points])
     times = np.array([point.time_s for point in measured.points])

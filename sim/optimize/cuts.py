@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from sim.analytic.constraints import Feasible
 from sim.analytic.convex import least_time
@@ -272,6 +271,8 @@ class _Search:
 
     def _polish(self, best: Evaluation, effort: int) -> None:
         """A few simplex steps around the best point: across changes of the order of service no model holds."""
+        from scipy.optimize import minimize  # heavy: loaded where it is used
+
         n_dims = self.objective.n_dims
         steps = min(effort * (n_dims - 1), self.max_evaluations - len(self.seen))
 

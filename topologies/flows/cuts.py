@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from fractions import Fraction
 from itertools import compress
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
@@ -87,6 +86,8 @@ def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
 
 
 def _flow(src: Ints, dst: Ints, capacity: list[int], source: int, sink: int, n_nodes: int) -> int:
+    import networkx as nx  # heavy: loaded where it is used
+
     if sum(capacity) < 2**31:  # what scipy's flow can hold
         matrix = coo_array((np.array(capacity, np.int32), (src, dst)), shape=(n_nodes, n_nodes)).tocsr()
         return int(maximum_flow(matrix, source, sink).flow_value)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, hstack, kron, vstack
 
 from topologies.core.symmetry import link_orbits
@@ -171,6 +170,8 @@ def _solve(
     topology: Topology, cost: Floats, upper: csr_array, limit: Floats, equal: csr_array, right: Floats,
     bounds: Floats | None = None,
 ) -> Floats:
+    from scipy.optimize import linprog  # heavy: loaded where it is used
+
     result = linprog(
         cost, A_ub=upper, b_ub=limit, A_eq=equal, b_eq=right, bounds=(0, None) if bounds is None else bounds,
         method="highs",

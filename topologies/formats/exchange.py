@@ -19,10 +19,9 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
@@ -33,6 +32,9 @@ from topologies.errors import WeftError
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
 from topologies.units import PS_PER_S, from_bytes_per_s, from_seconds
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 SUFFIXES = (".graphml", ".json")
 """File suffixes that are read as a topology."""
@@ -52,6 +54,8 @@ def to_networkx(topology: Topology) -> nx.DiGraph:
     networkx.DiGraph
         A MultiDiGraph if any links are parallel.
     """
+    import networkx as nx  # heavy: loaded where it is used
+
     t = topology
     names = [t.node_name(node) for node in range(t.n_nodes)]
     parallel = np.any((np.diff(t.src) == 0) & (np.diff(t.dst) == 0))
@@ -121,6 +125,8 @@ def write_topology(topology: Topology, path: str | Path) -> None:
     WeftError
         Unknown suffix.
     """
+    import networkx as nx  # heavy: loaded where it is used
+
     path, graph = Path(path), to_networkx(topology)
     if _suffix(path) == ".json":
         path.write_text(json.dumps(nx.node_link_data(graph, edges="edges"), indent=1) + "\n", encoding="utf-8")
@@ -151,6 +157,7 @@ def parse_topology(text: str, path: str | Path) -> Topology:
     WeftError
         As for `read_topology`.
     """
+
     path = Path(path)
     read: Callable[[str, Path], nx.DiGraph] = _read_json if _suffix(path) == ".json" else _read_graphml
     return from_networkx(read(text, path), name=str(path))
@@ -163,6 +170,8 @@ def _suffix(path: Path) -> str:
 
 
 def _read_graphml(text: str, path: Path) -> nx.DiGraph:
+    import networkx as nx  # heavy: loaded where it is used
+
     for declaration in ("<!DOCTYPE", "<!ENTITY", "\0"):
         if declaration in text.upper():
             raise WeftError(f"topology file {path} has a {declaration!r}: only plain GraphML is read")
@@ -175,6 +184,8 @@ def _read_graphml(text: str, path: Path) -> nx.DiGraph:
 
 
 def _read_json(text: str, path: Path) -> nx.DiGraph:
+    import networkx as nx  # heavy: loaded where it is used
+
     data = parse_json(text, f"topology file {path}")
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
         raise WeftError(f"topology file {path} is not a node-link graph: it needs the keys nodes and edges")

@@ -14,12 +14,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import yaml
-
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.core.wiring import Cable, wired
 from topologies.errors import WeftError
 from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
+from topologies.text.strict_yaml import loader
 
 KINDS = ("custom", "device", "cpu", "xpu", "npu", "nic", "memory", "port", "switch")
 NPU_KINDS, PASSIVE_KINDS = ("xpu", "npu"), ("nic", "port")
@@ -38,15 +37,6 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "instance": (("name", "description", "device", "count"), ("name", "device", "count")),
     "edge": (("ep1", "ep2", "scheme", "link"), ("ep1", "ep2", "scheme", "link")),
 }
-
-
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
-    """Rejects aliases, which could expand to any size."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not read")
-        return super().compose_node(parent, index)
 
 
 class _Link(NamedTuple):
@@ -110,11 +100,13 @@ def parse_infragraph(
 
 
 def _load(text: str, name: str) -> Mapping[str, Any]:
+    import yaml  # heavy: loaded where it is used
+
     is_json = text.lstrip().startswith("{")
     if not is_json and len(text) > MOST_YAML:
         raise WeftError(f"{name} has {len(text):,} characters of YAML; at most {MOST_YAML:,}: write it as JSON")
     try:
-        data = json.loads(text) if is_json else yaml.load(text, Loader=_Loader)
+        data = json.loads(text) if is_json else yaml.load(text, Loader=loader())
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
         raise WeftError(f"{name} is neither YAML nor JSON: {' '.join(str(fault).split())[:200]}") from None
     if not isinstance(data, Mapping):

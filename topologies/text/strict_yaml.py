@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from topologies.errors import WeftError
 from topologies.text.input_text import read_input
 from topologies.units import format_size
 
+if TYPE_CHECKING:
+    import yaml
+
 MOST_BYTES = 2**20
 """Size limit for a file whose every value is checked in Python."""
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
-    """Rejects aliases, which could form cycles."""
+@cache
+def loader() -> Any:
+    """YAML's safe loader, which rejects aliases: they could form cycles and expand to any size."""
+    import yaml  # heavy: loaded where it is used
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not read")
-        return super().compose_node(parent, index)
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases (*name) are not read")
+            return super().compose_node(parent, index)
+
+    return Loader
 
 
 class Entry:
@@ -42,12 +49,12 @@ class Entry:
 
     def mapping(self, accepted: tuple[str, ...] | None = None, required: tuple[str, ...] = ()) -> dict[str, Entry]:
         """The entries of a mapping; unknown, repeated and missing keys are rejected."""
-        if not isinstance(self._node, yaml.MappingNode):
+        if self._node.id != "mapping":
             raise self.refuse("expected a mapping of keys to values")
         found: dict[str, Entry] = {}
         for key, value in self._node.value:
             line = f"{self._source}: line {key.start_mark.line + 1}"
-            name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            name = str(key.value) if key.id == "scalar" else "?"
             if accepted is not None and name not in accepted:
                 raise WeftError(f"{line}: unknown key {name!r}; accepted are {', '.join(accepted)}")
             if name in found:
@@ -60,7 +67,7 @@ class Entry:
 
     def items(self) -> list[Entry]:
         """The entries of a list."""
-        if not isinstance(self._node, yaml.SequenceNode):
+        if self._node.id != "sequence":
             raise self.refuse("expected a list")
         return [Entry(node, self.where, self._source) for node in self._node.value]
 
@@ -89,7 +96,9 @@ class Entry:
             raise self.refuse("the number is too large") from None
 
     def _scalar(self) -> object:
-        if not isinstance(self._node, yaml.ScalarNode):
+        import yaml  # heavy: loaded where it is used
+
+        if self._node.id != "scalar":
             raise self.refuse("expected a single value")
         try:
             loaded: object = yaml.safe_load(yaml.serialize(self._node))
@@ -129,10 +138,12 @@ def parse_yaml(text: str, source: str) -> Entry:
     WeftError
         The text is empty, longer than `MOST_BYTES`, or not YAML.
     """
+    import yaml  # heavy: loaded where it is used
+
     if len(text) > MOST_BYTES:
         raise WeftError(f"{source}: is larger than the limit of {format_size(MOST_BYTES)}")
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = yaml.compose(text, Loader=loader())
     except yaml.MarkedYAMLError as wrong:
         line = wrong.problem_mark.line + 1 if wrong.problem_mark else 1
         raise WeftError(f"{source}: line {line}: not YAML: {wrong.problem}") from None

@@ -12,7 +12,6 @@ from math import ceil, gcd
 
 import numpy as np
 import numpy.typing as npt
-import rustworkx as rx
 
 from topologies import Circuits, Topology, WeftError, circulant, optical, select_permutations, totient_perms
 from topologies.units import Quantity
@@ -171,6 +170,8 @@ def _directed(k: int, jumps: list[int], duplex: bool) -> tuple[int, ...]:
 
 def matchings(flows: Floats, degree: int) -> list[tuple[int, int]]:
     """Pairs to join, in `degree` matchings of the largest demand; a pair's demand halves with each circuit it gets."""
+    import rustworkx as rx  # heavy: loaded where it is used
+
     left = flows + flows.T
     chosen: list[tuple[int, int]] = []
     for _ in range(degree):
