@@ -71,12 +71,6 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 
-def step_loads(topology: Topology) -> list[Fraction]:
-    """Load of the fullest link in each step, in shards times the least bandwidth over its own bandwidth."""
-    _, rates = whole_capacities(topology.bandwidth_Bps)
-    return [max(loads) * min(rates) for loads in zip(*_all_loads(topology), strict=True)]
-
-
 @remembered
 def _pattern(topology: Topology, kind: str) -> Pattern:
     if np.any(topology.kind != NPU):

@@ -96,13 +96,6 @@ def _parts(fallback: object, parts: object) -> tuple[int, int]:
     return n_fallback, n_parts
 
 
-def collision_probability(jobs: int, window: int, slots: int) -> float:
-    """Share of packets that find their slot taken where jobs hash into one pool: 1 - exp(-(J - 1) w / A)."""
-    if min(jobs, window, slots) < 1:
-        raise WeftError(f"{jobs} jobs with windows of {window} on {slots} slots: at least 1 each")
-    return -math.expm1(-(jobs - 1) * window / slots)
-
-
 @lru_cache(maxsize=64)
 def _pattern(topology: Topology, server: int, n_fallback: int, parts: int, seed: int, routers: bool) -> Pattern:
     others = [rank for rank in range(topology.n_npus) if rank != server]

@@ -11,7 +11,6 @@ needs up to twice as many chunks (1.049 against 1.026 at 64 chunks, MI250 reduce
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from collectives.core.forms import check_form
 from collectives.core.pattern import Pattern
@@ -23,7 +22,7 @@ from collectives.trees.rooted_forest import all_reduce_forests
 from collectives.trees.transitive import moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
-from topologies.units import PS_PER_S, Quantity, parse_size
+from topologies.units import Quantity
 
 NAME = "pipelined"
 PACK_NPUS = 256
@@ -154,22 +153,3 @@ def _rooted(topology: Topology, kind: str, root: int) -> Pattern:
     if kind == "broadcast":
         return forest_pattern(topology, kind, NAME, down=broadcast_forest(topology, root), root=root)
     return forest_pattern(topology, kind, NAME, up=reduce_forest(topology, root), root=root)
-
-
-def best_chunks(forest: Forest, size: Quantity, latency_ps: int) -> int:
-    """The number of chunks a transfer that balances filling the pipeline against the latency of a chunk.
-
-    With height H, latency a of a link and T_U = size / (bytes a second at the optimum), a run takes about
-    (C + H - 1) (a + T_U / C), which is least at C = sqrt((H - 1) T_U / a).
-
-    Parameters
-    ----------
-    forest : Forest
-    size : quantity
-        Bytes of the array.
-    latency_ps : int
-        Of one link and the node behind it.
-    """
-    blocks = sum(tree.multiplicity for tree in forest.trees)
-    ideal_ps = forest.s_per_block_byte() * Fraction(parse_size(size), blocks) * PS_PER_S
-    return max(1, math.isqrt(int((forest.hops - 1) * ideal_ps / max(latency_ps, 1))))

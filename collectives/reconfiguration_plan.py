@@ -119,22 +119,6 @@ def only(costs_ps: Ints, allowed: Sequence[set[int]]) -> Ints:
     return np.where(kept.reshape(costs_ps.shape), costs_ps, IMPOSSIBLE)
 
 
-def threshold(costs_ps: Ints, own: Sequence[int], delay_ps: int) -> list[bool]:
-    """Whether switching to its own circuits pays for each step by itself.
-
-    A rule of thumb, exact where circuits are not shared by neighbouring steps: the time saved exceeds the delay
-    (Short-circuiting Rings, arXiv 2510.03491).
-
-    Parameters
-    ----------
-    costs_ps : (steps, fabrics) int64
-    own : sequence of int
-        The matched fabric of each step.
-    delay_ps : int
-    """
-    return [int(row[0]) - int(row[fabric]) > delay_ps for row, fabric in zip(costs_ps, own, strict=True)]
-
-
 def alternating_planes_ps(costs_ps: Sequence[int], delay_ps: int, planes: int = 2) -> int:
     """Time when steps take turns on planes, each of which switches while the others transmit (SWOT, arXiv 2510.19322).
 

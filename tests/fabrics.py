@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 
 from topologies import Topology, from_links
 
@@ -82,3 +83,13 @@ def written(text: str, n_npus: int) -> Topology:
 def one_way_ring(n: int) -> Topology:
     """A ring of one direction."""
     return from_links([(a, (a + 1) % n, "1GB/s", "100ns") for a in range(n)], n, name="one-way")
+
+
+def balanced(topology: Topology) -> bool:
+    """Whether every switch sends as much as it receives."""
+    rates = [Fraction(rate) for rate in topology.bandwidth_Bps.tolist()]
+    surplus = dict.fromkeys(range(topology.n_nodes), Fraction(0))
+    for tail, head, rate in zip(topology.src.tolist(), topology.dst.tolist(), rates, strict=True):
+        surplus[head] += rate
+        surplus[tail] -= rate
+    return all(surplus[node] == 0 for node in range(topology.n_npus, topology.n_nodes))

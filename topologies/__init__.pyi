@@ -21,7 +21,6 @@ from topologies.flows.cuts import egress_Bps as egress_Bps
 from topologies.flows.cuts import ingress_Bps as ingress_Bps
 from topologies.flows.cuts import max_flow_Bps as max_flow_Bps
 from topologies.flows.load import link_loads as link_loads
-from topologies.flows.load import load_time_s as load_time_s
 from topologies.formats.exchange import from_networkx as from_networkx
 from topologies.formats.exchange import read_topology as read_topology
 from topologies.formats.exchange import to_networkx as to_networkx

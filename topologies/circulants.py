@@ -198,9 +198,3 @@ def _take(paths: Paths, rows: Ints, n_pairs: int) -> Paths:
     hops = np.diff(paths.ptr)[rows]
     links = paths.links[ranges(paths.ptr[rows], hops)]
     return Paths(np.concatenate(([0], np.cumsum(hops))), links, rows % max(n_pairs, 1))
-
-
-def route_nodes(topology: Topology, src: int, dst: int) -> list[int]:
-    """The nodes of the route from one node to another, both included."""
-    paths = topology.paths(np.array([src]), np.array([dst]))
-    return [src, *topology.dst[paths.links[ranges(paths.ptr[:-1], np.diff(paths.ptr))]].tolist()]

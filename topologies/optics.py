@@ -8,7 +8,6 @@ and a circuit leads from one server to another in one direction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,74 +74,6 @@ class Circuits:
         sends = sum(a == server for a, _ in self.pairs)
         receives = sum(b == server for _, b in self.pairs)
         return self.interfaces - (sends + receives if self.duplex else max(sends, receives))
-
-    def check_connected(self) -> None:
-        """Reject circuits that leave some server unreachable from another."""
-        import rustworkx as rx  # heavy: loaded where it is used
-
-        graph = rx.PyDiGraph()
-        graph.add_nodes_from(range(self.n))
-        graph.add_edges_from_no_data(list(self.links()))
-        parts = rx.strongly_connected_components(graph)
-        if len(parts) > 1:
-            alone = min(parts, key=lambda part: (len(part), part))
-            raise WeftError(
-                f"the circuits leave {len(parts)} parts disconnected: servers {_some(sorted(alone))} cannot reach "
-                "all others and be reached by them"
-            )
-
-    def planes(self) -> list[list[Pair]]:
-        """Circuits grouped by panel: at most one per server (duplex), or one out and one in.
-
-        Interface i of every server leads to panel i. Simplex circuits always fit; duplex circuits may need one panel
-        more than a server has circuits (Vizing), which one panel per interface does not provide.
-        """
-        if not self.pairs:
-            return []
-        color = self._colors()
-        return [[pair for pair, at in zip(self.pairs, color, strict=True) if at == plane]
-                for plane in range(max(color) + 1)]
-
-    def _colors(self) -> list[int]:
-        import rustworkx as rx  # heavy: loaded where it is used
-
-        graph = rx.PyGraph(multigraph=True)
-        if self.duplex:
-            graph.add_nodes_from(range(self.n))
-            graph.add_edges_from([(a, b, None) for a, b in self.pairs])
-            found = rx.graph_bipartite_edge_color(graph) if rx.is_bipartite(graph) else _misra_gries(self)
-        else:
-            graph.add_nodes_from(range(2 * self.n))
-            graph.add_edges_from([(a, self.n + b, None) for a, b in self.pairs])
-            found = rx.graph_bipartite_edge_color(graph)
-        return [found[edge] for edge in range(len(self.pairs))]
-
-
-def _misra_gries(circuits: Circuits) -> dict[int, int]:
-    """Edge coloring of a multigraph: each additional copy of an edge gets a color of its own."""
-    import rustworkx as rx  # heavy: loaded where it is used
-
-    copies: dict[Pair, int] = {}
-    layers: list[list[int]] = []
-    for edge, (a, b) in enumerate(circuits.pairs):
-        layer = copies[min(a, b), max(a, b)] = copies.get((min(a, b), max(a, b)), -1) + 1
-        if layer == len(layers):
-            layers.append([])
-        layers[layer].append(edge)
-    found: dict[int, int] = {}
-    first = 0
-    for layer_edges in layers:
-        graph = rx.PyGraph()
-        graph.add_nodes_from(range(circuits.n))
-        graph.add_edges_from([(*circuits.pairs[edge], None) for edge in layer_edges])
-        colors = rx.graph_misra_gries_edge_color(graph)
-        found |= {layer_edges[at]: first + color for at, color in colors.items()}
-        first += max(colors.values()) + 1
-    return found
-
-
-def _some(items: Sequence[int]) -> str:
-    return ", ".join(map(str, items[:4])) + (", ..." if len(items) > 4 else "")
 
 
 def optical(

@@ -172,15 +172,3 @@ def reversed_forest(forest: Forest) -> Forest:
         for tree in forest.trees
     )
     return Forest(t, trees, inward=not forest.inward)
-
-
-def to_graphviz(tree: Tree, topology: Topology) -> str:
-    """A tree in the DOT language: its root a box, each edge labelled with the switches that it passes."""
-    names = [topology.node_name(node) for node in range(topology.n_nodes)]
-    lines = [f'  "{names[tree.root]}" [shape=box];']
-    for edge in tree.edges:
-        passed = [names[int(topology.dst[link])] for link in edge.links[:-1]]
-        label = f' [label="{", ".join(passed)}"]' if passed else ""
-        lines.append(f'  "{names[edge.parent]}" -> "{names[edge.child]}"{label};')
-    title = f"{topology.name}: {names[tree.root]} x {tree.multiplicity}"
-    return "\n".join([f'digraph "{title}" {{', *lines, "}"]) + "\n"

@@ -8,7 +8,6 @@ for a given k the least U is found for which the trees fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -117,14 +116,3 @@ class _Fits:
     def __call__(self, scale: Fraction) -> bool:
         self.network.capacity[self.arcs] = [scale.numerator * rate // scale.denominator for rate in self.rates]
         return all(self.network.flow(self.source, npu, self.need) >= self.need for npu in range(self.n))
-
-
-def balanced(topology: Topology) -> bool:
-    """Whether every switch sends as much as it receives."""
-    rates = [Fraction(rate) for rate in topology.bandwidth_Bps.tolist()]
-    net: Mapping[int, Fraction] = {node: Fraction(0) for node in range(topology.n_nodes)}
-    surplus = dict(net)
-    for tail, head, rate in zip(topology.src.tolist(), topology.dst.tolist(), rates, strict=True):
-        surplus[head] += rate
-        surplus[tail] -= rate
-    return all(surplus[node] == 0 for node in range(topology.n_npus, topology.n_nodes))

@@ -81,13 +81,6 @@ def swing_xi(shape: Shape) -> Fraction:
     return sum((load / 2 ** (step + 1) for step, load in enumerate(_loads(shape, _swing_distance))), Fraction(0))
 
 
-def rectangular_xi(d_min: int, d_max: int, n_dims: int) -> Fraction:
-    """The same for one long dimension, in closed form: equation 3 of the paper with its second term corrected."""
-    sigmas = range(d_min.bit_length() - 1, d_max.bit_length() - 1)
-    long = sum((_swing_distance(s) / 2 ** (s + 1 - sigmas.start) for s in sigmas), Fraction(0))
-    return swing_xi((d_min,) * n_dims) + Fraction(n_dims, d_min**n_dims) * long
-
-
 def _ring(extents: Shape) -> Deficiency | None:
     if len(extents) > 2:
         return None

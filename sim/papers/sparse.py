@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from workloads.compression.checks import number, vector, whole
+from workloads.compression.checks import vector, whole
 
 Values = npt.NDArray[Any]
 
@@ -106,13 +106,6 @@ def add_blocks(messages: list[Blocks], n_elements: int) -> Values:
     for message in messages:
         total[message.numbers] += message.values
     return total.reshape(-1)[:n_elements]
-
-
-def block_density(density: float, block: int = BLOCK) -> float:
-    """Share of blocks that are not zero where non-zeros fall independently."""
-    number(density, "density", 0, 1)
-    whole(block, "number of elements of a block", 1)
-    return 1.0 - float((1.0 - density) ** block)
 
 
 def _refuse_none(messages: Sequence[object]) -> None:

@@ -239,10 +239,6 @@ class Program(NamedTuple):
         """Number of whole parents of each task, (T,); computed."""
         return np.bincount(self.whole_child, minlength=self.n_tasks).astype(np.int32)
 
-    def priorities(self) -> I32:
-        """Priority of each task, (T,)."""
-        return self.task_priority if self.task_priority.size else np.zeros(self.n_tasks, np.int32)
-
     def whole_edges(self) -> tuple[I32, I32]:
         """Parent and child of each wait for a whole task, in the order of the parents."""
         return _owners(self.whole_ptr), self.whole_child

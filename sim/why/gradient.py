@@ -34,10 +34,6 @@ class Gradient(NamedTuple):
     service_ps: I64
     latencies: I64
 
-    def by_rate(self, rate_per_s: float, column: int) -> float:
-        """Picoseconds for each unit of rate more in one column, now at `rate_per_s`."""
-        return -float(self.service_ps[column]) / rate_per_s
-
 
 def gradient(tape: Tape, program: Program) -> Gradient:
     """Derivative of the makespan of a program by its rates and latencies.

@@ -219,10 +219,6 @@ def test_a_plain_server_needs_no_switches():
     ):
         with pytest.raises(WeftError, match=message):
             parameter_server.all_reduce(switch(4), "1MiB", **bad)
-    assert parameter_server.collision_probability(4, 64, 128) == pytest.approx(0.7769, abs=1e-4)
-    assert parameter_server.collision_probability(1, 64, 128) == 0
-    with pytest.raises(WeftError):
-        parameter_server.collision_probability(0, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import pairwise, recursive_doubling, ring, swing
-from collectives.core.step_costs import IMPOSSIBLE, congestion, max_concurrent_flow, steps_of
-from collectives.reconfiguration_plan import alternating_planes_ps, best_plan, cost_of, only, threshold
+from collectives.core.step_costs import IMPOSSIBLE, congestion, steps_of
+from collectives.reconfiguration_plan import alternating_planes_ps, best_plan, cost_of, only
 from collectives.reconfigured import menu
 from tests.oracles.circuit_plans import cheapest_ps
+from tests.oracles.concurrent_flow import max_concurrent_flow
 from topologies import WeftError, switch, torus
 
 US = 1_000_000
@@ -49,12 +50,6 @@ def test_published_plans_of_recursive_doubling(menus, size, delay, static, every
     assert " ".join(str(exponent[fabric]) for fabric in rings.fabrics) == strides
     assert one.best(delay).time_ps <= rings.time_ps <= two_state.time_ps
     assert two_state.time_ps <= min(one.static().time_ps, one.every_step(delay).time_ps)
-
-
-@pytest.mark.parametrize(("size", "delay", "first"), [("4KiB", 1, 4), ("64KiB", 1, 3), ("1MiB", 10, 4)])
-def test_the_threshold_says_from_which_step_on(menus, size, delay, first):
-    one = menus[size]
-    assert threshold(one.costs_ps, one.own, delay * US)[:6] == [step >= first for step in range(6)]
 
 
 @pytest.mark.parametrize(("size", "one_way", "both"), [("4KiB", 75.76, 75.68), ("64KiB", 78.18, 76.89),

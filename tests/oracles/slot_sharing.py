@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 
 
@@ -82,3 +83,8 @@ def collides(slot: Sequence[Sequence[int]], job: int, packet: int, window: int) 
             if (other, one) != (job, packet) and slot[other][one] == slot[job][packet]:
                 return True
     return False
+
+
+def collision_probability(jobs: int, window: int, slots: int) -> float:
+    """Share of packets that find their slot taken where jobs hash into one pool: 1 - exp(-(J - 1) w / A)."""
+    return -math.expm1(-(jobs - 1) * window / slots)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.circuit_plans import graph_of
 from topologies import WeftError, circulant, link_loads
-from topologies.circulants import coin_change_mod, route_nodes
+from topologies.circulants import coin_change_mod
 
 
 def routes(fabric, ends):
@@ -72,3 +72,8 @@ def test_parts_without_a_way_to_each_other_are_allowed_where_asked_for():
     fabric = circulant(8, (2,), connected=False)
     with pytest.raises(WeftError, match="no route from npu0 to npu1"):
         fabric.paths(np.array([0]), np.array([1]))
+
+
+def route_nodes(fabric, src, dst):
+    """The nodes of the route from one node to another, both included."""
+    return [src, *fabric.dst[fabric.paths(np.array([src]), np.array([dst])).links].tolist()]

@@ -48,11 +48,6 @@ def patch_panel_price(n: int, degree: int, prices: PortPrices) -> float:
     return n * degree * (prices.nic + prices.transceiver + 2 * prices.patch + prices.flip)
 
 
-def circuit_switch_price(n: int, degree: int, prices: PortPrices) -> float:
-    """Price of n servers with `degree` interfaces each on optical circuit switches."""
-    return n * degree * (prices.nic + prices.transceiver + prices.ocs)
-
-
 def fat_tree_price(n: int, prices: PortPrices, *, oversubscription: float = 1.0) -> float:
     """Price of n servers under three tiers of switches; oversubscription shrinks the tiers above the edge.
 

@@ -44,8 +44,3 @@ def link_loads(
     share = np.broadcast_to(np.asarray(size_bytes, np.float64), np.shape(src)) / routes_per_pair
     weights = np.repeat(share[paths.pair], np.diff(paths.ptr))
     return np.asarray(np.bincount(paths.links, weights, minlength=topology.n_links), np.float64)
-
-
-def load_time_s(topology: Topology, loads_bytes: Floats) -> float:
-    """Seconds that the busiest link needs for its load (n_links,): a lower bound on any schedule with these routes."""
-    return float(np.max(loads_bytes / topology.bandwidth_Bps, initial=0.0))

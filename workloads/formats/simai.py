@@ -54,22 +54,6 @@ def parse_header(words: list[str], where: str) -> Header:
     return tuple(found.items())
 
 
-def group_sizes(header: Header) -> dict[str, int]:
-    """Ranks of the groups: "forward" and "input_grad" (tensor parallel), "weight_grad" (data parallel), "ep", "dp_ep".
-
-    Returns
-    -------
-    dict
-        Empty where the file does not say all of it.
-    """
-    found = dict(header)
-    if not {"model_parallel_NPU_group", "all_gpus"} <= found.keys():
-        return {}
-    tensor, experts = found["model_parallel_NPU_group"], found.get("ep", 1)
-    data = found["all_gpus"] // tensor
-    return {"forward": tensor, "input_grad": tensor, "weight_grad": data, "ep": experts, "dp_ep": data // experts}
-
-
 def split_suffix(word: str, group: str, header: Header) -> tuple[str, str]:
     """The type of a collective and its group: ("ALLTOALL", "ep") of "ALLTOALL_EP"."""
     if "ep" in dict(header):

@@ -75,8 +75,3 @@ class Model:
     def parameters(self) -> int:
         """Trained weights of the model."""
         return sum(operator.parameters for operator in self.operators)
-
-    @property
-    def forward_flops(self) -> float:
-        """Operations of the forward pass of one sample."""
-        return sum(operator.flops for operator in self.operators)

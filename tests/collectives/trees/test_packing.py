@@ -7,10 +7,9 @@ from fractions import Fraction
 import pytest
 
 from collectives.trees.edge_splitting import without_switches
-from collectives.trees.forest import to_graphviz
 from collectives.trees.pack import broadcast_forest, gather_forest, pack_forest, reduce_forest, scatter_forest
 from collectives.trees.rooted_forest import all_reduce_forests, two_phase_rate_Bps
-from collectives.trees.shares import balanced, broadcast_shares, gather_shares
+from collectives.trees.shares import broadcast_shares, gather_shares
 from tests import fabrics
 from tests.oracles import plain_forest
 from topologies import WeftError, from_links, from_spec
@@ -36,7 +35,7 @@ def test_random_networks_are_packed(first):
     """1,000 networks with and without switches, asymmetric and heterogeneous."""
     for seed in range(first, first + 100):
         t = fabrics.random_fabric(seed)
-        assert balanced(t)
+        assert fabrics.balanced(t)
         reaches_the_optimum(t, level=seed % 2 == 0, spread=seed % 3 == 0)
 
 
@@ -145,12 +144,6 @@ def test_the_roots_of_a_mesh_are_in_its_middle():
     assert {tree.root for tree in down.trees} <= {5, 6, 9, 10}
 
 
-def test_graphviz_names_root_and_switches():
-    tree = gather_forest(from_spec("dgx-a100:1")).trees[0]
-    dot = to_graphviz(tree, from_spec("dgx-a100:1"))
-    assert '"gpu0" [shape=box]' in dot and '[label="nvswitch0"]' in dot and dot.count("->") == 7
-
-
 def lopsided():
     """A switch that receives 3 GB/s and sends 2."""
     thin = [(3, 1), (3, 2), (1, 0), (2, 0), (1, 2), (2, 1)]
@@ -158,7 +151,7 @@ def lopsided():
 
 
 def test_what_an_unbalanced_switch_receives_too_much_stays_unused():
-    assert not balanced(lopsided())
+    assert not fabrics.balanced(lopsided())
     reaches_the_optimum(lopsided())
 
 

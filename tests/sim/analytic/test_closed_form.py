@@ -8,7 +8,7 @@ import pytest
 
 from collectives import build
 from sim import simulate
-from sim.analytic.closed_form import deficiency, rectangular_xi, swing_xi
+from sim.analytic.closed_form import _swing_distance, deficiency, swing_xi
 from sim.study.validation import closed_form_ps
 from topologies import from_spec
 
@@ -107,3 +107,10 @@ def test_no_closed_form_where_none_is_known(algorithm: str, shape: tuple[int, ..
 @pytest.mark.parametrize("spec", ["switch:8", "mesh:4x4", "torus:1"])
 def test_only_plain_tori_have_closed_forms(spec: str) -> None:
     assert closed_form_ps(simulate(build("bucket", "all-reduce", from_spec(spec), "1MiB"))) is None
+
+
+def rectangular_xi(d_min: int, d_max: int, n_dims: int) -> Fraction:
+    """The same for one long dimension, in closed form: equation 3 of the paper with its second term corrected."""
+    sigmas = range(d_min.bit_length() - 1, d_max.bit_length() - 1)
+    long = sum((_swing_distance(s) / 2 ** (s + 1 - sigmas.start) for s in sigmas), Fraction(0))
+    return swing_xi((d_min,) * n_dims) + Fraction(n_dims, d_min**n_dims) * long

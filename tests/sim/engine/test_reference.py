@@ -552,7 +552,7 @@ class Reading:
         p, task = self.program, service.task
         rank = {
             FIFO: 0,
-            PRIORITY: int(p.priorities()[task]),
+            PRIORITY: int(p.task_priority[task] if p.task_priority.size else 0),
             SMALLEST_FIRST: int(p.cut_work[p.task_cut[task]]),
             LOWEST_CHUNK_FIRST: service.chunk,
         }[int(p.server_discipline[service.server])]

@@ -7,20 +7,17 @@ from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
 from sim.papers.sparse import (
     add_blocks,
     add_coordinates,
-    block_density,
     non_zero_blocks,
     top_k,
 )
 from sim.papers.thc import Thc
+from tests.oracles.compression_bounds import bloom_bits_per_element, coordinate_bits, space_bound_bits
 from topologies import WeftError
 from workloads.compression.sizing import (
     THRESHOLD,
     Compression,
     best_bloom_rate,
-    bloom_bits_per_element,
     cells_required,
-    coordinate_bits,
-    space_bound_bits,
     union_density,
 )
 
@@ -87,7 +84,6 @@ def test_blocks_of_zeros_are_not_sent():
     x[[0, 999]] = 1
     blocks = non_zero_blocks(x)
     assert blocks.numbers.tolist() == [0, 3] and blocks.n_bytes == 2 * (4 + 4 * 256)
-    assert block_density(0.01) == pytest.approx(1 - 0.99**256)
     with pytest.raises(WeftError):
         non_zero_blocks(x, 0)
     with pytest.raises(WeftError):
@@ -153,12 +149,12 @@ def test_the_lossy_codec_on_nothing_and_on_zeros():
     lambda: Thc(8).range_of([np.full(8, np.inf)]), lambda: add_coordinates([], 5), lambda: add_blocks([], 5),
     lambda: add_coordinates([top_k(np.ones(9), 9)], 5), lambda: add_blocks([non_zero_blocks(np.ones(9), 2)], 3),
     lambda: add_blocks([non_zero_blocks(np.ones(9), 2), non_zero_blocks(np.ones(9), 3)], 9),
-    lambda: top_k(np.array([1.0, np.nan]), 1), lambda: top_k([1, 2], 1), lambda: block_density(2),
+    lambda: top_k(np.array([1.0, np.nan]), 1), lambda: top_k([1, 2], 1),
     lambda: to_fixed(np.array([1e30]), 1.0), lambda: to_fixed(np.array([2.0**31]), 1.0),
     lambda: to_fixed(np.array([np.nan]), 1.0), lambda: to_fixed(np.array([1.0]), 1.0, "uint8"),
     lambda: from_fixed(np.array([1]), 0.0), lambda: cells_required(-1), lambda: union_density(0.5, 0),
     lambda: best_bloom_rate(0.5, 0.0), lambda: best_bloom_rate(1.0), lambda: shared_scale([[1.0]]),
-], ids=range(32))
+], ids=range(31))
 def test_what_does_not_fit_is_refused_in_one_line(refused):
     with pytest.raises(WeftError) as fault:
         refused()

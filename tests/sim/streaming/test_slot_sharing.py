@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives import parameter_server
 from sim.engine.reference import run_reference
 from sim.engine.run import run
 from sim.program import service_time_ps
 from sim.streaming.pool_streaming import PoolStreaming, time_ps
 from sim.streaming.slot_sharing import RULES, Sharing, collisions, fallback_share, finishes_ps, sharing_program
 from tests.oracles import slot_sharing as oracle
+from tests.oracles.slot_sharing import collision_probability
 from topologies import WeftError
 from topologies.core.routing import hash64
 
@@ -118,7 +118,7 @@ def test_hashed_slots_collide_as_often_as_they_should(jobs, slots):
         tolerance = 4 * np.sqrt((share * (1 - share) + occupied) / job.n_packets)
         assert hits.mean() == pytest.approx(share, abs=tolerance)
         assert tolerance < 0.02
-    published = parameter_server.collision_probability(jobs, window, slots)
+    published = collision_probability(jobs, window, slots)
     first_window, exponential = window / 2 / job.n_packets, (jobs - 1) * window / 2 / slots**2
     assert found.others.mean() == pytest.approx(published, abs=tolerance + first_window + exponential)
     assert fallback_share(sharing) == (found.others | found.own).mean() > found.others.mean()

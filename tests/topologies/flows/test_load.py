@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies import TIES, TOPOLOGIES, from_spec, link_loads, load_time_s, ring, torus
+from topologies import TIES, TOPOLOGIES, from_spec, link_loads, ring, torus
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
 
@@ -42,10 +42,3 @@ def test_all_to_all_on_an_even_torus_is_balanced_only_by_split(all_pairs):
     src, dst = all_pairs(16)
     assert np.ptp(link_loads(t, src, dst, 1, "split")) == 0
     assert np.ptp(link_loads(t, src, dst, 1, "first")) > 0
-
-
-def test_the_busiest_link_decides_the_time():
-    t = ring(4, bandwidth="1GB/s")
-    loads = link_loads(t, np.array([0, 1]), np.array([2, 2]), 10**9)
-    assert load_time_s(t, loads) == 2.0
-    assert load_time_s(ring(1), np.zeros(0)) == 0.0

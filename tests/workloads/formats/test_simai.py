@@ -8,7 +8,6 @@ import pytest
 
 from topologies import WeftError
 from workloads import Call, Workload, read_text_workload
-from workloads.formats.simai import group_sizes
 
 KEYS = (
     "model_parallel_NPU_group: 8 ep: 4 pp: 1 vpp: 1 ga: 2 all_gpus: 64 checkpoints: 0 checkpoint_initiates: 0 "
@@ -33,12 +32,6 @@ def test_groups_of_types_and_suffixes(tmp_path: Path) -> None:
     assert layer.weight_grad.calls == (Call("reduce-scatter", 1024.0, "dp_ep"),)
     assert (layer.forward.compute_ns, layer.update_ns) == (500.0, 10.0)
     assert dict(found.header)["all_gpus"] == 64
-
-
-def test_sizes_of_groups(tmp_path: Path) -> None:
-    header = read(tmp_path, HEADER).header
-    assert group_sizes(header) == {"forward": 8, "input_grad": 8, "weight_grad": 8, "ep": 4, "dp_ep": 2}
-    assert group_sizes(()) == {}
 
 
 def test_the_last_bottom_layer_of_a_dlrm(tmp_path: Path) -> None:
