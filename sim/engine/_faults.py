@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._draw import draw
+from sim.engine._event import AT, SIZE, at_of, chunk_of, field, size_of, task_of, time_of
 from sim.engine._heap import lone, meld, without_root
 from sim.engine._jit import helper, u64
 from sim.engine._state import (
-    AT,
-    CHUNK,
     EVENTS,
     FAR,
     FIRST_HOP,
@@ -17,8 +16,6 @@ from sim.engine._state import (
     JOURNALED,
     NONE,
     NOW,
-    SIZE,
-    TASK,
 )
 from sim.engine._wheel import push
 from sim.program.contract import ATTEMPTS, DOWN, DROPS, LOSES, WAITS
@@ -69,10 +66,9 @@ def first_hop_at(program, task, time):
 @helper
 def drawn(program, state, token, what):
     """The draw of a token's present hop and attempt."""
-    field = 8 * (program.server_rate.size + token)
-    task = state.event[u64(field + TASK)]
-    hop = state.event[u64(field + AT)] - program.route_ptr[u64(program.task_route[u64(task)])]
-    chunk, attempt = state.event[u64(field + CHUNK)], state.attempt[u64(token)]
+    task = task_of(state.event, token)
+    hop = at_of(state.event, token) - program.route_ptr[u64(program.task_route[u64(task)])]
+    chunk, attempt = chunk_of(state.event, token), state.attempt[u64(token)]
     return draw(program.seed, what, task, chunk, hop, attempt)
 
 
@@ -99,11 +95,10 @@ def journal(program, state, token, start, end, ready):
     """Note a service, or (start = end) a chunk that a down server lost; `ready` is complemented where it was lost."""
     if state.journal.size:
         row = JOURNAL_COLUMNS * state.register[JOURNALED]
-        event = program.server_rate.size + token
-        state.journal[u64(row)] = state.event[u64(8 * event + TASK)]
-        state.journal[u64(row + 1)] = state.event[u64(8 * event + CHUNK)]
-        state.journal[u64(row + 2)] = state.event[u64(8 * event + AT)]
-        state.journal[u64(row + 3)] = state.event_ps[u64(4 * event)]
+        state.journal[u64(row)] = task_of(state.event, token)
+        state.journal[u64(row + 1)] = chunk_of(state.event, token)
+        state.journal[u64(row + 2)] = at_of(state.event, token)
+        state.journal[u64(row + 3)] = time_of(state.event_ps, token)
         state.journal[u64(row + 4)] = start
         state.journal[u64(row + 5)] = end
         state.journal[u64(row + 6)] = ready
@@ -113,21 +108,19 @@ def journal(program, state, token, start, end, ready):
 @helper
 def lose(program, state, token, server, start, end):
     """Send a lost chunk again after the timeout, or give it up."""
-    event = program.server_rate.size + token
     again = end + program.server_resend_ps[u64(server)]
     journal(program, state, token, start, end, ~again)
     state.attempt[u64(token)] += 1
     if state.attempt[u64(token)] < ATTEMPTS:
-        state.event[u64(8 * event + AT)] = first_hop_at(program, state.event[u64(8 * event + TASK)], again)
-        push(state, event, again)
+        state.event[field(token, AT)] = first_hop_at(program, task_of(state.event, token), again)
+        push(state, token, again)
 
 
 @helper
 def begin_faulty(program, state, token, server, start, end, extra):
     """Account a service that is not lost, and when its chunk is ready for what follows."""
-    event = program.server_rate.size + token
-    at = state.event[u64(8 * event + AT)]
-    size = state.event[u64(8 * event + SIZE)]
+    at = at_of(state.event, token)
+    size = size_of(state.event, token)
     hop = program.route_hop[u64(at)]
     latency = program.hop_latency_ps[u64(hop)] + extra + jitter_ps(program, state, token, server, False)
     last = program.hop_last[u64(hop)] != 0
@@ -139,66 +132,64 @@ def begin_faulty(program, state, token, server, start, end, extra):
             after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
             ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
     journal(program, state, token, start, end, ready)
-    state.event[u64(8 * event + AT)] = NONE if last else at + 1
-    push(state, event, ready)
+    state.event[field(token, AT)] = NONE if last else at + 1
+    push(state, token, ready)
 
 
 @helper
 def send_other_ways(program, state, server):
     """Let chunks at their source take the routes that hold now, until one is first whose route has not changed."""
-    n_servers, now = program.server_rate.size, state.register[NOW]
+    now = state.register[NOW]
     discipline = program.server_discipline[u64(server)]
     while state.queue[u64(server)] != NONE:
         token = state.queue[u64(server)]
-        event = n_servers + token
-        at = state.event[u64(8 * event + AT)]
+        at = at_of(state.event, token)
         if at > 0 and program.hop_last[u64(program.route_hop[u64(at - 1)])] == 0:
             return
-        first = first_hop_at(program, state.event[u64(8 * event + TASK)], now)
+        first = first_hop_at(program, task_of(state.event, token), now)
         if first == at:
             return
         state.queue[u64(server)] = without_root(program, state, discipline, token)
         if program.hop_server[u64(program.route_hop[u64(first)])] == server:
-            state.event[u64(8 * event + AT)] = first
-            alone = lone(program, state, token)
+            state.event[field(token, AT)] = first
+            alone = lone(state, token)
             state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
         else:
-            state.event_ps[u64(4 * event)] = ~state.event_ps[u64(4 * event)]
+            state.event_ps[u64(4 * token)] = ~time_of(state.event_ps, token)
             journal(program, state, token, now, now, now + 1)
-            state.event[u64(8 * event + AT)] = first
-            push(state, event, now + 1)
+            state.event[field(token, AT)] = first
+            push(state, token, now + 1)
 
 
 @helper
 def occupy(program, state, token, server, start, end):
     """Let a server be busy with a token, whose mark of the first hop goes."""
-    field = 8 * (program.server_rate.size + token)
-    task = state.event[u64(field + TASK)]
+    task = task_of(state.event, token)
     state.busy_ps[u64(server)] += end - start
     state.free_ps[u64(server)] = end
     state.register[EVENTS] += 1
     state.first_of[u64(server)] = NONE
-    if state.event[u64(field + SIZE)] >= FIRST_HOP:
+    if size_of(state.event, token) >= FIRST_HOP:
         state.first_of[u64(server)] = task
-        state.event[u64(field + SIZE)] -= FIRST_HOP
-        if state.event[u64(field + CHUNK)] == 0:
+        state.event[field(token, SIZE)] -= FIRST_HOP
+        if chunk_of(state.event, token) == 0:
             state.start_ps[u64(task)] = start
     push(state, server, end)
 
 
 @helper
-def room_for_journal(program, state):
+def room_for_journal(state):
     """Whether every server and every token may be noted in this picosecond."""
     if state.journal.size == 0:
         return True
-    most = state.register[JOURNALED] + program.server_rate.size + state.attempt.size
+    most = state.register[JOURNALED] + state.attempt.size
     return most * JOURNAL_COLUMNS <= state.journal.size
 
 
 @helper
 def serve_faulty(program, state, server):
     """Start the service of the token that a free server chooses, if the server is up and may; see the contract."""
-    n_servers, now = program.server_rate.size, state.register[NOW]
+    now = state.register[NOW]
     discipline = program.server_discipline[u64(server)]
     column, extra, row, crossing, drops = program.server_rate[u64(server)], np.int64(0), NONE, WAITS, False
     if program.timetable_ptr.size:
@@ -221,7 +212,7 @@ def serve_faulty(program, state, server):
         if state.queue[u64(server)] == NONE:
             return
     token = state.queue[u64(server)]
-    size = state.event[u64(8 * (n_servers + token) + SIZE)] & (FIRST_HOP - 1)
+    size = size_of(state.event, token) & (FIRST_HOP - 1)
     end = now + program.service_ps[u64(size), u64(column)] + jitter_ps(program, state, token, server, True)
     down = next_change(program, server, row, True) if program.timetable_ptr.size else FAR
     cut = down < end and crossing == LOSES

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from sim.engine._event import CHILD, NEXT, at_of, child_of, chunk_of, field, next_of, task_of, time_of
 from sim.engine._jit import helper, u64
-from sim.engine._state import AT, CHILD, CHUNK, NEXT, NONE, TASK
+from sim.engine._state import NONE
 from sim.program.contract import LOWEST_CHUNK_FIRST, PRIORITY, SMALLEST_FIRST
 
 
 @helper
 def ties_before(program, state, a, b):
     """Whether token a comes before token b among those of one arrival time: (class, chunk, hop, task)."""
-    a, b = 8 * (program.server_rate.size + a), 8 * (program.server_rate.size + b)
     event = state.event
-    task_a, task_b = event[u64(a + TASK)], event[u64(b + TASK)]
+    task_a, task_b = task_of(event, a), task_of(event, b)
     if program.task_class[u64(task_a)] != program.task_class[u64(task_b)]:
         return program.task_class[u64(task_a)] < program.task_class[u64(task_b)]
-    if event[u64(a + CHUNK)] != event[u64(b + CHUNK)]:
-        return event[u64(a + CHUNK)] < event[u64(b + CHUNK)]
-    if event[u64(a + AT)] != NONE and event[u64(b + AT)] != NONE:
-        hop_a = event[u64(a + AT)] - program.route_ptr[u64(program.task_route[u64(task_a)])]
-        hop_b = event[u64(b + AT)] - program.route_ptr[u64(program.task_route[u64(task_b)])]
+    if chunk_of(event, a) != chunk_of(event, b):
+        return chunk_of(event, a) < chunk_of(event, b)
+    if at_of(event, a) != NONE and at_of(event, b) != NONE:
+        hop_a = at_of(event, a) - program.route_ptr[u64(program.task_route[u64(task_a)])]
+        hop_b = at_of(event, b) - program.route_ptr[u64(program.task_route[u64(task_b)])]
         if hop_a != hop_b:
             return hop_a < hop_b
     return task_a < task_b
@@ -28,8 +28,7 @@ def ties_before(program, state, a, b):
 @helper
 def before(program, state, discipline, a, b):
     """Whether a discipline serves token a before token b: (rank, arrival, class, chunk, hop, task)."""
-    n_servers = program.server_rate.size
-    task_a, task_b = state.event[u64(8 * (n_servers + a) + TASK)], state.event[u64(8 * (n_servers + b) + TASK)]
+    task_a, task_b = task_of(state.event, a), task_of(state.event, b)
     if discipline == PRIORITY:
         if program.task_priority[u64(task_a)] != program.task_priority[u64(task_b)]:
             return program.task_priority[u64(task_a)] < program.task_priority[u64(task_b)]
@@ -39,20 +38,20 @@ def before(program, state, discipline, a, b):
         if work_a != work_b:
             return work_a < work_b
     elif discipline == LOWEST_CHUNK_FIRST:
-        chunk_a, chunk_b = state.event[u64(8 * (n_servers + a) + CHUNK)], state.event[u64(8 * (n_servers + b) + CHUNK)]
+        chunk_a, chunk_b = chunk_of(state.event, a), chunk_of(state.event, b)
         if chunk_a != chunk_b:
             return chunk_a < chunk_b
-    arrival_a, arrival_b = state.event_ps[u64(4 * (n_servers + a))], state.event_ps[u64(4 * (n_servers + b))]
+    arrival_a, arrival_b = time_of(state.event_ps, a), time_of(state.event_ps, b)
     if arrival_a != arrival_b:
         return arrival_a < arrival_b
     return ties_before(program, state, a, b)
 
 
 @helper
-def lone(program, state, token):
+def lone(state, token):
     """A pairing heap of one token."""
-    state.event[u64(8 * (program.server_rate.size + token) + CHILD)] = NONE
-    state.event[u64(8 * (program.server_rate.size + token) + NEXT)] = NONE
+    state.event[field(token, CHILD)] = NONE
+    state.event[field(token, NEXT)] = NONE
     return token
 
 
@@ -65,34 +64,32 @@ def meld(program, state, discipline, a, b):
         return a
     if before(program, state, discipline, b, a):
         a, b = b, a
-    n_servers = program.server_rate.size
-    state.event[u64(8 * (n_servers + b) + NEXT)] = state.event[u64(8 * (n_servers + a) + CHILD)]
-    state.event[u64(8 * (n_servers + a) + CHILD)] = b
+    state.event[field(b, NEXT)] = child_of(state.event, a)
+    state.event[field(a, CHILD)] = b
     return a
 
 
 @helper
 def without_root(program, state, discipline, root):
     """The heap that is left when its root is taken: meld the children in pairs, then the pairs from the right."""
-    n_servers = program.server_rate.size
     event = state.event
-    child = event[u64(8 * (n_servers + root) + CHILD)]
+    child = child_of(event, root)
     pairs = NONE
     while child != NONE:
-        other = event[u64(8 * (n_servers + child) + NEXT)]
-        event[u64(8 * (n_servers + child) + NEXT)] = NONE
+        other = next_of(event, child)
+        event[field(child, NEXT)] = NONE
         following = NONE
         if other != NONE:
-            following = event[u64(8 * (n_servers + other) + NEXT)]
-            event[u64(8 * (n_servers + other) + NEXT)] = NONE
+            following = next_of(event, other)
+            event[field(other, NEXT)] = NONE
         pair = meld(program, state, discipline, child, other)
-        event[u64(8 * (n_servers + pair) + NEXT)] = pairs
+        event[field(pair, NEXT)] = pairs
         pairs = pair
         child = following
     heap = NONE
     while pairs != NONE:
-        following = event[u64(8 * (n_servers + pairs) + NEXT)]
-        event[u64(8 * (n_servers + pairs) + NEXT)] = NONE
+        following = next_of(event, pairs)
+        event[field(pairs, NEXT)] = NONE
         heap = meld(program, state, discipline, heap, pairs)
         pairs = following
     return heap

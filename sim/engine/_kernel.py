@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, ties_before, without_root
 from sim.engine._jit import entry, helper, u64
 from sim.engine._state import (
     ARM,
     ARRIVING,
-    AT,
     BATCH,
-    CHUNK,
     EVENTS,
     FAR,
     FINISHED,
@@ -28,13 +27,10 @@ from sim.engine._state import (
     MAKESPAN,
     NEEDS_JOURNAL,
     NEEDS_TOKENS,
-    NEXT,
     NONE,
     NOW,
     PAUSED,
     RING,
-    SIZE,
-    TASK,
     TOP,
     TOUCHED,
     UNSTACKED,
@@ -143,22 +139,22 @@ def _token(program, state, task, chunk, at, faulty):
     """Make the next chunk of a task a token, or return NONE where there is no token left."""
     token = state.register[FREE]
     if token != NONE:
-        field = 8 * (program.server_rate.size + token)
-        state.register[FREE] = state.event[u64(field + NEXT)]
+        state.register[FREE] = next_of(state.event, token)
         cut = program.task_cut[u64(task)]
         size = program.cut_size[u64(cut), 0] if chunk < program.cut_first[u64(cut)] else program.cut_size[u64(cut), 1]
-        state.event[u64(field + TASK)] = task
-        state.event[u64(field + CHUNK)] = chunk
-        state.event[u64(field + AT)] = at
-        state.event[u64(field + SIZE)] = size | FIRST_HOP
+        state.event[field(token, TASK)] = task
+        state.event[field(token, CHUNK)] = chunk
+        state.event[field(token, AT)] = at
+        state.event[field(token, SIZE)] = size | FIRST_HOP
         if faulty:
             state.attempt[u64(token)] = 0
     return token
 
 
 @helper
-def _free(program, state, token):
-    state.event[u64(8 * (program.server_rate.size + token) + NEXT)] = state.register[FREE]
+def _free(state, token):
+    """Give a token back."""
+    state.event[field(token, NEXT)] = state.register[FREE]
     state.register[FREE] = token
 
 
@@ -191,14 +187,13 @@ def _join(program, state, task, faulty):
         if token == NONE:
             return False
         state.joined[u64(task)] += 1
-        event = program.server_rate.size + token
         if asks:
-            state.event_ps[u64(4 * event)] = present
+            state.event_ps[u64(4 * token)] = present
             discipline = program.pool_discipline[u64(pool)]
-            alone = lone(program, state, token)
+            alone = lone(state, token)
             state.pool_queue[u64(pool)] = meld(program, state, discipline, state.pool_queue[u64(pool)], alone)
         else:
-            push(state, event, max(present, state.gate_ps[u64(task)]))
+            push(state, token, max(present, state.gate_ps[u64(task)]))
         state.gate_ps[u64(task)] = FAR
     return True
 
@@ -221,9 +216,8 @@ def _settle(program, state, faulty):
 @helper
 def _begin(program, state, token, server, start):
     """Log a service; returns its end and when the token is ready for what follows."""
-    field = 8 * (program.server_rate.size + token)
-    at = state.event[u64(field + AT)]
-    size = state.event[u64(field + SIZE)]
+    at = at_of(state.event, token)
+    size = size_of(state.event, token)
     first_hop = size >= FIRST_HOP
     size &= FIRST_HOP - 1
     service = program.service_ps[u64(size), u64(program.server_rate[u64(server)])]
@@ -233,13 +227,13 @@ def _begin(program, state, token, server, start):
     state.register[EVENTS] += 1
     hop = program.route_hop[u64(at)]
     latency = program.hop_latency_ps[u64(hop)]
-    if first_hop and state.event[u64(field + CHUNK)] == 0:
-        state.start_ps[u64(state.event[u64(field + TASK)])] = start
+    if first_hop and chunk_of(state.event, token) == 0:
+        state.start_ps[u64(task_of(state.event, token))] = start
     if state.log_base.size:
-        task = state.event[u64(field + TASK)]
+        task = task_of(state.event, token)
         route = program.task_route[u64(task)]
         first = program.route_ptr[u64(route)]
-        chunk = state.event[u64(field + CHUNK)]
+        chunk = chunk_of(state.event, token)
         row = state.log_base[u64(task)] + chunk * (program.route_ptr[u64(route + 1)] - first) + (at - first)
         state.log_start_ps[u64(row)] = start
         state.log_before[u64(row)] = state.last_row[u64(server)]
@@ -252,8 +246,8 @@ def _begin(program, state, token, server, start):
         if program.cut_through:
             after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
             ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
-    state.event[u64(field + SIZE)] = size
-    state.event[u64(field + AT)] = NONE if last else at + 1
+    state.event[field(token, SIZE)] = size
+    state.event[field(token, AT)] = NONE if last else at + 1
     return end, ready
 
 
@@ -266,41 +260,38 @@ def _line_up(program, state, server, token):
 
     Arrivals mostly come in order or in reverse, so both ends are tried first.
     """
-    n_servers = program.server_rate.size
-    event = state.event
+    events = state.event
     if state.touched_ps[u64(server)] != state.register[NOW]:
         state.touched_ps[u64(server)] = state.register[NOW]
         state.touched[u64(state.register[TOUCHED])] = server
         state.register[TOUCHED] += 1
         state.queue[u64(server)] = token
         state.tail[u64(server)] = token
-        event[u64(8 * (n_servers + token) + NEXT)] = NONE
+        events[field(token, NEXT)] = NONE
     elif ties_before(program, state, state.tail[u64(server)], token):
-        event[u64(8 * (n_servers + state.tail[u64(server)]) + NEXT)] = token
-        event[u64(8 * (n_servers + token) + NEXT)] = NONE
+        events[field(state.tail[u64(server)], NEXT)] = token
+        events[field(token, NEXT)] = NONE
         state.tail[u64(server)] = token
     elif ties_before(program, state, token, state.queue[u64(server)]):
-        event[u64(8 * (n_servers + token) + NEXT)] = state.queue[u64(server)]
+        events[field(token, NEXT)] = state.queue[u64(server)]
         state.queue[u64(server)] = token
     else:
         at = state.queue[u64(server)]
-        while ties_before(program, state, event[u64(8 * (n_servers + at) + NEXT)], token):
-            at = event[u64(8 * (n_servers + at) + NEXT)]
-        event[u64(8 * (n_servers + token) + NEXT)] = event[u64(8 * (n_servers + at) + NEXT)]
-        event[u64(8 * (n_servers + at) + NEXT)] = token
+        while ties_before(program, state, next_of(events, at), token):
+            at = next_of(events, at)
+        events[field(token, NEXT)] = next_of(events, at)
+        events[field(at, NEXT)] = token
 
 
 @helper
 def _commit(program, state, token, server):
     """Serve a token that has just arrived at a fifo server, after all that came before it."""
-    n_servers = program.server_rate.size
-    field = 8 * (n_servers + token)
-    at = state.event[u64(field + AT)]
-    first_hop = state.event[u64(field + SIZE)] >= FIRST_HOP
+    at = at_of(state.event, token)
+    first_hop = size_of(state.event, token) >= FIRST_HOP
     end, ready = _begin(program, state, token, server, max(state.register[NOW], state.free_ps[u64(server)]))
-    push(state, n_servers + token, ready)
+    push(state, token, ready)
     if first_hop:
-        task = state.event[u64(field + TASK)]
+        task = task_of(state.event, token)
         state.gate_ps[u64(task)] = end
         chunk = state.joined[u64(task)]
         if chunk < state.released[u64(task)]:
@@ -310,28 +301,26 @@ def _commit(program, state, token, server):
             else:
                 state.joined[u64(task)] = chunk + 1
                 state.gate_ps[u64(task)] = FAR
-                push(state, n_servers + following, end)
+                push(state, following, end)
 
 
 @entry
 def run_fifo(program, state, max_events, until_ps):
     """Run a program whose servers are all fifo and that has no pools; see `run_general`."""
     register = state.register
-    n_servers = program.server_rate.size
     limit = register[EVENTS] + max_events
     while True:
         if not _settle(program, state, False):
             return NEEDS_TOKENS
         while register[BATCH] != NONE:
-            event = register[BATCH]
-            register[BATCH] = state.event[u64(8 * event + NEXT)]
-            token = event - n_servers
-            at = state.event[u64(8 * event + AT)]
+            token = register[BATCH]
+            register[BATCH] = next_of(state.event, token)
+            at = at_of(state.event, token)
             if at != NONE:
                 _line_up(program, state, program.hop_server[u64(program.route_hop[u64(at)])], token)
                 continue
-            task = state.event[u64(8 * event + TASK)]
-            _free(program, state, token)
+            task = task_of(state.event, token)
+            _free(state, token)
             _deliver(program, state, task)
         if register[TOP] != NONE:
             continue
@@ -339,7 +328,7 @@ def run_fifo(program, state, max_events, until_ps):
             server = state.touched[u64(i)]
             token = state.queue[u64(server)]
             while token != NONE:
-                after = state.event[u64(8 * (n_servers + token) + NEXT)]
+                after = next_of(state.event, token)
                 _commit(program, state, token, server)
                 token = after
         register[TOUCHED] = 0
@@ -376,84 +365,81 @@ def _ring(program, state, task):
 @helper
 def _deliver_in_order(program, state, token):
     """Deliver a token, and those that were in before it and waited for it; or let it wait."""
-    n_servers, event = program.server_rate.size, state.event
-    task = event[u64(8 * (n_servers + token) + TASK)]
-    if event[u64(8 * (n_servers + token) + CHUNK)] != state.delivered[u64(task)]:
-        event[u64(8 * (n_servers + token) + NEXT)] = state.held[u64(task)]
+    events = state.event
+    task = task_of(events, token)
+    if chunk_of(events, token) != state.delivered[u64(task)]:
+        events[field(token, NEXT)] = state.held[u64(task)]
         state.held[u64(task)] = token
         return
     while token != NONE:
-        _free(program, state, token)
+        _free(state, token)
         _deliver(program, state, task)
         token, before = state.held[u64(task)], NONE
-        while token != NONE and event[u64(8 * (n_servers + token) + CHUNK)] != state.delivered[u64(task)]:
-            token, before = event[u64(8 * (n_servers + token) + NEXT)], token
+        while token != NONE and chunk_of(events, token) != state.delivered[u64(task)]:
+            token, before = next_of(events, token), token
         if token != NONE:
-            after = event[u64(8 * (n_servers + token) + NEXT)]
+            after = next_of(events, token)
             if before == NONE:
                 state.held[u64(task)] = after
             else:
-                event[u64(8 * (n_servers + before) + NEXT)] = after
+                events[field(before, NEXT)] = after
 
 
 @helper
 def _happen(program, state, event, faulty):
     """An event of this picosecond: the end of a service, a delivery, or an arrival, which waits for its turn."""
-    n_servers = program.server_rate.size
-    if event < n_servers:
+    if event < program.server_rate.size:
         _touch(state, event)
         task = state.first_of[u64(event)]
         if task != NONE:
             state.gate_ps[u64(task)] = state.register[NOW]
             _stack(state, task)
         return
-    token = event - n_servers
-    if state.event[u64(8 * event + AT)] != NONE:
-        state.event[u64(8 * event + NEXT)] = state.register[ARRIVING]
+    token = event
+    if at_of(state.event, token) != NONE:
+        state.event[field(token, NEXT)] = state.register[ARRIVING]
         state.register[ARRIVING] = token
         return
-    task = state.event[u64(8 * event + TASK)]
-    if faulty and state.event[u64(8 * event + CHUNK)] < 0:
-        if state.event[u64(8 * event + CHUNK)] == ARM:
-            state.event[u64(8 * event + CHUNK)] = RING
-            push(state, event, program.task_deadline_ps[u64(task)])
+    task = task_of(state.event, token)
+    if faulty and chunk_of(state.event, token) < 0:
+        if chunk_of(state.event, token) == ARM:
+            state.event[field(token, CHUNK)] = RING
+            push(state, token, program.task_deadline_ps[u64(task)])
         else:
-            _free(program, state, token)
+            _free(state, token)
             _ring(program, state, task)
         return
-    if state.event[u64(8 * event + SIZE)] >= FIRST_HOP:  # of a task without servers
+    if size_of(state.event, token) >= FIRST_HOP:  # of a task without servers
         state.gate_ps[u64(task)] = state.register[NOW]
         _stack(state, task)
     if faulty:
         _deliver_in_order(program, state, token)
     else:
-        _free(program, state, token)
+        _free(state, token)
         _deliver(program, state, task)
 
 
 @helper
 def _grant(program, state, faulty):
     """Let every pool grant what it can; what that delivers joins the batch."""
-    n_servers = program.server_rate.size
     for pool in range(program.pool_capacity.size):
         token = state.pool_queue[u64(pool)]
         discipline = program.pool_discipline[u64(pool)]
         while token != NONE:
-            event = n_servers + token
-            task = state.event[u64(8 * event + TASK)]
+            task = task_of(state.event, token)
             if program.task_units[u64(task)] > state.pool_free[u64(pool)]:
                 break
             state.pool_free[u64(pool)] -= program.task_units[u64(task)]
-            _log_pool(state, pool, task, state.event[u64(8 * event + CHUNK)], program.task_units[u64(task)])
+            _log_pool(state, pool, task, chunk_of(state.event, token), program.task_units[u64(task)])
             state.pool_queue[u64(pool)] = without_root(program, state, discipline, token)
-            if state.event[u64(8 * event + AT)] == NONE:
-                if state.event[u64(8 * event + CHUNK)] == 0:
+            if at_of(state.event, token) == NONE:
+                if chunk_of(state.event, token) == 0:
                     state.start_ps[u64(task)] = state.register[NOW]
-                push(state, event, state.register[NOW])
+                push(state, token, state.register[NOW])
             else:
                 if faulty:
-                    state.event[u64(8 * event + AT)] = first_hop_at(program, task, state.register[NOW])
-                state.event[u64(8 * event + NEXT)] = state.register[ARRIVING]
+                    state.event[field(token, AT)] = first_hop_at(program, task, state.register[NOW])
+                state.event[field(token, NEXT)] = state.register[ARRIVING]
                 state.register[ARRIVING] = token
             token = state.pool_queue[u64(pool)]
 
@@ -461,22 +447,19 @@ def _grant(program, state, faulty):
 @helper
 def _serve(program, state, server):
     """Start the service of the token that a free server chooses."""
-    n_servers = program.server_rate.size
     token = state.queue[u64(server)]
-    field = 8 * (n_servers + token)
     state.queue[u64(server)] = without_root(program, state, program.server_discipline[u64(server)], token)
-    first_hop = state.event[u64(field + SIZE)] >= FIRST_HOP
-    state.first_of[u64(server)] = state.event[u64(field + TASK)] if first_hop else NONE
+    first_hop = size_of(state.event, token) >= FIRST_HOP
+    state.first_of[u64(server)] = task_of(state.event, token) if first_hop else NONE
     end, ready = _begin(program, state, token, server, state.register[NOW])
     push(state, server, end)
-    push(state, n_servers + token, ready)
+    push(state, token, ready)
 
 
 @helper
 def _general(program, state, max_events, until_ps, faulty):
     """The loop of `run_general` and `run_faulty`."""
     register = state.register
-    n_servers = program.server_rate.size
     limit = register[EVENTS] + max_events
     while True:
         settled = False
@@ -485,23 +468,22 @@ def _general(program, state, max_events, until_ps, faulty):
                 return NEEDS_TOKENS
             while register[BATCH] != NONE:
                 event = register[BATCH]
-                register[BATCH] = state.event[u64(8 * event + NEXT)]
+                register[BATCH] = next_of(state.event, event)
                 _happen(program, state, event, faulty)
             if register[TOP] == NONE:
                 _grant(program, state, faulty)
                 settled = register[BATCH] == NONE
         while register[ARRIVING] != NONE:
             token = register[ARRIVING]
-            event = n_servers + token
-            register[ARRIVING] = state.event[u64(8 * event + NEXT)]
-            server = program.hop_server[u64(program.route_hop[u64(state.event[u64(8 * event + AT)])])]
+            register[ARRIVING] = next_of(state.event, token)
+            server = program.hop_server[u64(program.route_hop[u64(at_of(state.event, token))])]
             # A chunk that comes out of a pool arrives now, whenever it asked.
-            state.event_ps[u64(4 * event)] = register[NOW]
+            state.event_ps[u64(4 * token)] = register[NOW]
             discipline = program.server_discipline[u64(server)]
-            alone = lone(program, state, token)
+            alone = lone(state, token)
             state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
             _touch(state, server)
-        if faulty and not room_for_journal(program, state):
+        if faulty and not room_for_journal(state):
             return NEEDS_JOURNAL
         for i in range(register[TOUCHED]):
             server = state.touched[u64(i)]

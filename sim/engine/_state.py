@@ -25,8 +25,6 @@ UNSTACKED = -2
 # of the pools' log, rows of the journal.
 NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, JOURNALED, REGISTERS = range(12)
 
-# Half-words of an event, after its time in the first whole word.
-NEXT, TASK, CHUNK, AT, SIZE, CHILD = 2, 3, 4, 5, 6, 7
 FIRST_HOP = 1 << 30
 """Added to the size of a token that is still at its first server."""
 ARM, RING = -2, -1
@@ -37,9 +35,7 @@ JOURNAL_COLUMNS = 7
 class State(NamedTuple):
     """State of a run; S servers, T tasks, P pools, N tokens.
 
-    A token is a chunk on its way. Event e < S is the end of service of server e (general discipline only); event
-    S + n is what token n does next. An event is one half of a cache line: tokens in flight are too many for the
-    cache, and each is met about twice a hop.
+    A token is a chunk on its way, numbered by its event: S + n (sim/engine/_event.py has the layout).
 
     Attributes
     ----------
@@ -66,8 +62,7 @@ class State(NamedTuple):
     event_ps : ((S+N) * 4,) int64
         Time of event e at 4 e; an arrival time while the token waits.
     event : ((S+N) * 8,) int32
-        The same memory in half-words: at 8 e + NEXT the next event in a list; TASK and CHUNK of the token; AT, the
-        index of its hop in the routes (NONE: delivery); SIZE, its row of the service table; CHILD, in a pairing heap.
+        The same memory in half-words, the fields of sim/engine/_event.py.
     slot, occupied : (LEVELS * SLOTS,) int32, (LEVELS * WORDS,) int64
         Heads of the wheel's lists, and which are not empty.
     pool_free, pool_queue : (P,) int32
@@ -78,7 +73,7 @@ class State(NamedTuple):
         Pool (its complement when units are given back), task, chunk and units, in the order of time.
     place : (S,) or (0,) int32
         Row of the timetable that held when the server last looked; the row before its first where none did.
-    attempt : (N,) or (0,) int32
+    attempt : (S+N,) or (0,) int32
         How often a token was lost. Empty, as all that follows, in a healthy program.
     held : (T,) or (0,) int32
         Tokens that are in, while one of a chunk before them is not: a list through NEXT.

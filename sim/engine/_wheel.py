@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.engine._event import NEXT, field, next_of, time_of
 from sim.engine._jit import count_leading_zeros, count_trailing_zeros, helper, u64
-from sim.engine._state import BATCH, DIGIT, FINISHED, LEVELS, NEXT, NONE, NOW, PAUSED, SLOTS, STUCK, WORDS
+from sim.engine._state import BATCH, DIGIT, FINISHED, LEVELS, NONE, NOW, PAUSED, SLOTS, STUCK, WORDS
 
 _BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 
@@ -23,13 +24,13 @@ def push(state, event, time):
     state.event_ps[u64(4 * event)] = time
     differs = time ^ register[NOW]
     if differs == 0:
-        state.event[u64(8 * event + NEXT)] = register[BATCH]
+        state.event[field(event, NEXT)] = register[BATCH]
         register[BATCH] = event
         return
     level = (63 - count_leading_zeros(differs)) // DIGIT
     digit = (time >> (DIGIT * level)) & (SLOTS - 1)
     at = level * SLOTS + digit
-    state.event[u64(8 * event + NEXT)] = state.slot[u64(at)]
+    state.event[field(event, NEXT)] = state.slot[u64(at)]
     state.slot[u64(at)] = event
     state.occupied[u64(level * WORDS + (digit >> 6))] |= _BIT[u64(digit & 63)]
 
@@ -62,7 +63,7 @@ def advance(state, until_ps):
             register[BATCH] = event
             return FINISHED
         while event != NONE:
-            after = state.event[u64(8 * event + NEXT)]
-            push(state, event, state.event_ps[u64(4 * event)])
+            after = next_of(state.event, event)
+            push(state, event, time_of(state.event_ps, event))
             event = after
     return FINISHED

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _kernel, _state
+from sim.engine import _event, _kernel, _state
 from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
 from sim.program import FIFO, I32, I64, PER_CHUNK, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
@@ -234,11 +234,12 @@ def _initial_state(program: Program, log: bool) -> State:
     register = np.zeros(_state.REGISTERS, np.int64)
     register[_state.LEFT] = n_tasks
     register[_state.BATCH] = register[_state.ARRIVING] = NONE
+    register[_state.FREE] = n_servers
     link, register[_state.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
     base = log_base(program) if log and healthy else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if base.size else 0
     events = np.zeros(4 * (n_servers + n_tokens), np.int64)
-    _link_free(events, n_servers, n_tokens, NONE)
+    _link_free(events, n_tokens, NONE)
     _set_timers(events, n_servers, timers, register)
     return State(
         register=register,
@@ -269,7 +270,7 @@ def _initial_state(program: Program, log: bool) -> State:
         last_row=np.full(n_servers if log and healthy else 0, -1, np.int64),
         pool_log=np.zeros(4 * _pool_uses(program) if log else 0, np.int32),
         place=(program.timetable_ptr[:-1] - 1).astype(np.int32),
-        attempt=np.zeros(0 if healthy else n_tokens, np.int32),
+        attempt=np.zeros(0 if healthy else n_servers + n_tokens, np.int32),
         held=np.full(0 if healthy else n_tasks, NONE, np.int32),
         journal=np.zeros(_journal_size(program, n_tokens) if log and not healthy else 0, np.int64),
     )
@@ -286,27 +287,28 @@ def _set_timers(events: I64, n_servers: int, timers: I64, register: I64) -> None
         return
     field = events.view(np.int32).reshape(-1, 8)
     tokens = slice(n_servers, n_servers + timers.size)
-    field[tokens, _state.TASK] = timers
-    field[tokens, _state.CHUNK] = _state.ARM
-    field[tokens, _state.AT] = NONE
-    field[tokens, _state.NEXT] = np.append(np.arange(n_servers + 1, n_servers + timers.size), NONE)
+    field[tokens, _event.TASK] = timers
+    field[tokens, _event.CHUNK] = _state.ARM
+    field[tokens, _event.AT] = NONE
+    field[tokens, _event.NEXT] = np.append(np.arange(n_servers + 1, n_servers + timers.size), NONE)
     register[_state.BATCH] = n_servers
-    register[_state.FREE] = timers.size
+    register[_state.FREE] = n_servers + timers.size
 
 
 def _stranded(program: Program, state: State) -> list[Stranded]:
     """Chunks that faults hold up for good."""
     if state.attempt.size == 0:
         return []
-    field = state.event.reshape(-1, 8)[program.n_servers :]
+    field = state.event.reshape(-1, 8)
     free = np.zeros(len(field), np.bool_)
-    _mark(free, field[:, [_state.NEXT]], int(state.register[_state.FREE]))
+    free[: program.n_servers] = True  # the ends of services are no chunks
+    _mark(free, field[:, [_event.NEXT]], int(state.register[_state.FREE]))
     held = ~free & (state.attempt >= ATTEMPTS)
     for server in np.flatnonzero(state.free_ps == _state.FAR).tolist():
-        _mark(held, field[:, [_state.NEXT, _state.CHILD]], int(state.queue[server]))
+        _mark(held, field[:, [_event.NEXT, _event.CHILD]], int(state.queue[server]))
     found = []
     for token in np.flatnonzero(held).tolist():
-        task, chunk, at = field[token, _state.TASK : _state.SIZE].tolist()
+        task, chunk, at = field[token, _event.TASK : _event.SIZE].tolist()
         found.append(Stranded(task, chunk, int(program.route_server[at]), int(state.attempt[token])))
     return found
 
@@ -342,12 +344,12 @@ def _stack_of(tasks: I64, n_tasks: int) -> tuple[I32, int]:
     return link, int(tasks[0]) if tasks.size else NONE
 
 
-def _link_free(events: I64, first: int, count: int, after: int) -> None:
-    """Chain the last `count` tokens, the free ones; event `first` is token 0, and `after` follows the last."""
+def _link_free(events: I64, count: int, after: int) -> None:
+    """Chain the last `count` tokens, the free ones; `after` follows the last."""
     field = events.view(np.int32).reshape(-1, 8)
-    end = field.shape[0] - first
-    field[field.shape[0] - count :, _state.NEXT] = np.arange(end - count + 1, end + 1)
-    field[-1, _state.NEXT] = after
+    end = field.shape[0]
+    field[end - count :, _event.NEXT] = np.arange(end - count + 1, end + 1)
+    field[-1, _event.NEXT] = after
 
 
 def _with_more_tokens(state: State, n_servers: int) -> State:
@@ -355,7 +357,7 @@ def _with_more_tokens(state: State, n_servers: int) -> State:
     old = state.event_ps.size // 4 - n_servers
     more = max(old // 2, 16)
     events = np.concatenate([state.event_ps, np.zeros(4 * more, np.int64)])
-    _link_free(events, n_servers, more, int(state.register[_state.FREE]))
-    state.register[_state.FREE] = old
+    _link_free(events, more, int(state.register[_state.FREE]))
+    state.register[_state.FREE] = n_servers + old
     attempt = np.concatenate([state.attempt, np.zeros(more, np.int32)]) if state.attempt.size else state.attempt
     return state._replace(event_ps=events, event=events.view(np.int32), attempt=attempt)
