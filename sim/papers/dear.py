@@ -14,13 +14,17 @@ from typing import Any, NamedTuple
 
 from sim.papers.dear_model import Group, Ring, dear_s, wfbp_s
 from sim.papers.dear_models import densenet201, inceptionv4
+from sim.program.model import Model as Links
+from sim.run.iteration import simulate_job
+from sim.study.tables import to_csv
 from sim.whole_file import write_text_whole
+from topologies import ring
 from topologies.units import bytes_per_s, seconds
 from workloads.compute import TERA, Accelerator
 from workloads.models import model
 from workloads.models.model import Model
 from workloads.models.transformer import bert
-from workloads.training import MIB, Training, gradient_buckets, layer_of
+from workloads.training import MIB, Training, gradient_buckets, layer_of, training_job
 from workloads.workload import Workload
 
 HELP = "DeAR against wait-free backpropagation (ICDCS'23): five models, 10 Gb/s Ethernet and InfiniBand"
@@ -114,11 +118,6 @@ def closed_forms(subject: Subject, network: Network, bucket_bytes: int | None, g
 
 def simulated_s(subject: Subject, network: Network, loop: str, bucket_bytes: int | None) -> float:
     """The same iteration on a simulated ring: half of the bandwidth each way, a step's start-up on each link."""
-    from sim.program.model import Model as Links
-    from sim.run.iteration import simulate_job
-    from topologies import ring
-    from workloads.training import training_job
-
     rate, step = bytes_per_s(0.5 / network.ring.s_per_byte), seconds(network.ring.step_s)
     topology = ring(WORKERS, bandwidth=rate, latency=step, hop_latency=0)
     training = Training(loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1})
@@ -216,8 +215,6 @@ def _gain(slow_s: float, fast_s: float) -> float:
 
 def run(out: Path, quick: bool) -> None:
     """Print the table, and leave it in `out`."""
-    from sim.study.tables import to_csv
-
     chosen = [one for one in subjects() if not quick or one.model.name in QUICK]
     rows = []
     rate = f"{GPU.peak_flops / TERA:g} Tflop/s at {GPU.efficiency:.0%}"

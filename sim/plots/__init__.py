@@ -1,1 +1,8 @@
-"""Figures. Nothing outside this package imports matplotlib."""
+"""Pictures of results. Nothing outside this package and the papers imports matplotlib.
+
+The names are loaded when they are used: a command that draws nothing does not pay for the library.
+"""
+
+from topologies.lazy import exports
+
+__getattr__, __dir__, __all__ = exports(__name__, __file__)

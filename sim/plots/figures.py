@@ -5,17 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from collectives.core.collective import Collective
+from sim.analytic.roof import roof
+from sim.plots.compare import draw_comparison
+from sim.plots.roofline import draw_roofline
+from sim.plots.scaling import draw_scaling
+from sim.plots.speedup import draw_speedup
 from sim.plots.style import NARROW, WIDE
-from topologies import WeftError
-
-if TYPE_CHECKING:
-    from sim.study.spec import Spec
+from sim.plots.validate import draw_validation
+from sim.program.model import Model
+from topologies import Topology, WeftError
 
 Row = Mapping[str, Any]
 COLUMNS = {1: NARROW, 2: WIDE}
 """Widths of a figure by the columns of the page that it takes."""
+
+
+class Rooted(Protocol):
+    """A collective's keys, of which a figure reads the root."""
+
+    @property
+    def root(self) -> int | None: ...
+
+
+class Asked(Protocol):
+    """What a figure wants to know of a spec: its fabric, its model and its collective."""
+
+    def build_topology(self) -> Topology: ...
+
+    def build_model(self) -> Model: ...
+
+    @property
+    def kind(self) -> Collective: ...
+
+    @property
+    def collective(self) -> Rooted: ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +54,7 @@ class Drawing:
         Sizes above zero.
     path : Path
     columns : {1, 2}
-    spec : Spec, optional
+    spec : a spec, optional
         Of the rows; a roofline needs it for the fabric.
     baseline : str, optional
         Of a speed-up.
@@ -39,7 +65,7 @@ class Drawing:
     rows: Sequence[Row]
     path: Path
     columns: int = 2
-    spec: Spec | None = None
+    spec: Asked | None = None
     baseline: str | None = None
     size_bytes: int | None = None
 
@@ -49,29 +75,20 @@ class Drawing:
 
 
 def _comparison(wanted: Drawing) -> None:
-    from sim.plots.compare import draw_comparison
-
     _check_one_fabric(wanted.rows, "comparison")
     draw_comparison(wanted.rows, wanted.path, width=wanted.width)
 
 
 def _speedup(wanted: Drawing) -> None:
-    from sim.plots.speedup import draw_speedup
-
     _check_one_fabric(wanted.rows, "speed-up")
     draw_speedup(wanted.rows, wanted.path, baseline=wanted.baseline, width=wanted.width)
 
 
 def _scaling(wanted: Drawing) -> None:
-    from sim.plots.scaling import draw_scaling
-
     draw_scaling(wanted.rows, wanted.path, size_bytes=wanted.size_bytes, width=wanted.width)
 
 
 def _roofline(wanted: Drawing) -> None:
-    from sim.analytic.roof import roof
-    from sim.plots.roofline import draw_roofline
-
     _check_one_fabric(wanted.rows, "roofline")
     if wanted.spec is None:
         raise WeftError("a roofline needs the fabric: results that carry their spec, of one file")
@@ -87,8 +104,6 @@ def _roofline(wanted: Drawing) -> None:
 
 
 def _account(wanted: Drawing) -> None:
-    from sim.plots.validate import draw_validation
-
     if not all(row.get("why") for row in wanted.rows):
         raise WeftError("this figure needs rows with their critical path: from weft validate, or compare --why")
     draw_validation(wanted.rows, wanted.path, width=wanted.width)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
 from topologies.core.paths import check_tie
+from topologies.errors import WeftError
 from topologies.text.brief import one_line
 from topologies.units import Quantity, format_size, format_time, parse_size, parse_time
 
@@ -91,8 +92,6 @@ def make_model(
     WeftError
         Both `chunk` and `chunks`, an unknown name, or a value that is not accepted.
     """
-    from topologies import WeftError
-
     known = {f.name for f in fields(Model)}
     for name in changes:
         if name not in known:

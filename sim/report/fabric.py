@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from sim.lower.schedule import lower
 from sim.plots.layout import layout
 from sim.report.results import ResultFile, Row
 from sim.report.sections import Section, axes_of
+from sim.simulation import simulate
 from sim.study.spec import Spec
 from sim.timeline.link_load import result_load
 from topologies import NPU, Topology, WeftError
@@ -122,9 +124,6 @@ def _plays(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> 
 
 
 def _first_small(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> dict[str, Any]:
-    from sim.lower.schedule import lower
-    from sim.simulation import simulate
-
     services = 0
     for row in rows:
         form = row.get("form") if row.get("form") in spec.forms_of(row["algorithm"]) else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.plots.lines import CYCLE, Line, lines_of
 from sim.report.results import ResultFile, Row
+from topologies.units import format_size
 
 Section = dict[str, Any]
 
@@ -133,8 +134,6 @@ def _by_kind(parts: dict[str, float]) -> dict[str, float]:
 
 
 def _row_name(row: Row) -> str:
-    from topologies.units import format_size
-
     form = f" ({row['form']})" if row.get("form") else ""
     return f"{row.get('algorithm', '')}{form}, {format_size(row.get('size_bytes', 0))}"
 

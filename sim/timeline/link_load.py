@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sim.engine.run import check_memory, run
 from sim.lower.schedule import Lowered
 from sim.program import I32, I64, Program
 from sim.program.outcome import Outcome
@@ -79,8 +80,6 @@ def logged_services(result: Result) -> tuple[Services, I32]:
     if result.faults is not None and result.outcome is not None:
         faulty = result.faults.faulty
         return services(faulty.program, result.outcome), faulty.server_link
-    from sim.engine.run import check_memory, run
-
     check_memory(result.lowered.program, log=True)
     outcome = run(result.lowered.program, log=True)
     return services(result.lowered.program, outcome), result.lowered.shape.server_link

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.core.wiring import Cable, wired
 from topologies.errors import WeftError
-from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 from topologies.text.strict_yaml import loader
+from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 
 KINDS = ("custom", "device", "cpu", "xpu", "npu", "nic", "memory", "port", "switch")
 NPU_KINDS, PASSIVE_KINDS = ("xpu", "npu"), ("nic", "port")
