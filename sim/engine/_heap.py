@@ -1,4 +1,15 @@
-"""Who is served first: the order of the contract, and the pairing heap that keeps the waiting in it."""
+"""Who is served first: the order of the contract, and the pairing heap that keeps the waiting in it.
+
+A heap is its root; the root's children are a list, each child the root of a heap of its own:
+
+    root --CHILD--> a --NEXT--> b --NEXT--> c
+                    |                       |
+                    CHILD --> d             CHILD --> e --NEXT--> f
+
+Invariant: no token comes before its parent. Putting one in is a comparison (meld with a heap of one), taking the root
+costs O(log n) comparisons amortized, and neither needs memory besides the links that a token has anyway. The order is
+total, so the heap's shape, which depends on the order of arrival, never decides who is served.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +85,7 @@ def without_root(program, state, discipline, root):
     """The heap that is left when its root is taken: meld the children in pairs, then the pairs from the right."""
     event = state.event
     child = child_of(event, root)
-    pairs = NONE
+    pairs = NONE  # the pairs melded so far, the last one first
     while child != NONE:
         other = next_of(event, child)
         event[field(child, NEXT)] = NONE

@@ -3,6 +3,19 @@
 The contract is that of sim/program/contract.py; the arrays come from sim/engine/run.py, which has cast them. Numba
 keys its cache on a function's own file; sim/engine/_jit.py keys it on all files of jitted code, so that none can go
 stale unnoticed.
+
+A picosecond has three stages, as in the contract, and both loops run them in this order:
+
+    batch of events --> deliveries, joins, releases --+   until neither the stack (TOP) nor the batch has any left
+          ^                                           |
+          +------------- pools grant <----------------+
+    arrivals join the queue or line of their server
+    every touched server that is free chooses once;  then `advance` moves the present to the next event
+
+A service lasts at least 1 ps, so nothing that a choice causes falls into its own picosecond, and no stage has to be
+done again. A task goes through `released` (nothing holds the chunk back) >= `joined` (it has gone to its first server
+or pool) >= `delivered`; `gate_ps` is FAR while a chunk that joined has not been served by the first server, which is
+what lets tasks of one source take turns.
 """
 
 from __future__ import annotations
@@ -51,7 +64,7 @@ def _stack(state, task):
 
 @helper
 def _needed(chunk, parent_chunks, chunks, lag):
-    """Chunks of a stream parent that chunk `chunk` waits for."""
+    """Chunks of a stream parent that chunk `chunk` waits for: ceil((chunk + 1) * parent_chunks / chunks)."""
     if lag > 0:
         return max(chunk - lag + 1, 0)
     if parent_chunks == chunks:
@@ -69,6 +82,8 @@ def _release(program, state, task):
         return
     first = program.parent_ptr[u64(task)]
     last = program.parent_ptr[u64(task + 1)]
+    # `missing` counts the parents that hold back chunk `released` and no later one: a chunk that gets free makes it
+    # count anew for the next, so that each edge is looked at once per chunk of the child.
     released = state.released[u64(task)]
     while released < chunks and state.missing[u64(task)] == 0:
         released += 1
@@ -246,7 +261,7 @@ def _begin(program, state, token, server, start):
         if program.cut_through:
             after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
             ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
-    state.event[field(token, SIZE)] = size
+    state.event[field(token, SIZE)] = size  # without FIRST_HOP
     state.event[field(token, AT)] = NONE if last else at + 1
     return end, ready
 

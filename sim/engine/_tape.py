@@ -3,6 +3,18 @@
 An op is one service, or a join of several waits. It begins when what it waits for is there (`out` of the op `pred`),
 the chunk before it has left the first server (`end` of the op `gate`), and its own server is free. Op 0 stands for the
 beginning of time. Sweeping the ops in the recorded order is a longest path: no heap, no search, one pass over memory.
+
+    arrival = max(out[pred], end[gate])          end = max(arrival, free[server]) + service[kind]
+                                                 out = end + onward[kind]
+
+        out[pred] ----+                       +--> out  : what waits for the chunk at the next server
+                      +--> [ op at server ] --+
+        end[gate] ----+                       +--> end  : the next chunk at the first server; free[server]
+
+Invariant: `pred` and `gate` are smaller than the op's own number, hence their times are known when the sweep comes to
+it. The order of service is as recorded exactly if the arrivals at every server do not fall from one op to the next, or
+rise where their tie is the other way round (the odd bit of `kind`): the sweep ORs all differences into one number whose
+sign says whether any was negative, which costs one instruction a service where a branch would cost a stall.
 """
 
 from __future__ import annotations
@@ -314,7 +326,7 @@ def record(program, ops, waits, scratch):
             while pred < 0:
                 start = scratch.count[0]
                 pred, gate = _all_waits(program, ops, waits, scratch, task, chunk, before)
-                if pred < 0:
+                if pred < 0:  # a delivery without a server comes first: take back the joins, put it, and try again
                     scratch.count[0] = start
                     _put_empty(program, ops, waits, scratch)
         first = program.route_ptr[u64(program.task_route[u64(task)])]

@@ -4,6 +4,16 @@ Events wait in levels of 2^DIGIT slots: an event lies on the level of the highes
 the present, in the slot of that digit, and moves down a level when the present reaches its slot. All times of a run
 being integers, a push is a shift and a compare, and equal times come out as one batch, which is how the contract orders
 a picosecond. What each choice bought is in docs/performance.md.
+
+A time as digits of 10 bits, and where an event waits that is due at it (`now` and `due` first differ in digit 1):
+
+    digit     6 ... 2        1            0
+    now     | 0 ... 0 |  0000000101 | 1100000000 |
+    due     | 0 ... 0 |  0000001001 | 0000000111 |    level 1, slot 9
+
+Invariant: on every level only slots above the present's own digit are filled, and all of level L is earlier than all of
+level L + 1. So the first slot that is filled, from level 0 upward, has the next events: on level 0 they share one time
+and are the batch; from a higher level they are pushed anew and land below it.
 """
 
 from __future__ import annotations
@@ -43,7 +53,7 @@ def advance(state, until_ps):
     """
     register, slot, occupied = state.register, state.slot, state.occupied
     while register[BATCH] == NONE:
-        word = 0
+        word = 0  # 64 slots a word: the scan looks at 112 words at the most, and mostly at the first few
         while word < LEVELS * WORDS and occupied[u64(word)] == 0:
             word += 1
         if word == LEVELS * WORDS:
@@ -51,6 +61,7 @@ def advance(state, until_ps):
         level = word // WORDS
         digit = (word % WORDS) * 64 + count_trailing_zeros(occupied[u64(word)])
         shift = DIGIT * level
+        # The digits above this one are those of the present, the digits below it are zero: the slot's first time.
         present = (((register[NOW] >> shift) & ~np.int64(SLOTS - 1)) | np.int64(digit)) << shift
         if present > until_ps:
             return PAUSED

@@ -6,6 +6,14 @@ its representative and waits for the images of the same transfers, and if the tr
 over those that cross its representative one to one, then the run of the small program, copied to all that stand
 over it, obeys every rule of the full one: it is the full run. Nothing is approximated, and a group that fixes a
 link fails the last condition.
+
+Eight ranks in a ring under rotation by two, with representatives 0 and 1:
+
+    rank     0  1  2  3  4  5  6  7          link    0>1  1>2  2>3  3>4 ...
+    stands   .  .  0  1  0  1  0  1          stands   .    .   0>1  1>2 ...
+
+    transfers of 0 and 1, their links replaced by representatives, are an ordinary program: the engine does not know.
+    A transfer that waits for one of rank 7 waits, in the quotient, for the same slot of rank 1.
 """
 
 from __future__ import annotations

@@ -3,6 +3,19 @@
 The walk starts at the last delivery and goes back along what each chunk waited for: the service before it on the
 same server, the hop before, the chunk before it at the first server, or the delivery that released it. The parts
 sum to the makespan exactly.
+
+One chunk over two servers, and where the walk goes from each `*` (a state: a delivery, or the start of a service):
+
+    server a  ......[ other task ]* service ]~~ latency ~~>
+    server b                              ......* service ]~~ latency ~~>* delivery
+                                          <- queueing ->|
+    delivery -> start of its last service: latency, serialization
+    start, the server was busy until then -> start of the service before it there: serialization or queueing
+    start, the chunk arrived then         -> start at the hop before: latency, serialization
+    start at the first hop                -> the service of the chunk before, or the delivery that released this one
+
+Invariant: each step adds pieces that end where the pieces before began, so there is neither a gap nor an overlap, and
+the sum is exact. Where two causes end in the same picosecond, any of them explains it; the first found is taken.
 """
 
 from __future__ import annotations
