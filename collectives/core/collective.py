@@ -76,15 +76,35 @@ def _all(n_blocks: int, p: int) -> int:
     return n_blocks
 
 
+def _squared(p: int) -> int:
+    return p * p
+
+
+def _of_one_rank(n_blocks: int, p: int) -> int:
+    return n_blocks // p
+
+
+def _once(p: int) -> float:
+    return (p - 1) / p
+
+
+def _twice(p: int) -> float:
+    return 2 * (p - 1) / p
+
+
+def _whole(p: int) -> float:
+    return 1.0
+
+
 COLLECTIVES: dict[str, Collective] = {
     c.name: c
     for c in (
-        Collective("all-reduce", _everyone, _everyone, _any, _all, lambda p: 2 * (p - 1) / p),
-        Collective("reduce-scatter", _everyone, _owner, _one_each, _all, lambda p: (p - 1) / p),
-        Collective("all-gather", _owner, _everyone, _one_each, _all, lambda p: (p - 1) / p),
-        Collective("all-to-all", _sender, _owner, lambda p: p * p, lambda n, p: n // p, lambda p: (p - 1) / p),
-        Collective("broadcast", _root, _everyone, _any, _all, lambda p: 1.0, rooted=True),
-        Collective("reduce", _everyone, _root, _any, _all, lambda p: 1.0, rooted=True),
+        Collective("all-reduce", _everyone, _everyone, _any, _all, _twice),
+        Collective("reduce-scatter", _everyone, _owner, _one_each, _all, _once),
+        Collective("all-gather", _owner, _everyone, _one_each, _all, _once),
+        Collective("all-to-all", _sender, _owner, _squared, _of_one_rank, _once),
+        Collective("broadcast", _root, _everyone, _any, _all, _whole, rooted=True),
+        Collective("reduce", _everyone, _root, _any, _all, _whole, rooted=True),
     )
 }
 

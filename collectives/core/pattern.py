@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core import by_value
 from collectives.core.collective import Collective
 from collectives.core.proof import BlocksOf, prove
 from collectives.core.symmetry import Group
@@ -94,6 +95,11 @@ class Pattern:
     def __repr__(self) -> str:
         return f"<Pattern {cut(self.name, 40)} {self.kind.name} on {cut(self.topology.name, 40)}>"
 
+    def __reduce__(self) -> tuple[Callable[[Topology, bytes], Pattern], tuple[Topology, bytes]]:
+        """A pickle keeps the proof, and has by value the functions that emit transfers: most are closures."""
+        state = {name: value for name, value in vars(self).items() if name != "topology"}
+        return _restored, (self.topology, by_value.dumps(state, self.topology))
+
     @property
     def p(self) -> int:
         """Number of ranks."""
@@ -150,3 +156,10 @@ class Pattern:
             _SHRINKING.pop()
         same = self.key is not None and (small.key, small.p) == (self.key, self.p)
         return f"proved on {small.topology.name}" if small.proof == "proved" and not same else small.proof
+
+
+def _restored(topology: Topology, data: bytes) -> Pattern:
+    pattern = object.__new__(Pattern)
+    for name, value in {"topology": topology, **by_value.loads(data, topology)}.items():
+        object.__setattr__(pattern, name, value)
+    return pattern
