@@ -9,8 +9,8 @@ same lines. `--sample K` keeps of each table
   an odd one, a prime one, a power of two, and each number of dimensions;
 - a case with each value of a parameter that has few.
 
-Tests with the mark `full` are left out whole; a light test stands beside each. The last lines of a run say how much was
-left to `make test-all`.
+Of each hypothesis test it draws a quarter of the examples, but ten at least. Tests with the mark `full` are left out
+whole; a light test stands beside each. The last lines of a run say how much was left to `make test-all`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from hypothesis import is_hypothesis_test, settings
 
 from collectives import ALGORITHMS, COLLECTIVES
 from tests.places import SHARED
@@ -30,6 +31,8 @@ from topologies import TOPOLOGIES
 
 SHORT_AXIS = 12
 """Values of a parameter; those of one with more are sampled like cases."""
+
+FEWEST_DRAWS = 10
 
 _NAMES = re.compile(
     rf"(?<!\w)({'|'.join(sorted({*ALGORITHMS, *COLLECTIVES, *TOPOLOGIES}, key=len, reverse=True))})(?!\w)"
@@ -71,9 +74,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left["table"].append(item)
         else:
             kept.append(item)
-    config.stash[LEFT] = Counter({kind: len(some) for kind, some in left.items()} | {"tables": len(tables)})
+    config.stash[LEFT] = Counter({kind: len(some) for kind, some in left.items()})
+    config.stash[LEFT].update(tables=len(tables), draws=_draw_less(kept))
     config.hook.pytest_deselected(items=[item for some in left.values() for item in some])
     items[:] = kept
+
+
+def _draw_less(items: list[pytest.Item]) -> int:
+    """Cut the examples that hypothesis tests draw; by how many in all."""
+    tests: list[Any] = [getattr(item, "obj", None) for item in items]
+    functions = {getattr(test, "__func__", test) for test in tests if test is not None and is_hypothesis_test(test)}
+    left = 0
+    for function in functions:
+        asked = function._hypothesis_internal_use_settings  # where hypothesis's own plugin for pytest reads it
+        fewer = min(asked.max_examples, max(FEWEST_DRAWS, asked.max_examples // 4))
+        function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
+        left += asked.max_examples - fewer
+    return left
 
 
 def sample(table: list[pytest.Item], share: int) -> list[pytest.Item]:
@@ -159,7 +176,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.getoption("--sample"):
         terminalreporter.write_line(
             f"sample: {passed:,} cases passed; left to `make test-all`: {left['table']:,} cases of {left['tables']} "
-            f"tables, {left['full']} of the tests that have a light one beside them"
+            f"tables, {left['full']} tests that have a light one beside them, {left['draws']:,} drawn examples"
         )
     least = config.getoption("--at-least")
     if passed < least:
