@@ -50,6 +50,7 @@ def simulated_s(workload: Workload, ring: Ring, loop: str, bucket_bytes: int | N
 NO_START_UP, TEN_GIGABIT, INFINIBAND = Ring(64, 0, 1 / 1e9), Ring(64, 20e-6, 1 / 1.25e9), Ring(64, 5e-6, 1 / 12.5e9)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("ring", "bucket_bytes", "wfbp_ms", "dear_ms"),
     [

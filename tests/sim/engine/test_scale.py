@@ -31,6 +31,7 @@ def block_bytes(n_blocks: int) -> int:
     return -(-SIZE_BYTES // (4 * n_blocks)) * 4
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("topology", "ports"), [("ring:64", 2), ("ring:4096", 2), ("torus:16x16", 4), ("torus:64x64", 4)]
 )
@@ -43,6 +44,7 @@ def test_rings_take_as_long_as_their_steps(topology: str, ports: int) -> None:
     assert result.events == steps * ports
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("shape", [(64, 64), (16, 16, 16), (256, 256)])
 def test_buckets_take_as_long_as_their_phases(shape: tuple[int, ...]) -> None:
     """On a cube: in each phase n - 1 steps along one dimension, on parts n times as small, and the same back."""

@@ -140,6 +140,7 @@ def asplos_case(schedule_of, **options) -> Result:
     return simulate(schedule, chunks=1, endpoint_latency="10ns")
 
 
+@pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     ("schedule_of", "published_us"), [(hierarchical.all_reduce, 35008.129), (themis.all_reduce, 13635.871)]

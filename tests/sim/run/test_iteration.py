@@ -33,6 +33,7 @@ def traffic(extents: tuple[int, ...], size: float, kind: str) -> float:
     return sent
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("chunks", [1, 8, 64])
 def test_msft_1t_under_the_loop_of_libra(chunks):
     """Two layers of MSFT-1T on 4D-4K at LIBRA's split (209.686 ms there), as shipped, and fill and drain added.
