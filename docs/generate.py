@@ -23,7 +23,8 @@ ABOUT = {
 ROOMS = ("topologies", "collectives", "workloads", "sim")
 MODULES = (
     "collectives.in_network", "collectives.trees.aggregation", "collectives.parameter_server", "workloads.compression",
-    "workloads.compression.sizing", "sim.papers.compressed_timeline", "sim.papers.gradients", "sim.faults.plan",
+    "workloads.compression.cells", "sim.papers.compression_sizes", "sim.papers.compressed_timeline",
+    "sim.papers.gradients", "sim.faults.plan", "sim.faults.retry",
     "sim.run.tenants", "sim.streaming.pool_streaming", "sim.streaming.slot_sharing", "sim.streaming.partial_aggregates",
 )
 """Modules within the rooms whose names the API has as well: what one imports from there."""

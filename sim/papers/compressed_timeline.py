@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sim.papers.compression_sizes import Compression, peel_rounds
 from workloads.compression.checks import finite, number, whole
 from workloads.compression.layout import form_of
 from workloads.compression.rates import INSTANT, Rates
-from workloads.compression.sizing import Compression, peel_rounds
 
 AllReduceTime = Callable[[int], float]
 """Seconds that a fabric takes to all-reduce so many bytes."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.papers.compression_sizes import union_density
 from topologies import WeftError
 from workloads.compression.checks import number, whole
-from workloads.compression.sizing import union_density
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collectives.core.schedule import Schedule
 from collectives.trees.aggregation import torus_trees
 from sim.papers import lhc_figure
 from sim.papers.compressed_timeline import compressed_all_reduce
+from sim.papers.compression_sizes import Compression, expansion, union_density
 from sim.papers.files import write_table
 from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
 from sim.papers.gradients import GRADIENTS
@@ -31,7 +32,6 @@ from topologies.core.custom import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, layout_for, lossless_sum
 from workloads.compression.rates import INSTANT, Rates, measure
-from workloads.compression.sizing import Compression, expansion, union_density
 
 HELP = "aggregation in the network and lossless homomorphic compression: slots, loss, NVLS, the cliff, the headline"
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from topologies import WeftError
 from workloads.compression import _kernels as kernels
+from workloads.compression.cells import cells_required
 from workloads.compression.checks import finite, whole
-from workloads.compression.sizing import cells_required
 
 CELLS_PER_ITEM = 1.23
 """Cells a non-zero of the union at which arrays of a million elements decode, spread or by element (40 of 40)."""
@@ -37,7 +37,7 @@ class Form(NamedTuple):
     spread: bool
 
     def cells_required(self, n_items: int, n_elements: int) -> float:
-        """Cells an item with which nearly all arrays decode (`sizing.cells_required`)."""
+        """Cells an item with which nearly all arrays decode (`cells.cells_required`)."""
         return cells_required(n_items, n_elements, self.lanes, self.rotated)
 
 

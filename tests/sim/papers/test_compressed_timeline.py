@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from benchmarks import codec
 from sim.papers.compressed_timeline import compressed_all_reduce
+from sim.papers.compression_sizes import Compression, expansion, peel_rounds
 from sim.papers.gradients import GRADIENTS, Gradient, gradient
 from topologies import WeftError
+from workloads.compression.cells import cells_required
 from workloads.compression.rates import INSTANT, Measured, Rates, measure
-from workloads.compression.sizing import Compression, cells_required, expansion, peel_rounds
 
 
 def line_rate(size_bytes):

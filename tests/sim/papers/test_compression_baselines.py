@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.papers.compression_sizes import Compression, union_density
 from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
 from sim.papers.sparse import (
     add_blocks,
@@ -11,15 +12,15 @@ from sim.papers.sparse import (
     top_k,
 )
 from sim.papers.thc import Thc
-from tests.oracles.compression_bounds import bloom_bits_per_element, coordinate_bits, space_bound_bits
-from topologies import WeftError
-from workloads.compression.sizing import (
+from tests.oracles.compression_bounds import (
     THRESHOLD,
-    Compression,
     best_bloom_rate,
-    cells_required,
-    union_density,
+    bloom_bits_per_element,
+    coordinate_bits,
+    space_bound_bits,
 )
+from topologies import WeftError
+from workloads.compression.cells import cells_required
 
 
 @pytest.mark.parametrize(
