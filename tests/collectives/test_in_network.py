@@ -174,7 +174,7 @@ def test_units_behind_routers():
     on_arrays(in_network.all_reduce(fabric, "1MiB", routers=True))
     with pytest.raises(WeftError, match=r"adds up twice at an NPU.* torus:3x3 has a unit behind npu0"):
         in_network.all_reduce(fabric, "1MiB", form="rail-wise", routers=True)
-    for nodes, message in (([99], "no node 99"), (None, "units already")):
+    for nodes, message in (([99], "no node 99"), (None, "already has reduction units")):
         with pytest.raises(WeftError, match=message):
             with_reduction_units(fabric, "1GB/s", nodes=nodes)
     with pytest.raises(WeftError, match="per 'chip' is unknown"):
