@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,18 @@ def parse_json(text: str, what: str) -> Any:
     Raises
     ------
     WeftError
-        Not JSON, nested too deeply, or an integer of more than 64 bits.
+        Not JSON, nested too deeply, a key given twice, or an integer of more than 64 bits.
     """
-    return _parsed(json.loads, text, what, "JSON")
+    return _parsed(partial(json.loads, object_pairs_hook=_unique), text, what, "JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of some pairs, whose keys differ."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise WeftError(f"key {twice!r} is given twice")
+    return found
 
 
 def parse_toml(text: str, what: str) -> dict[str, Any]:
@@ -62,6 +73,8 @@ def _parsed(parse: Callable[[str], Any], text: str, what: str, kind: str) -> Any
         data = parse(text)
     except RecursionError:
         raise WeftError(f"{what} is nested too deeply") from None
+    except WeftError as wrong:
+        raise WeftError(f"{what}: {wrong}") from None
     except ValueError as error:  # raised by both parsers, and by Python for a number with thousands of digits
         raise WeftError(f"{what} is not {kind}: {error}") from None
     for number in _whole_numbers(data):
