@@ -41,3 +41,4 @@ from sim.timeline.timeline import Timeline as Timeline
 from sim.timeline.timeline import iteration_timeline as iteration_timeline
 from sim.timeline.timeline import schedule_timeline as schedule_timeline
 from sim.why.path import Why as Why
+from topologies.text.notebook import to_frame as to_frame

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 PACKAGES = ("topologies", "collectives", "workloads", "sim")
-HEAVY = {"numba", "scipy", "networkx", "rustworkx", "matplotlib", "rich", "clarabel", "simpy", "yaml", "pyarrow"}
+HEAVY = {"numba", "scipy", "networkx", "rustworkx", "matplotlib", "rich", "clarabel", "simpy", "yaml", "pandas"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

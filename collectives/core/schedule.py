@@ -8,6 +8,7 @@ from collectives.core.collective import Collective
 from collectives.core.pattern import Pattern
 from topologies import Topology, WeftError
 from topologies.text.brief import cut
+from topologies.text.notebook import html_table
 from topologies.units import Quantity, format_size, parse_size
 
 ELEMENT_BYTES = 4
@@ -46,6 +47,15 @@ class Schedule:
     def __repr__(self) -> str:
         what = f"{cut(self.name, 40)} {self.kind.name} of {format_size(self.size_bytes)}"
         return f"<Schedule {what} on {cut(self.topology.name, 30)}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.name} {self.kind.name}", {
+            "size": format_size(self.size_bytes),
+            "block": format_size(self.block_bytes),
+            "topology": self.topology.name,
+            "ranks": self.pattern.p,
+            "correctness": self.proof,
+        })
 
     @property
     def topology(self) -> Topology:

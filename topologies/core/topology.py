@@ -11,7 +11,8 @@ import numpy.typing as npt
 from topologies.core.paths import Paths, check_tie
 from topologies.errors import WeftError
 from topologies.text.brief import cut
-from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+from topologies.text.notebook import html_table
+from topologies.units import Quantities, Quantity, format_rate, format_time, parse_bandwidth, parse_time
 
 NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
 """Node kinds: endpoint with a rank; packet switch; optical circuit switch; reduction unit."""
@@ -96,6 +97,18 @@ class Topology:
     def __repr__(self) -> str:
         switches = f", {self.n_nodes - self.n_npus} switches" if self.n_nodes > self.n_npus else ""
         return f"<Topology {cut(self.name, 60)}: {self.n_npus} NPUs{switches}, {self.n_links} links>"
+
+    def _repr_html_(self) -> str:
+        rates = np.unique(self.bandwidth_Bps)
+        times = np.unique(self.latency_ps)
+        return html_table(self.name, {
+            "NPUs": self.n_npus,
+            "switches": self.n_nodes - self.n_npus,
+            "links": self.n_links,
+            "shape": " x ".join(map(str, self.shape)),
+            "bandwidth": ", ".join(map(format_rate, rates.tolist())) or None,
+            "latency": ", ".join(map(format_time, times.tolist())) or None,
+        })
 
     @property
     def n_nodes(self) -> int:

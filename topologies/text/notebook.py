@@ -1,0 +1,69 @@
+"""Objects in notebooks: a small table of HTML, and rows as a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from topologies.errors import WeftError
+from topologies.text.brief import cut
+
+if TYPE_CHECKING:
+    import pandas
+
+CELL_WIDTH = 80
+"""Characters of a cell."""
+
+
+def html_table(title: str, cells: Mapping[str, object]) -> str:
+    """A table with a row per cell, complete in itself: no style sheet, no script; all text is escaped.
+
+    Parameters
+    ----------
+    title : str
+        The caption.
+    cells : mapping of str to object
+        What a row is called, and what it holds; None is left out.
+
+    Examples
+    --------
+    >>> html_table("fabric", {"NPUs": 16, "name": "<a>"})
+    '<table><caption>fabric</caption><tr><th>NPUs</th><td>16</td></tr><tr><th>name</th><td>&lt;a&gt;</td></tr></table>'
+    """
+    rows = (
+        f"<tr><th>{escape(name)}</th><td>{escape(_cell(value))}</td></tr>"
+        for name, value in cells.items() if value is not None
+    )
+    return f"<table><caption>{escape(cut(title))}</caption>{''.join(rows)}</table>"
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else cut(str(value), CELL_WIDTH)
+
+
+def to_frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Rows as a data frame of pandas, with a column for every key in the order in which they first appear.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Of `Result.row`, `sweep_rows`, or the JSON of any command; a key that a row lacks is missing there.
+
+    Raises
+    ------
+    WeftError
+        pandas is not installed.
+
+    Examples
+    --------
+    >>> to_frame([{"size_bytes": 1024, "time_s": 1e-6}, {"size_bytes": 2048}]).shape
+    (2, 2)
+    """
+    if find_spec("pandas") is None:
+        raise WeftError("a data frame needs pandas: pip install 'weft[frame]', or take the rows as they are")
+    import pandas  # an extra: loaded by those who ask for a frame
+
+    table = [dict(row) for row in rows]
+    return pandas.DataFrame(table, columns=list(dict.fromkeys(name for row in table for name in row)))
