@@ -12,6 +12,7 @@ from sim.analytic.cut_bound import cut_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json
 from topologies import SWITCH, Topology
+from topologies.flows.programs import all_to_all_rate_Bps, best_roots
 
 NAME = "bound"
 
@@ -61,8 +62,6 @@ def bound_rows(
 
 def _programs(topology: Topology, kind: str, reducing_switches: bool) -> list[dict[str, Any]]:
     """Rates of linear programs, to nine digits."""
-    from topologies.flows.programs import all_to_all_rate_Bps, best_roots  # linear programs: loaded where solved
-
     if kind == "all-to-all":
         rate = all_to_all_rate_Bps(topology) * topology.n_npus
         reason = "maximum concurrent flow, one flow for each source"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from sim import plots
 from sim.cli.asked import required, spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
 from sim.optimize.study import Study
@@ -34,12 +35,10 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(arguments, spec, rows)
     write_csv(arguments, [_flat(row) for row in rows])
     if arguments.plot:
-        from sim.plots.pareto import draw_pareto  # matplotlib: loaded where it draws
-
         if study.cost is None:
             raise WeftError("--plot draws time over cost: the network needs prices (--cost FILE)")
         front = study.front()
-        write_whole(arguments.plot, lambda path: draw_pareto(front, path))
+        write_whole(arguments.plot, lambda path: plots.draw_pareto(front, path))
     say_where(arguments)
 
 

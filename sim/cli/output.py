@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim import plots
 from sim.cli.asked import document_spec
 from sim.cli.flags import OUTPUTS
 from sim.study.document import document
@@ -88,12 +89,10 @@ def write_figure(
     arguments: argparse.Namespace, rows: Sequence[Row], spec: Spec | None = None, size_bytes: int | None = None
 ) -> None:
     """Draw the figure that `--figure` names to the file of `--plot`."""
-    from sim.plots.figures import Drawing, draw  # matplotlib: loaded where it draws
+    def drawing(path: Path) -> plots.Drawing:
+        return plots.Drawing(rows, path, arguments.columns, spec, getattr(arguments, "baseline", None), size_bytes)
 
-    def drawing(path: Path) -> Drawing:
-        return Drawing(rows, path, arguments.columns, spec, getattr(arguments, "baseline", None), size_bytes)
-
-    write_whole(arguments.plot, lambda path: draw(arguments.figure, drawing(path)))
+    write_whole(arguments.plot, lambda path: plots.draw(arguments.figure, drawing(path)))
 
 
 def say(arguments: argparse.Namespace, *lines: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
+from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
 from sim.streaming import pool_rows
@@ -40,9 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)
     if arguments.plot:
-        from sim.plots.pool import draw_pool  # matplotlib: loaded where it draws
-
-        write_whole(arguments.plot, lambda path: draw_pool(rows, path))
+        write_whole(arguments.plot, lambda path: plots.draw_pool(rows, path))
     say_where(arguments)
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from sim.program.outcome import Stopped
 from topologies import WeftError
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Ste
 
 
 def _has_stopped(wrong: WeftError) -> bool:
-    from sim.engine.run import Stopped
-
     return isinstance(wrong, Stopped)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
 from collectives.formats.htsim import to_htsim
 from collectives.formats.msccl_xml import to_msccl
+from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_json, write_text, write_whole
 from sim.lower.capacity import check_capacity
@@ -111,17 +112,14 @@ def _write_bytes(data: bytes, path: Path) -> None:
 
 
 def _draw(arguments: argparse.Namespace, schedules: Sequence[Schedule], root: int, path: Path) -> None:
-    from sim.plots.figures import COLUMNS  # matplotlib: loaded where it draws
-    from sim.plots.trees import draw_steps, draw_trees
-
     if len(schedules) > 1:
         forms = ", ".join(schedule.name for schedule in schedules)
         raise WeftError(f"--plot draws one schedule: choose with --form or --algorithm among {forms}")
-    width = COLUMNS[arguments.columns]
+    width = plots.COLUMNS[arguments.columns]
     if arguments.figure == "steps":
-        draw_steps(schedules[0], path, width)
+        plots.draw_steps(schedules[0], path, width)
     else:
-        draw_trees(schedules[0], path, root, width)
+        plots.draw_trees(schedules[0], path, root, width)
 
 
 def algorithms() -> list[str]:

@@ -12,6 +12,7 @@ from sim.cli.compare import reasons
 from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_text, write_whole
 from sim.cli.progress import Steps, progress
 from sim.faults.plan import FaultPlan
+from sim.study.dask import dask_executor
 from sim.study.document import document
 from sim.study.export import check_parquet, export, status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
@@ -77,8 +78,6 @@ def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
             if not arguments.dask:
                 how = {"workers": arguments.workers, "progress": steps.within}
                 return run_sweep(sweep.points, store, done=_teller(steps), **how)
-            from sim.study.dask import dask_executor  # Dask is an extra
-
             with dask_executor(arguments.dask) as (executor, threads):
                 how = {"in_flight": IN_FLIGHT * threads}
                 return run_sweep(sweep.points, store, executor, done=_teller(steps), **how)

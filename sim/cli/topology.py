@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
+from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_json, write_whole
 from sim.study.tables import aligned
@@ -39,9 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     say(arguments, *lines(facts))
     write_json(arguments, spec, [facts], **facts)
     if arguments.plot:
-        from sim.plots.fabric import draw_topology  # matplotlib: loaded where it draws
-
-        write_whole(arguments.plot, lambda path: draw_topology(topology, path))
+        write_whole(arguments.plot, lambda path: plots.draw_topology(topology, path))
     if arguments.output:
         write_whole(arguments.output, lambda path: write_topology(topology, path))
     say_where(arguments)

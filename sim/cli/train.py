@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
 from sim.run.iteration import IDLE_ELSEWHERE, NO_DIMENSION, IterationResult, simulate_job
@@ -32,9 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(arguments, spec, rows_of(spec, workload, result), model=result.lowered.model)
     write_csv(arguments, [{"npu": rank} | part for rank in result.ranks for part in parts(result, rank)])
     if arguments.plot:
-        from sim.plots.timeline import draw_timeline  # matplotlib: loaded where it draws
-
-        write_whole(arguments.plot, lambda path: draw_timeline(result, path))
+        write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
     if arguments.perfetto:
         write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result), path))
     say_where(arguments)

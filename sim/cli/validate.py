@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.compare import Stuck, assumptions, missing, never_end, refusals
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_figure, write_json, write_text, write_whole
@@ -169,29 +170,21 @@ def _draw_figure(
     arguments: argparse.Namespace, spec: Spec, rows: Sequence[Mapping[str, Any]], last: Validation
 ) -> None:
     """The figure of `--plot`: of all rows, or of the last run."""
-    from sim.plots.figures import COLUMNS
-
     if arguments.figure not in RUN_FIGURES:
         write_figure(arguments, rows, spec)
         return
 
     def draw(path: Path) -> None:
-        from sim.plots.critical_path import draw_critical_path
-        from sim.plots.link_timeline import draw_link_timeline
-
         if arguments.figure == "heatmap":
             _draw_heatmap(last, path, arguments.columns)
         else:
-            drawn = draw_link_timeline if arguments.figure == "timeline" else draw_critical_path
-            drawn(last.result, path, width=COLUMNS[arguments.columns])
+            drawn = plots.draw_link_timeline if arguments.figure == "timeline" else plots.draw_critical_path
+            drawn(last.result, path, width=plots.COLUMNS[arguments.columns])
 
     write_whole(arguments.plot, draw)
 
 
 def _draw_heatmap(last: Validation, path: Path, columns: int) -> None:
-    from sim.plots.figures import COLUMNS
-    from sim.plots.heatmap import draw_heatmap
-
     topology = last.result.schedule.topology
     title = f"{_name(last)}\non {topology.name}: {format_time(last.result.time_ps)}"
-    draw_heatmap(topology, last.result.link_utilisation, path, title, width=COLUMNS[columns])
+    plots.draw_heatmap(topology, last.result.link_utilisation, path, title, width=plots.COLUMNS[columns])

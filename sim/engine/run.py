@@ -14,7 +14,7 @@ from sim.engine import _event, _kernel, _state
 from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
 from sim.program import FIFO, I32, I64, PER_CHUNK, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
-from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
+from sim.program.outcome import Journal, Log, Outcome, Stopped, Stranded, check_finished, log_base, past_the_clock
 from topologies import WeftError
 from topologies.units import format_size, format_time
 
@@ -41,10 +41,6 @@ class Progress(NamedTuple):
     def seconds_left(self) -> float:
         """At this rate; 0 when more services are done than a healthy run has."""
         return max(self.total_events - self.events, 0) / max(self.events_per_s, 1e-9)
-
-
-class Stopped(WeftError):
-    """A run that reached its limit or was interrupted; says how far it came."""
 
 
 @dataclass

@@ -127,6 +127,10 @@ class Stranded(NamedTuple):
     attempts: int
 
 
+class Stopped(WeftError):
+    """A run that reached its limit or was interrupted; says how far it came."""
+
+
 class Deadlock(WeftError):
     """Nothing can move any more and tasks are left.
 

@@ -11,7 +11,7 @@ import pytest
 
 from sim.cli import COMMANDS, EXIT_INTERRUPTED, main, parsers
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.engine.run import Stopped
+from sim.program.outcome import Stopped
 from tests.places import ROOT
 
 SMALL = ["compare", "--topology", "torus:4x4", "--algorithms", "ring", "-b", "1K", "--quiet"]

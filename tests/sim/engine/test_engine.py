@@ -14,9 +14,9 @@ from benchmarks.cases import ring_all_reduce, torus_all_to_all
 from sim.engine import _kernel as kernel
 from sim.engine import run as engine
 from sim.engine.reference import run_reference
-from sim.engine.run import Progress, Run, Stopped, check_memory, memory_bytes, run
+from sim.engine.run import Progress, Run, check_memory, memory_bytes, run
 from sim.program import Cutting, Program, ProgramBuilder
-from sim.program.outcome import Deadlock, Outcome
+from sim.program.outcome import Deadlock, Outcome, Stopped
 from tests.strategies import fifo_programs, programs
 from topologies import WeftError
 
