@@ -1,4 +1,7 @@
-"""The outer loop: bandwidths, and discrete knobs, tuned against the simulated time."""
+"""The outer loop: bandwidths, and discrete knobs, tuned against the simulated time.
+
+Imports `sim.analytic`, `sim.why`, `sim.lower` and `sim.engine`; never `sim.study`: one design is one run of it.
+"""
 
 from sim.optimize.cuts import Optimum, optimize
 from sim.optimize.objective import Evaluation, Objective, Part, Simulated

@@ -1,4 +1,7 @@
-"""The report: one HTML page, with all that it needs inside, from the JSON results of a folder."""
+"""The report: one HTML page, with all that it needs inside, from the JSON results of a folder.
+
+Imports `sim.plots`, `sim.study` and what they import.
+"""
 
 from sim.report.page import report_page
 

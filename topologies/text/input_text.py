@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from topologies.errors import WeftError
-from topologies.units import format_size
 
 MOST_BYTES = 64 * 2**20
 """Size limit for a foreign file; parsing this much text takes seconds."""
@@ -33,7 +32,7 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
     except OSError as error:
         raise WeftError(f"{what} {path} cannot be read: {error.strerror}") from None
     if len(data) > most_bytes:
-        raise WeftError(f"{what} {path} is larger than the limit of {format_size(most_bytes)}")
+        raise WeftError(f"{what} {path} is larger than the limit of {most_bytes >> 20} MiB")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -1,4 +1,7 @@
-"""Gradient compression that adds up on the way: the lossless homomorphic codec, and what it is compared with."""
+"""Gradient compression that adds up on the way: the lossless homomorphic codec, and what it is compared with.
+
+Imports `topologies` only.
+"""
 
 from workloads.compression.codec import Aggregate, Codec, Decoded, Message, lossless_sum
 from workloads.compression.index import Bitmap, Bloom, NibbleSum, bloom_for

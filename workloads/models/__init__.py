@@ -1,4 +1,7 @@
-"""Parametric models by name: the one place to register a new one."""
+"""Parametric models by name: the one place to register a new one.
+
+Imports `topologies` only.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 W. Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training Jobs",
 NSDI 2023.
+
+Imports jobs, parallelism and the packages below `workloads`.
 """
 
 from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
