@@ -1,4 +1,4 @@
-"""What must move, in order: collectives, the schedules that do them, and their proof."""
+"""What must move, in what order: collectives, the schedules that implement them, and their proof."""
 
 from topologies.lazy import exports
 

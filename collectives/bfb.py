@@ -1,9 +1,9 @@
-"""Breadth-first broadcast (BFB): every shard takes shortest ways, and each step evens out the links into every node.
+"""Breadth-first broadcast (BFB): every shard takes shortest paths, and each step balances the links into every node.
 
-At step t a node receives the shards of all roots at distance t, each split among the neighbours that have it, so that
-the fullest of its links has as little as possible (L. Zhao et al., "Efficient direct-connect topologies for collective
+At step t a node receives the shards of all roots at distance t, each split among the neighbors that have it, so that
+its most loaded link carries as little as possible (L. Zhao et al., "Efficient direct-connect topologies for collective
 communications", NSDI 2025, arXiv 2202.03356). Optimal with as many steps as the diameter on rings, tori, hypercubes
-and complete graphs; elsewhere the shortest ways may cost bandwidth.
+and complete graphs; elsewhere, shortest paths may cost bandwidth.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from topologies.units import Quantity
 
 NAME = "bfb"
 MOST_BLOCKS = 96
-"""Parts of a shard up to which the fractions of the optimum are kept exactly."""
+"""Limit on the parts of a shard; below it the fractions of the optimum are exact."""
 
 MOST_NPUS = 128
-"""NPUs that are not alike, up to which the steps of each are worked out."""
+"""Limit on NPUs that are not alike, since the steps of each are computed separately."""
 
 
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
@@ -56,13 +56,13 @@ def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     Raises
     ------
     WeftError
-        Switches, NPUs that cannot be reached, or fractions that need more than 96 parts of a shard.
+        Switches, unreachable NPUs, or fractions that need more than 96 parts of a shard.
     """
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The all-gather backwards: every link has its opposite. Parameters as for `all_gather`."""
+    """The all-gather reversed; requires every link to have an opposite. Parameters as for `all_gather`."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
@@ -74,7 +74,7 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
 @remembered
 def _pattern(topology: Topology, kind: str) -> Pattern:
     if np.any(topology.kind != NPU):
-        raise WeftError(f"{NAME} on {topology.name}: it takes direct networks only, and this one has switches")
+        raise WeftError(f"{NAME} on {topology.name}: only direct networks are supported, and this one has switches")
     if topology.n_npus == 1:
         alone = Forest(topology, (Tree(0, 1, ()),))
         return forest_pattern(topology, kind, NAME, up=alone, down=alone)
@@ -87,20 +87,20 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
 
 
 def _parts(topology: Topology) -> int:
-    """Parts of a shard with which all loads are whole."""
+    """Number of parts of a shard for which all loads are integers."""
     _, rates = whole_capacities(topology.bandwidth_Bps)
     steps = [load for loads in _all_loads(topology) for load in loads]
     parts = math.lcm(*((load * rate).denominator for load in set(steps) for rate in set(rates)))
     if parts > MOST_BLOCKS:
         raise WeftError(
-            f"{NAME} on {topology.name}: even loads need {parts} parts of a shard (more than {MOST_BLOCKS})"
+            f"{NAME} on {topology.name}: balanced loads need {parts} parts of a shard (limit: {MOST_BLOCKS})"
         )
     return parts
 
 
 @remembered
 def _all_loads(topology: Topology) -> list[list[Fraction]]:
-    """For each node (rank 0 alone where all are alike) the time of each step, in shards over units of bandwidth."""
+    """For each node (only rank 0 if all are alike) the time of each step, in shards per unit of bandwidth."""
     _, rates = whole_capacities(topology.bandwidth_Bps)
     if has_free_translations(topology):
         distance = distances_to_zero(topology)
@@ -120,7 +120,7 @@ def _distances(topology: Topology) -> np.ndarray[tuple[int, int], np.dtype[np.in
     """Links from each NPU (row) to each (column)."""
     n = topology.n_npus
     if n > MOST_NPUS:
-        raise WeftError(f"{NAME} on {topology.name}: {n} NPUs that are not alike (more than {MOST_NPUS})")
+        raise WeftError(f"{NAME} on {topology.name}: {n} NPUs that are not alike (limit: {MOST_NPUS})")
     src, dst = (part.ravel() for part in np.indices((n, n)))
     return np.diff(ShortestPathRouter().paths(topology, src, dst, "first", 0).ptr).reshape(n, n)
 
@@ -128,7 +128,7 @@ def _distances(topology: Topology) -> np.ndarray[tuple[int, int], np.dtype[np.in
 def _entries(
     topology: Topology, distances: np.ndarray[tuple[int, int], np.dtype[np.int64]], node: int, step: int
 ) -> list[dict[int, int]]:
-    """For each root at a distance the links by which its shard may enter a node."""
+    """For each root at a distance, the links over which its shard may enter a node."""
     entering = np.flatnonzero(topology.dst == node).tolist()
     roots = np.flatnonzero(distances[:, node] == step).tolist()
     return [
@@ -137,9 +137,9 @@ def _entries(
 
 
 def _least_time(choices: Sequence[Mapping[int, int]], rates: Mapping[int, int]) -> Fraction:
-    """Least time in which every shard can be split among its links, by Newton's method on cuts.
+    """Shortest time in which every shard can be split among its links, by Newton's method on cuts.
 
-    The answer is the largest ratio of shards to the bandwidth of all links that they may use.
+    The answer is the largest ratio of shards to the total bandwidth of the links they may use.
     """
     links = sorted({link for mine in choices for link in mine})
     if not choices:
@@ -179,7 +179,7 @@ def _translated_trees(topology: Topology, k: int) -> RootTrees:
 
 
 def _forest(topology: Topology, k: int) -> Forest:
-    """A tree for each part of each shard."""
+    """One tree per part of each shard."""
     _, rates = whole_capacities(topology.bandwidth_Bps)
     distances = _distances(topology)
     n = topology.n_npus
@@ -202,5 +202,5 @@ def _forest(topology: Topology, k: int) -> Forest:
 
 
 def _rooms(rates: Mapping[int, int], time: Fraction, k: int) -> dict[int, int]:
-    """Parts that each link can take in a time."""
+    """Parts that each link can carry in a given time."""
     return {link: math.floor(time * k * rate) for link, rate in rates.items()}

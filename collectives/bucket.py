@@ -1,6 +1,6 @@
-"""Bucket: rings along one dimension after the other, 2D copies at once.
+"""Bucket: rings along one dimension after the other, with 2D copies at once.
 
-Each copy reduces and scatters along every dimension in turn, on ever smaller parts, then gathers back in reverse
+Each copy reduce-scatters along every dimension in turn, on ever smaller parts, then all-gathers in reverse
 order (N. Jain, Y. Sabharwal, "Optimal Bucket Algorithms for Large MPI Collectives on Torus Interconnects", ICS 2010;
 P. Sack, W. Gropp, "Collective Algorithms for Multiported Torus Networks", 2015).
 """
@@ -31,8 +31,8 @@ NAME = "bucket"
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Bucket all-reduce on 2D ports, for any extents (Swing paper, NSDI 2024, section 2.3.4).
 
-    Copy k < D begins at dimension k going up, copy D + k at dimension k going down. Where extents differ, a rank
-    begins the next phase of any copy when all of its copies have ended the last one.
+    Copy k < D starts in dimension k in the positive direction, copy D + k in dimension k in the negative one. If
+    extents differ, a rank starts the next phase of any copy when all of its copies have finished the previous one.
 
     Parameters
     ----------
@@ -61,17 +61,17 @@ class _Phase(NamedTuple):
     Attributes
     ----------
     port, dim : int
-    way : {1, -1}
+    direction : {1, -1}
     reduces : bool
     done : tuple of int
-        Dimensions along which the copy is scattered already, and this one.
+        Dimensions along which the copy is already scattered, including this one.
     slot, step : int
-        Of its first transfer.
+        Slot and step of its first transfer.
     """
 
     port: int
     dim: int
-    way: int
+    direction: int
     reduces: bool
     done: tuple[int, ...]
     slot: int
@@ -104,7 +104,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
 
 
 def _phases(grid: Grid, kind: str) -> list[list[_Phase]]:
-    """Phases one after the other, each with one ring a port."""
+    """Consecutive phases, each with one ring per port."""
     n_dims = len(grid.dims)
     scatter = [(turn, True) for turn in range(n_dims)] if kind != "all-gather" else []
     gather = [(turn, False) for turn in reversed(range(n_dims))] if kind != "reduce-scatter" else []
@@ -121,17 +121,17 @@ def _phases(grid: Grid, kind: str) -> list[list[_Phase]]:
 
 
 def _add(table: TransferTable, grid: Grid, phase: _Phase, before: Sequence[_Phase]) -> None:
-    """The transfers of a phase: the first step waits for the last ones of `before`, the others for the one before."""
+    """Transfers of a phase: the first step waits for the last steps of `before`, later steps for the previous one."""
     extent = grid.shape[phase.dim]
     k = np.arange(extent - 1)[:, None]
     slot = phase.slot + k
     own = np.where(k > 0, slot - 1, NOBODY)
-    after: list[Ref] = [(grid.shift(table.ranks, phase.dim, -phase.way), own), (table.ranks, own)]
+    after: list[Ref] = [(grid.shift(table.ranks, phase.dim, -phase.direction), own), (table.ranks, own)]
     for earlier in before:
         last = np.where(k == 0, earlier.slot + grid.shape[earlier.dim] - 2, NOBODY)
-        after += [(grid.shift(table.ranks, earlier.dim, -earlier.way), last), (table.ranks, last)]
+        after += [(grid.shift(table.ranks, earlier.dim, -earlier.direction), last), (table.ranks, last)]
     table.add(
-        slot, grid.shift(table.ranks, phase.dim, phase.way), grid.p // _extent(grid, phase.done),
+        slot, grid.shift(table.ranks, phase.dim, phase.direction), grid.p // _extent(grid, phase.done),
         step=phase.step + k, port=phase.port, reduces=phase.reduces, after=after,
     )
 
@@ -141,14 +141,14 @@ def _extent(grid: Grid, dims: Sequence[int]) -> int:
 
 
 def _blocks(grid: Grid, phase: _Phase, source: int, k: int) -> Sequence[int]:
-    """Blocks that agree with the source where scattered, and are k (or k + 1) behind it in this dimension."""
+    """Blocks that match the source in scattered dimensions, and are k (or k + 1) behind it in this one."""
     back = k + (1 if phase.reduces else 0)
-    return _alike(grid, phase.port, phase.done, grid.shift(source, phase.dim, -phase.way * back))
+    return _alike(grid, phase.port, phase.done, grid.shift(source, phase.dim, -phase.direction * back))
 
 
 @lru_cache(maxsize=4096)
 def _alike(grid: Grid, port: int, dims: tuple[int, ...], rank: int) -> Sequence[int]:
-    """Blocks of a port with the coordinates of a rank in some dimensions."""
+    """Blocks of a port that share the coordinates of a rank in some dimensions."""
     every = np.arange(grid.p)
     alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in dims]
     return (port * grid.p + np.flatnonzero(np.all(alike, axis=0))).tolist()

@@ -1,7 +1,7 @@
 """Butterflies: log p steps in which pairs of ranks exchange, shared by Swing and the recursive doublings.
 
-A butterfly is given by who meets whom. From that follow the latency form, which exchanges the whole vector at
-every step, and the bandwidth form, a reduce-scatter whose messages shrink and an all-gather that is its time
+A butterfly is defined by the pairs of each step. They determine the latency form, which exchanges the entire vector
+in every step, and the bandwidth form, a reduce-scatter with shrinking messages and an all-gather that is its time
 reversal (Swing paper, sections 3.1 and A.2).
 """
 
@@ -19,17 +19,17 @@ from collectives.core.grid import NOBODY, Grid, Ranks, ceil_log2, is_power_of_tw
 from collectives.core.rounds import RankMap, Round
 
 Peer = Callable[[Ranks], Ranks]
-"""Whom each rank of the core meets; meeting is mutual."""
+"""The peer of each rank of the core; the relation is symmetric."""
 
 
 def dimension_steps(extents: Sequence[int], port: int) -> list[tuple[int, int]]:
-    """Dimension and relative step of each step: the dimensions in turn, those that are done left out.
+    """Dimension and relative step of each step: the dimensions in turn, skipping those that are complete.
 
     Parameters
     ----------
     extents : sequence of int
     port : int
-        Begins with dimension `port` mod D.
+        Starts with dimension `port` mod D.
 
     References
     ----------
@@ -51,14 +51,14 @@ class Core:
     outer : Grid
         All ranks.
     inner : Grid
-        Those that take part, numbered anew.
+        The participating ranks, renumbered.
     """
 
     outer: Grid
     inner: Grid
 
     def index(self, ranks: Ranks) -> Ranks:
-        """Number of each rank in the core; NOBODY outside."""
+        """Index of each rank in the core; NOBODY outside."""
         if self.inner == self.outer:
             return ranks
         index, inside = np.zeros_like(ranks), np.ones(ranks.shape, np.bool_)
@@ -69,7 +69,7 @@ class Core:
         return np.where(inside, index, NOBODY)
 
     def rank(self, index: Ranks) -> Ranks:
-        """The rank of each number in the core."""
+        """The rank of each index in the core."""
         if self.inner == self.outer:
             return index
         ranks = np.zeros_like(index)
@@ -78,7 +78,7 @@ class Core:
         return ranks
 
     def lift(self, peer: Peer) -> RankMap:
-        """A map of the core as one of all ranks."""
+        """Extend a map of the core to all ranks."""
 
         def lifted(ranks: Ranks) -> Ranks:
             index = self.index(ranks)
@@ -89,14 +89,14 @@ class Core:
 
 @dataclass(frozen=True)
 class Butterfly:
-    """Who meets whom, in each step of each port.
+    """The pairs of each step of each port.
 
     Attributes
     ----------
     core : Core
     ports : tuple of tuple of Peer
     part : int
-        Blocks of one port: block b of port k is number `k * part + b`, owned by rank b of the core.
+        Blocks per port: block b of port k has index `k * part + b` and is owned by rank b of the core.
     """
 
     core: Core
@@ -104,12 +104,12 @@ class Butterfly:
     part: int
 
     def regular_dims(self) -> tuple[int, ...]:
-        """Dimensions of which all ranks take part."""
+        """Dimensions in which all ranks participate."""
         outer, inner = self.core.outer, self.core.inner
         return tuple(dim for dim in outer.dims if inner.shape[dim] == outer.shape[dim])
 
     def latency(self) -> list[Round]:
-        """Every step exchanges all there is: one block a port."""
+        """Every step exchanges everything: one block per port."""
         rounds = []
         for port, peers in enumerate(self.ports):
             for step, peer in enumerate(map(self.core.lift, peers)):
@@ -117,7 +117,7 @@ class Butterfly:
         return self._folded(rounds, 1)
 
     def scatter(self, first_step: int = 0) -> list[Round]:
-        """Reduce-scatter: at every step, what the peer keeps or will send on."""
+        """Reduce-scatter: each step sends what the peer keeps or forwards later."""
         return [
             self._partial(first_step + s, port, s, reduces=True)
             for port, peers in enumerate(self.ports) for s in range(len(peers))
@@ -131,7 +131,7 @@ class Butterfly:
         ]
 
     def bandwidth(self) -> list[Round]:
-        """All-reduce as reduce-scatter and all-gather."""
+        """All-reduce as a reduce-scatter followed by an all-gather."""
         steps = max(map(len, self.ports), default=0)
         return self._folded(self.scatter() + self.gather(steps), self.part)
 
@@ -156,7 +156,7 @@ class Butterfly:
         return Round(step, port, across, across, size(s), blocks, reduces)
 
     def _folded(self, rounds: list[Round], blocks: int) -> list[Round]:
-        """Rounds between those that fold the ranks outside the core onto it, and give them the result."""
+        """The rounds, enclosed by those that fold the ranks outside the core onto it and return the result to them."""
         folds = list(self._folds())
         last = max((r.step for r in rounds), default=-1) + 1
         before, after = [], []
@@ -169,7 +169,7 @@ class Butterfly:
         return [replace(r, step=r.step + len(folds)) for r in before + rounds + after]
 
     def _folds(self) -> Iterator[tuple[RankMap, RankMap]]:
-        """Dimension by dimension, maps from the ranks outside the core to their partners, and back."""
+        """Maps from the ranks outside the core to their partners and back, dimension by dimension."""
         outer, inner = self.core.outer, self.core.inner
         for dim in range(len(outer.shape)):
             if inner.shape[dim] < outer.shape[dim]:
@@ -179,7 +179,7 @@ class Butterfly:
                 yield self._moved(dim, outside, -extra), self._moved(dim, inside, extra)
 
     def _moved(self, dim: int, coordinates: range, by: int) -> RankMap:
-        """Move those at certain coordinates, among the ranks that no earlier dimension folded away."""
+        """Move the ranks at given coordinates, among those not folded away by an earlier dimension."""
         outer, inner = self.core.outer, self.core.inner
 
         def moved(ranks: Ranks) -> Ranks:
@@ -193,16 +193,16 @@ class Butterfly:
 
 
 class BlockSets(NamedTuple):
-    """What each rank sends at each step of a reduce-scatter.
+    """What each rank sends in each step of a reduce-scatter.
 
     Attributes
     ----------
     sent : callable (rank) -> tuple of int
-        Sets of blocks as bit masks, one a step.
+        Sets of blocks as bit masks, one per step.
     met : callable (step, rank) -> int
         The peer.
     size : callable (step) -> int
-        Number of blocks, the same for every rank.
+        Number of blocks; the same for every rank.
     """
 
     sent: Callable[[int], tuple[int, ...]]
@@ -211,10 +211,10 @@ class BlockSets(NamedTuple):
 
 
 def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
-    """What each rank sends at each step of the reduce-scatter, and how much that is.
+    """What each rank sends in each step of the reduce-scatter, and how much.
 
-    At step s a rank sends its peer the block that the peer owns and those that the peer sends on later; a block
-    that would go twice goes only the last time.
+    In step s a rank sends its peer the block that the peer owns and those that the peer forwards later; a block
+    that would be sent twice is sent only the last time.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
 
     @cache
     def reach(step: int, rank: int) -> int:
-        """Blocks whose partial sums arrive at a rank that is given them before that step."""
+        """Blocks whose partial sums end at a rank if it receives them before that step."""
         if step == len(peers):
             return 1 << rank
         return reach(step + 1, rank) | reach(step + 1, met(step, rank))

@@ -1,8 +1,9 @@
 """All-to-all along the routes of a linear program: the maximum concurrent flow, cut into equal parts.
 
-The program gives each source the best rates over every link (P. Basu et al., "Efficient all-to-all collective
+The program computes the best rate of each source on every link (P. Basu et al., "Efficient all-to-all collective
 communication schedules for direct-connect topologies", HPDC 2024, arXiv 2309.13541). Its flows become routes with
-rates, the rates of a pair of ranks become whole parts of its block, and each route carries its parts as one transfer.
+rates, the rates of a pair become an integer number of parts of its block, and each route carries its parts as one
+transfer.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ from topologies.units import Quantity
 
 NAME = "concurrent-flow"
 MOST_NPUS = 64
-"""NPUs up to which the routes are looked for: beyond, blocks are too many to prove."""
+"""Limit on NPUs: above it there are too many blocks to prove."""
 
 MOST_VARIABLES = 20_000
-"""Flows over links, of all sources that differ, up to which the linear program is solved: some ten seconds."""
+"""Limit on the variables of the linear program, one per link and distinct source: about ten seconds."""
 
 PARTS = (1, 2, 3, 4, 6, 8)
-"""Parts of a block that are tried, the fewest first."""
+"""Numbers of parts per block to try, fewest first."""
 
 NEAR = 1.01
-"""Time over that of the program at which no finer parts are tried."""
+"""Time relative to the linear program at which no finer parts are tried."""
 
 NOTHING = 1e-7
-"""Share of the rate of a pair below which a flow is rounding error of the program."""
+"""Share of a pair's rate below which a flow counts as rounding error."""
 
 Links = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
 
 
 class Route(NamedTuple):
-    """A way between two ranks: its links in their order, and its share of what they exchange."""
+    """A path between two ranks: its links in order, and its share of their traffic."""
 
     source: int
     target: int
@@ -60,7 +61,7 @@ def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     Parameters
     ----------
     topology : Topology
-        Of up to 64 NPUs; switches send what they receive.
+        At most 64 NPUs; switches must send as much as they receive.
     size : quantity
         Bytes of the array.
     element_bytes : int
@@ -68,7 +69,7 @@ def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     Raises
     ------
     WeftError
-        Too many NPUs for the linear program, or some that cannot be reached.
+        Too many NPUs for the linear program, or unreachable NPUs.
     """
     return schedule(_pattern(topology), size, element_bytes)
 
@@ -78,7 +79,7 @@ def _pattern(topology: Topology) -> Pattern:
     n = topology.n_npus
     parts, routes = _whole_routes(topology) if n > 1 else (1, {})
     sends = SendList()
-    for by in range(1, n):  # every source begins with its neighbour in number: no target is all ranks' first
+    for by in range(1, n):  # every source starts with the next rank, so that no destination is first for all
         for source in range(n):
             target = (source + by) % n
             first = source * n + target
@@ -93,7 +94,7 @@ def _pattern(topology: Topology) -> Pattern:
 
 
 def _whole_routes(topology: Topology) -> tuple[int, dict[tuple[int, int], list[tuple[Links, Sequence[int]]]]]:
-    """Parts of a block, and for each pair of ranks its routes with the parts that they carry."""
+    """Parts per block, and for each pair of ranks its routes with the parts they carry."""
     routes = routes_of(topology)
     rate = concurrent_flow(topology).rate_Bps
     best_time, best_parts, best_counts = np.inf, 1, np.zeros(0, np.int64)
@@ -118,15 +119,15 @@ def _whole_routes(topology: Topology) -> tuple[int, dict[tuple[int, int], list[t
 
 
 def whole_parts(topology: Topology, routes: Sequence[Route], parts: int) -> npt.NDArray[np.int64]:
-    """Parts that each route carries: its share rounded down, the rest where links are emptiest, those of a pair alike.
+    """Parts on each route: its share rounded down, the remainder on the least loaded links.
 
     Parameters
     ----------
     topology : Topology
     routes : sequence of Route
-        Those of a pair one after the other.
+        The routes of a pair are adjacent.
     parts : int
-        Of the block of a pair.
+        Per block of a pair.
     """
     counts = np.array([int(parts * route.share + 1e-6) for route in routes], np.int64)
     load = np.zeros(topology.n_links)
@@ -145,7 +146,7 @@ def whole_parts(topology: Topology, routes: Sequence[Route], parts: int) -> npt.
 
 
 def _fullest(topology: Topology, load: Floats, links: Links) -> float:
-    """Time that the fullest link of a route would take with one part more."""
+    """Time of the busiest link of a route with one more part."""
     where = list(links)
     return float(((load[where] + 1) / topology.bandwidth_Bps[where]).max())
 
@@ -163,10 +164,10 @@ def routes_of(topology: Topology) -> list[Route]:
     variables = topology.n_links * (1 if alike else n)
     if n > MOST_NPUS or variables > MOST_VARIABLES:
         raise WeftError(
-            f"{NAME} on {topology.name}: it takes up to {MOST_NPUS} NPUs and {MOST_VARIABLES:,} flows over links; this "
+            f"{NAME} on {topology.name}: the limits are {MOST_NPUS} NPUs and {MOST_VARIABLES:,} flows over links; this "
             f"fabric has {n} and {variables:,}"
         )
-    gather_cut(topology)  # refuses what cannot be reached, by name
+    gather_cut(topology)  # rejects what cannot be reached, by name
     flow = concurrent_flow(topology)
     if not alike:
         return [route for source in range(n) for route in _routes_from(topology, source, flow.flow_Bps[source],
@@ -182,7 +183,7 @@ def routes_of(topology: Topology) -> list[Route]:
 
 
 def _alike(topology: Topology) -> list[tuple[Permutation, Permutation]]:
-    """Where NPUs are alike, the translations that move NPU 0 to each of them, as maps of the nodes and the links."""
+    """If all NPUs are alike, the translations that move NPU 0 to each of them, as maps of nodes and links."""
     moves = [(np.arange(topology.n_nodes, dtype=np.int32), np.arange(topology.n_links, dtype=np.int32))]
     for dim, extent in enumerate(topology.shape):
         nodes = translation(topology, dim)
@@ -197,7 +198,7 @@ def _alike(topology: Topology) -> list[tuple[Permutation, Permutation]]:
 
 
 def _routes_from(topology: Topology, source: int, flow_Bps: Floats, rate_Bps: float) -> list[Route]:
-    """The flow of one source as routes to every other rank: shortest ways through what is left of it."""
+    """Decompose the flow of one source into routes to every other rank: shortest paths through the remaining flow."""
     left = flow_Bps / rate_Bps
     routes = []
     for target in range(topology.n_npus):
@@ -216,7 +217,7 @@ def _routes_from(topology: Topology, source: int, flow_Bps: Floats, rate_Bps: fl
 
 
 def _shortest(topology: Topology, left: Floats, source: int, target: int) -> list[int] | None:
-    """Fewest links from source to target among those that have flow left."""
+    """Shortest path from source to target over links with remaining flow."""
     came: dict[int, int] = {source: -1}
     reached = [source]
     for node in reached:

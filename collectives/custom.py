@@ -1,4 +1,4 @@
-"""Algorithms of the user's own: from a list of steps, each a list of sends."""
+"""User-defined algorithms, from a list of steps, each a list of sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topologies import Topology, WeftError
 from topologies.units import Quantity
 
 Send = tuple[int, int, Sequence[int]] | tuple[int, int, Sequence[int], bool]
-"""(source, destination, blocks), and whether the receiver adds; without it, it does not."""
+"""(source, destination, blocks), and optionally whether the receiver adds (default: no)."""
 
 
 def from_steps(
@@ -28,11 +28,11 @@ def from_steps(
     root: int = 0,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """A schedule of the user's own, proved when it is built.
+    """A user-defined schedule, checked for correctness when built.
 
-    A send waits for what earlier steps brought of its blocks to its source: chunk by chunk where a single send brought
-    just the same blocks, for the whole of it otherwise. It waits for nothing else, so steps overlap where the data
-    allow it.
+    A send waits for the earlier sends that brought its blocks to its source: chunk by chunk if a single send brought
+    exactly the same blocks, otherwise until they are complete. It waits for nothing else, so steps overlap where the
+    data dependencies allow it.
 
     Parameters
     ----------
@@ -40,24 +40,24 @@ def from_steps(
     kind : str
         "all-gather", "all-reduce", ...
     steps : iterable of iterable of (src, dst, blocks) or (src, dst, blocks, adds)
-        Ranks, and the numbers of the blocks that travel. The array of a rank has equal blocks 0, 1, ...; of an
-        all-gather and a reduce-scatter, block b belongs to rank b modulo p, and of an all-to-all block b goes from rank
-        b // p modulo p to rank b modulo p.
+        Ranks, and indices of the blocks sent. The array consists of equal blocks 0, 1, ... In an all-gather or
+        reduce-scatter, block b belongs to rank b modulo p; in an all-to-all, block b goes from rank b // p modulo p to
+        rank b modulo p.
     size : quantity
         Bytes of the array, as nccl-tests counts it.
     name : str
-        For tables and messages.
+        Shown in tables and messages.
     root : int
-        Of a broadcast or reduce.
+        For broadcast and reduce.
     element_bytes : int
-        Blocks are padded up to whole elements.
+        Blocks are padded to a multiple of this.
 
     Raises
     ------
     WeftError
-        A send that is none, or a rank that is not there.
+        A malformed send, or a rank that does not exist.
     ScheduleError
-        The steps do not do the collective: names the rank, the block and the step.
+        The steps do not implement the collective; the message names the rank, the block and the step.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def from_steps(
 
 
 def _checked(one: Send, step: int, p: int) -> tuple[int, int, list[int], bool]:
-    """The parts of a send, each what it should be."""
+    """The validated parts of a send."""
     try:
         src, dst, blocks, adds = one if len(one) == 4 else (*one, False)
         blocks = [int(block) for block in blocks]
@@ -104,7 +104,7 @@ def _checked(one: Send, step: int, p: int) -> tuple[int, int, list[int], bool]:
         if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 0 <= rank < p:
             raise WeftError(f"step {step}: {one!r} has the rank {rank!r}: ranks are 0 to {p - 1}")
     if src == dst:
-        raise WeftError(f"step {step}: {one!r} is a send of a rank to itself")
+        raise WeftError(f"step {step}: {one!r} sends from a rank to itself")
     if not blocks or min(blocks) < 0 or len(set(blocks)) < len(blocks):
-        raise WeftError(f"step {step}: {one!r} has the blocks {blocks}: give different numbers from 0")
+        raise WeftError(f"step {step}: {one!r} has the blocks {blocks}: give distinct integers from 0")
     return int(src), int(dst), blocks, bool(adds)

@@ -1,4 +1,4 @@
-"""All-to-all dimension by dimension: blocks regroup at a corner before they turn.
+"""All-to-all dimension by dimension: blocks regroup before they change dimension.
 
 The message combining of total exchange on meshes and tori (Y. Suh, S. Yalamanchili, "All-to-All Communication with
 Minimum Start-Up Costs in 2D/3D Tori and Meshes", 1998).
@@ -26,14 +26,14 @@ NAME = "dimension-wise"
 
 
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-to-all in one phase a dimension: in each, the blocks of p / d pairs go to each of d - 1 ranks at once.
+    """All-to-all in one phase per dimension of extent d, which sends p / d blocks to each of d - 1 ranks at once.
 
     Parameters
     ----------
     topology : Topology
         Any; only its shape matters.
     size : quantity
-        Bytes that each rank sends, its own block included.
+        Bytes that each rank sends, including its own block.
     element_bytes : int
     """
     return schedule(_pattern(topology), size, element_bytes)
@@ -61,7 +61,7 @@ def _pattern(topology: Topology) -> Pattern:
 
 
 def _first_slot(grid: Grid, phase: int) -> int:
-    """Slot of the join of a phase; the transfer by c coordinates has the c-th slot after it."""
+    """Slot of the join of a phase; the transfer over distance c has the c-th slot after it."""
     return sum(grid.extents[:phase])
 
 
@@ -81,7 +81,7 @@ def _add_phase(table: TransferTable, grid: Grid, phase: int, dim: int) -> None:
 
 
 def _join(table: TransferTable, grid: Grid, phase: int) -> None:
-    """A join of what each rank sent and received in the phase before."""
+    """A join of what each rank sent and received in the previous phase."""
     dim = grid.dims[phase - 1]
     by = np.arange(1, grid.shape[dim])[:, None]
     senders = grid.shift(table.ranks, dim, -by)
@@ -91,9 +91,9 @@ def _join(table: TransferTable, grid: Grid, phase: int) -> None:
 
 
 def _blocks(grid: Grid, source: int, dim: int, by: int) -> Sequence[int]:
-    """Blocks at the source that go on to the rank `by` further along `dim`.
+    """Blocks at the source that move to the rank `by` further along `dim`.
 
-    In dimensions before this one the source is where they are to be, in the others still where they come from.
+    In earlier dimensions the source has their final coordinates, in later ones their original coordinates.
     """
     before = tuple(other for other in grid.dims if other < dim)
     origins = _alike(grid, tuple(other for other in grid.dims if other >= dim), source)
@@ -103,7 +103,7 @@ def _blocks(grid: Grid, source: int, dim: int, by: int) -> Sequence[int]:
 
 @lru_cache(maxsize=4096)
 def _alike(grid: Grid, dims: tuple[int, ...], rank: int) -> Ranks:
-    """Ranks with the coordinates of a rank in some dimensions."""
+    """Ranks that share the coordinates of a rank in some dimensions."""
     every = np.arange(grid.p)
     alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in dims]
     return np.flatnonzero(np.all(alike, axis=0))

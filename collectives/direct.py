@@ -1,4 +1,4 @@
-"""Direct: every rank sends to every other at once, on any topology."""
+"""Direct: every rank sends to every other rank at once, on any topology."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "direct"
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Direct reduce-scatter, then direct all-gather: two steps of p - 1 messages from each rank.
 
-    Messages are injected by displacement, so that all ranks send alike.
+    Messages are injected in order of displacement, so all ranks send alike.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
 
 
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Every rank sends every other the block that this one owns."""
+    """Every rank sends every other rank the block that the receiver owns."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
@@ -47,7 +47,7 @@ def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
 
 
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Every rank sends every other a block of its own, all at once."""
+    """Every rank sends every other rank a distinct block, all at once."""
     return schedule(_pattern(topology, "all-to-all"), size, element_bytes)
 
 
@@ -79,7 +79,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
 
 
 def _send(table: TransferTable, grid: Grid, step: int, reduces: bool, after: Sequence[Ref] = ()) -> None:
-    """The transfers of a step: slot `step * p + d` goes to the rank displaced by the coordinates of d."""
+    """The transfers of a step: slot `step * p + d` goes to the rank displaced by the coordinates of rank d."""
     displacement = np.arange(1, grid.p)[:, None]
     receivers = grid.displace(table.ranks, displacement)
     table.add(step * grid.p + displacement, receivers, step=step, reduces=reduces, after=after)

@@ -1,5 +1,5 @@
-"""Double binary tree: two binary trees over the ranks, each with half of the array, inner nodes of one leaves of the
-other (P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+"""Double binary tree: two binary trees over the ranks, each with half of the array; inner nodes of one are leaves of
+the other (P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
 2009; the tree of NCCL since version 2.4).
 """
 
@@ -24,7 +24,7 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     Parameters
     ----------
     topology : Topology
-        Any; only the number of its NPUs matters.
+        Any; only the number of NPUs matters.
     size : quantity
         Bytes of the array.
     element_bytes : int
@@ -40,11 +40,11 @@ def _pattern(topology: Topology) -> Pattern:
 
 
 def double_tree(p: int) -> tuple[Tree, ...]:
-    """Both trees over p ranks; one alone for one rank.
+    """Both trees over p ranks; a single tree for one rank.
 
-    In the first, odd ranks are leaves, and rank 0 is above the root of a binary tree over the others in order. The
-    second is its mirror image for an even number of ranks and its shift by one for an odd number, so that leaves
-    and inner nodes change places.
+    In the first, odd ranks are leaves, and rank 0 is the parent of the root of a binary tree over the others in order.
+    The second is its mirror image for an even number of ranks, and its shift by one for an odd number, so that leaves
+    and inner nodes swap.
     """
     if p == 1:
         return (Tree(0, 1, ()),)
@@ -66,7 +66,7 @@ def _tree(p: int, name: Callable[[int], int]) -> Tree:
 
 
 def _parent(rank: int, p: int) -> int:
-    """Parent of a rank above 0: by its lowest one-bit b, in the middle of the next larger span if that is there."""
+    """Parent of a rank above 0: by its lowest set bit b, in the middle of the next larger span if that exists."""
     bit = rank & -rank
     above = (rank ^ bit) | 2 * bit
     return above if above < p else rank ^ bit

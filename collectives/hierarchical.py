@@ -1,13 +1,13 @@
 """Hierarchical collectives on products of dimensions, in pipelined chunks (BlueConnect, M. Cho et al., MLSys 2019).
 
-Reduce-scatter goes through the dimensions one after the other on ever smaller parts, all-gather comes back, and
-all-reduce is the one after the other; an all-to-all regroups its blocks in each dimension. The array is cut into
+Reduce-scatter goes through the dimensions one after the other on ever smaller parts, all-gather in reverse, and
+all-reduce is the two in sequence; an all-to-all regroups its blocks in each dimension. The array is cut into
 pipeline chunks that pass through the dimensions independently, and a pool limits how many of them are active at
 once in a dimension of a rank. Themis (collectives/themis.py) gives every chunk its own order of dimensions.
 
-Ranks that took up different chunks would wait for each other forever. So under a limit the ranks that exchange in
-a dimension enter a stage together, when all of them have the chunk, and leave it together: their pools see the
-same requests in the same order, whatever slows one of them down.
+Ranks that started different chunks would deadlock. Under a limit, therefore, the ranks that exchange in a dimension
+enter a stage together, once all of them have the chunk, and leave it together: their pools see the same requests in
+the same order, whatever slows one of them down.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ DEFAULT_PIPELINE_CHUNKS = 16
 ORDERS_OF_SERVICE = ("fifo", "smallest-first")
 
 Algorithms = str | Sequence[str | None] | None
-"""Algorithm of each dimension, "ring,direct"; None (or "") where the block's own is meant."""
+"""Algorithm of each dimension, "ring,direct"; None (or "") means the block's native one."""
 
 
 class Options(NamedTuple):
-    """How a hierarchical collective runs, whatever its kind.
+    """Options of a hierarchical collective of any kind.
 
     Attributes
     ----------
     pipeline_chunks : int
         Chunks that the array is cut into.
     active_chunks : int or None
-        Chunks that a rank works on at once in a dimension; None for no limit.
+        Chunks a rank works on at once in a dimension; None for no limit.
     service : {"fifo", "smallest-first"}
-        Which waiting chunk a dimension takes up next: the first to ask, or the one with the least bytes there.
+        Which waiting chunk a dimension serves next: the first to request, or the one with the fewest bytes there.
     algorithms : Algorithms
     group : GroupSpec, ProcessGroup or None
     order : str, sequence of int or None
-        Dimensions in the order of the reduce-scatter or all-to-all ("2,0,1"); a group that does not use one leaves it
-        out. All-gather takes the reverse. Dimension 0 first unless given.
+        Dimensions in the order of the reduce-scatter or all-to-all ("2,0,1"); dimensions unused by the group are
+        skipped. All-gather takes the reverse. Default: dimension 0 first.
     """
 
     pipeline_chunks: int = DEFAULT_PIPELINE_CHUNKS
@@ -83,7 +83,7 @@ class Options(NamedTuple):
 def all_reduce(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
-    """Reduce-scatter up the dimensions, then all-gather down.
+    """Reduce-scatter up through the dimensions, then all-gather down.
 
     Parameters
     ----------
@@ -108,14 +108,14 @@ def reduce_scatter(
 def all_gather(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
-    """All-gather along the last dimension first, so that the wide dimensions see little."""
+    """All-gather along the last dimension first, so that outer dimensions carry little."""
     return _schedule("all-gather", topology, size, element_bytes, options)
 
 
 def all_to_all(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
-    """All-to-all dimension by dimension; every rank moves all but its own share in each of them."""
+    """All-to-all dimension by dimension; in each, every rank moves all but its own share."""
     return _schedule("all-to-all", topology, size, element_bytes, options)
 
 
@@ -129,7 +129,7 @@ def _schedule(
 
 
 def make_options(name: str, options: dict[str, object]) -> Options:
-    """Options checked one by one.
+    """Validate the options one by one.
 
     Raises
     ------
@@ -143,19 +143,19 @@ def make_options(name: str, options: dict[str, object]) -> Options:
     active = 1 if chosen.active_chunks is None else chosen.active_chunks
     for what, value in (("pipeline_chunks", chosen.pipeline_chunks), ("active_chunks", active)):
         if not isinstance(value, int) or value < 1:
-            raise WeftError(f"{name}: {what} is {value!r}; it is a number, at least 1")
+            raise WeftError(f"{name}: {what} is {value!r}: give an integer, at least 1")
     if chosen.service not in ORDERS_OF_SERVICE:
         raise WeftError(f"{name} has no service {chosen.service!r}: choose one of {', '.join(ORDERS_OF_SERVICE)}")
     return chosen
 
 
 def order_of_dimensions(asked: str | Sequence[int] | None, group: ProcessGroup) -> tuple[int, ...]:
-    """The dimensions that a group uses, in the order asked for.
+    """The dimensions a group uses, in the requested order.
 
     Raises
     ------
     WeftError
-        Something else than each dimension of the network once.
+        Not a permutation of the network's dimensions.
     """
     if asked is None or asked == "":
         return group.dims
@@ -167,8 +167,8 @@ def order_of_dimensions(asked: str | Sequence[int] | None, group: ProcessGroup) 
         order = []
     if sorted(order) != list(range(n_dims)):
         every = ",".join(map(str, range(n_dims)))
-        raise WeftError(f"order of dimensions {asked!r}: give each of {every} once, the first of the reduce-scatter "
-                        "first")
+        raise WeftError(f"order of dimensions {asked!r}: give each of {every} once, in the order of the "
+                        "reduce-scatter")
     return tuple(dim for dim in order if dim in group.dims)
 
 
@@ -180,7 +180,7 @@ def pattern(
     Parameters
     ----------
     name : str
-        Of the algorithm.
+        Name of the algorithm.
     topology : Topology
     kind : str
     options : Options
@@ -201,10 +201,10 @@ def blocks_of(topology: Topology) -> tuple[Block, ...]:
     Raises
     ------
     WeftError
-        The topology is no product of blocks.
+        The topology is not a product of blocks.
     """
     if not isinstance(topology.router, DimensionOrderRouter):
-        raise WeftError(f"{topology.name} is no product of dimensions, as hierarchical collectives need: such as "
+        raise WeftError(f"{topology.name} is not a product of dimensions: hierarchical collectives need one, such as "
                         "RI(4)_FC(8)_SW(32) or torus:8x8")
     return topology.router.blocks
 
@@ -212,7 +212,7 @@ def blocks_of(topology: Topology) -> tuple[Block, ...]:
 def _algorithms(asked: Algorithms, blocks: Sequence[Block], group: ProcessGroup, kind: str) -> tuple[str, ...]:
     parts = asked.split(",") if isinstance(asked, str) else list(asked or [None] * len(blocks))
     if len(parts) != len(blocks):
-        raise WeftError(f"{len(parts)} algorithms are given for {len(blocks)} dimensions: one each, empty for its own")
+        raise WeftError(f"{len(parts)} algorithms for {len(blocks)} dimensions: give one each, or leave it empty")
     chosen = []
     for dim, (part, block) in enumerate(zip(parts, blocks, strict=True)):
         algorithm = (part or "").strip() or own_algorithm(block, group, dim, kind)
@@ -230,11 +230,11 @@ class Plan:
     kind : str
     group : ProcessGroup
     algorithms : tuple of str
-        One a dimension.
+        One per dimension.
     orders : tuple of tuple of int
         Dimensions of each chunk, in the order of its reduce-scatter.
     limit : Pool or None
-        Of every dimension of every rank; None for no limit.
+        For every dimension of every rank; None for no limit.
     """
 
     kind: str
@@ -245,14 +245,14 @@ class Plan:
 
     @cached_property
     def parts(self) -> int:
-        """Parts of a block: 2 where a ring runs both ways."""
+        """Parts per block: 2 if a ring runs in both directions."""
         cut = (cuts_blocks(self.algorithms[dim], self.group.extents[dim]) for dim in self.group.dims)
         return 2 if any(cut) else 1
 
     @cached_property
     def stages(self) -> tuple[tuple[Stage, ...], ...]:
         """Stages of each chunk, with their slots."""
-        placed, slot = [], 1  # slot 0 is where every rank begins
+        placed, slot = [], 1  # slot 0 is where every rank starts
         for order in self.orders:
             mine, step = [], 0
             for at, task in self._tasks(order):
@@ -297,14 +297,14 @@ class Stage(NamedTuple):
     task : {"scatter", "gather", "exchange"}
     rounds : tuple of Round
     unit : int
-        Blocks of one part at one position.
+        Blocks per part at one position.
     whole : int
-        Blocks of one part that the rank has when it has most: what smallest-first compares.
+        Largest number of blocks of one part that the rank holds: the key of smallest-first.
     before, later : tuple of int
         Dimensions that come earlier and later in the chunk's reduce-scatter or exchange.
     slot, step : int
-        Of the join that begins the stage. Transfers follow, round by round; a join ends it, and under a limit another
-        one gives back the unit.
+        Of the join that starts the stage. Transfers follow, round by round; a join ends it, and under a limit another
+        join returns the unit.
     """
 
     dim: int
@@ -319,7 +319,7 @@ class Stage(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Slots of the stage, both joins included."""
+        """Slots of the stage, including both joins."""
         return 2 + sum(len(one.counts) for one in self.rounds)
 
     @property
@@ -369,14 +369,14 @@ def _pattern(topology: Topology, name: str, plan: Plan) -> Pattern:
 
 
 def _pools(plan: Plan) -> tuple[Pool, ...]:
-    """One pool a dimension."""
+    """One pool per dimension."""
     if plan.limit is None:
         return ()
     return tuple(plan.limit._replace(name=f"dimension {dim} of {plan.group}") for dim in range(len(plan.group.shape)))
 
 
 def _add_stage(table: TransferTable, plan: Plan, stage: Stage, before: int) -> None:
-    """A stage: it begins when the one before has ended and the pool has room, and gives its unit back at the end."""
+    """A stage: starts when the previous one has ended and the pool has a free unit, which it returns at the end."""
     pool, ranks = stage.dim if plan.limit else -1, table.ranks
     line = ranks[None]
     if plan.limit:
@@ -403,7 +403,7 @@ def _add_stage(table: TransferTable, plan: Plan, stage: Stage, before: int) -> N
 
 
 def _carried(plan: Plan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
-    """Blocks of a transfer: those of the owners (and origins) at the positions that its round names."""
+    """Blocks of a transfer: those of the owners (and origins) at the positions named by its round."""
     found = stage.locate(slot)
     if found is None:
         return []
@@ -423,13 +423,13 @@ def _carried(plan: Plan, p: int, chunk: int, stage: Stage, source: int, slot: in
 
 
 def _alike(group: ProcessGroup, source: int, dims: tuple[int, ...], dim: int, position: int) -> tuple[int, ...]:
-    """Members of the source's group at a position of `dim`, at the source's own positions in `dims`."""
+    """Members of the source's group at a position in `dim` that share the source's positions in `dims`."""
     there = group.move(source, dim, position - group.position(source, dim))
     return group.members(there, (*dims, dim))
 
 
 def _groups(topology: Topology, plan: Plan) -> tuple[Group, ...]:
-    """Moves of each dimension that keep the process groups: rotations, or flips under halving-doubling."""
+    """Moves of each dimension that preserve the process groups: rotations, or flips under halving-doubling."""
     moves = []
     for dim, block in enumerate(blocks_of(topology)):
         if isinstance(block, Ring) and plan.algorithms[dim] != HALVING_DOUBLING:

@@ -1,8 +1,8 @@
-"""Aggregation in the network: switches add up what passes through them, and send results to many.
+"""In-network aggregation: switches reduce what passes through them and multicast the results.
 
-A partial sum goes up a tree chunk by chunk, as soon as all children of a node have delivered the chunk; the result
-comes down with one copy on each link. A node with a reduction unit (`topologies.with_reduction_units`) sends what
-arrives through it.
+Partial sums go up a tree chunk by chunk, as soon as all children of a node have delivered the chunk; the result comes
+down with one copy on each link. A node with a reduction unit (`topologies.with_reduction_units`) routes arriving data
+through the unit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from topologies.units import Quantity
 NAME = "in-network"
 FORMS = ("push", "pull", "rail-wise")
 MOST_TRANSFERS = 1_000_000
-"""Of a schedule, one row of Python each: about ten seconds."""
+"""Limit on transfers of a schedule, each built in Python: about ten seconds."""
 
 Trees = tuple[AggregationTree, ...]
 
@@ -43,12 +43,12 @@ def all_reduce(
     routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """All-reduce in the network.
+    """In-network all-reduce.
 
-    Pull is what NVLink SHARP does from five GPUs on. On two to four H100 it gains nothing over the ring: 365 to
-    370 GB/s bus bandwidth either way, as measured, where (1 + 1/n) m at 0.835 x 370 GB/s would be 206, 309 and
-    371 GB/s; the library takes the ring there. From five on the model holds: 412 against 420 measured, 481 against 480
-    at eight.
+    Pull is what NVLink SHARP does with five or more GPUs. On two to four H100 it gains nothing over the ring: the
+    measured bus bandwidth is 365 to 370 GB/s with either, where (1 + 1/n) m at 0.835 x 370 GB/s would be 206, 309 and
+    371 GB/s; the library uses the ring there. From five GPUs on the model holds: 412 against 420 measured, and 481
+    against 480 at eight.
 
     Parameters
     ----------
@@ -56,31 +56,32 @@ def all_reduce(
     size : quantity
         Bytes of the array.
     form : {"push", "pull", "rail-wise"}
-        "push" (SwitchML, SHARP): every rank sends the array up, the root sends the sum down; m each way.
-        "pull" (NVLS): rank b loads the sum of block b from all ranks, then stores it to all; m + m/n each way.
+        "push" (SwitchML, SHARP): every rank sends the array up, the root sends the sum down; m in each direction.
+        "pull" (NVLS): rank b loads the sum of block b from all ranks, then stores it to all; m + m/n in each direction.
         "rail-wise": reduce-scatter along dimension 0, the node; in-network all-reduce of each part along its rail,
         the other dimensions; all-gather along dimension 0; chunks of all three follow each other.
     trees : int or sequence of AggregationTree
-        Trees over which the array is striped: that many edge-disjoint ones, or given ones. "rail-wise" has one a rail.
+        Trees over which the array is striped: a number of edge-disjoint trees, or given ones. "rail-wise" has one per
+        rail.
     slots : int, optional
-        Chunks that a rank may have in each tree: it sends chunk j when it has the result of chunk j - slots, so that a
-        switch holds `slots` chunks for each tree that it is in, not in all. For "push"; unbounded unless given.
+        Chunks a rank may have in flight per tree: it sends chunk j when it has the result of chunk j - slots, so a
+        switch holds `slots` chunks for each tree it is part of, not in total. Only for "push"; default: unbounded.
     routers : bool
-        Whether the routers of NPUs reduce, as a torus needs.
+        Whether the routers of NPUs reduce; required on a torus.
     element_bytes : int
 
     Raises
     ------
     WeftError
-        No tree, an inner node of a tree that does not reduce, or an option that the form does not take.
+        No tree, an inner tree node that does not reduce, or an option that the form does not take.
     """
     check_form(NAME, form, FORMS)
     if slots is not None:
         if form != "push":
-            raise WeftError(f"in-network all-reduce ({form}) takes no slots: they are the window of push")
+            raise WeftError(f"in-network all-reduce ({form}) takes no slots: only push has a window")
         slots = whole_number(slots, "slots")
     if form == "rail-wise" and trees != 1:
-        raise WeftError(f"in-network all-reduce (rail-wise) has one tree a rail and takes no trees: {trees!r}")
+        raise WeftError(f"in-network all-reduce (rail-wise) has one tree per rail and takes no trees: {trees!r}")
     return _schedule(topology, "all-reduce", size, element_bytes, form, trees, slots, routers, 0)
 
 
@@ -88,7 +89,7 @@ def reduce_scatter(
     topology: Topology, size: Quantity, *, trees: int | Sequence[AggregationTree] = 1, routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """Every rank sends the array up, and each block of the sum goes down to its owner alone."""
+    """Every rank sends the array up, and each block of the sum goes down to its owner only."""
     return _schedule(topology, "reduce-scatter", size, element_bytes, "push", trees, None, routers, 0)
 
 
@@ -96,7 +97,7 @@ def all_gather(
     topology: Topology, size: Quantity, *, trees: int | Sequence[AggregationTree] = 1, routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """Every rank sends its block up once, and the root sends it to all others: multicast."""
+    """Every rank sends its block up once, and the root multicasts it to all others."""
     return _schedule(topology, "all-gather", size, element_bytes, "push", trees, None, routers, 0)
 
 
@@ -112,7 +113,7 @@ def reduce(
     topology: Topology, size: Quantity, *, root: int = 0, trees: int | Sequence[AggregationTree] = 1,
     routers: bool = False, element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """Every rank sends the array up, and the sum goes down to the root alone."""
+    """Every rank sends the array up, and the sum goes down to the root only."""
     return _schedule(topology, "reduce", size, element_bytes, "push", trees, None, routers, root)
 
 
@@ -127,11 +128,11 @@ def _schedule(
 
 
 def _known(topology: Topology, trees: int | Sequence[AggregationTree], routers: bool) -> int | Trees:
-    """A number of trees, or given trees that fit the network."""
+    """A number of trees, or given trees, validated against the network."""
     if isinstance(trees, str) or not isinstance(trees, Sequence):
         return whole_number(trees, "trees", "or AggregationTrees")
     if not trees:
-        raise WeftError(f"trees is {trees!r}: at least one AggregationTree")
+        raise WeftError(f"trees is {trees!r}: give at least one AggregationTree")
     for tree in trees:
         check_tree(topology, tree, routers=routers)
     return tuple(trees)
@@ -165,7 +166,7 @@ def _pattern(
 
 
 def _refuse_too_many(topology: Topology, kind: str, form: str, n_trees: int) -> None:
-    """Each block goes up and down its tree by itself."""
+    """Estimated from the fact that each block goes up and down its tree separately."""
     blocks = n_trees
     if form == "pull" or kind in ("reduce-scatter", "all-gather"):
         blocks = topology.n_npus * n_trees
@@ -175,7 +176,7 @@ def _refuse_too_many(topology: Topology, kind: str, form: str, n_trees: int) -> 
         its_form = "" if form == "push" else f" ({form})"
         raise WeftError(
             f"in-network {kind}{its_form} on {topology.name} would send {blocks:,} blocks "
-            f"one by one over {topology.n_nodes:,} nodes, more than {MOST_TRANSFERS:,} transfers: take fewer ranks"
+            f"one by one over {topology.n_nodes:,} nodes, more than {MOST_TRANSFERS:,} transfers: use fewer ranks"
         )
 
 
@@ -216,25 +217,25 @@ def _one_way(flows: Flows, trees: Trees, kind: str, root: int) -> int:
     for block in range(n_blocks):
         tree = trees[block * len(trees) // n_blocks]
         sources, wanted = what.sources(block, p, root), what.wanted_by(block, p, root)
-        alone = len(sources) == 1  # nothing to add up: nodes keep what arrives
+        alone = len(sources) == 1  # nothing to reduce: nodes store what arrives
         _, at_root = flows.collect(tree, sources, (block,), again=alone)
         flows.spread(tree, set(wanted) - set(sources) if alone else wanted, (block,), at_root)
     return n_blocks
 
 
 def _rail_wise(flows: Flows, routers: bool) -> int:
-    """Block r is reduced at rank r of every node, over rail r, and gathered again."""
+    """Block r is reduced at rank r of every node, then over rail r, and gathered again."""
     topology = flows.topology
     if len(topology.shape) < 2:
         raise WeftError(
-            f"rail-wise aggregation takes networks of two dimensions and more, the node and the rails: {topology.name} "
+            f"rail-wise aggregation needs at least two dimensions, the node and the rails: {topology.name} "
             f"has {len(topology.shape)}"
         )
     units = np.flatnonzero(unit_of(topology)[: topology.n_npus] != np.arange(topology.n_npus))
     if units.size:
         raise WeftError(
-            f"rail-wise aggregation adds up twice at an NPU, for its node and for its rail, and a reduction unit "
-            f"holds one sum of a block: {topology.name} has a unit behind {topology.node_name(int(units[0]))}"
+            f"rail-wise aggregation reduces twice at an NPU, for its node and for its rail, but a reduction unit "
+            f"holds one sum per block: {topology.name} has a unit behind {topology.node_name(int(units[0]))}"
         )
     width, nodes = topology.shape[0], topology.n_npus // topology.shape[0]
     outside = range(1, int(topology.dimension.max(initial=0)) + 1)

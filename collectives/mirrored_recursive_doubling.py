@@ -1,6 +1,6 @@
 """Mirrored recursive doubling: 2D ports, half of them with the sign of every displacement flipped.
 
-The multi-port form that the Swing paper (NSDI 2024, section 4.1) compares with.
+The multiport form that the Swing paper (NSDI 2024, section 4.1) compares against.
 """
 
 from __future__ import annotations

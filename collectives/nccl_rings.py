@@ -1,9 +1,9 @@
-"""NCCL rings: as NCCL and RCCL build them, along the fast links of every box and from box to box by rails.
+"""NCCL rings, as built by NCCL and RCCL: along the fast links within a box, and between boxes by rails.
 
-Where direct links join all NPUs, edge-disjoint Hamiltonian cycles are searched over them, a bundle of links counting
-as several, and each is used in both directions; around switches one cycle in rank order fills every port. With
-several boxes, ring r enters and leaves boxes by the NICs of two neighbouring positions r and r + 1 in turn, and every
-NIC serves as many rings.
+If direct links connect all NPUs, edge-disjoint Hamiltonian cycles over them are searched (a bundle of links counts as
+several), and each is used in both directions; around switches one cycle in rank order fills every port. With several
+boxes, ring r enters and leaves boxes alternately by the NICs of adjacent positions r and r + 1, and every NIC serves
+the same number of rings.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from topologies.units import Quantity
 
 NAME = "nccl-rings"
 SEARCH_STEPS = 50_000
-"""Steps of the search for one cycle or path, beyond which it is given up."""
+"""Limit on search steps for one cycle or path."""
 
 Room = dict[tuple[int, int], float]
 
 
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-reduce on several rings at once, each with an equal part.
+    """All-reduce over several rings at once, each with an equal part.
 
     Parameters
     ----------
     topology : Topology
-        Direct links with a cycle through all NPUs, or switches; boxes of equal size if there are several.
+        Direct links with a cycle through all NPUs, or switches; several boxes must be of equal size.
     size : quantity
         Bytes of the array.
     element_bytes : int
@@ -50,12 +50,12 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
 
 
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The first half of `all_reduce`; parameters as there."""
+    """The first half of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The second half of `all_reduce`; parameters as there."""
+    """The second half of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 
@@ -86,7 +86,7 @@ def rings(topology: Topology) -> list[list[int]]:
 
 
 def _directly_joined(topology: Topology) -> bool:
-    """Whether direct links lead from every NPU to every other."""
+    """Whether every NPU reaches every other over direct links."""
     n = topology.n_npus
     direct = (topology.src < n) & (topology.dst < n)
     edges = (np.ones(np.count_nonzero(direct), np.int8), (topology.src[direct], topology.dst[direct]))
@@ -94,7 +94,7 @@ def _directly_joined(topology: Topology) -> bool:
 
 
 def _boxes(topology: Topology) -> list[list[int]]:
-    """NPUs joined by links of tier 0."""
+    """NPUs connected by links of tier 0."""
     fast = topology.dimension == 0
     edges = (np.ones(np.count_nonzero(fast), np.int8), (topology.src[fast], topology.dst[fast]))
     n = topology.n_nodes
@@ -103,7 +103,7 @@ def _boxes(topology: Topology) -> list[list[int]]:
 
 
 def _across(topology: Topology, boxes: list[list[int]]) -> list[list[int]]:
-    """One ring for each position in a box."""
+    """One ring per position in a box."""
     size, count = len(boxes[0]), len(boxes)
     rooms = [
         dict.fromkeys(((a, b) for a in box for b in box if a != b), float("inf")) if _share_switch(topology, box)
@@ -131,7 +131,7 @@ def _across(topology: Topology, boxes: list[list[int]]) -> list[list[int]]:
 
 
 def _share_switch(topology: Topology, npus: list[int]) -> bool:
-    """Whether all of these NPUs have links of tier 0 to one switch."""
+    """Whether all of these NPUs have tier-0 links to the same switch."""
     for switch in range(topology.n_npus, topology.n_nodes):
         into = set(topology.src[(topology.dst == switch) & (topology.dimension == 0)].tolist())
         if into.issuperset(npus):
@@ -150,7 +150,7 @@ def _direct_room(topology: Topology, npus: range | list[int]) -> Room:
 
 
 def _use(room: Room, path: list[int], *, both: bool) -> None:
-    """Take one unit of every link of a path, in both directions or one."""
+    """Take one unit of every link of a path, in one or both directions."""
     for a, b in pairwise(path):
         for pair in ((a, b), (b, a)) if both else ((a, b),):
             if pair in room:
@@ -158,21 +158,21 @@ def _use(room: Room, path: list[int], *, both: bool) -> None:
 
 
 def _walk(room: Room, nodes: list[int], start: int, end: int) -> list[int] | None:
-    """A path from start to end through all nodes, or a cycle if they are the same; the emptiest links first.
+    """A path from start to end through all nodes, or a cycle if they are equal; least used links first.
 
-    A cycle takes only links with room; a path of a ring may share links where it must.
+    A cycle uses only links with spare capacity; a path of a ring may share links if it must.
     """
     cycle = start == end
-    neighbours: dict[int, list[int]] = {node: [] for node in nodes}
+    neighbors: dict[int, list[int]] = {node: [] for node in nodes}
     for (a, b), left in room.items():
         if left > 0 or not cycle:
-            neighbours[a].append(b)
+            neighbors[a].append(b)
     path, seen, steps = [start], {start}, 0
 
     def onward(node: int) -> Iterator[int]:
-        """Neighbours not seen yet: by the room of the link, then those with the fewest ways on."""
-        unseen = [step for step in neighbours[node] if step not in seen]
-        ways = {step: sum(other not in seen for other in neighbours[step]) for step in unseen}
+        """Unvisited neighbors: by spare capacity of the link, then those with the fewest continuations."""
+        unseen = [step for step in neighbors[node] if step not in seen]
+        ways = {step: sum(other not in seen for other in neighbors[step]) for step in unseen}
         return iter(sorted(unseen, key=lambda step: (-room[node, step], ways[step])))
 
     choices = [onward(start)]
@@ -190,7 +190,7 @@ def _walk(room: Room, nodes: list[int], start: int, end: int) -> list[int] | Non
         path.append(step)
         seen.add(step)
         if len(path) == len(nodes):
-            if not cycle or end in neighbours[step]:
+            if not cycle or end in neighbors[step]:
                 return path
             seen.discard(path.pop())
             continue

@@ -1,4 +1,4 @@
-"""Pairwise exchange: an all-to-all in p - 1 steps, in step s from every rank to the one s further on."""
+"""Pairwise exchange: an all-to-all in p - 1 steps; in step s every rank sends to the rank s further on."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NAME = "pairwise"
 
 
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-to-all, one displacement after the other: every rank has one message under way at a time.
+    """All-to-all, one displacement after the other: every rank has one message in flight.
 
     Parameters
     ----------
     topology : Topology
     size : quantity
-        Bytes that each rank has to give away.
+        Bytes that each rank sends, including its own block.
     element_bytes : int
 
     References

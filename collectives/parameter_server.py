@@ -1,7 +1,7 @@
-"""Parameter server: ranks send the array to one rank, which adds it up and sends the sum back.
+"""Parameter server: ranks send the array to one rank, which reduces it and sends the sum back.
 
-With best-effort aggregation (ATP) switches on the way add up what finds a slot; the fraction that finds none reaches
-the server from every rank by itself.
+With best-effort aggregation (ATP), switches on the path reduce what finds a slot; the fraction that finds none reaches
+the server from every rank separately.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from topologies.units import Quantity
 
 NAME = "parameter-server"
 PARTS = 64
-"""Parts of the array, of which some fall back, at least."""
+"""Minimum number of parts of the array, some of which fall back."""
 
 MOST_PARTS = 1000
-"""Largest denominator of a fraction that falls back, unless parts are given."""
+"""Largest denominator of the fallback fraction, unless parts are given."""
 
 MOST_TRANSFERS = 1_000_000
-"""Of a schedule, one row of Python each: about ten seconds."""
+"""Limit on transfers of a schedule, each built in Python: about ten seconds."""
 
 MOST_WAITS = 4_000_000
-"""Of the sends of a plain server for all arrivals: some seconds."""
+"""Limit on waits of a plain server's sends for all arrivals: a few seconds."""
 
 
 def all_reduce(
@@ -48,35 +48,35 @@ def all_reduce(
     routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """All-reduce over a parameter server, which is one of the ranks.
+    """All-reduce through a parameter server, which is one of the ranks.
 
     Parameters
     ----------
     topology : Topology
     size : quantity
     server : int
-        The rank that adds up; it contributes as well.
+        The rank that reduces; it also contributes.
     fallback : float
         Fraction of the array that switches do not aggregate. 1 is a plain server on any network, which also sends
-        every rank its own copy of the sum. Below, switches copy what the server sends once, and a hash of the seed
+        every rank its own copy of the sum. Below 1, the server sends once, switches copy, and a hash of the seed
         decides which parts fall back.
     parts : int, optional
-        Parts that are aggregated or fall back as a whole: the fraction must be a whole number of them. Unless given
-        the least number from 64 on of which the fraction is one, up to 1,000ths.
+        Parts that are aggregated or fall back as a unit; the fraction must be a multiple of 1/parts. Default: the
+        smallest suitable number from 64 up, for fractions down to 1,000ths.
     seed : int
     routers : bool
-        Whether the routers of NPUs aggregate as well.
+        Whether the routers of NPUs aggregate too.
     element_bytes : int
 
     Raises
     ------
     WeftError
-        A server that is no rank, a fraction out of range or no whole number of parts, no tree of nodes that aggregate.
+        A server that is no rank, a fraction out of range or not an integer of parts, no tree of nodes that aggregate.
     """
     n_fallback, n_parts = _parts(fallback, parts)
     server = rank_number(server, "server", topology.n_npus, topology.name)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise WeftError(f"seed is {seed!r}: a whole number")
+        raise WeftError(f"seed is {seed!r}: give an integer")
     pattern = _pattern(topology, server, n_fallback, n_parts, int(seed), truth(routers, "routers"))
     return schedule(pattern, size, element_bytes)
 
@@ -85,14 +85,14 @@ def _parts(fallback: object, parts: object) -> tuple[int, int]:
     """Parts that fall back, and parts in all."""
     number = isinstance(fallback, Real) and not isinstance(fallback, bool)
     if not number or not 0 <= float(fallback) <= 1:  # type: ignore[arg-type]  # a number, if it is looked at
-        raise WeftError(f"fallback of {fallback!r} is out of range: a number from 0 to 1")
-    given = Fraction(str(fallback))  # as it is written: 0.1 is a tenth
+        raise WeftError(f"fallback of {fallback!r} is out of range: give a number from 0 to 1")
+    given = Fraction(str(fallback))  # as written: 0.1 is a tenth
     share = given.limit_denominator(MOST_PARTS)
     n_parts = -(-PARTS // share.denominator) * share.denominator if parts is None else whole_number(parts, "parts")
     n_fallback = round(given * n_parts)
     if not math.isclose(n_fallback, given * n_parts, rel_tol=1e-12, abs_tol=0):
         what = f"fraction of up to {MOST_PARTS:,}ths" if parts is None else f"multiple of 1/{n_parts}"
-        raise WeftError(f"fallback of {fallback!r} is no {what}: give one, or other parts")
+        raise WeftError(f"fallback of {fallback!r} is not a {what}: give one, or change parts")
     return n_fallback, n_parts
 
 
@@ -104,12 +104,12 @@ def _pattern(topology: Topology, server: int, n_fallback: int, parts: int, seed:
     if plain and len(others) ** 2 > MOST_WAITS:
         raise WeftError(
             f"parameter-server all-reduce on {topology.name} would let each of {len(others):,} sends of the server "
-            f"wait for as many arrivals, more than {MOST_WAITS:,} in all: take a fallback below 1, or a smaller network"
+            f"wait for as many arrivals, more than {MOST_WAITS:,}: use a fallback below 1, or a smaller network"
         )
     if 2 * parts * topology.n_nodes > MOST_TRANSFERS:
         raise WeftError(
             f"parameter-server all-reduce on {topology.name} would send {parts:,} parts up and down over "
-            f"{topology.n_nodes:,} nodes, more than {MOST_TRANSFERS:,} transfers: take fewer parts"
+            f"{topology.n_nodes:,} nodes, more than {MOST_TRANSFERS:,} transfers: use fewer parts"
         )
     if others and not plain:
         tree = minimum_depth_tree(topology, root=server, routers=routers)

@@ -1,10 +1,10 @@
-"""Pipelined trees: collectives at the optimum of any network, chunk by chunk along packed spanning trees.
+"""Pipelined trees: bandwidth-optimal collectives on any network, chunk by chunk along packed spanning trees.
 
-Every root has k trees, each with its share of the root's data, and together they fill the tightest cut of the network
+Every root has k trees, each with its share of the root's data; together they saturate the tightest cut of the network
 ("Bandwidth Optimal Pipeline Schedule for Collective Communication", arXiv 2305.18461; ForestColl, arXiv 2402.06787).
-The optimum is that of a fluid: a run comes near it with many chunks, low trees and links that serve the lowest chunk
-first (`discipline="lowest-chunk-first"`). Where all chunks of a root stand in the queue from the start, FIFO stays up
-to 1.46 times above the bound; here a transfer has one chunk at most at its first link, which paces the roots, and FIFO
+The optimum is that of a fluid: a run approaches it with many chunks, shallow trees and links that serve the lowest
+chunk first (`discipline="lowest-chunk-first"`). If all chunks of a root are queued from the start, FIFO stays up to
+1.46 times above the bound; here a transfer has at most one chunk at its first link, which paces the roots, and FIFO
 needs up to twice as many chunks (1.049 against 1.026 at 64 chunks, MI250 reduce-scatter).
 """
 
@@ -26,7 +26,7 @@ from topologies.units import Quantity
 
 NAME = "pipelined"
 PACK_NPUS = 256
-"""NPUs up to which trees are packed where NPUs differ: two minutes. Those that are alike have no such limit."""
+"""Limit on NPUs for packing trees if NPUs differ: two minutes. There is no limit if all NPUs are alike."""
 
 FORMS = ("two-phase", "best-roots")
 
@@ -39,18 +39,18 @@ def all_gather(
     Parameters
     ----------
     topology : Topology
-        Any whose NPUs reach each other; switches send what they receive.
+        Any whose NPUs reach each other; switches must send as much as they receive.
     size : quantity
         Bytes of the array.
     k : int, optional
-        Trees a root. Unless given, as many as the optimum takes, or a multiple where it makes them lower; fewer cost
+        Trees per root. Default: as many as the optimum takes, or a multiple if that makes them shallower; fewer cost
         bandwidth.
     element_bytes : int
 
     Raises
     ------
     WeftError
-        NPUs that cannot be reached, or a k that does not fit past the switches.
+        Unreachable NPUs, or a k that does not fit past the switches.
     """
     return schedule(_pattern(topology, "all-gather", k, ""), size, element_bytes)
 
@@ -58,7 +58,7 @@ def all_gather(
 def reduce_scatter(
     topology: Topology, size: Quantity, *, k: int | None = None, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """Reduce-scatter along k trees towards every root; parameters as for `all_gather`."""
+    """Reduce-scatter along k trees toward every root; parameters as for `all_gather`."""
     return schedule(_pattern(topology, "reduce-scatter", k, ""), size, element_bytes)
 
 
@@ -66,7 +66,7 @@ def all_reduce(
     topology: Topology, size: Quantity, *, k: int | None = None, form: str = "two-phase",
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """All-reduce: every block is summed along one tree and spread along another, with the same root.
+    """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ def all_reduce(
     size : quantity
         Bytes of the array.
     k : int, optional
-        Trees a root in each direction; only of the form "two-phase".
+        Trees per root in each direction; only for the form "two-phase".
     form : {"two-phase", "best-roots"}
-        "two-phase": reduce-scatter and all-gather, every rank the root of an equal part. "best-roots": the roots,
-        and the bandwidth of either direction, are those of a linear program: better where the network looks
-        different from its nodes, such as a mesh.
+        "two-phase": reduce-scatter and all-gather, with every rank the root of an equal part. "best-roots": the
+        roots, and the bandwidth of either direction, come from a linear program: better if the nodes of the network are
+        not alike, such as on a mesh.
     element_bytes : int
 
     Raises
@@ -91,12 +91,12 @@ def all_reduce(
 
 
 def broadcast(topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Broadcast along trees from one root, at the rate of the least cut between it and any NPU."""
+    """Broadcast along trees from one root, at the rate of the minimum cut between it and any NPU."""
     return schedule(_rooted(topology, "broadcast", root), size, element_bytes)
 
 
 def reduce(topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Reduce along trees towards one root; the reverse of `broadcast`."""
+    """Reduce along trees toward one root; the reverse of `broadcast`."""
     return schedule(_rooted(topology, "reduce", root), size, element_bytes)
 
 
@@ -113,7 +113,7 @@ def _pattern(topology: Topology, kind: str, k: int | None, form: str) -> Pattern
 def forests(
     topology: Topology, kind: str, k: int | None = None, form: str = "two-phase"
 ) -> tuple[Forest | None, Forest | None]:
-    """The trees towards and away from the roots, whichever the collective takes.
+    """The trees toward and away from the roots, as required by the collective.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ def forests(
         return (None if kind == "all-gather" else up_trees), (None if kind == "reduce-scatter" else down_trees)
     if topology.n_npus > PACK_NPUS:
         raise WeftError(
-            f"{NAME} on {topology.name}: {topology.n_npus} NPUs that are not alike (more than {PACK_NPUS}) would take "
-            "many minutes to pack"
+            f"{NAME} on {topology.name}: packing trees for {topology.n_npus} NPUs that are not alike would take many "
+            f"minutes (limit: {PACK_NPUS})"
         )
     up = None if kind == "all-gather" else scatter_forest(topology, k)
     down = None if kind == "reduce-scatter" else gather_forest(topology, k)

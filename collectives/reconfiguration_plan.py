@@ -1,8 +1,8 @@
-"""When to switch circuits inside a collective: a dynamic program over its steps.
+"""When to switch circuits during a collective: a dynamic program over its steps.
 
-Each step runs on one of several fabrics, and changing the fabric costs a delay. Two states, the base fabric or the
-circuits that match the step, are one choice of fabrics; stride rings, on which several steps run well, are another
-("Harvest", arXiv 2602.09188, finds such intermediate fabrics).
+Each step runs on one of several fabrics, and changing the fabric costs a delay. The fabrics may be two states, the
+base fabric and the circuits that match the step, or include stride rings, on which several steps run well
+("Harvest", arXiv 2602.09188, searches for such intermediate fabrics).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Plan:
     Attributes
     ----------
     fabrics : tuple of int
-        Index of the fabric of each step; 0 is the one that is up in the beginning.
+        Index of the fabric of each step; 0 is the initial one.
     time_ps : int
-        Steps and delays.
+        Total time, including delays.
     """
 
     fabrics: tuple[int, ...]
@@ -33,18 +33,18 @@ class Plan:
 
     @property
     def changes(self) -> tuple[bool, ...]:
-        """Whether circuits are switched before each step."""
+        """Whether the fabric changes before each step."""
         before = (0, *self.fabrics[:-1])
         return tuple(a != b for a, b in zip(before, self.fabrics, strict=True))
 
     @property
     def reconfigurations(self) -> int:
-        """How often circuits are switched."""
+        """Number of fabric changes."""
         return sum(self.changes)
 
     @property
     def letters(self) -> str:
-        """One letter a step: B on the base fabric, R on another after switching, m on it still."""
+        """One letter per step: B on the base fabric, R on another after switching, m if unchanged."""
         return "".join(
             "B" if fabric == 0 else "R" if changed else "m"
             for fabric, changed in zip(self.fabrics, self.changes, strict=True)
@@ -52,20 +52,20 @@ class Plan:
 
 
 def cost_of(fabrics: Sequence[int], costs_ps: Ints, delay_ps: int) -> Plan:
-    """A given choice of fabrics as a plan.
+    """The plan for a given sequence of fabrics.
 
     Parameters
     ----------
     fabrics : sequence of int
-        One a step.
+        One per step.
     costs_ps : (steps, fabrics) int64
     delay_ps : int
-        Of every change.
+        Delay of every change.
 
     Raises
     ------
     WeftError
-        A step on a fabric that has no route for it.
+        A step on a fabric without a route for it.
     """
     chosen = tuple(int(fabric) for fabric in fabrics)
     for step, fabric in enumerate(chosen):
@@ -76,14 +76,14 @@ def cost_of(fabrics: Sequence[int], costs_ps: Ints, delay_ps: int) -> Plan:
 
 
 def best_plan(costs_ps: Ints, delay_ps: int) -> Plan:
-    """The cheapest sequence of fabrics; among equals the one that changes later and less.
+    """The cheapest sequence of fabrics; among equals the one that changes later and less often.
 
     Parameters
     ----------
     costs_ps : (steps, fabrics) int64
-        `IMPOSSIBLE` where a step cannot, or may not, run.
+        `IMPOSSIBLE` if a step cannot, or must not, run there.
     delay_ps : int
-        Of every change; 0 is allowed.
+        Delay of every change; 0 is allowed.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def best_plan(costs_ps: Ints, delay_ps: int) -> Plan:
     came = [np.zeros(n_fabrics, np.int64)]
     for step in range(1, n_steps):
         moved = best[:, None] + np.where(np.eye(n_fabrics, dtype=np.bool_), 0, delay_ps)
-        # Among equals, stay on the same fabric; otherwise come from the first.
+        # Among equals, stay on the same fabric; otherwise the first.
         rank = 2 * np.minimum(moved, IMPOSSIBLE) - np.eye(n_fabrics, dtype=np.int64)
         came.append(rank.argmin(axis=0))
         best = np.minimum(moved[came[-1], np.arange(n_fabrics)], IMPOSSIBLE) + costs_ps[step]
@@ -114,7 +114,7 @@ def best_plan(costs_ps: Ints, delay_ps: int) -> Plan:
 
 
 def only(costs_ps: Ints, allowed: Sequence[set[int]]) -> Ints:
-    """The costs with each step kept to some of the fabrics."""
+    """The costs with each step restricted to some of the fabrics."""
     kept = np.array([[fabric in some for fabric in range(costs_ps.shape[1])] for some in allowed], np.bool_)
     return np.where(kept.reshape(costs_ps.shape), costs_ps, IMPOSSIBLE)
 
@@ -122,17 +122,17 @@ def only(costs_ps: Ints, allowed: Sequence[set[int]]) -> Ints:
 def alternating_planes_ps(costs_ps: Sequence[int], delay_ps: int, planes: int = 2) -> int:
     """Time when steps take turns on planes, each of which switches while the others transmit (SWOT, arXiv 2510.19322).
 
-    Step i runs on plane i mod `planes`, which begins to switch for it as soon as its last step is over.
+    Step i runs on plane i mod `planes`, which starts switching for it as soon as its previous step is over.
 
     Parameters
     ----------
     costs_ps : sequence of int
-        Of each step on its own circuits, at the rate of one plane.
+        Cost of each step on its own circuits, at the rate of one plane.
     delay_ps : int
     planes : int
     """
     if planes < 1:
-        raise WeftError(f"{planes} planes: at least 1")
+        raise WeftError(f"{planes} planes: give at least 1")
     over = [0] * planes
     end = 0
     for step, cost in enumerate(costs_ps):

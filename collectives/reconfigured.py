@@ -1,7 +1,7 @@
-"""A collective whose circuits may be switched between its steps: the fabrics it may use, and what to do when.
+"""Collectives whose circuits may be switched between steps: the available fabrics, and plans over them.
 
 Applies to any schedule in steps: recursive doubling, Swing, ring, pairwise all-to-all. The base fabric is that of the
-schedule; its links give the rate and latency of every other circuit.
+schedule; its links define the rate and latency of all other circuits.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from topologies.units import Quantity, bytes_per_s, parse_time
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """What a schedule may run on, and what that costs.
+    """The fabrics a schedule may run on, and their costs.
 
     Attributes
     ----------
     schedule : Schedule
     steps : tuple of Step
     fabrics : tuple of Topology
-        The base first, then the distinct matched ones, then stride rings.
+        The base fabric first, then the distinct matched ones, then stride rings.
     own : tuple of int
         The matched fabric of each step.
     rings : tuple of int
-        Stride rings among the fabrics, the base not counted.
+        Stride rings among the fabrics, excluding the base.
     costs_ps : (steps, fabrics) int64
     start_up_ps : int
-        Counted in every step.
+        Added to every step.
     """
 
     schedule: Schedule
@@ -57,23 +57,23 @@ class Menu:
         return cost_of([0] * len(self.steps), self.costs_ps, 0)
 
     def every_step(self, delay: Quantity) -> Plan:
-        """Each step on its own circuits; neighbouring steps of the same pairs share them."""
+        """Each step on its own circuits; adjacent steps with the same pairs share them."""
         return cost_of(self.own, self.costs_ps, _delay_ps(delay))
 
     def two_state(self, delay: Quantity) -> Plan:
-        """The best of base and own circuits, step by step."""
+        """The best plan over the base fabric and each step's own circuits."""
         return best_plan(only(self.costs_ps, [{0, own} for own in self.own]), _delay_ps(delay))
 
     def segments(self, delay: Quantity) -> Plan:
-        """The best of base and stride rings."""
+        """The best plan over the base fabric and stride rings."""
         return best_plan(only(self.costs_ps, [{0, *self.rings}] * len(self.steps)), _delay_ps(delay))
 
     def best(self, delay: Quantity) -> Plan:
-        """The best of all fabrics."""
+        """The best plan over all fabrics."""
         return best_plan(self.costs_ps, _delay_ps(delay))
 
     def overlapped_ps(self, delay: Quantity, planes: int = 2) -> int:
-        """Time when steps take turns on planes that each have a part of the rate and switch meanwhile."""
+        """Time when steps take turns on planes that each have part of the rate and switch while others transmit."""
         costs = []
         for step, own in zip(self.steps, self.own, strict=True):
             plane = self.fabrics[own].with_links(bandwidth_Bps=self.fabrics[own].bandwidth_Bps / planes)
@@ -82,16 +82,16 @@ class Menu:
 
 
 def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> Menu:
-    """The fabrics that a schedule may be switched to, and the cost of each step on each.
+    """The fabrics a schedule may be switched to, and the cost of each step on each fabric.
 
     Parameters
     ----------
     schedule : Schedule
-        On a fabric of uniform links between NPUs, the circuits that are up in the beginning.
+        On a fabric of uniform links between NPUs: the initial circuits.
     interfaces : int
-        Optical interfaces of each server.
+        Optical interfaces per server.
     start_up : quantity
-        Counted in every step.
+        Added to every step.
 
     Raises
     ------
@@ -127,9 +127,9 @@ def _uniform(base: Topology) -> tuple[str, str]:
         raise WeftError(f"circuits are switched between servers; {base.name} has {base.n_nodes - base.n_npus} switches")
     rates, latencies = np.unique(base.bandwidth_Bps), np.unique(base.latency_ps)
     if base.n_links == 0:
-        return "1B/s", "0s"  # one server alone: there is nothing to switch
+        return "1B/s", "0s"  # a single server: there is nothing to switch
     if rates.size != 1 or latencies.size != 1:
-        raise WeftError(f"the circuits of {base.name} differ in rate or latency; switching needs them alike")
+        raise WeftError(f"the circuits of {base.name} differ in rate or latency; switching needs uniform circuits")
     return bytes_per_s(rates[0]), f"{latencies[0]}ps"
 
 

@@ -49,11 +49,11 @@ def all_reduce(
     Parameters
     ----------
     topology : Topology
-        Any; only its shape matters. Extents that are no powers of two fold first.
+        Any; only its shape matters. Extents that are not powers of two fold first.
     size : quantity
         Bytes of the array.
     form : {"latency", "bandwidth"}, optional
-        Whole vector in log2 p steps, or reduce-scatter and all-gather. By default the one with the lower estimate
+        The entire vector in log2 p steps, or reduce-scatter and all-gather. Default: the one with the lower estimate
         (`collectives.core.estimate`).
     mirrored : bool
         On 2D ports: one copy starts at each dimension, another with the sign of every displacement flipped
@@ -88,8 +88,8 @@ def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
     inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
     if kind != "all-reduce" and inner != grid:
         raise WeftError(
-            f"{name} {kind} on {topology.name}: the extents {grid.extents} are not all powers of two, as it needs; "
-            "all-reduce takes any"
+            f"{name} {kind} on {topology.name}: the extents {grid.extents} must all be powers of two; "
+            "all-reduce accepts any"
         )
     butterfly = Butterfly(Core(grid, inner), _ports(inner, grid.dims, name), inner.p)
     n_ports = max(len(butterfly.ports), 1)
@@ -113,7 +113,7 @@ def _peers(grid: Grid, dims: tuple[int, ...], port: int) -> tuple[Peer, ...]:
 
 
 def _peer(grid: Grid, dim: int, distance: int, sign: int, ranks: Ranks) -> Ranks:
-    """Up where the coordinate's bit is clear and down where it is set, or the other way round."""
+    """Up if the bit of the coordinate is clear and down if it is set, or the reverse."""
     is_set = grid.coordinate(ranks, dim) & distance
     return grid.shift(ranks, dim, np.where(is_set, -distance, distance) * sign)
 
@@ -128,7 +128,7 @@ def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round]:
 
 @lru_cache(maxsize=64)
 def _groups(topology: Topology, name: str) -> Groups:
-    """Half-turns and complements; flips of any bit, where neither the links nor the sign of a port forbid them."""
+    """Half-turns and complements; flips of any bit, unless the links or the sign of a port forbid them."""
     dims = [dim for dim, extent in enumerate(topology.shape) if extent > 1 and is_power_of_two(extent)]
 
     def declare() -> Group:

@@ -1,4 +1,4 @@
-"""Every algorithm by name: the one place to register a new one."""
+"""All algorithms by name: the one place to register a new one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Build = Callable[..., Schedule]
 @one_line
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm, and the collectives it does.
+    """An algorithm, and the collectives it implements.
 
     Attributes
     ----------
@@ -53,12 +53,12 @@ class Algorithm:
     help : str
         One line: what it is.
     limits : str
-        One line: on what it works.
+        One line: where it applies.
     functions : mapping from collective name to function
     forms : mapping from collective name to tuple of str
-        Forms that the function takes; a collective that has only one is left out.
+        Forms that the function takes; collectives with a single form are omitted.
     options : mapping from option name to help
-        Further options of the functions, besides `form` and `element_bytes`.
+        Options of the functions other than `form` and `element_bytes`.
     """
 
     name: str
@@ -69,16 +69,16 @@ class Algorithm:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def forms_of(self, collective: str) -> tuple[str, ...]:
-        """Forms for one collective; empty where there is no choice."""
+        """Forms for one collective; empty if there is no choice."""
         return self.forms.get(collective, ())
 
 
 _HIERARCHICAL_OPTIONS = {
-    "pipeline_chunks": "chunks that flow through the dimensions one behind the other",
-    "active_chunks": "chunks that a rank works on at once in a dimension; None for no limit",
-    "service": "which waiting chunk a dimension takes up next: fifo or smallest-first",
-    "algorithms": "ring, direct or halving-doubling for each dimension: \"ring,,direct\"",
-    "group": "NPUs of a process group along each dimension, -1 for none: \"16,-1,-1\", \"-1,2@4,32\"",
+    "pipeline_chunks": "chunks pipelined through the dimensions",
+    "active_chunks": "chunks a rank works on at once in a dimension (None: no limit)",
+    "service": "which waiting chunk a dimension serves next: fifo or smallest-first",
+    "algorithms": "ring, direct or halving-doubling per dimension: \"ring,,direct\"",
+    "group": "NPUs per process group along each dimension, -1 for unused: \"16,-1,-1\", \"-1,2@4,32\"",
     "order": "dimensions in the order of the reduce-scatter, 0 the innermost: \"2,0,1\"; not for themis",
 }
 
@@ -89,7 +89,7 @@ _ANYWHERE = {
         in_network.reduce,
     )
 }
-"""Who names this algorithm tells the routers of NPUs to reduce, which matters where switches do not join them."""
+"""Naming this algorithm lets the routers of NPUs reduce, which matters on networks without switches."""
 
 _ALGORITHMS = (
     Algorithm(
@@ -101,7 +101,7 @@ _ALGORITHMS = (
     ),
     Algorithm(
         recursive_doubling.NAME,
-        "peers at distances 1, 2, 4, ... along each dimension in turn, on one port",
+        "peers at distances 1, 2, 4, ... along each dimension in turn, on a single port",
         "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
         {
             "all-reduce": recursive_doubling.all_reduce,
@@ -112,7 +112,7 @@ _ALGORITHMS = (
     ),
     Algorithm(
         mirrored_recursive_doubling.NAME,
-        "recursive doubling and its mirror image, starting at every dimension, on 2D ports",
+        "recursive doubling and its mirror image, starting in every dimension, on 2D ports",
         "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
         {
             "all-reduce": mirrored_recursive_doubling.all_reduce,
@@ -126,18 +126,18 @@ _ALGORITHMS = (
         "blocks go around cycles of all ranks, in both directions",
         "one dimension, tiers of switches, or two dimensions that admit two edge-disjoint Hamiltonian cycles",
         {"all-reduce": ring.all_reduce, "reduce-scatter": ring.reduce_scatter, "all-gather": ring.all_gather},
-        options={"directions": "1 or 2: whether each cycle is used both ways"},
+        options={"directions": "1 or 2: directions in which each cycle is used"},
     ),
     Algorithm(
         totient_rings.NAME,
-        "blocks go around several rings at once, each by a jump of its own",
+        "blocks go around several rings at once, each with its own jump",
         "any shape; best on a circulant, whose links are the rings",
         {"all-reduce": totient_rings.all_reduce},
-        options={"jumps": 'the rings: "1,5,11,15"; those of the circulant unless given'},
+        options={"jumps": 'the rings: "1,5,11,15" (default: those of the circulant)'},
     ),
     Algorithm(
         pairwise.NAME,
-        "p - 1 steps, in step s to the rank s further on",
+        "p - 1 steps; in step s to the rank s further on",
         "any shape",
         {"all-to-all": pairwise.all_to_all},
     ),
@@ -178,47 +178,47 @@ _ALGORITHMS = (
     ),
     Algorithm(
         themis.NAME,
-        "hierarchical, with an order of dimensions for each chunk that evens out their loads",
+        "hierarchical, with an order of dimensions per chunk that balances their loads",
         "products of dimensions: torus, mesh, switches, RI(4)_FC(8)_SW(32)",
         {"all-reduce": themis.all_reduce, "reduce-scatter": themis.reduce_scatter, "all-gather": themis.all_gather},
         options=_HIERARCHICAL_OPTIONS,
     ),
     Algorithm(
         tree.NAME,
-        "a binomial tree, or a chain that passes chunks on",
+        "a binomial tree, or a chain that forwards chunks",
         "any shape and root",
         {"broadcast": tree.broadcast, "reduce": tree.reduce},
         {"broadcast": tree.FORMS, "reduce": tree.FORMS},
     ),
     Algorithm(
         in_network.NAME,
-        "switches, or the routers of NPUs where there are none, add up along trees; results are multicast",
-        "any network whose nodes reduce; optical switches do not",
+        "switches, or else the routers of NPUs, reduce along trees; results are multicast",
+        "any network whose nodes can reduce; optical switches cannot",
         _ANYWHERE,
         {"all-reduce": in_network.FORMS},
         options={
-            "trees": "edge-disjoint trees over which the array is striped (1); not for rail-wise",
-            "slots": "chunks of a rank on the way in each tree; all-reduce (push) only",
-            "routers": "whether the routers of NPUs reduce (true)",
+            "trees": "edge-disjoint trees over which the array is striped (default: 1); not for rail-wise",
+            "slots": "chunks of a rank in flight per tree; all-reduce (push) only",
+            "routers": "whether the routers of NPUs reduce (default: true)",
         },
     ),
     Algorithm(
         parameter_server.NAME,
-        "ranks send to one of them, switches adding up what finds a slot",
+        "ranks send to one of them; switches reduce what finds a slot",
         "any network",
         {"all-reduce": partial(parameter_server.all_reduce, routers=True)},
         options={
-            "server": "the rank that adds (0)",
-            "fallback": "fraction that switches do not aggregate (1: none)",
-            "parts": "parts that fall back as a whole (64, or as many as the fraction takes)",
-            "seed": "which parts fall back (0)",
-            "routers": "whether the routers of NPUs aggregate (true)",
+            "server": "the rank that reduces (default: 0)",
+            "fallback": "fraction that switches do not aggregate (default: 1)",
+            "parts": "parts that fall back as a unit (default: 64, or as many as the fraction needs)",
+            "seed": "which parts fall back (default: 0)",
+            "routers": "whether the routers of NPUs aggregate (default: true)",
         },
     ),
     Algorithm(
         pipelined.NAME,
-        "packed spanning trees that reach the optimum of the network, chunk by chunk",
-        "any fabric whose NPUs are alike; any of up to 256 NPUs; switches that send what they receive",
+        "packed spanning trees that reach the bandwidth optimum of the network, chunk by chunk",
+        "any fabric with identical NPUs, or up to 256 NPUs; switches must send as much as they receive",
         {
             "all-reduce": pipelined.all_reduce,
             "reduce-scatter": pipelined.reduce_scatter,
@@ -227,18 +227,18 @@ _ALGORITHMS = (
             "reduce": pipelined.reduce,
         },
         {"all-reduce": pipelined.FORMS},
-        options={"k": "trees a root; as many as the optimum takes unless given"},
+        options={"k": "trees per root (default: as many as the optimum takes)"},
     ),
     Algorithm(
         concurrent_flow.NAME,
-        "an all-to-all along the routes of a linear program, which fill the links evenly",
-        "any fabric of up to 64 NPUs; of up to 20,000 links times NPUs where they are not alike",
+        "an all-to-all along the routes of a linear program, which load the links evenly",
+        "any fabric of up to 64 NPUs; up to 20,000 links x NPUs if they are not alike",
         {"all-to-all": concurrent_flow.all_to_all},
     ),
     Algorithm(
         bfb.NAME,
-        "breadth-first broadcast: shortest ways whose loads are even in every step",
-        "direct networks; of up to 128 NPUs where they are not alike",
+        "breadth-first broadcast: shortest paths with balanced loads in every step",
+        "direct networks; up to 128 NPUs if they are not alike",
         {"all-reduce": bfb.all_reduce, "reduce-scatter": bfb.reduce_scatter, "all-gather": bfb.all_gather},
     ),
     Algorithm(
@@ -249,7 +249,7 @@ _ALGORITHMS = (
     ),
     Algorithm(
         nccl_rings.NAME,
-        "several rings along the fast links of boxes and their rails, as NCCL builds them",
+        "several rings along the fast links of boxes and their rails, as built by NCCL",
         "boxes, switches, and networks with a cycle of direct links through all NPUs",
         {
             "all-reduce": nccl_rings.all_reduce,
@@ -259,25 +259,26 @@ _ALGORITHMS = (
     ),
     Algorithm(
         synthesis.NAME,
-        "a greedy search that fills the links in time, by lot (TACOS)",
-        "any fabric of up to 100,000 blocks times NPUs",
+        "a randomized greedy search that fills the links over time (TACOS)",
+        "any fabric of up to 100,000 blocks x NPUs",
         {
             "all-reduce": synthesis.all_reduce,
             "reduce-scatter": synthesis.reduce_scatter,
             "all-gather": synthesis.all_gather,
         },
         options={
-            "parts": "blocks of each rank (1)", "seed": "of the lots (0)", "runs": "searches, the best is taken (3)",
+            "parts": "blocks per rank (default: 1)", "seed": "random seed (default: 0)",
+            "runs": "searches, of which the best is used (default: 3)",
         },
     ),
 )
 
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALGORITHMS}
-"""The registry: an algorithm added here is in the comparisons, in the tests and in the tables."""
+"""The registry: an algorithm added here appears in the comparisons, the tests and the tables."""
 
 
 def algorithm(name: str) -> Algorithm:
-    """The algorithm of that name; a name that ends in .xml is a file of MSCCL or ForestColl.
+    """Look up an algorithm by name; a name that ends in .xml is an MSCCL or ForestColl file.
 
     Raises
     ------
@@ -285,14 +286,14 @@ def algorithm(name: str) -> Algorithm:
         No such algorithm.
     """
     if name.endswith(SUFFIX):
-        return Algorithm(name, "a schedule of a file", "as many ranks as the file has", functions_of(name))
+        return Algorithm(name, "a schedule from a file", "as many ranks as in the file", functions_of(name))
     if name not in ALGORITHMS:
         raise WeftError(f"algorithm {name!r} is unknown: choose one of {', '.join(ALGORITHMS)}, or a file {SUFFIX}")
     return ALGORITHMS[name]
 
 
 def algorithms_for(kind: str) -> tuple[str, ...]:
-    """Names of the algorithms that do a collective."""
+    """Names of the algorithms that implement a collective."""
     return tuple(name for name, one in ALGORITHMS.items() if collective(kind).name in one.functions)
 
 
@@ -311,19 +312,19 @@ def build(
     size : quantity
         Bytes of the array, as nccl-tests counts it.
     form : str, optional
-        Where the algorithm has several; its own default otherwise.
+        If the algorithm has several (default: the algorithm's choice).
     **options
-        Those of the algorithm, and `element_bytes`.
+        Options of the algorithm, and `element_bytes`.
 
     Raises
     ------
     WeftError
-        An unknown algorithm, collective, form or option, or a shape that the algorithm cannot do.
+        An unknown algorithm, collective, form or option, or a shape that the algorithm does not support.
     """
     chosen = algorithm(name)
     if collective(kind).name not in chosen.functions:
         raise WeftError(
-            f"{name} does no {kind}: it does {', '.join(chosen.functions)}; {kind} is done by "
+            f"{name} does not implement {kind}, only {', '.join(chosen.functions)}; {kind} is implemented by "
             f"{', '.join(algorithms_for(kind)) or 'none'}"
         )
     accepted = _options_of(chosen, kind)
@@ -333,14 +334,14 @@ def build(
             raise WeftError(f"{of} has no option {option!r}: it takes {', '.join(accepted)}")
     if form is not None:
         if not chosen.forms_of(kind):
-            raise WeftError(f"{name} {kind} has no form {form!r}: it has only one form, give none")
+            raise WeftError(f"{name} {kind} has no form {form!r}: omit the form")
         check_form(f"{name} {kind}", form, chosen.forms_of(kind))
         options["form"] = form
     return chosen.functions[kind](topology, size, **options)
 
 
 def _options_of(chosen: Algorithm, kind: str) -> tuple[str, ...]:
-    """Options of an algorithm that its function for one collective takes."""
+    """Options of an algorithm that apply to one collective."""
     parameters = signature(chosen.functions[kind]).parameters
     any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
     taken = (option for option in chosen.options if any_name or option in parameters)

@@ -1,6 +1,6 @@
-"""Ring: each block travels once around a cycle of all ranks to be summed, and once more to be spread.
+"""Ring: each block travels once around a cycle of all ranks to be reduced, and once more to be distributed.
 
-On one dimension, and behind the switches of a fat-tree, the cycle is the rank order, in both directions at once. On
+In one dimension, and behind the switches of a fat-tree, the cycle is the rank order, in both directions at once. In
 two dimensions there are two edge-disjoint Hamiltonian cycles, each in both directions (Swing paper, NSDI 2024, section
 5; the construction is that of the Lee distance Gray codes of Bae and Bose, 2003).
 """
@@ -38,8 +38,8 @@ def all_reduce(
     ----------
     topology : Topology
         Of one dimension, of tiers of switches (fat-tree, leaf-spine), or of two dimensions that admit two edge-disjoint
-        Hamiltonian cycles: extents of at least 3, one a multiple k C of the other C, and k C and C - 1 without a common
-        divisor.
+        Hamiltonian cycles: extents of at least 3, one a multiple k C of the other C, with k C and C - 1
+        coprime.
     size : quantity
         Bytes of the array.
     directions : {1, 2}
@@ -57,25 +57,24 @@ def all_reduce(
 def reduce_scatter(
     topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """The first p - 1 steps of `all_reduce`; parameters as there."""
+    """The first p - 1 steps of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "reduce-scatter", directions), size, element_bytes)
 
 
 def all_gather(
     topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """The last p - 1 steps of `all_reduce`; parameters as there."""
+    """The last p - 1 steps of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "all-gather", directions), size, element_bytes)
 
 
 def hamiltonian_cycles(rows: int, columns: int) -> tuple[Ranks, Ranks]:
-    """Two edge-disjoint Hamiltonian cycles of a torus, as nodes `row * columns + column` in their order.
+    """Two edge-disjoint Hamiltonian cycles of a torus, as nodes `row * columns + column` in order.
 
     Raises
     ------
     WeftError
-        Rows that are no multiple k of the columns, or have a divisor in common with columns - 1, or fewer than
-        three columns.
+        Rows that are not a multiple of the columns, or share a divisor with columns - 1, or fewer than three columns.
     """
     if not _admits(rows, columns):
         raise WeftError(f"{rows} rows of {columns}: {_CONDITION}")
@@ -103,18 +102,18 @@ class _Cycle:
     order : (p,) int64
         Ranks in the order of the cycle.
     place : (p,) int64
-        Where each rank is on it.
+        Position of each rank on it.
     """
 
     order: Ranks
     place: Ranks
 
     def ahead(self, ranks: Ranks, steps: Ranks | int) -> Ranks:
-        """The ranks some steps further on."""
+        """The ranks a number of steps further on."""
         return np.asarray(self.order[(self.place[ranks] + steps) % self.order.size])
 
     def behind(self, rank: int, steps: int) -> int:
-        """The rank some steps further back."""
+        """The rank a number of steps back."""
         return int(self.order[(self.place[rank] - steps) % self.order.size])
 
 
@@ -141,7 +140,7 @@ def cycles_pattern(
     topology: Topology, kind: str, algorithm: str, orders: Sequence[Ranks], *, groups: Groups | tuple[Group, ...] = (),
     smaller: Callable[[], Pattern] | None = None, key: tuple[object, ...] | None = None,
 ) -> Pattern:
-    """The pattern of rings at once, each with an equal part of the array.
+    """The pattern of concurrent rings, each with an equal part of the array.
 
     Parameters
     ----------
@@ -177,7 +176,7 @@ def cycles_pattern(
 
 
 def _add_steps(table: TransferTable, port: int, n_ports: int, cycle: _Cycle, phases: Sequence[bool]) -> None:
-    """All steps of one port: a rank passes on what it has just received, and waits for its own last send."""
+    """All steps of one port: a rank forwards what it has just received, after its own previous send."""
     around = cycle.order.size - 1
     step = np.arange(around * len(phases))[:, None]
     slot = step * n_ports + port
@@ -190,7 +189,7 @@ def _add_steps(table: TransferTable, port: int, n_ports: int, cycle: _Cycle, pha
 
 
 def _shape(topology: Topology) -> tuple[int, ...]:
-    """Extents that cycles follow: one row where coordinates count tiers of switches, as NPUs have links of one kind."""
+    """Extents that cycles follow; one row if coordinates count tiers of switches, where NPUs have links of one kind."""
     of_npus = topology.dimension[topology.src < topology.n_npus]
     return topology.shape if np.any(of_npus != of_npus[:1]) else (topology.n_npus,)
 
@@ -201,8 +200,8 @@ def _orders(name: str, grid: Grid) -> list[Ranks]:
         return [np.arange(grid.p)]
     if len(grid.dims) > 2:
         raise WeftError(
-            f"ring on {name}: {len(grid.dims)} dimensions; it takes one dimension, tiers of switches, or two "
-            "dimensions that admit two edge-disjoint Hamiltonian cycles. bucket takes any number of dimensions"
+            f"ring on {name}: {len(grid.dims)} dimensions; ring needs one dimension, tiers of switches, or two "
+            "dimensions that admit two edge-disjoint Hamiltonian cycles. bucket accepts any number of dimensions"
         )
     fast, slow = grid.extents
     if _admits(slow, fast):
@@ -213,7 +212,7 @@ def _orders(name: str, grid: Grid) -> list[Ranks]:
 
 
 def _smaller(topology: Topology) -> Topology:
-    """Of two dimensions, the smallest torus of the same parities that admits the cycles."""
+    """In two dimensions, the smallest torus of the same parities that admits the cycles."""
     shape = _shape(topology)
     extents = Grid(shape).extents
     if len(extents) < 2:
@@ -231,13 +230,13 @@ def _smaller(topology: Topology) -> Topology:
 def _groups(topology: Topology, directions: int) -> Groups:
     grid = Grid(_shape(topology))
     orders = _orders(topology.name, grid)
-    if len(orders) == 1:  # behind tiers of switches, ranks in a row move by whole pods alone
+    if len(orders) == 1:  # behind tiers of switches, ranks in a row move by entire pods only
         return translations(topology, max(Grid(topology.shape).dims, default=0))
     return Groups(lambda: _rotation(topology, orders, directions) or _slides(topology, grid))
 
 
 def _rotation(topology: Topology, orders: Sequence[Ranks], directions: int) -> Group | None:
-    """Each cycle turned by one place, whatever the others do; None where cycles do not follow links one by one."""
+    """Each cycle rotated by one place, independently of the others; None if cycle edges are not single links."""
     links = np.arange(topology.n_links, dtype=np.int32)
     ranks = []
     for order in orders:
@@ -259,9 +258,9 @@ def _alike(topology: Topology, links: npt.NDArray[np.int32]) -> bool:
 
 
 def _slides(topology: Topology, grid: Grid) -> Group:
-    """Translations that keep both cycles: along the short extent, and C - 1 times as far along the long one.
+    """Translations that preserve both cycles: along the short extent, and C - 1 times as far along the long one.
 
-    By two or four places where boards forbid one.
+    By two or four places if boards forbid one.
     """
     fast, slow = grid.dims
     across, along = (fast, slow) if _admits(grid.shape[slow], grid.shape[fast]) else (slow, fast)

@@ -1,4 +1,4 @@
-"""Swing: butterflies whose peers alternate sides and stay near, on tori of any number of dimensions.
+"""Swing: butterflies whose peers alternate sides and stay close, on tori with any number of dimensions.
 
 D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: Short-cutting Rings for Higher Bandwidth Allreduce",
 NSDI 2024.
@@ -41,9 +41,9 @@ def all_reduce(
     size : quantity
         Bytes of the array.
     form : {"latency", "bandwidth"}, optional
-        "latency" exchanges the whole vector in log2 p steps; extents that are no powers of two fold first.
-        "bandwidth" is a reduce-scatter and an all-gather, for even extents, or one extent that may be odd. By
-        default the one with the lower estimate (`collectives.core.estimate`), among those the shape allows.
+        "latency" exchanges the entire vector in log2 p steps; extents that are not powers of two fold first.
+        "bandwidth" is a reduce-scatter and an all-gather, for even extents, or a single extent that may be odd.
+        Default: the one with the lower estimate (`collectives.core.estimate`) among those the shape allows.
     element_bytes : int
 
     Raises
@@ -57,12 +57,12 @@ def all_reduce(
 
 
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one that may be odd."""
+    """The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one extent that may be odd."""
     return schedule(_pattern(topology, "reduce-scatter", "bandwidth"), size, element_bytes)
 
 
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The second half of the bandwidth form, its time reversal; even extents, or one that may be odd."""
+    """The second half of the bandwidth form, its time reversal; even extents, or a single extent that may be odd."""
     return schedule(_pattern(topology, "all-gather", "bandwidth"), size, element_bytes)
 
 
@@ -76,9 +76,9 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     grid = Grid(topology.shape)
     if form == "bandwidth" and not _has_blocks(grid.shape):
         raise WeftError(
-            f"swing (bandwidth) on {topology.name}: the extents {grid.extents} are several with an odd one among them; "
-            "it takes even extents in any number of dimensions, or one dimension of any extent. The latency form of "
-            "all-reduce takes any"
+            f"swing (bandwidth) on {topology.name}: an odd extent among several: {grid.extents}; this form "
+            "needs even extents in any number of dimensions, or one dimension of any extent. The latency form of "
+            "all-reduce accepts any"
         )
     butterfly = _butterfly(grid, form)
     n_ports = max(len(butterfly.ports), 1)
@@ -97,7 +97,7 @@ def _has_blocks(shape: tuple[int, ...]) -> bool:
 
 
 def _butterfly(grid: Grid, form: str) -> Butterfly:
-    """Ports 0 to D-1 start at each dimension in turn; ports D to 2D-1 are their mirror images."""
+    """Ports 0 to D-1 start in each dimension in turn; ports D to 2D-1 are their mirror images."""
     if form == "latency":
         inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
     else:
@@ -130,7 +130,7 @@ def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round | Fan]:
 
 
 def _odd_one(butterfly: Butterfly, first_step: int, *, reduces: bool) -> list[Fan]:
-    """Exchanges of the last rank of an odd number with a fresh group of the others at each step (section A.3)."""
+    """For odd p: exchanges of the last rank with a new group of the others in each step (section A.3)."""
     hub = butterfly.core.inner.p
     if hub == butterfly.core.outer.p:
         return []
@@ -144,7 +144,7 @@ def _odd_one(butterfly: Butterfly, first_step: int, *, reduces: bool) -> list[Fa
 
 
 def odd_groups(even: int, steps: int) -> list[range]:
-    """The ranks that the odd one meets at each step: half of those left, rounded up, and in the end all."""
+    """The ranks that the odd one meets in each step: half of the remaining ones, rounded up, and finally all."""
     groups, first = [], 0
     for step in range(steps):
         left = even - first
@@ -156,9 +156,9 @@ def odd_groups(even: int, steps: int) -> list[range]:
 
 @lru_cache(maxsize=64)
 def _groups(topology: Topology, dims: tuple[int, ...]) -> Groups:
-    """Even translations and c -> 1 - c: together they take any rank to any other and keep every port.
+    """Even translations and c -> 1 - c: together they map any rank to any other and preserve every port.
 
-    Their subgroups of period four keep boards of four, the complements keep a mesh.
+    Their subgroups of period four preserve boards of four; the complements preserve a mesh.
     """
     choices = [(f"even translations in dimension {dim}", partial(_alternatives, topology, dim)) for dim in dims]
     name = "even translations and reflections"

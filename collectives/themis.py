@@ -1,7 +1,7 @@
-"""Themis: every chunk takes the dimensions in the order that evens out their loads (S. Rashidi et al., ISCA 2022).
+"""Themis: every chunk takes the dimensions in the order that balances their loads (S. Rashidi et al., ISCA 2022).
 
-The orders are chosen once, before the collective begins, and are the same on every rank. Inside a dimension, the
-chunk with the least bytes there goes first.
+The orders are chosen once, before the collective starts, and are the same on every rank. Within a dimension, the
+chunk with the fewest bytes there goes first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from topologies.units import Quantity
 
 NAME = "themis"
 THRESHOLD = 1 / 16
-"""Share of a chunk below which a difference of loads does not change the default order."""
+"""Load difference, as a fraction of a chunk, below which the default order is kept."""
 
 
 def all_reduce(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
-    """Reduce-scatter in the order that Themis chooses for each chunk, then all-gather in the reverse of it.
+    """Reduce-scatter in the order that Themis chooses for each chunk, then all-gather in reverse order.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def all_reduce(
         Bytes of the array of one process group.
     element_bytes : int
     **options
-        See `collectives.hierarchical.Options`; the service is "smallest-first" unless given.
+        See `collectives.hierarchical.Options`; `service` defaults to "smallest-first".
     """
     return _schedule("all-reduce", topology, size, element_bytes, options)
 
@@ -48,17 +48,17 @@ def reduce_scatter(
 def all_gather(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
-    """The second half of `all_reduce`; dimensions that are the most loaded come first, with the smallest part."""
+    """The second half of `all_reduce`; the most loaded dimensions come first, with the smallest parts."""
     return _schedule("all-gather", topology, size, element_bytes, options)
 
 
 def _schedule(
     kind: str, topology: Topology, size: Quantity, element_bytes: int, options: dict[str, object]
 ) -> Schedule:
-    blocks_of(topology)  # refuses what has no dimensions
+    blocks_of(topology)  # rejects networks without dimensions
     chosen = make_options(NAME, {"service": "smallest-first"} | options)
     if chosen.order is not None:
-        raise WeftError(f"{NAME} chooses the order of dimensions for each chunk itself: leave out order")
+        raise WeftError(f"{NAME} chooses the order of dimensions for each chunk itself: omit order")
     group = process_group(topology.shape, chosen.group)
     orders = chunk_orders(group.extents, npu_bandwidths(topology), chosen.pipeline_chunks)
     return schedule(pattern(NAME, topology, kind, chosen, orders), size, element_bytes)
@@ -72,9 +72,9 @@ def chunk_orders(
     Parameters
     ----------
     extents : sequence of int
-        NPUs of a group along each dimension; those of extent 1 are left out.
+        NPUs of a group along each dimension; extents of 1 are skipped.
     bandwidth : sequence of float
-        What an NPU can send in each dimension.
+        Bandwidth out of an NPU in each dimension.
     chunks : int
 
     References
@@ -100,6 +100,6 @@ def chunk_orders(
 def _difference(
     load: dict[int, float], order: Sequence[int], extents: Sequence[int], bandwidth: Sequence[float]
 ) -> float:
-    """Difference between the most and the least loaded dimension, in chunks that the latter could take."""
+    """Difference between the most and the least loaded dimension, in chunks that the latter could carry."""
     least = order[0]
     return (load[order[-1]] - load[least]) * bandwidth[least] * extents[least] / (extents[least] - 1)

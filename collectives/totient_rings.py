@@ -1,6 +1,6 @@
-"""Totient rings: parts of an array go around several rings of all ranks at once, each ring with a jump of its own.
+"""Totient rings: parts of an array go around several rings of all ranks at once, each ring with its own jump.
 
-Relabelling the places on a ring changes neither the volume of an all-reduce nor its result: TopoOpt runs one on all
+Permuting the positions on a ring changes neither the volume of an all-reduce nor its result: TopoOpt runs one over all
 of its ring permutations at once (NSDI 2023, multi-ring all-reduce).
 """
 
@@ -37,8 +37,8 @@ def all_reduce(
     size : quantity
         Bytes of the array.
     jumps : sequence of int, or text "1,5,11,15"
-        One ring each: from every rank to the one so much further on. On a circulant those of its own links that visit
-        every rank; otherwise one ring in rank order, both ways.
+        One ring per jump: from every rank to the rank that far ahead. Default: on a circulant, those of its own links
+        that visit every rank; otherwise one ring in rank order, in both directions.
     element_bytes : int
 
     Raises
@@ -56,11 +56,11 @@ def parse_jumps(jumps: str | Sequence[int]) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in jumps.split(",") if part)
     except ValueError:
-        raise WeftError(f"jumps {jumps!r}: write whole numbers joined by commas, such as 1,5") from None
+        raise WeftError(f"jumps {jumps!r}: write integers separated by commas, such as 1,5") from None
 
 
 def ring_jumps(topology: Topology) -> tuple[int, ...]:
-    """The jumps used where none are given."""
+    """The default jumps."""
     p = topology.n_npus
     if isinstance(topology.router, CoinRouter):
         own = tuple(coin for coin in topology.router.coins if gcd(coin, p) == 1)
@@ -75,7 +75,7 @@ def _pattern(topology: Topology, jumps: tuple[int, ...]) -> Pattern:
     jumps = (jumps or ring_jumps(topology)) if p > 1 else ()
     for jump in jumps:
         if gcd(jump, p) != 1:
-            raise WeftError(f"{NAME}: the jump {jump} does not visit all {p} ranks; {p} and it share a divisor")
+            raise WeftError(f"{NAME}: the jump {jump} does not visit all {p} ranks: it shares a divisor with {p}")
     rings = len(jumps)
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:

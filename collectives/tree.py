@@ -1,4 +1,4 @@
-"""Trees from a root: binomial, and the chain through which an array is pipelined chunk by chunk."""
+"""Trees from a root: binomial, and a chain that pipelines the array chunk by chunk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMS = ("binomial", "chain")
 def broadcast(
     topology: Topology, size: Quantity, *, root: int = 0, form: str = "binomial", element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """Broadcast down a tree over the ranks, counted from the root.
+    """Broadcast down a tree over the ranks, numbered from the root.
 
     Parameters
     ----------
@@ -34,16 +34,16 @@ def broadcast(
     size : quantity
         Bytes of the array.
     root : int
-        The rank that has it.
+        The rank that has the array.
     form : {"binomial", "chain"}
-        "binomial": in log2 p steps each rank that has the array sends it to one half of what is left before it.
-        "chain": each rank passes each chunk on to the next as it arrives.
+        "binomial": in log2 p steps; each rank that has the array hands it to half of its remaining range.
+        "chain": each rank forwards each chunk to the next as it arrives.
     element_bytes : int
 
     Raises
     ------
     WeftError
-        A root that is no rank, or an unknown form.
+        A root that is not a rank, or an unknown form.
     """
     check_form(NAME, form, FORMS)
     return schedule(_pattern(topology, "broadcast", form, root), size, element_bytes)
@@ -52,7 +52,7 @@ def broadcast(
 def reduce(
     topology: Topology, size: Quantity, *, root: int = 0, form: str = "binomial", element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """Reduce up a tree: the time reversal of `broadcast`; parameters as there."""
+    """Reduce up a tree: the time reversal of `broadcast`, with the same parameters."""
     check_form(NAME, form, FORMS)
     return schedule(_pattern(topology, "reduce", form, root), size, element_bytes)
 
@@ -83,14 +83,14 @@ def _all(source: int, slot: int) -> Sequence[int]:
 
 
 def _rounds(p: int, root: int, kind: str) -> list[Round]:
-    """Halvings from the root; for a reduction the same in reverse."""
+    """Halvings from the root; the same in reverse for a reduction."""
     distances = [1 << s for s in reversed(range(ceil_log2(p)))]
     down = [partial(_child, p, root, distance) for distance in distances]
     up = [partial(_parent, p, root, distance) for distance in distances]
     if kind == "broadcast":
         return [_round(step, *maps, reduces=False) for step, maps in enumerate(zip(down, up, strict=True))]
-    backwards = zip(reversed(up), reversed(down), strict=True)
-    return [_round(step, *maps, reduces=True) for step, maps in enumerate(backwards)]
+    backward = zip(reversed(up), reversed(down), strict=True)
+    return [_round(step, *maps, reduces=True) for step, maps in enumerate(backward)]
 
 
 def _round(step: int, receiver: RankMap, sender: RankMap, *, reduces: bool) -> Round:
@@ -98,7 +98,7 @@ def _round(step: int, receiver: RankMap, sender: RankMap, *, reduces: bool) -> R
 
 
 def _child(p: int, root: int, distance: int, ranks: Ranks) -> Ranks:
-    """To whom each rank hands half of its part."""
+    """The rank to which each rank hands half of its range."""
     place = (ranks - root) % p
     has_one = (place % (2 * distance) == 0) & (place + distance < p)
     return np.where(has_one, (ranks + distance) % p, NOBODY)
@@ -110,7 +110,7 @@ def _parent(p: int, root: int, distance: int, ranks: Ranks) -> Ranks:
 
 
 def _chain(p: int, root: int, kind: str, ranks: npt.NDArray[np.integer]) -> Transfers:
-    """One transfer of each rank but the last, streaming on from the one before it."""
+    """One transfer per rank except the last, streaming from the previous one."""
     table = TransferTable(ranks)
     down = kind == "broadcast"
     place = (table.ranks - root) % p

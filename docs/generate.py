@@ -12,13 +12,13 @@ from types import ModuleType
 
 DOCS = Path(__file__).parent
 ABOUT = {
-    "tutorial": "to learn: from the first command to a figure and a report",
-    "guides": "to get something done",
-    "reference": "to look something up",
-    "background": "to understand",
-    "papers": "what was published, beside ours",
+    "tutorial": "learn weft, from the first command to a figure and a report",
+    "guides": "get something done",
+    "reference": "look something up",
+    "background": "understand how it works and why",
+    "papers": "published results next to ours",
 }
-"""The rooms of docs/, by what a reader wants; papers are results."""
+"""Folders of docs/, by what a reader wants; papers are results."""
 
 ROOMS = ("topologies", "collectives", "workloads", "sim")
 MODULES = (
@@ -27,26 +27,27 @@ MODULES = (
     "sim.papers.gradients", "sim.faults.plan", "sim.faults.retry",
     "sim.run.tenants", "sim.streaming.pool_streaming", "sim.streaming.slot_sharing", "sim.streaming.partial_aggregates",
 )
-"""Modules within the rooms whose names the API has as well: what one imports from there."""
+"""Modules inside the packages whose names are part of the API too."""
 NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"
 
 
 def pages() -> dict[str, str]:
-    """Every generated page: its file name, and its text."""
-    written = {"commands": commands, "algorithms": algorithms, "topologies": topologies, "api": api}
+    """Every generated page: file name and text."""
+    written = {"commands": commands, "algorithms": algorithms, "topologies": topologies, "api": api,
+               "packages": packages}
     return {"README.md": index()} | {f"reference/{name}.md": text() for name, text in written.items()}
 
 
 def index() -> str:
-    """The rooms, and the pages in each by their titles."""
-    text = ["# Documentation\n", "Four rooms, by what a reader wants, and the results.\n"]
+    """The folders, and the pages in each by title."""
+    text = ["# Documentation\n", "Four sections, by what a reader wants, and the results.\n"]
     for room, about in ABOUT.items():
         its = {path.name: path for path in (DOCS / room).glob("*.md")}
         links = [f"[{title(path)}]({room}/{name})" for name, path in sorted(its.items(), key=lambda one: title(one[1]))]
         text.append(f"**{room}**, {about}: {', '.join(links)}.\n")
     others = sorted(path for path in DOCS.glob("*.md") if path.name != "README.md")
     text.append(f"**More**: {', '.join(f'[{title(path)}]({path.name})' for path in others)}.\n")
-    text.append("The tests run the Python in these pages and every command after a `$`, and compare what they print.")
+    text.append("The tests run the Python and every command after a `$` on these pages, and compare the output.")
     return "\n".join(text) + "\n"
 
 
@@ -64,8 +65,8 @@ def commands() -> str:
                                                                 for name, command in COMMANDS.items()])]
     text += [
         "\nWith `--json -` a command writes JSON to standard output, and its table to standard error.\n"
-        "Progress and names of written files go to standard error: on a terminal, or with `--progress`.\n"
-        "Files appear whole or not at all.\n",
+        "Progress and the names of written files go to standard error, on a terminal or with `--progress`.\n"
+        "Files appear complete or not at all.\n",
         "## Exit codes\n",
         *table(["code", "meaning"], [[str(code), meaning] for code, meaning in EXIT_CODES.items()]),
     ]
@@ -73,12 +74,12 @@ def commands() -> str:
         help_text = COMMANDS[name].help
         text += [f"\n## weft {name}\n", f"{help_text[:1].upper()}{help_text[1:]}.\n", *_examples(parser)]
         actions = [action for action in parser._actions if action.help != argparse.SUPPRESS and action.dest != "help"]
-        text += table(["flag", "takes", "what it is"], [_flag(action) for action in actions])
+        text += table(["flag", "value", "meaning"], [_flag(action) for action in actions])
     return "\n".join(text) + "\n"
 
 
 def _examples(parser: argparse.ArgumentParser) -> list[str]:
-    """The examples, and whatever else the help ends with, as a block of code."""
+    """The examples and anything else in the epilog of the help, as a code block."""
     lines = (parser.epilog or "").splitlines()[1:]
     return [f"  {line}".rstrip() for line in lines] + [""]
 
@@ -90,7 +91,7 @@ def _flag(action: argparse.Action) -> list[str]:
 
 
 def algorithms() -> str:
-    """Algorithms by name, with the collectives that they do and their options."""
+    """Algorithms by name, with the collectives they implement and their options."""
     from collectives import ALGORITHMS, COLLECTIVES
 
     rows = []
@@ -98,10 +99,10 @@ def algorithms() -> str:
         does = [kind + _forms(one.forms_of(kind)) for kind in COLLECTIVES if kind in one.functions]
         options = "; ".join(f"`{option}`: {what}" for option, what in one.options.items())
         rows.append([f"`{name}`", one.help, one.limits, ", ".join(does), options])
-    head = ["name", "what it is", "on what it works", "collectives (forms)", "options"]
+    head = ["name", "description", "applies to", "collectives (forms)", "options"]
     text = ["# Algorithms\n", *table(head, rows)]
-    text += ["\nWhich runs on which fabric is in [matrix.md](matrix.md).\n", "## Collectives\n"]
-    text += table(["name", "busbw over algbw, at 8 ranks"], [[f"`{name}`", f"{one.bus_factor(8):g}"]
+    text += ["\nFor which algorithm runs on which fabric, see [matrix.md](matrix.md).\n", "## Collectives\n"]
+    text += table(["name", "busbw / algbw at 8 ranks"], [[f"`{name}`", f"{one.bus_factor(8):g}"]
                                                             for name, one in COLLECTIVES.items()])
     return "\n".join(text) + "\n"
 
@@ -112,7 +113,7 @@ def _forms(forms: Iterable[str]) -> str:
 
 
 def topologies() -> str:
-    """Families of fabrics, as `--topology` takes them."""
+    """Topology families, as `--topology` takes them."""
     from topologies import TOPOLOGIES, from_spec
 
     rows = []
@@ -120,31 +121,45 @@ def topologies() -> str:
         example = from_spec(family.example)
         size = f"{example.n_npus} NPUs, {example.n_nodes - example.n_npus} switches, {example.n_links} links"
         rows.append([f"`{family.name}`", f"`{family.example}`", size, family.help])
-    text = ["# Topologies\n", *table(["family", "example", "the example has", "what it is"], rows)]
+    text = ["# Topologies\n", *table(["family", "example", "size of the example", "description"], rows)]
     text += ["\nRates, latencies and files: [weft topology](commands.md#weft-topology)."]
     return "\n".join(text) + "\n"
 
 
 def api() -> str:
-    """The public names of the rooms: signatures and first sentences."""
-    text = ["# Python names\n", "The public names of every room; [python.md](python.md) shows them at work.\n"]
+    """The public names of the packages: signatures and first sentences."""
+    text = ["# Python names\n", "The public names of every package; [python.md](python.md) shows them in use.\n"]
     for room in ROOMS:
         module = importlib.import_module(room)
         text += [f"## {room}\n", f"{first_sentence(module)}\n"]
-        text += table(["name", "what it is"], [[f"`{signature(name, getattr(module, name))}`",
+        text += table(["name", "description"], [[f"`{signature(name, getattr(module, name))}`",
                                                first_sentence(getattr(module, name))] for name in module.__all__])
         text.append("")
     for path in MODULES:
         module = importlib.import_module(path)
         text += [f"## {path}\n", f"{first_sentence(module)}\n"]
-        text += table(["name", "what it is"], [[f"`{signature(name, thing)}`", first_sentence(thing)]
+        text += table(["name", "description"], [[f"`{signature(name, thing)}`", first_sentence(thing)]
                                                for name, thing in own_names(module)])
         text.append("")
     return "\n".join(text).rstrip() + "\n"
 
 
+def packages() -> str:
+    """Every package: what it answers and what it imports, from its docstring."""
+    text = ["# Packages\n", "What each package answers, and what it may import, from its `__init__`. "
+            "[Architecture](../background/design.md) has the picture.\n"]
+    for room in ROOMS:
+        rows = []
+        for path in sorted((DOCS.parent / room).rglob("__init__.py")):
+            name = ".".join(path.parent.relative_to(DOCS.parent).parts)
+            paragraphs = (inspect.getdoc(importlib.import_module(name)) or "").split("\n\n")
+            rows.append([f"`{name}`", " ".join(re.sub(r"\s+", " ", one).strip() for one in paragraphs[:2])])
+        text += [f"## {room}\n", *table(["package", "what it answers"], rows), ""]
+    return "\n".join(text).rstrip() + "\n"
+
+
 def own_names(module: ModuleType) -> list[tuple[str, object]]:
-    """What a module offers: `__all__`, or the public functions and classes that it defines."""
+    """Public names of a module: `__all__`, or the public functions and classes that it defines."""
     if hasattr(module, "__all__"):
         return [(name, getattr(module, name)) for name in module.__all__]
     return [(name, thing) for name, thing in vars(module).items()
@@ -167,7 +182,7 @@ def signature(name: str, thing: object) -> str:
 
 
 def first_sentence(thing: object) -> str:
-    """The first paragraph of a docstring, on one line; of plain data its kind."""
+    """The first paragraph of a docstring, on one line; for plain data, its type."""
     if isinstance(thing, (Mapping, tuple)):
         return f"a {'tuple' if isinstance(thing, tuple) else 'mapping'} of {len(thing)}"
     if isinstance(thing, (int, float, str)):

@@ -1,7 +1,7 @@
-"""What must hold before and after: a collective is a precondition and a postcondition on blocks.
+"""Collectives as pre- and postconditions on blocks.
 
 An array is cut into equal blocks. Before, each block exists as one contribution at each of its sources; after,
-every rank that wants the block holds all of its contributions, each exactly once. Where blocks have owners,
+every rank that wants the block holds all of its contributions, each exactly once. If blocks have owners,
 block b belongs to rank b mod p, so that a schedule may cut the array into several parts of p blocks each.
 """
 
@@ -23,19 +23,19 @@ class Collective:
     ----------
     name : str
     sources : callable (block, p, root) -> range or tuple of int
-        Ranks that hold a contribution to the block before.
+        Ranks that initially hold a contribution to the block.
     wanted_by : callable (block, p, root) -> range or tuple of int
-        Ranks that hold all contributions after.
+        Ranks that finally hold all contributions.
     blocks_multiple : callable (p) -> int
-        The number of blocks is a multiple of this.
+        The number of blocks must be a multiple of this.
     blocks_per_rank : callable (n_blocks, p) -> int
         Blocks that make up `size`, as nccl-tests counts it.
     bus_factor : callable (p) -> float
-        busbw = algbw times this (nccl-tests).
+        busbw = algbw x this factor (nccl-tests).
     rooted : bool
         Whether the root matters.
     group_size : int or None
-        Ranks of each process group that does the collective by itself; None where all ranks are one.
+        Ranks per process group if groups run the collective independently; None if all ranks form one group.
     """
 
     name: str
@@ -110,7 +110,7 @@ COLLECTIVES: dict[str, Collective] = {
 
 
 def collective(name: str) -> Collective:
-    """The collective of that name.
+    """Look up a collective by name.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""What a schedule costs in closed form: the default choice between the forms of an algorithm.
+"""Closed-form cost of a schedule, used to choose the default form of an algorithm.
 
-A step takes the latency of its longest route, and the time in which the busiest dimension carries the bytes of
-the step, its links taken as evenly loaded: T = sum over steps of (latency + bytes x hops / bandwidth), alpha-beta
+A step takes the latency of its longest route plus the time for the busiest dimension to carry the bytes of the step,
+assuming evenly loaded links: T = sum over steps of (latency + bytes x hops / bandwidth), alpha-beta
 with hops (Swing paper, section 2.1). Queueing is left to the simulator.
 """
 
@@ -22,19 +22,19 @@ from topologies.units import PS_PER_S, Quantity
 
 
 def cheapest(patterns: Sequence[Pattern], size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The schedule of the pattern whose estimate is the lowest; the first of equals."""
+    """The schedule of the pattern with the lowest estimate; the first among equals."""
     return min((schedule(pattern, size, element_bytes) for pattern in patterns), key=estimate_s)
 
 
 def estimate_s(schedule: Schedule) -> float:
-    """Closed-form time of a schedule, in seconds; exact for none, and meant for comparing forms."""
+    """Closed-form time of a schedule, in seconds; an approximation for comparing forms."""
     latency_s, s_per_byte = _cost(schedule.pattern)
     return latency_s + s_per_byte * schedule.block_bytes
 
 
 @lru_cache(maxsize=256)
 def _cost(pattern: Pattern) -> tuple[float, float]:
-    """Latency in seconds, and seconds per byte of a block, along all steps; from the transfers of four ranks."""
+    """Latency in seconds and seconds per byte of a block, summed over all steps, from the transfers of four ranks."""
     few = np.unique(np.linspace(0, pattern.p - 1, 4).astype(np.int64))
     t = pattern.emit(few)
     if t.src.size == 0:
@@ -57,7 +57,7 @@ def _latency_s(topology: Topology, t: Transfers, links: npt.NDArray[np.int32], r
 def _s_per_byte(
     topology: Topology, t: Transfers, links: npt.NDArray[np.int32], route: npt.NDArray[np.int64], n_ranks: int
 ) -> float:
-    """Sum over steps of the busiest dimension's time for one byte a block."""
+    """Sum over steps of the busiest dimension's time for one byte per block."""
     dims = int(topology.dimension.max()) + 2
     carried = np.zeros((int(t.step.max()) + 1, dims))
     np.add.at(carried, (t.step[route], topology.dimension[links]), t.blocks[route])

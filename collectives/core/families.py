@@ -1,6 +1,6 @@
-"""Smaller members of a family: where an algorithm is proved whose schedule is too large to prove itself.
+"""Smaller members of a topology family, on which algorithms are proved when the schedule itself is too large.
 
-Algorithms see nothing of a topology but its shape, so that a torus stands for every network of its shape.
+Algorithms depend only on the shape of a topology, so a torus stands for every network of its shape.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collectives.core.grid import is_power_of_two
 from topologies import Topology, torus
 
 ENOUGH_RANKS = 64
-"""Ranks at which a smaller member is small enough, if its kind allows it."""
+"""Target number of ranks of a smaller member, if its kind allows it."""
 
 ENOUGH_DIMENSIONS = 3
 
@@ -19,8 +19,8 @@ ENOUGH_DIMENSIONS = 3
 def shrink(topology: Topology) -> Topology:
     """A torus of the same kind with fewer ranks.
 
-    Every extent about halves, again and again, and stays of its kind: a power of two or not, even or odd, above 1
-    or not, and equal extents stay equal. Beyond three dimensions above 1, the last are dropped.
+    Every extent is roughly halved, repeatedly, and keeps its kind: power of two or not, even or odd, above 1 or not;
+    equal extents stay equal. Dimensions above 1 beyond the third are dropped.
     """
     return torus(shrink_shape(topology.shape))
 
@@ -40,7 +40,7 @@ def shrink_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _halve(extent: int) -> int:
-    """About half of an extent, of the same kind; the extent itself if there is none."""
+    """Roughly half of an extent, of the same kind; the extent itself if there is none."""
     if is_power_of_two(extent):
         return extent // 2 if extent > 4 else extent
     half = extent // 2 + (extent // 2 - extent) % 2

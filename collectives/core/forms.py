@@ -8,7 +8,7 @@ from topologies import WeftError
 
 
 def check_form(algorithm: str, form: str | None, forms: Sequence[str]) -> None:
-    """Refuse a form that an algorithm does not have; None stands for its default.
+    """Reject a form that an algorithm does not have; None means its default.
 
     Raises
     ------

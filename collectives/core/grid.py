@@ -1,4 +1,4 @@
-"""Coordinates of ranks: the shape of a topology without its links."""
+"""Coordinates of ranks: the shape of a topology, without its links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ranks = npt.NDArray[np.int64]
 RankOrRanks = TypeVar("RankOrRanks", int, npt.NDArray[np.int64])
 
 NOBODY = -1
-"""Stands for a rank where there is none."""
+"""Marks the absence of a rank."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Grid:
 
     @cached_property
     def dims(self) -> tuple[int, ...]:
-        """Dimensions along which there is somewhere to go: those of an extent above 1."""
+        """Dimensions with an extent above 1."""
         return tuple(dim for dim, extent in enumerate(self.shape) if extent > 1)
 
     @property
@@ -48,7 +48,7 @@ class Grid:
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
-        """Distance in ranks between neighbours along each dimension."""
+        """Distance in ranks between neighbors along each dimension."""
         return tuple(accumulate(self.shape[:-1], mul, initial=1))
 
     def coordinate(self, ranks: RankOrRanks, dim: int) -> RankOrRanks:
@@ -56,24 +56,24 @@ class Grid:
         return ranks // self.strides[dim] % self.shape[dim]
 
     def shift(self, ranks: RankOrRanks, dim: int, by: RankOrRanks | int) -> RankOrRanks:
-        """The ranks `by` further along one dimension, wrapping around; the two broadcast."""
+        """The ranks `by` positions further along one dimension, wrapping around; the arguments broadcast."""
         here = self.coordinate(ranks, dim)
         return ranks + ((here + by) % self.shape[dim] - here) * self.strides[dim]
 
     def displace(self, ranks: RankOrRanks, displacement: RankOrRanks, sign: int = 1) -> RankOrRanks:
-        """Every rank moved by the coordinates of `displacement`, in each dimension; the two broadcast."""
+        """Every rank moved by the coordinates of `displacement` in each dimension; the arguments broadcast."""
         for dim in self.dims:
             ranks = self.shift(ranks, dim, sign * self.coordinate(displacement, dim))
         return ranks
 
 
 def is_power_of_two(number: int) -> bool:
-    """Whether a number above zero is a power of two."""
+    """Whether a positive number is a power of two."""
     return number & (number - 1) == 0
 
 
 def floor_power_of_two(number: int) -> int:
-    """The largest power of two that is not above `number`."""
+    """The largest power of two <= `number`."""
     return 1 << (number.bit_length() - 1)
 
 

@@ -1,4 +1,4 @@
-"""Values of options, as they come from Python, from the command line and from files."""
+"""Validation of option values from Python, the command line and files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from topologies import WeftError
 
 MOST = 2**31 - 1
-"""Of anything that is counted: what a table of transfers holds."""
+"""Limit on any count: what a table of transfers can hold."""
 
 
 def whole_number(value: object, what: str, also: str = "") -> int:
-    """A number of things, from 1 to 2^31 - 1.
+    """A count, from 1 to 2^31 - 1.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def whole_number(value: object, what: str, also: str = "") -> int:
     what : str
         The option, for messages.
     also : str
-        What else it takes, for messages.
+        What else is accepted, for messages.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def whole_number(value: object, what: str, also: str = "") -> int:
         Anything else, such as 2.5, True or "4".
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST:
-        raise WeftError(f"{what} is {value!r}: a whole number, at least 1 and below 2^31{', ' + also if also else ''}")
+        raise WeftError(f"{what} is {value!r}: give an integer, at least 1 and below 2^31{', ' + also if also else ''}")
     return int(value)
 
 
@@ -53,5 +53,5 @@ def truth(value: object, what: str) -> bool:
         Anything else.
     """
     if not isinstance(value, bool | np.bool_):
-        raise WeftError(f"{what} is {value!r}: true or false")
+        raise WeftError(f"{what} is {value!r}: give true or false")
     return bool(value)

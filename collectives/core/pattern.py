@@ -1,4 +1,4 @@
-"""A pattern: the transfers of an algorithm on a topology, before the array has a size; proved when it is built."""
+"""A pattern: the transfers of an algorithm on a topology, independent of the array size; proved when built."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ from topologies.text.brief import cut
 
 PROOF_MOVES = 150_000
 PROOF_TRANSFERS = 40_000
-"""Block moves in all, and transfers of one port, up to which a pattern is proved itself: about two seconds."""
+"""Limits on block moves in total, and on transfers per port, for proving a pattern itself: about two seconds."""
 
 _PROVED: dict[tuple[object, ...], str] = {}
 
 _SHRINKING: list[int] = []
-"""Ranks of the patterns whose smaller members are being built."""
+"""Ranks of the patterns whose smaller members are under construction."""
 
 Emit = Callable[[npt.NDArray[np.integer]], Transfers]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pattern:
-    """Transfers, their dependencies, the blocks they carry, and the collective they do.
+    """Transfers, their dependencies, the blocks they carry, and the collective they implement.
 
-    A pattern that does not do its collective cannot be built: building one proves it or, beyond `PROOF_MOVES` and
-    `PROOF_TRANSFERS`, proves the same algorithm on a smaller topology of the same family. A member of which there is no
-    smaller one is proved itself.
+    A pattern that does not implement its collective cannot be built: construction proves it or, above `PROOF_MOVES` and
+    `PROOF_TRANSFERS`, proves the same algorithm on a smaller topology of the same family. If there is no smaller one,
+    the pattern itself is proved.
 
     Attributes
     ----------
     topology : Topology
     kind : Collective
     algorithm, form : str
-        The form is "" where an algorithm has only one.
+        The form is "" if an algorithm has only one.
     n_blocks : int
-        Equal blocks that the collective moves, over all ranks.
+        Number of equal blocks the collective moves, over all ranks.
     emit : callable (ranks) -> Transfers
-        The transfers of these sources only.
+        The transfers of the given sources only.
     blocks_of : callable (source, slot) -> sequence of int
-        The blocks a transfer carries, for the proof.
+        Blocks carried by a transfer, for the proof.
     groups : sequence of Group
-        Symmetries, the largest first.
+        Symmetries, largest first.
     smaller : callable () -> Pattern, or None
         The same algorithm on a smaller topology, for the proof of a pattern that is itself too large.
     root : int
     key : tuple or None
-        What the transfers depend on, options and all: patterns of equal keys are proved once.
+        Everything the transfers depend on, including options: patterns with equal keys are proved once.
     n_sources : int or None
-        Sources of transfers, where switches are among them; the ranks unless given.
+        Number of sources of transfers if switches are among them (default: the ranks).
     pools : tuple of Pool
-        Pools that every source has for itself, as the transfers number them.
+        Pools of every source, in the numbering used by the transfers.
     own_proof : callable () -> str, or None
-        Proves a pattern that is too large for the general proof, in full and in a way of its own; says how.
+        Proves a pattern that is too large for the general proof, in full, by its own method; returns a description.
     only_own_proof : bool
-        Whether that is the only proof, for transfers whose blocks have no names.
+        Whether that is the only proof, for transfers whose blocks are unnamed.
     proof : str
         "proved", or "proved on torus:4x4" for a larger member of the same family.
     """
@@ -87,7 +87,7 @@ class Pattern:
     def __post_init__(self) -> None:
         p = self.p
         if self.n_blocks < 1 or self.n_blocks % self.kind.blocks_multiple(p):
-            raise WeftError(f"{self.name}: {self.n_blocks} blocks do not suit the {self.kind.name} of {p} ranks")
+            raise WeftError(f"{self.name}: {self.n_blocks} blocks do not fit {self.kind.name} over {p} ranks")
         if not 0 <= self.root < p:
             raise WeftError(f"root {self.root} is not one of the {p} ranks")
         object.__setattr__(self, "proof", self._prove())
@@ -107,7 +107,7 @@ class Pattern:
 
     @property
     def group_size(self) -> int:
-        """Ranks that do one collective together: all, unless process groups are given."""
+        """Ranks per collective: all, unless process groups are given."""
         return self.kind.group_size or self.p
 
     @property
@@ -120,7 +120,7 @@ class Pattern:
         return self.emit(np.arange(self.n_sources or self.p))
 
     def is_too_large(self) -> bool:
-        """Whether a proof would be too dear, from the transfers of four ranks."""
+        """Whether a proof would be too expensive, judging by the transfers of four ranks."""
         if self.p > PROOF_TRANSFERS:
             return True  # every rank takes part
         few = np.unique(np.linspace(0, self.p - 1, 4).astype(np.int64))
@@ -138,7 +138,7 @@ class Pattern:
         return _PROVED[key]
 
     def _prove_anew(self) -> str:
-        is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which nothing halves
+        is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
         if not self.only_own_proof and (is_no_smaller or not self.is_too_large()):
             prove(self.kind, self.p, self.n_blocks, self.root, self.transfers(), self.blocks_of)
             return "proved"
@@ -147,7 +147,7 @@ class Pattern:
         if self.smaller is None:
             raise WeftError(
                 f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "
-                f"{PROOF_TRANSFERS:,} transfers of a port), and it names no smaller topology to be proved on"
+                f"{PROOF_TRANSFERS:,} transfers per port), and it provides no smaller topology for the proof"
             )
         _SHRINKING.append(self.p)
         try:

@@ -1,7 +1,7 @@
-"""Process groups of a product of dimensions: all of some dimensions, part of one, the rest left out.
+"""Process groups over a product of dimensions: some dimensions entirely, part of one, the rest unused.
 
-In each dimension a group takes `extent` NPUs that are `stride` apart; a dimension that it does not use has extent 1.
-The groups that follow tile the network, and all of them do the collective at once.
+In each dimension a group has `extent` NPUs that are `stride` apart; unused dimensions have extent 1. The groups tile
+the network, and all of them run the collective at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collectives.core.grid import Grid, RankOrRanks
 from topologies import WeftError
 
 GroupSpec = str | Sequence[int | str]
-"""Extents, one a dimension, "2@4" for two NPUs that are 4 apart; -1 or 1 for a dimension left out: "16,-1,-1"."""
+"""Extents, one per dimension; "2@4" for two NPUs 4 apart; -1 or 1 for an unused dimension: "16,-1,-1"."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ProcessGroup:
     shape : tuple of int
         Extents of the network.
     extents, strides : tuple of int
-        NPUs of a group along each dimension, and how far apart they are.
+        NPUs per group along each dimension, and the distance between them.
     """
 
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class ProcessGroup:
 
     @property
     def is_whole(self) -> bool:
-        """Whether one group takes in all ranks."""
+        """Whether one group contains all ranks."""
         return self.extents == self.shape
 
     @property
@@ -63,7 +63,7 @@ class ProcessGroup:
         return self.grid.coordinate(ranks, dim) // self.strides[dim] % self.extents[dim]
 
     def move(self, ranks: RankOrRanks, dim: int, by: RankOrRanks | int) -> RankOrRanks:
-        """The ranks `by` positions further inside their groups, wrapping around; the two broadcast."""
+        """The ranks `by` positions further inside their groups, wrapping around; the arguments broadcast."""
         here = self.position(ranks, dim)
         return ranks + ((here + by) % self.extents[dim] - here) * self.strides[dim] * self.grid.strides[dim]
 
@@ -73,7 +73,7 @@ class ProcessGroup:
         return ranks + ((here ^ bit) - here) * self.strides[dim] * self.grid.strides[dim]
 
     def members(self, rank: int, alike: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """Ranks of the group of a rank that share its positions in the dimensions `alike`, by position."""
+        """Members of a rank's group that share its positions in the dimensions `alike`, by position."""
         free = [dim for dim in self.dims if dim not in alike]
         strides = [self.strides[dim] * self.grid.strides[dim] for dim in free]
         first = rank - sum(self.position(rank, dim) * stride for dim, stride in zip(free, strides, strict=True))
@@ -90,34 +90,34 @@ class ProcessGroup:
 
 
 def process_group(shape: tuple[int, ...], spec: GroupSpec | ProcessGroup | None = None) -> ProcessGroup:
-    """The groups that a spec names; all ranks in one if there is none.
+    """The groups described by a spec; a single group of all ranks if there is none.
 
     Parameters
     ----------
     shape : tuple of int
         Extents of the network.
     spec : str or sequence, optional
-        See `GroupSpec`. Strides are 1 unless given.
+        See `GroupSpec`. Strides default to 1.
 
     Raises
     ------
     WeftError
-        Another number of dimensions than the network has, or an extent and stride that do not tile one.
+        A number of dimensions that differs from the network's, or an extent and stride that do not tile one.
     """
     if isinstance(spec, ProcessGroup):
         if spec.shape != shape:
-            raise WeftError(f"group {spec} is one of a network of {spec.shape}, not of {shape}")
+            raise WeftError(f"group {spec} belongs to a network of shape {spec.shape}, not {shape}")
         return spec
     if spec is None:
         return ProcessGroup(shape, shape, (1,) * len(shape))
     parts = spec.split(",") if isinstance(spec, str) else list(spec)
     if len(parts) != len(shape):
-        raise WeftError(f"group {spec!r} names {len(parts)} dimensions; the network {shape} has {len(shape)}")
+        raise WeftError(f"group {spec!r} has {len(parts)} dimensions; the network {shape} has {len(shape)}")
     pairs = [_parse(part, spec) for part in parts]
     for dim, ((extent, stride), whole) in enumerate(zip(pairs, shape, strict=True)):
         if whole % (extent * stride):
             raise WeftError(
-                f"group {spec!r}: {extent} NPUs that are {stride} apart do not tile dimension {dim}, which has {whole}"
+                f"group {spec!r}: {extent} NPUs {stride} apart do not tile dimension {dim}, which has {whole}"
             )
     return ProcessGroup(shape, tuple(extent for extent, _ in pairs), tuple(stride for _, stride in pairs))
 
@@ -127,20 +127,20 @@ def _parse(part: int | str, spec: GroupSpec) -> tuple[int, int]:
     try:
         pair = int(extent), int(stride or 1)
     except ValueError:
-        raise WeftError(f"group {spec!r}: {part!r} is no extent, such as 4, -1, or 2@4") from None
+        raise WeftError(f"group {spec!r}: {part!r} is not an extent: write 4, -1 or 2@4") from None
     if pair[0] < 0:
         return 1, 1
     if min(pair) < 1:
-        raise WeftError(f"group {spec!r}: {part!r} is below 1; -1 leaves a dimension out")
+        raise WeftError(f"group {spec!r}: {part!r} is below 1; write -1 for an unused dimension")
     return pair
 
 
 @lru_cache(maxsize=256)
 def grouped(kind: str, group: ProcessGroup) -> Collective:
-    """A collective inside each group; the size is that of one group's array.
+    """A collective within each group; the size is that of one group's array.
 
-    Blocks keep their owners: block b belongs to rank b mod p of the whole network. Of the blocks of an all-to-all,
-    those between two groups are wanted by nobody.
+    Blocks keep their owners: block b belongs to rank b mod p of the entire network. In an all-to-all, blocks between
+    two groups are wanted by no rank.
     """
     whole = collective(kind)
     if group.is_whole:
@@ -172,10 +172,10 @@ def grouped(kind: str, group: ProcessGroup) -> Collective:
 
 
 def automorphisms(group: ProcessGroup, dim: int, flips: bool) -> list[tuple[str, npt.NDArray[np.int64]]]:
-    """Maps of the coordinates of a dimension that keep the groups and look alike from every member.
+    """Maps of the coordinates of a dimension that preserve the groups and act alike on every member.
 
-    A coordinate has three digits: below the stride, the position in the group, and above. The outer ones rotate;
-    the position rotates, or flips bit by bit where an algorithm tells ranks apart by their bits.
+    A coordinate has three digits: below the stride, the position in the group, and above. The outer ones rotate; the
+    position rotates, or flips bit by bit for algorithms that distinguish ranks by their bits.
     """
     extent, stride, whole = group.extents[dim], group.strides[dim], group.shape[dim]
     every = np.arange(whole)

@@ -1,9 +1,9 @@
-"""The proof that a schedule does its collective: contributions are followed through every transfer.
+"""The proof that a schedule implements its collective: contributions are followed through every transfer.
 
-A transfer carries what its dependencies guarantee to be at its source, and nothing else: the source's own
-contribution, and what was delivered to the source by transfers that come before it through dependencies.
-What merely happens to arrive in time does not count, so a proof holds for every timing. Received data that a
-transfer does not wait for is thought of as staged: it does not disturb what is being sent.
+A transfer carries only what its dependencies guarantee to be at its source: the source's own contribution, and what
+was delivered to the source by transfers that precede it through dependencies. Data that merely happens to arrive in
+time does not count, so a proof holds for every timing. Received data that a transfer does not wait for is assumed to
+be staged: it does not interfere with what is being sent.
 
 What is known of one block at one rank is the list of its writes, each with the ranks whose contributions it brings as
 bits of an integer. For rank 2 in an all-reduce of four, of which transfers 5 (adds) and 9 (overwrites) arrive:
@@ -38,11 +38,11 @@ BlocksOf = Callable[[int, int], Sequence[int]]
 
 
 class ScheduleError(WeftError):
-    """A schedule that does not do its collective: names the rank, the block and the step."""
+    """A schedule that does not implement its collective; the message names the rank, the block and the step."""
 
 
 class _Write(NamedTuple):
-    """A block that arrives at a rank: by which transfer, with whose contributions (a bit mask)."""
+    """Arrival of a block at a rank: the transfer, and the contributions (a bit mask)."""
 
     row: int
     contributions: int
@@ -52,7 +52,7 @@ class _Write(NamedTuple):
 def prove(
     kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, blocks_of: BlocksOf
 ) -> None:
-    """Check that the transfers of all ranks do the collective.
+    """Check that the transfers of all ranks implement the collective.
 
     Parameters
     ----------
@@ -62,15 +62,15 @@ def prove(
     n_blocks : int
     root : int
     transfers : Transfers
-        Of every rank.
+        Those of every rank.
     blocks_of : callable
         Blocks of each transfer.
 
     Raises
     ------
     ScheduleError
-        A contribution is missing or counted twice, dependencies are missing or circular, or a transfer carries
-        another number of blocks than it says.
+        A contribution is missing or counted twice, dependencies are missing or circular, or a transfer does not carry
+        the number of blocks it declares.
     """
     _Proof(kind, p, n_blocks, root, transfers, blocks_of).run()
 
@@ -94,7 +94,7 @@ class _Proof:
         order = self._order(child, parent)
         self.bit, self.part = _number(child, parent, order)
         waiting = np.bincount(parent, minlength=len(self.src)).tolist()
-        until: dict[int, int] = {}  # a row and all before it, as bits, as long as somebody waits for the row
+        until: dict[int, int] = {}  # a row and all its predecessors, as bits, as long as some row waits for it
         for row in order:
             before = 0
             for one in parents[ptr[row] : ptr[row + 1]]:
@@ -110,7 +110,7 @@ class _Proof:
                 self._check_arrived(rank, block)
 
     def _dependencies(self) -> tuple[Ints, Ints]:
-        """Rows that wait, in their order, and what each waits for, without windows (they only delay)."""
+        """Waiting rows, in order, and what each waits for; windows are omitted, since they only delay."""
         t = self.t
         stride = int(max(t.src.max(initial=0), t.dep_src.max(initial=0))) + 1
         key = t.slot.astype(np.int64) * stride + t.src
@@ -118,7 +118,7 @@ class _Proof:
         twice = np.flatnonzero(np.diff(key[order]) == 0)
         if twice.size:
             row = order[twice[0] + 1]
-            raise ScheduleError(f"{self._name(row)}, with {self._carried(row)}, is there twice: slot {t.slot[row]}")
+            raise ScheduleError(f"{self._name(row)}, with {self._carried(row)}, appears twice: slot {t.slot[row]}")
         want = t.dep_slot.astype(np.int64) * stride + t.dep_src
         found = order[np.minimum(np.searchsorted(key[order], want), max(key.size - 1, 0))]
         child = np.repeat(np.arange(key.size), np.diff(t.dep_ptr))
@@ -127,7 +127,7 @@ class _Proof:
             at = absent[0]
             raise ScheduleError(
                 f"{self._name(child[at])}, with {self._carried(child[at])}, waits for slot {t.dep_slot[at]} of rank "
-                f"{t.dep_src[at]}, which is not there"
+                f"{t.dep_src[at]}, which does not exist"
             )
         for at in np.flatnonzero(t.dep_lag == 0):  # chunk by chunk: lag 0; whole: below 0; a window: above 0
             self._check_stream(int(found[at]), int(child[at]))
@@ -148,7 +148,7 @@ class _Proof:
             )
 
     def _order(self, child: Ints, parent: Ints) -> list[int]:
-        """Rows in an order that respects the dependencies, as wide as they allow."""
+        """Rows in topological order, breadth first."""
         n = len(self.src)
         ptr, children = _rows(parent, child, n)
         waits = np.bincount(child, minlength=n).tolist()
@@ -160,15 +160,15 @@ class _Proof:
                     order.append(one)
         if len(order) < n:
             stuck = next(row for row, count in enumerate(waits) if count)
-            raise ScheduleError(f"{self._name(stuck)}, with {self._carried(stuck)}, waits for itself in a circle")
+            raise ScheduleError(f"{self._name(stuck)}, with {self._carried(stuck)}, waits for itself in a cycle")
         return order
 
     def _send(self, row: int, before: int) -> None:
-        """Deliver what the source is sure to have when the transfer starts: `before` are the rows done by then."""
+        """Deliver what the source is guaranteed to have at the start of the transfer; `before` are the rows done."""
         src, dst, reduces, part = self.src[row], self.dst[row], self.reduces[row], self.part[row]
         blocks = self.blocks_of(src, self.slot[row])
         if len(blocks) != self.counts[row]:
-            raise ScheduleError(f"{self._name(row)} says {self.counts[row]} blocks and has {self._carried(row)}")
+            raise ScheduleError(f"{self._name(row)} declares {self.counts[row]} blocks and has {self._carried(row)}")
         # A bit of bytes is found in constant time; shifting an integer of n bits would copy all of them.
         done = before.to_bytes(before.bit_length() // 8 + 1, "little")
         last = 8 * len(done)
@@ -194,14 +194,14 @@ class _Proof:
     def _refuse_race(self, one: int, other: int, rank: int, block: int) -> None:
         adds, overwrites = (one, other) if self.reduces[one] else (other, one)
         raise ScheduleError(
-            f"{self._name(adds)} adds to block {block} of rank {rank} and is not sure to have ended before "
+            f"{self._name(adds)} adds to block {block} of rank {rank} and is not guaranteed to finish before "
             f"{self._name(overwrites)} overwrites it"
         )
 
     def _value(self, rank: int, block: int, seen: Sequence[_Write]) -> int:
-        """Contributions that a rank holds of a block after the writes `seen`, as a bit mask of ranks.
+        """Contributions to a block that a rank holds after the writes `seen`, as a bit mask of ranks.
 
-        A copy replaces what was there; all additions come before it, so that only copies have to agree.
+        A copy replaces what was there; all additions come before it, so only copies have to agree.
         """
         value = self.sources[block] & 1 << rank
         if not seen:
@@ -210,7 +210,7 @@ class _Proof:
         for write in copies:
             if write.contributions != copies[0].contributions:
                 raise ScheduleError(
-                    f"{self._name(write.row)} delivers block {block} to rank {rank} with other contributions than "
+                    f"{self._name(write.row)} delivers block {block} to rank {rank} with contributions different from "
                     f"{self._name(copies[0].row)}"
                 )
         if copies:
@@ -220,7 +220,7 @@ class _Proof:
             if twice:
                 raise ScheduleError(
                     f"{self._name(write.row)} delivers block {block} to rank {rank}, where the contribution of rank "
-                    f"{twice.bit_length() - 1} is counted already"
+                    f"{twice.bit_length() - 1} is already counted"
                 )
             value |= write.contributions
         return value
@@ -247,16 +247,16 @@ class _Proof:
 
 
 def _rows(key: Ints, value: Ints, n: int) -> tuple[list[int], list[int]]:
-    """Values by their keys 0 to n - 1: where those of each key begin, and the values in that order."""
+    """Values grouped by their keys 0 to n - 1: the offset of each key, and the values in that order."""
     order = np.argsort(key, kind="stable")
     ptr = np.concatenate(([0], np.cumsum(np.bincount(key, minlength=n))))
     return ptr.tolist(), value[order].tolist()
 
 
 def _number(child: Ints, parent: Ints, order: list[int]) -> tuple[list[int], list[int]]:
-    """Give each row a bit among the rows that dependencies connect it to, and the number of that part.
+    """Give each row a bit within its connected component of the dependency graph, and the index of that component.
 
-    The ports of an algorithm do not meet, and bits follow the order, so that sets of predecessors stay short.
+    The ports of an algorithm are independent and bits follow the order, so sets of predecessors stay short.
     """
     n = len(order)
     edges = coo_array((np.ones(child.size, np.int8), (child, parent)), shape=(n, n))

@@ -1,4 +1,4 @@
-"""Schedules of single transfers that follow each other chunk by chunk over named links, switches among their ends."""
+"""Schedules of individual transfers that follow each other chunk by chunk over named links, possibly from switches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topologies import Topology, WeftError
 
 
 class Relays:
-    """Collects transfers one by one; each source numbers its own.
+    """Collects transfers one by one, numbered per source.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Relays:
         ends = zip(topology.src.tolist(), topology.dst.tolist(), strict=True)
         self._link_of: dict[tuple[int, int], int] = {}
         for link, pair in enumerate(ends):
-            self._link_of.setdefault(pair, link)  # of parallel links the first
+            self._link_of.setdefault(pair, link)  # the first of parallel links
 
     def add(
         self,
@@ -43,20 +43,20 @@ class Relays:
         stream: Sequence[int] = (),
         port: int = 0,
     ) -> int:
-        """Add a transfer along some nodes; returns its row.
+        """Add a transfer along a path of nodes; returns its row.
 
         Parameters
         ----------
         nodes : sequence of int
-            From the source to the receiver, joined by links.
+            From the source to the receiver, connected by links.
         blocks : sequence of int
         step : int
         reduces : bool
             Whether the receiver adds.
         stream : sequence of int
-            Rows that it follows chunk by chunk.
+            Rows it follows chunk by chunk.
         port : int
-            Of parallel links into the last node, which one: the number of the node's neighbour that it serves.
+            Index of the neighbor among those of the last node.
         """
         src, dst = int(nodes[0]), int(nodes[-1])
         slot = self._slots.get(src, 0)
@@ -70,7 +70,7 @@ class Relays:
         return row
 
     def window(self, row: int, other: int, chunks: int) -> None:
-        """Let chunk j of a transfer wait for chunk j - `chunks` of another, which may come later."""
+        """Make chunk j of a transfer wait for chunk j - `chunks` of another, which may be added later."""
         self._waits[row].append((other, chunks))
 
     def blocks_of(self, source: int, slot: int) -> Sequence[int]:
@@ -98,7 +98,7 @@ class Relays:
         try:
             links = [self._link_of[pair] for pair in pairwise(nodes)]
         except KeyError:
-            raise WeftError(f"topology {self.topology.name}: no links along the nodes {list(nodes)}") from None
+            raise WeftError(f"topology {self.topology.name}: no links along the path {list(nodes)}") from None
         if port and links:
             last = links[-1]
             parallel = (self.topology.src[last:] == nodes[-2]) & (self.topology.dst[last:] == nodes[-1])

@@ -1,7 +1,7 @@
-"""Algorithms in rounds: in each, a rank exchanges with a few others, and the next round waits for this one.
+"""Algorithms in rounds: in each round a rank exchanges with a few others, and the next round waits for it.
 
-A transfer waits for the whole of what its rank sent and received in the last step in which the rank sent, and
-for whatever the rank received since: a rank never runs ahead of its own data. Ports are independent.
+A transfer waits for everything its rank sent and received in the last step in which the rank sent, and for whatever
+the rank has received since: a rank never runs ahead of its own data. Ports are independent.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
 
 RankMap = Callable[[Ranks], Ranks]
-"""From ranks (n,) to ranks (n,); NOBODY where there is none."""
+"""From ranks (n,) to ranks (n,); NOBODY for none."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """Transfers of one port that start together, at most one from each rank and one to each.
+    """Transfers of one port that start together, at most one from and one to each rank.
 
     Attributes
     ----------
     step, port : int
         Rounds of the same step and port are concurrent.
     receiver, sender : callable (ranks) -> ranks
-        To whom and from whom.
+        Destination and source of each rank.
     count : int
-        Blocks of every transfer.
+        Blocks per transfer.
     blocks : callable (rank) -> sequence of int
         Blocks that a rank sends.
     reduces : bool
@@ -58,11 +58,11 @@ class Round:
         return 1
 
     def receivers(self, ranks: Ranks) -> Ranks:
-        """To whom each rank sends in each slot, (slots, n)."""
+        """Destination of each rank in each slot, (slots, n)."""
         return self.receiver(ranks)[None]
 
     def arrivals(self, ranks: Ranks) -> list[tuple[int, Ranks]]:
-        """Slot and sender (n,) of what each rank may receive."""
+        """Slots and senders (n,) from which each rank may receive."""
         return [(0, self.sender(ranks))]
 
     def carried(self, rank: int, slot: int) -> Sequence[int]:
@@ -72,9 +72,9 @@ class Round:
 
 @dataclass(frozen=True)
 class Fan:
-    """Transfers of one block each, from a hub to the ranks of its rim or from those to the hub.
+    """Transfers of one block each between a hub and the ranks of its rim.
 
-    Where receivers add, the block is that of the receiver, otherwise that of the sender.
+    If receivers add, the block is the receiver's, otherwise the sender's.
 
     Attributes
     ----------
@@ -98,17 +98,17 @@ class Fan:
 
     @property
     def slots(self) -> int:
-        """Transfers of one rank: as many as the rim has ranks for the hub, else one."""
+        """Transfers of one rank: one per rank of the rim for the hub, otherwise one."""
         return len(self.rim) if self.outward else 1
 
     def receivers(self, ranks: Ranks) -> Ranks:
-        """To whom each rank sends in each slot, (slots, n)."""
+        """Destination of each rank in each slot, (slots, n)."""
         if self.outward:
             return np.where(ranks == self.hub, np.array(self.rim)[:, None], NOBODY)
         return np.where(self._on_rim(ranks), self.hub, NOBODY)[None]
 
     def arrivals(self, ranks: Ranks) -> list[tuple[int, Ranks]]:
-        """Slot and sender (n,) of what each rank may receive."""
+        """Slots and senders (n,) from which each rank may receive."""
         if self.outward:
             return [(slot, np.where(ranks == rank, self.hub, NOBODY)) for slot, rank in enumerate(self.rim)]
         return [(0, np.where(ranks == self.hub, rank, NOBODY)) for rank in self.rim]
@@ -130,7 +130,7 @@ class _Placed(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """A round in the table: its first slot, to whom each rank sends in each, and from whom it receives."""
+    """A round in the table: its first slot, the destinations of each rank, and its sources."""
 
     slot: int
     receivers: Ranks
@@ -157,7 +157,7 @@ def rounds_pattern(
     topology, kind, algorithm, form, n_blocks, groups, smaller, root, key
         As in `Pattern`.
     rounds : sequence of Round or Fan
-        Slots go by step, then port; rounds of one step and port stay in their order.
+        Slots are ordered by step, then port; rounds of the same step and port keep their order.
     """
     placed = _place(rounds)
     firsts = [slot for slot, _ in placed]
@@ -199,7 +199,7 @@ def _emit(placed: Sequence[_Placed], ranks: npt.NDArray[np.integer]) -> Transfer
 
 
 def _waits(past: Sequence[Sequence[_Sent]], ranks: Ranks) -> list[Ref]:
-    """What a transfer of each rank waits for: back to the last step in which the rank sent."""
+    """Dependencies of each rank's next transfer: back to the last step in which the rank sent."""
     refs: list[Ref] = []
     searching = np.ones(ranks.size, np.bool_)
     for together in reversed(past):

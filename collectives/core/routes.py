@@ -1,4 +1,4 @@
-"""The links that transfers cross: those that they name themselves, otherwise those of the topology's router."""
+"""Links crossed by transfers: those they name themselves, otherwise those of the topology's router."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topologies.core.paths import ranges
 
 
 def paths_of(transfers: Transfers, topology: Topology, tie: str = "first", seed: int = 0) -> Paths:
-    """Routes of transfers, one for each row and in their order; two of a row that is split.
+    """Routes of transfers, one per row in order; two for a row that is split.
 
     Parameters
     ----------

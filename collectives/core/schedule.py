@@ -1,4 +1,4 @@
-"""A schedule: a proved pattern of transfers, and the size of the array that it moves."""
+"""A schedule: a proved pattern of transfers, and the size of the array it moves."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from topologies.units import Quantity, format_size, parse_size
 
 ELEMENT_BYTES = 4
 MOST_BYTES = 2**60
-"""Of an array: what its transfers add up to stays below 2^63."""
+"""Limit on an array, so that the sum over its transfers stays below 2^63."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What must move, in which order, and how much of it.
+    """What must move, in what order, and how much of it.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Schedule:
     size_bytes : int
         Size of the array as nccl-tests counts it.
     element_bytes : int
-        Blocks are padded up to a whole number of elements.
+        Blocks are padded to a multiple of this.
     """
 
     pattern: Pattern
@@ -72,12 +72,12 @@ class Schedule:
 
     @property
     def proof(self) -> str:
-        """On which topology the pattern was proved."""
+        """The topology on which the pattern was proved."""
         return self.pattern.proof
 
     @property
     def block_bytes(self) -> int:
-        """Size of one block, padded up to a whole element; 0 for an empty array."""
+        """Size of one block, padded to a multiple of the element size; 0 for an empty array."""
         blocks = self.kind.blocks_per_rank(self.pattern.n_blocks, self.pattern.p)
         return -(-self.size_bytes // (blocks * self.element_bytes)) * self.element_bytes
 

@@ -1,4 +1,4 @@
-"""Single transfers collected one by one: for schedules that a search or a file gives, and no formula."""
+"""Individual transfers collected one by one, for schedules that come from a search or a file instead of a formula."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collectives.core.transfers import WHOLE, Transfers, take
 
 @dataclass
 class SendList:
-    """Transfers in the order in which they are added; each is known by its number."""
+    """Transfers in insertion order, identified by index."""
 
     _rows: list[tuple[int, ...]] = field(default_factory=list)
     _waits: list[list[tuple[int, int]]] = field(default_factory=list)
     _links: list[Sequence[int]] = field(default_factory=list)
     blocks: list[Sequence[int]] = field(default_factory=list)
-    """Blocks of each transfer, in the order in which they travel."""
+    """Blocks of each transfer, in the order in which they are sent."""
 
     def add(
         self, src: int, dst: int, blocks: Sequence[int], *, step: int = 0, port: int = 0, reduces: bool = False,
         after: Iterable[int] = (), stream: Iterable[int] = (), links: Sequence[int] = (), count: int | None = None,
     ) -> int:
-        """Add a transfer; returns its number.
+        """Add a transfer; returns its index.
 
         Parameters
         ----------
@@ -34,11 +34,11 @@ class SendList:
         reduces : bool
             Whether the receiver adds.
         after, stream : iterable of int
-            Transfers waited for, whole and chunk by chunk.
+            Transfers waited for, entirely and chunk by chunk.
         links : sequence of int
-            Physical links, in their order; the topology's route unless given.
+            Physical links, in order (default: the topology's route).
         count : int, optional
-            Number of blocks where they are not named.
+            Number of blocks, if they are not named.
         """
         self._rows.append((src, dst, step, port, len(blocks) if count is None else count, reduces))
         self._waits.append([(one, WHOLE) for one in after] + [(one, 0) for one in stream])
@@ -47,7 +47,7 @@ class SendList:
         return len(self._rows) - 1
 
     def wait(self, number: int, other: int, lag: int) -> None:
-        """Let a transfer wait for another, which may be added later."""
+        """Make a transfer wait for another, which may be added later."""
         self._waits[number].append((other, lag))
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""What the ranks of one dimension do in one stage of a hierarchical collective: ring, direct, halving-doubling.
+"""One stage of a hierarchical collective within a dimension: ring, direct or halving-doubling.
 
 A stage is a sequence of rounds. In a round each rank sends on a few lanes at once; a lane waits for what its rank
-sent and received on the same lane in the round before. What a lane carries is named by positions along the
-dimension: whose blocks, and which parts of them, where a ring cuts blocks in two for its two directions.
+sent and received on the same lane in the previous round. The cargo of a lane is given by positions along the
+dimension: whose blocks, and which parts of them, since a ring cuts blocks in two for its two directions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCATTER, GATHER, EXCHANGE = "scatter", "gather", "exchange"
 
 
 class Cargo(NamedTuple):
-    """Blocks at a position: those that come from `origin` (an exchange) and belong to `owner`, and their parts."""
+    """Blocks at a position: those that come from `origin` (in an exchange) and belong to `owner`, and their parts."""
 
     origin: int
     owner: int
@@ -37,9 +37,9 @@ class Round(NamedTuple):
     Attributes
     ----------
     receivers, senders : callable (ranks (n,)) -> (lanes, n)
-        To whom each rank sends, and from whom it receives.
+        Destination and source of each rank.
     counts : tuple of int
-        Parts carried on each lane, a part being the blocks of one owner (and origin).
+        Parts carried on each lane; a part is the blocks of one owner (and origin).
     cargo : callable (position, lane) -> list of Cargo
         What the rank at a position sends.
     """
@@ -51,9 +51,9 @@ class Round(NamedTuple):
 
 
 def own_algorithm(block: Block, group: ProcessGroup, dim: int, kind: str) -> str:
-    """The algorithm that suits a block: ring, direct for fully connected, halving-doubling or direct for a switch.
+    """The native algorithm of a block: ring; direct if fully connected; halving-doubling or direct for a switch.
 
-    A group that takes part of a ring has no way around, and exchanges directly; so does an all-to-all on a switch.
+    A group that covers part of a ring cannot go around it and exchanges directly, as does an all-to-all on a switch.
     """
     extent = group.extents[dim]
     if isinstance(block, Ring) and extent * group.strides[dim] == block.extent:
@@ -64,20 +64,20 @@ def own_algorithm(block: Block, group: ProcessGroup, dim: int, kind: str) -> str
 
 
 def check_algorithm(algorithm: str, extent: int, kind: str, dim: int) -> None:
-    """Refuse an algorithm that a dimension cannot run.
+    """Reject an algorithm that a dimension cannot run.
 
     Raises
     ------
     WeftError
-        An unknown algorithm; halving-doubling on an extent that is no power of two, or for an all-to-all.
+        An unknown algorithm; halving-doubling on an extent that is not a power of two, or for an all-to-all.
     """
     if algorithm not in STAGE_ALGORITHMS:
         raise WeftError(f"algorithm {algorithm!r} of dimension {dim} is unknown: choose one of "
                         f"{', '.join(STAGE_ALGORITHMS)}")
     if algorithm == HALVING_DOUBLING and not is_power_of_two(extent):
-        raise WeftError(f"halving-doubling needs a power of two in dimension {dim}, and there are {extent} NPUs")
+        raise WeftError(f"halving-doubling needs a power of two in dimension {dim}, which has {extent} NPUs")
     if algorithm == HALVING_DOUBLING and kind == "all-to-all":
-        raise WeftError(f"halving-doubling does no all-to-all (dimension {dim}): choose ring or direct")
+        raise WeftError(f"halving-doubling does not support all-to-all (dimension {dim}): choose ring or direct")
 
 
 def cuts_blocks(algorithm: str, extent: int) -> bool:
@@ -91,12 +91,12 @@ def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts
     Parameters
     ----------
     algorithm : str
-        One of `STAGE_ALGORITHMS`. A ring of two is one cable: both exchange directly.
+        One of `STAGE_ALGORITHMS`. A ring of two is one cable: both ends exchange directly.
     task : {"scatter", "gather", "exchange"}
     group : ProcessGroup
     dim : int
     parts : int
-        Parts of a block, 2 where any dimension of the collective is a ring.
+        Parts per block: 2 if any dimension of the collective is a ring.
     """
     if algorithm == HALVING_DOUBLING:
         return _halving_doubling(task, group, dim, parts)
@@ -121,7 +121,7 @@ def _direct(task: str, group: ProcessGroup, dim: int, parts: int) -> Round:
 
 
 def _ring(task: str, group: ProcessGroup, dim: int) -> list[Round]:
-    """Both directions at once, each with its half of every block."""
+    """Both directions at once, each with half of every block."""
     extent = group.extents[dim]
     to, from_ = _moved(group, dim, [1, -1])
 
@@ -137,7 +137,7 @@ def _ring(task: str, group: ProcessGroup, dim: int) -> list[Round]:
 
 
 def _ring_exchange(group: ProcessGroup, dim: int) -> list[Round]:
-    """Blocks travel the shorter way from neighbour to neighbour; half-way around, one half each way."""
+    """Blocks travel from neighbor to neighbor in the shorter direction; to the antipode, one half in each direction."""
     extent = group.extents[dim]
     to, from_ = _moved(group, dim, [1, -1])
 
@@ -159,7 +159,7 @@ def _ring_exchange(group: ProcessGroup, dim: int) -> list[Round]:
 
 
 def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> list[Round]:
-    """Halving from the largest distance; doubling back from the smallest."""
+    """Halving from the largest distance down; doubling from the smallest up."""
     extent = group.extents[dim]
     bits = [1 << s for s in range((extent - 1).bit_length())]
 

@@ -1,7 +1,7 @@
-"""What each step of a collective costs on each fabric that circuits can be switched to.
+"""Cost of each step of a collective on each fabric that circuits can be switched to.
 
-A step costs a start-up, the propagation along its longest route, and its bytes over the busiest link: on a circuit of
-its own that is one hop and one message ("When Light Bends to the Collective Will", arXiv 2510.08072).
+A step costs a start-up, the propagation along its longest route, and its bytes over the busiest link; on a dedicated
+circuit that is one hop and one message ("When Light Bends to the Collective Will", arXiv 2510.08072).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from topologies.units import PS_PER_S, Quantity
 Ints = npt.NDArray[np.int64]
 
 IMPOSSIBLE = 2**60
-"""Cost in ps of a step on a fabric that joins some of its pairs by no route."""
+"""Cost in ps of a step on a fabric without a route for some of its pairs."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Step:
     src, dst : tuple of int
         Ranks.
     size_bytes : tuple of int
-        Of each transfer.
+        Bytes of each transfer.
     """
 
     src: tuple[int, ...]
@@ -52,7 +52,7 @@ def steps_of(schedule: Schedule, port: int | None = None) -> list[Step]:
     ----------
     schedule : Schedule
     port : int, optional
-        Those of one port only.
+        Only the steps of this port.
     """
     t = schedule.pattern.transfers()
     kept = t.src != t.dst
@@ -68,18 +68,18 @@ def steps_of(schedule: Schedule, port: int | None = None) -> list[Step]:
 
 @dataclass(frozen=True)
 class Congestion:
-    """Where a step is slow on a fabric.
+    """Congestion of a step on a fabric.
 
     Attributes
     ----------
     hops : int
-        Links of the longest route.
+        Links on the longest route.
     messages : int
         Transfers that cross the busiest link.
     latency_ps : int
-        Propagation and hops along the slowest route.
+        Propagation and hop latency along the slowest route.
     transmission_ps : int
-        Bytes of the busiest link over its rate, rounded down.
+        Bytes on the busiest link divided by its rate, rounded down.
     """
 
     hops: int
@@ -89,7 +89,7 @@ class Congestion:
 
 
 def congestion(topology: Topology, step: Step) -> Congestion | None:
-    """How a step crowds a fabric; None where some pair has no route."""
+    """Congestion of a step on a fabric; None if some pair has no route."""
     src, dst = np.array(step.src, np.int64), np.array(step.dst, np.int64)
     try:
         paths = topology.paths(src, dst)
@@ -111,7 +111,7 @@ def _ps(load_bytes: float, rate_Bps: float) -> int:
 
 
 def step_cost_ps(topology: Topology, step: Step, start_up_ps: int = 0) -> int:
-    """Time of a step on a fabric, rounded down; `IMPOSSIBLE` where some pair has no route."""
+    """Time of a step on a fabric, rounded down; `IMPOSSIBLE` if some pair has no route."""
     crowd = congestion(topology, step)
     return IMPOSSIBLE if crowd is None else start_up_ps + crowd.latency_ps + crowd.transmission_ps
 
@@ -125,7 +125,7 @@ def step_costs_ps(fabrics: Sequence[Topology], steps: Sequence[Step], start_up_p
 def matched_fabric(
     n: int, step: Step, interfaces: int, *, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity = 0
 ) -> Topology:
-    """A circuit, one way, for every pair of a step.
+    """One simplex circuit for every pair of a step.
 
     Raises
     ------
@@ -139,9 +139,9 @@ def matched_fabric(
 def stride_rings(
     n: int, *, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity = 0
 ) -> list[Topology]:
-    """Rings of the servers that are 1, 2, 4, ... apart, up to half of `n`: two interfaces a server.
+    """Rings of servers 1, 2, 4, ... apart, up to half of `n`: two interfaces per server.
 
-    Where the way there and back is the same, one circuit joins the pair.
+    If both directions lead to the same server, one circuit connects the pair.
     """
     strides = [1 << t for t in range(max(n - 1, 1).bit_length()) if n % (2 << t) == 0 or t == 0] if n > 1 else []
     return [

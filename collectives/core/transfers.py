@@ -1,8 +1,8 @@
 """Transfers in columns, and the table that a generator fills.
 
-A transfer is named by (source rank, slot): its place among the transfers of its source. A generator gives
-transfers that look alike from every rank the same slot, so that those of a few representative ranks describe
-all of them, and it can emit the transfers of any ranks alone.
+A transfer is identified by (source rank, slot), its position among the transfers of its source. A generator gives
+transfers that look alike from every rank the same slot, so that those of a few representative ranks describe all of
+them, and it can emit the transfers of any subset of ranks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Ref = tuple[IntLike, IntLike]
 """Transfers waited for, as (source rank, slot); a slot of -1 means none."""
 
 WHOLE = -1
-"""Lag of a dependency on the whole of another transfer; 0 is chunk by chunk, w >= 1 a window of w chunks."""
+"""Lag of a dependency on an entire transfer; 0 is chunk by chunk, w >= 1 a window of w chunks."""
 
 
 @one_line
 class Transfers(NamedTuple):
-    """One row a transfer, n rows, ordered by (slot, source).
+    """One row per transfer, n rows, ordered by (slot, source).
 
     Attributes
     ----------
@@ -33,23 +33,23 @@ class Transfers(NamedTuple):
         Ranks (or switches that reduce).
     slot : (n,) int32
     step, port : (n,) int32
-        Position inside the algorithm, for people and for pictures.
+        Position inside the algorithm, for messages and figures.
     blocks : (n,) int64
         Number of blocks carried.
     reduces : (n,) bool
-        Whether the receiver adds what arrives to what it has, or keeps it as it is.
+        Whether the receiver adds what arrives to what it has, or stores it as is.
     tie_class : (n,) int64
-        Order among equals at a server: the same for transfers that look alike, whatever their ranks.
+        Order among ties at a server: the same for transfers that look alike, whatever their ranks.
     dep_ptr : (n+1,) int64
         Dependencies of row i are `dep_ptr[i]:dep_ptr[i+1]`.
     dep_src, dep_slot, dep_lag : int32
         Transfers waited for; see `WHOLE`.
     via_ptr, via_links : (n+1,) int64 and int32, or None
-        Row i crosses the links `via_links[via_ptr[i]:via_ptr[i+1]]` in order; where there are none, and in a table
-        without this column, the topology chooses the route.
+        Row i crosses the links `via_links[via_ptr[i]:via_ptr[i+1]]` in order; if empty, or if the table
+        lacks this column, the topology chooses the route.
     pool : (n, 3) int32 or None
-        Pool of the source that a transfer takes a unit of before it starts, pool of the source that gets one back
-        when it is delivered (-1: none), and its place in the pool's line where the least comes first.
+        Pool of the source from which a transfer takes a unit before it starts, pool of the source to which it returns
+        one when delivered (-1: none), and its priority in the pool's queue, least first.
     rounds : (n, 2) int32 or None
         Chunks of a transfer whatever the model says (0: as the model cuts), and how often each counts the latency of
         its route: for rounds that it stands for, and for acknowledgements.
@@ -74,14 +74,14 @@ class Transfers(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A pool that every rank has for itself: so many units, given out in the order of asking or of `pool`.
+    """A per-rank pool: a number of units, granted in order of request or of `pool`.
 
     Attributes
     ----------
     capacity : int
     discipline : {"fifo", "priority"}
     name : str
-        In a job, a rank has one pool of a name for all collectives.
+        In a job, pools of the same name are shared by all collectives of a rank.
     """
 
     capacity: int
@@ -101,7 +101,7 @@ class TransferTable:
     Parameters
     ----------
     ranks : (n_ranks,) int
-        The sources whose transfers are wanted.
+        The sources whose transfers to emit.
     """
 
     def __init__(self, ranks: npt.NDArray[np.integer]) -> None:
@@ -131,16 +131,16 @@ class TransferTable:
         ----------
         slot : int or (slots, 1)
         dst : int or (slots, ranks)
-            Receiver; -1 where a rank has no such transfer.
+            Receiver; -1 if a rank has no such transfer.
         blocks : int or array
             Blocks carried.
         step, port : int or array
         reduces : bool or array
             Whether the receiver adds.
         tie_class : int or array
-            Defaults to the slot.
+            Default: the slot.
         after, stream : sequence of (rank, slot)
-            Transfers waited for, whole and chunk by chunk.
+            Transfers waited for, entirely and chunk by chunk.
         window : sequence of (rank, slot, w)
             Chunk j waits for chunk j - w.
         """
@@ -164,9 +164,9 @@ class TransferTable:
         self, slot: int, rank: IntLike, other: IntLike, *, step: int = 0, port: int = 0, takes: int = -1,
         gives: int = -1, order: int = 0,
     ) -> None:
-        """Add a transfer of nothing from each rank to itself, which takes no time and waits for many at once.
+        """Add an empty transfer from each rank to itself, which takes no time and waits for many at once.
 
-        Where m transfers wait for the same n, a join between them makes m + n dependencies of m x n.
+        If m transfers wait for the same n, a join turns m x n dependencies into m + n.
 
         Parameters
         ----------
@@ -175,9 +175,9 @@ class TransferTable:
             Source and slot of each transfer waited for; a slot of -1 means none.
         step, port : int
         takes, gives : int
-            Pool of the rank of which the join takes a unit, and the one to which it gives one back.
+            Pool of the rank from which the join takes a unit, and the pool to which it returns one.
         order : int
-            Place in the line of a pool that serves by priority; the least comes first.
+            Priority in the queue of a pool that serves by priority; least first.
         """
         self.add(slot, self.ranks, 0, step=step, port=port)
         if takes >= 0 or gives >= 0:
@@ -187,7 +187,7 @@ class TransferTable:
         self._add_dependency(np.broadcast_to(mine, shape), rank, other, WHOLE)
 
     def _add_dependency(self, rows: npt.NDArray[np.int64], rank: IntLike, other: IntLike, lag: int) -> None:
-        """Let rows wait, where they are there (not -1) and what they wait for is (its slot not -1)."""
+        """Add dependencies for rows that exist (not -1) on transfers that exist (slot not -1)."""
         some = (rows >= 0) & (np.asarray(other) >= 0)
         n = int(np.count_nonzero(some))
         if n:
@@ -217,7 +217,7 @@ class TransferTable:
         return np.concatenate([np.zeros(0, np.int32), *columns])
 
     def _owners(self, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Offsets of the dependencies of each row, and where they stand in the order they were added."""
+        """Offsets of the dependencies of each row, and their positions in insertion order."""
         place = np.empty(order.size, np.int64)
         place[order] = np.arange(order.size)
         owner = place[np.concatenate([np.zeros(0, np.int64), *(rows for rows, *_ in self._dependencies)])]
@@ -235,13 +235,13 @@ class TransferTable:
 
 
 def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_], n: int) -> npt.NDArray[Any]:
-    """A column, of one value or broadcast, at the `n` places that are wanted."""
+    """A column, scalar or broadcast, at the `n` selected places."""
     values = np.asarray(column, kind)
     return np.full(n, values, kind) if values.ndim == 0 else np.broadcast_to(values, where.shape)[where]
 
 
 def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
-    """Some rows of a table, with their dependencies and routes."""
+    """A subset of the rows of a table, with their dependencies and routes."""
     ptr, at = _gather(t.dep_ptr, rows)
     columns = {name: getattr(t, name)[rows] for name in Transfers._fields[:8]}
     taken = t._replace(**columns, dep_ptr=ptr, dep_src=t.dep_src[at], dep_slot=t.dep_slot[at], dep_lag=t.dep_lag[at])
@@ -258,7 +258,7 @@ def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
 def _gather(
     ptr: npt.NDArray[np.int64], rows: npt.NDArray[np.integer]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """New offsets of some rows of a CSR table, and where their items stand in the old one."""
+    """New offsets of a subset of rows of a CSR table, and the positions of their items in the old one."""
     counts = np.diff(ptr)[rows]
     fresh: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(counts)))
     return fresh, np.repeat(ptr[rows] - fresh[:-1], counts) + np.arange(fresh[-1])

@@ -1,4 +1,4 @@
-"""Schedules as other tools write them: MSCCL, ForestColl, htsim.
+"""Schedule files of other tools: MSCCL, ForestColl, htsim.
 
 Imports `collectives.core` and `collectives.trees`.
 """

@@ -1,4 +1,4 @@
-"""Schedules of files in place of an algorithm's name: MSCCL XML and ForestColl tree XML, proved as they are read."""
+"""Schedule files in place of an algorithm name: MSCCL XML and ForestColl tree XML, proved when read."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from topologies.text.input_text import read_input
 from topologies.units import Quantity, parse_size
 
 SUFFIX = ".xml"
-"""An algorithm whose name ends so is a file."""
+"""An algorithm name with this suffix is a file."""
 
 _FORESTCOLL = re.compile(r"<tree[\s>]")
 
 
 def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
-    """What a file does, as the registry has it: a function (topology, size, *, element_bytes) by collective.
+    """What a file implements, as in the registry: a function (topology, size, *, element_bytes) for each collective.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def _text(path: str) -> str:
 
 @lru_cache(maxsize=8)
 def _read(path: str, changed_ns: int, size_bytes: int) -> str:
-    """The text, read again when the file has changed."""
+    """The text; read again if the file has changed."""
     return read_input(path, "schedule file")
 
 

@@ -15,12 +15,12 @@ from topologies.text.input_text import read_input
 
 
 def read_forestcoll(path: str | Path, topology: Topology) -> Forest:
-    """The forest of a file; nodes are numbers or names of the topology.
+    """The forest in a file; nodes are given by index or name.
 
     Raises
     ------
     WeftError
-        A file that is no such XML, an unknown node, a path along no link, or trees that do not span all NPUs.
+        Not a ForestColl file, an unknown node, a path without a link, or trees that do not span all NPUs.
     """
     return parse_forestcoll(read_input(path, "schedule file"), topology, str(path))
 
@@ -28,7 +28,7 @@ def read_forestcoll(path: str | Path, topology: Topology) -> Forest:
 def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML") -> Forest:
     """The forest in a text; see `read_forestcoll`."""
     if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
-        raise WeftError(f"{name} declares entities: only plain XML is read")
+        raise WeftError(f"{name} declares entities: only plain XML is accepted")
     try:
         root = fromstring(text)
     except ParseError as fault:
@@ -41,12 +41,12 @@ def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML"
 
 
 def all_gather_pattern(forest: Forest) -> Pattern:
-    """The all-gather of an imported forest, proved."""
+    """The all-gather along an imported forest, proved."""
     return forest_pattern(forest.topology, "all-gather", "forestcoll", down=forest)
 
 
 def to_forestcoll(forest: Forest) -> str:
-    """A forest as ForestColl tree XML; nodes are numbers of the topology."""
+    """A forest as ForestColl tree XML; nodes are given by index."""
     t = forest.topology
     lines = [f'<Algo nchunkspernode="{forest.blocks_of_root(forest.trees[0].root)}">']
     place: dict[int, int] = {}
@@ -69,7 +69,7 @@ def _tree(element: Element, topology: Topology, name: str) -> Tree:
     try:
         multiplicity = int(element.get("nchunks", "1"))
     except ValueError:
-        raise WeftError(f"{what} has nchunks={element.get('nchunks')!r}: give a whole number") from None
+        raise WeftError(f"{what} has nchunks={element.get('nchunks')!r}: give an integer") from None
     return Tree(root, multiplicity, edges)
 
 
@@ -83,7 +83,7 @@ def _edge(element: Element, topology: Topology, what: str) -> Edge:
     if -1 in links:
         at = links.index(-1)
         one, other = (topology.node_name(int(node)) for node in nodes[at : at + 2])
-        raise WeftError(f"{what}: the path {path} needs a link {one}->{other}, which {topology.name} has not")
+        raise WeftError(f"{what}: the path {path} needs a link {one}->{other}, which {topology.name} lacks")
     return Edge(parent, child, tuple(links))
 
 

@@ -1,9 +1,9 @@
 """The connection matrix (`.cm`) of htsim, written: a schedule as flows that trigger one another.
 
-Each transfer is a flow. One that waits for others starts with a trigger: `oneshot` for one of them, `barrier` for
-several. A flow fires one trigger at its source when its last byte is acknowledged, and one at its destination when
-that has arrived, so that transfers of a rank that wait for it at either end must wait for the same ones.
-Chunks, routes and what ranks add are not part of the format: dependencies between chunks become whole ones.
+Each transfer is a flow. A flow that waits for others is started by a trigger: `oneshot` for one, `barrier` for
+several. A flow fires one trigger at its source when its last byte is acknowledged, and one at its destination when the
+last byte has arrived, so transfers that wait for it at the same end must wait for the same set of flows. Chunks,
+routes and reductions are not part of the format: dependencies between chunks become dependencies between flows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collectives.core.transfers import Transfers
 from topologies import WeftError
 
 MOST_BYTES = 2**31 - 1
-"""Of a flow: the reader holds sizes in 32 bits."""
+"""Limit on a flow: htsim stores sizes in 32 bits."""
 
 MOST_FLOWS = 2_000_000
 
@@ -33,16 +33,16 @@ def to_htsim(schedule: Schedule) -> str:
     Raises
     ------
     WeftError
-        Switches that send or pools; a flow of 2 GiB or more, or of nothing; waits that one trigger at each end of a
-        flow cannot say.
+        Switches that send, or pools; an empty flow, or one of 2 GiB or more; dependencies that one trigger at each
+        end of a flow cannot express.
     """
     pattern = schedule.pattern
     if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:
-        raise WeftError(f"htsim of {pattern.name}: its switches add or its ranks have slots, and .cm knows only flows")
+        raise WeftError(f"htsim of {pattern.name}: its switches reduce or its ranks have slots, but .cm has only flows")
     t = pattern.transfers()
     flows = [row for row in range(t.src.size) if t.src[row] != t.dst[row]]
     if len(flows) > MOST_FLOWS:
-        raise WeftError(f"htsim of {pattern.name}: {len(flows):,} flows; at most {MOST_FLOWS:,}")
+        raise WeftError(f"htsim of {pattern.name}: {len(flows):,} flows: the limit is {MOST_FLOWS:,}")
     parents = _parents(t)
     groups = dict.fromkeys(parents[row] for row in flows if parents[row])
     trigger = {waited: number for number, waited in enumerate(groups, start=1)}
@@ -64,7 +64,7 @@ def to_htsim(schedule: Schedule) -> str:
 
 
 def _parents(t: Transfers) -> list[Parents]:
-    """Flows that each transfer waits for, looked for through joins."""
+    """Flows that each transfer waits for, resolved through joins."""
     row_of = {pair: row for row, pair in enumerate(zip(t.src.tolist(), t.slot.tolist(), strict=True))}
     direct = [
         [row_of[int(t.dep_src[at]), int(t.dep_slot[at])] for at in range(int(t.dep_ptr[row]), int(t.dep_ptr[row + 1]))
@@ -74,7 +74,7 @@ def _parents(t: Transfers) -> list[Parents]:
     found: dict[int, Parents] = {}
 
     def through(row: int) -> Parents:
-        """What a join stands for."""
+        """The flows a join stands for."""
         open_ = [row]
         while open_:
             joins = [one for one in direct[open_[-1]] if t.src[one] == t.dst[one] and one not in found]
@@ -93,7 +93,7 @@ def _parents(t: Transfers) -> list[Parents]:
 def _fired(
     t: Transfers, parents: Sequence[Parents], trigger: Mapping[Parents, int], name: str
 ) -> dict[tuple[int, str], int]:
-    """The trigger that each flow fires at either end: at the end where the flows are that wait for it."""
+    """The trigger each flow fires at either end, depending on where the flows waiting for it start."""
     sources: dict[int, set[int]] = defaultdict(set)
     for row, waited in enumerate(parents):
         if waited and t.src[row] != t.dst[row]:
@@ -105,7 +105,7 @@ def _fired(
             if (row, end) in fired:
                 raise WeftError(
                     f"htsim of {name}: the transfer from rank {t.src[row]} to rank {t.dst[row]} releases several "
-                    f"groups of others at its {end} end, and .cm has one trigger there"
+                    f"groups of others at its {end} end, but .cm has one trigger there"
                 )
             fired[row, end] = number
     return fired

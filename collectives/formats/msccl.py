@@ -30,7 +30,7 @@ PROOF = "proved: all conflicting steps are ordered, and one symbolic run does th
 
 
 def read_msccl(path: str | Path, topology: Topology, size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The schedule of an MSCCL file on a topology.
+    """Read the schedule of an MSCCL file for a topology.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _unnamed(source: int, slot: int) -> Sequence[int]:
 
 
 def _pairs(algo: Algo) -> dict[Place, Place]:
-    """The receiving step of each sending one."""
+    """The receiving step of each sending step."""
     ends: dict[tuple[int, int, int], tuple[list[Place], list[Place]]] = defaultdict(lambda: ([], []))
     for gpu, blocks in enumerate(algo.gpus):
         for number, block in enumerate(blocks):
@@ -115,7 +115,7 @@ def _pairs(algo: Algo) -> dict[Place, Place]:
 
 
 def _waits(algo: Algo, order: Order, arrival: dict[Place, int]) -> Iterator[tuple[Place, set[int]]]:
-    """For each sending step the transfers that must have arrived: the last one of every connection."""
+    """For each sending step, the transfers that must have arrived: the last one of every connection."""
     known: dict[Place, dict[tuple[int, int], tuple[int, int]]] = {}
     for place in dict.fromkeys(order.calls.place(call) for call in order.sequence):
         gpu, number, at = place

@@ -1,11 +1,11 @@
-"""The buffers of an MSCCL program, holding sets of contributions instead of numbers."""
+"""Buffers of an MSCCL program, holding sets of contributions instead of numbers."""
 
 from __future__ import annotations
 
 from collectives.core.proof import ScheduleError
 
 Value = frozenset[tuple[int, int]]
-"""Contributions (rank, chunk) that are summed up in a place."""
+"""Contributions (rank, chunk) summed in a place."""
 
 Buffer = tuple[str, int]
 
@@ -18,9 +18,9 @@ class Memory:
     kind : str
         The collective.
     p, chunks : int
-        GPUs, and chunks of the whole buffer (output of an all-gather, input of a reduce-scatter).
+        GPUs, and chunks of the entire buffer (output of an all-gather, input of a reduce-scatter).
     in_place : bool
-        Whether input and output are one memory.
+        Whether input and output share memory.
     name : str
         For messages.
     """
@@ -39,7 +39,7 @@ class Memory:
     def execute(
         self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]
     ) -> list[Value]:
-        """Do a step; returns what it sends."""
+        """Execute a step; returns what it sends."""
         sent = []
         for at in range(count):
             here, there = ((buffer, offset + at) for buffer, offset in (src, dst))
@@ -61,7 +61,7 @@ class Memory:
         return sent
 
     def check(self) -> None:
-        """Compare what is there with what the collective wants.
+        """Compare the contents with what the collective requires.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class Memory:
         return [(at, frozenset((r, at) for r in everyone)) for at in range(self.chunks)]
 
     def _place(self, gpu: int, place: Buffer) -> tuple[int, str, int]:
-        """Where a place of a buffer stands: in place, input and output share theirs."""
+        """Location of a buffer place; input and output share theirs if in place."""
         buffer, at = place
         if self.in_place and buffer in "io":
             if self.kind == "all-gather" and buffer == "i":
@@ -104,7 +104,7 @@ class Memory:
     def _read(self, gpu: int, place: Buffer) -> Value:
         found = self.values.get(self._place(gpu, place))
         if found is None:
-            raise ScheduleError(f"{self.name}: GPU {gpu} reads {place[0]}[{place[1]}], where nothing is yet")
+            raise ScheduleError(f"{self.name}: GPU {gpu} reads {place[0]}[{place[1]}], which is still empty")
         return found
 
     def _add(self, gpu: int, one: Value, other: Value) -> Value:

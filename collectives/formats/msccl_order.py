@@ -318,7 +318,7 @@ def check_races(algo: Algo, order: Order, aliased: bool) -> None:
     algo : Algo
     order : Order
     aliased : bool
-        Whether input and output are one memory.
+        Whether input and output share memory.
 
     Raises
     ------

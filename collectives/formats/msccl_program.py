@@ -28,7 +28,7 @@ MOST_STEPS, MOST_BLOCKS, MOST_CHANNELS, MOST_BLOCKS_OF_CHANNEL, MOST_COUNT = 256
 direction, chunks of a step."""
 
 MOST_PLACES = 2**20
-"""Chunks of all GPUs together: the proof keeps what each of them holds."""
+"""Limit on chunks over all GPUs, since the proof tracks the contents of each."""
 
 _KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "algo": (("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",
@@ -38,7 +38,7 @@ _KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "step": (("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"), ()),
     "copy": (("i_off", "o_off"), ()),
 }
-"""Attributes and children of each element."""
+"""Accepted attributes and children of each element."""
 
 
 class Protocol(NamedTuple):
@@ -148,7 +148,7 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
         A text that is no such XML, or a program that the runtime would not load.
     """
     if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
-        raise WeftError(f"{name} declares entities: only plain XML is read")
+        raise WeftError(f"{name} declares entities: only plain XML is accepted")
     try:
         root = fromstring(text)
     except ParseError as fault:
@@ -159,7 +159,7 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
     gpus = root.findall("gpu")
     count = _integer(root, "ngpus", name, 1)
     if count != len(gpus) or [_integer(gpu, "id", name, 0) for gpu in gpus] != list(range(count)):
-        raise WeftError(f"{name} says ngpus={count} and has GPUs {[gpu.get('id') for gpu in gpus]}")
+        raise WeftError(f"{name} has ngpus={count} but the GPUs {[gpu.get('id') for gpu in gpus]}")
     chunks = _integer(root, "nchunksperloop", name, 1, MOST_PLACES // count)
     coll = _choice(root, "coll", name, tuple(KINDS))
     channels = _integer(root, "nchannels", name, 1, MOST_CHANNELS)
@@ -175,7 +175,7 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
 
 
 def _check_known(element: Element, name: str) -> None:
-    """Reject elements and attributes that mean nothing here."""
+    """Reject unknown elements and attributes."""
     known, inside = _KNOWN[element.tag]
     for key in element.attrib:
         if key not in known:
@@ -273,7 +273,7 @@ def _check(algo: Algo, name: str) -> None:
             what = f"{name}: GPU {gpu}, thread block {number}"
             for peer, end in ((block.send, "send"), (block.receive, "recv")):
                 if peer == gpu or peer >= len(algo.gpus):
-                    raise WeftError(f"{what} has {end}={peer}: another GPU, or -1 for none")
+                    raise WeftError(f"{what} has {end}={peer}: give another GPU, or -1 for none")
                 if peer < 0:
                     continue
                 if (peer, block.channel, end) in seen:

@@ -1,7 +1,7 @@
-"""MSCCL XML, written: the trees of a forest as thread blocks that the MSCCL runtime executes.
+"""MSCCL XML writer: the trees of a forest as thread blocks that the MSCCL runtime executes.
 
 Each node of a tree has one thread block that receives from its parent and sends to its first child, and one more for
-each further child; upwards likewise. A tree uses the lowest channel that none of its links uses yet.
+each further child; likewise upward. A tree uses the lowest channel that none of its links uses yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COLL = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter":
 
 @dataclass
 class _Thread:
-    """A thread block with its one step (and waits before it)."""
+    """A thread block with its single step (and the waits before it)."""
 
     send: int
     receive: int
@@ -42,7 +42,7 @@ class _Writer:
         while self.used[channel] & pairs:
             channel += 1
         if channel >= MOST_CHANNELS:
-            raise WeftError(f"MSCCL XML: the trees need more than {MOST_CHANNELS} channels; take fewer trees a root")
+            raise WeftError(f"MSCCL XML: the trees need more than {MOST_CHANNELS} channels; use fewer trees per root")
         self.used[channel] |= pairs
         return channel
 
@@ -50,7 +50,7 @@ class _Writer:
         self, gpu: int, kind: str, at: int, count: int, channel: int, *, send: int = -1, receive: int = -1,
         after: Sequence[int] = (),
     ) -> int:
-        """Add a thread block of one step that waits for others of its GPU; returns its number."""
+        """Add a thread block with one step that waits for others of its GPU; returns its index."""
         thread = _Thread(send, receive, channel)
         for one in after[:-1]:
             thread.steps.append(("nop", at, 0, (one, len(self.gpus[gpu][one].steps) - 1)))
@@ -61,7 +61,7 @@ class _Writer:
         self.gpus[gpu].append(thread)
         if len(self.gpus[gpu]) > MOST_BLOCKS:
             raise WeftError(
-                f"MSCCL XML: GPU {gpu} needs more than {MOST_BLOCKS} thread blocks; take fewer trees a root"
+                f"MSCCL XML: GPU {gpu} needs more than {MOST_BLOCKS} thread blocks; use fewer trees per root"
             )
         return len(self.gpus[gpu]) - 1
 
@@ -74,16 +74,16 @@ def to_msccl(kind: str, up: Forest | None = None, down: Forest | None = None, na
     kind : str
         "all-gather" takes `down`, "reduce-scatter" `up`, "all-reduce" both.
     up, down : Forest, optional
-        With equal shares at every root.
+        Must have equal shares at every root.
     name : str
 
     Raises
     ------
     WeftError
-        Another collective, or trees that need more channels or thread blocks than the runtime has.
+        An unsupported collective, or trees that need more channels or thread blocks than the runtime has.
     """
     if kind not in _COLL:
-        raise WeftError(f"MSCCL XML of a {kind}: written are {', '.join(_COLL)}")
+        raise WeftError(f"MSCCL XML of a {kind}: choose one of {', '.join(_COLL)}")
     forest = up or down
     assert forest is not None
     p = forest.topology.n_npus

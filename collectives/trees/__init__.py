@@ -1,4 +1,4 @@
-"""Trees to send along: packings of spanning trees, forests, and the schedules that stream through them.
+"""Trees: packings of spanning trees, forests, and the schedules that stream along them.
 
 Imports `collectives.core`.
 """

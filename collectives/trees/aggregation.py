@@ -1,4 +1,4 @@
-"""Aggregation trees: over which links partial sums go up to a root, and results come down."""
+"""Aggregation trees: the links over which partial sums go up to a root, and results come down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import shortest_path
 from topologies import NPU, OCS, SWITCH, Topology, WeftError
 
 MOST_DISTANCES = 4_000_000
-"""Distances held at a time while a root is looked for."""
+"""Limit on distances held at a time in the search for a root."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class AggregationTree:
     Attributes
     ----------
     root : int
-    parent : tuple of (node, parent), from the root outwards
+    parent : tuple of (node, parent), from the root outward
         Every node but the root, after its parent.
     """
 
@@ -60,7 +60,7 @@ class AggregationTree:
 
     @property
     def fan_in(self) -> int:
-        """Most children of one node."""
+        """Largest number of children of a node."""
         return max(map(len, self.children.values()), default=0)
 
     def nodes(self) -> list[int]:
@@ -69,21 +69,21 @@ class AggregationTree:
 
 
 def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> AggregationTree:
-    """A tree of the user's own.
+    """A user-defined tree.
 
-    Whether the routers of NPUs among its inner nodes may reduce is asked where a schedule takes it.
+    Whether the routers of NPUs among its inner nodes may reduce is specified when a schedule uses it.
 
     Parameters
     ----------
     topology : Topology
     root : int
     parents : mapping from node to parent
-        Of every node but the root.
+        For every node but the root.
 
     Raises
     ------
     WeftError
-        Nodes that do not hang on the root, an edge without a link in both directions, or an inner node that can never
+        Nodes not connected to the root, an edge without links in both directions, or an inner node that can never
         reduce, such as an optical switch.
     """
     children: dict[int, list[int]] = {}
@@ -97,7 +97,7 @@ def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> Aggreg
             order.append((child, node))
             ahead.append(child)
     if len(order) < len(parents) or root in parents:
-        raise WeftError(f"topology {topology.name}: the tree does not hang together on node {root}")
+        raise WeftError(f"topology {topology.name}: the tree is not connected to its root, node {root}")
     tree = AggregationTree(root, tuple(order))
     _check_links(topology, tree, both_ways=True)
     _check_inner(topology, tree, routers=True)
@@ -105,19 +105,19 @@ def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> Aggreg
 
 
 def check_tree(topology: Topology, tree: AggregationTree, *, routers: bool) -> None:
-    """Refuse a tree that is none of the network, leaves out a rank, or adds up where nothing may.
+    """Reject a tree that uses links outside the network, misses a rank, or reduces where it cannot.
 
     Raises
     ------
     WeftError
-        Names the node.
+        The message names the node.
     """
     if not isinstance(tree, AggregationTree):
-        raise WeftError(f"topology {topology.name}: {tree!r} is no AggregationTree")
+        raise WeftError(f"topology {topology.name}: {tree!r} is not an AggregationTree")
     known = {tree.root}
     for node, parent in tree.parent:
         if node in known or parent not in known:
-            raise WeftError(f"topology {topology.name}: the tree does not hang together at node {node}")
+            raise WeftError(f"topology {topology.name}: the tree is disconnected at node {node}")
         known.add(node)
     _check_links(topology, tree, both_ways=False)
     for rank in range(topology.n_npus):
@@ -127,7 +127,7 @@ def check_tree(topology: Topology, tree: AggregationTree, *, routers: bool) -> N
 
 
 def reducing(topology: Topology, routers: bool) -> npt.NDArray[np.bool_]:
-    """Whether each node may add up and copy, (n_nodes,): switches, and the routers of NPUs if told."""
+    """Whether each node may reduce and copy, (n_nodes,): switches, and with `routers` the routers of NPUs."""
     inner = np.asarray(topology.kind == SWITCH)
     return inner | (topology.kind == NPU) if routers else inner
 
@@ -135,7 +135,7 @@ def reducing(topology: Topology, routers: bool) -> npt.NDArray[np.bool_]:
 def _check_links(topology: Topology, tree: AggregationTree, both_ways: bool) -> None:
     for node in (tree.root, *(node for node, _ in tree.parent)):
         if not isinstance(node, int | np.integer) or not 0 <= node < topology.n_nodes:
-            raise WeftError(f"topology {topology.name}: no node {node!r}, as the tree has; nodes are 0 to "
+            raise WeftError(f"topology {topology.name}: the tree has a node {node!r}; nodes are 0 to "
                             f"{topology.n_nodes - 1}")
     for child, parent in tree.parent:
         for ends in ((child, parent), (parent, child))[0 if both_ways else 1 :]:
@@ -153,9 +153,9 @@ def _check_inner(topology: Topology, tree: AggregationTree, routers: bool) -> No
 def _cannot_reduce(topology: Topology, node: int) -> str:
     name = topology.node_name(node)
     if topology.kind[node] == NPU:
-        return f"{name} is an NPU in the middle of the tree: routers of NPUs reduce only if told (routers=True)"
+        return f"{name} is an NPU inside the tree: routers of NPUs reduce only with routers=True"
     what = "an optical switch" if topology.kind[node] == OCS else "a reduction unit"
-    return f"{name} is {what} and no inner node of a tree: switches reduce, and routers of NPUs if told (routers=True)"
+    return f"{name} is {what} and cannot be an inner node: switches reduce, and routers of NPUs with routers=True"
 
 
 def minimum_depth_tree(
@@ -167,69 +167,69 @@ def minimum_depth_tree(
     dimensions: Iterable[int] | None = None,
     unused: Iterable[tuple[int, int]] = (),
 ) -> AggregationTree:
-    """A tree of shortest paths from the best root to all members; of equal roots the first.
+    """A tree of shortest paths from the best root to all members; the first among equal roots.
 
-    Edges are cables where cables suffice. In a network of one-way links an edge is a link downwards, and partial sums
-    go up by the route from child to parent.
+    Edges are cables if cables suffice. In a network of unidirectional links an edge is a downward link, and partial
+    sums go up along the route from child to parent.
 
     Parameters
     ----------
     topology : Topology
     members : iterable of int, optional
-        NPUs to be reached; all unless given.
+        NPUs to be reached (default: all).
     root : int, optional
         A switch, an NPU whose router reduces, or an NPU that is the only destination.
     routers : bool
         Whether the routers of members may reduce and branch.
     dimensions : iterable of int, optional
-        Keep to links of these dimensions.
+        Use only links of these dimensions.
     unused : iterable of (node, node)
-        Edges that may not be taken.
+        Edges that must not be used.
 
     Raises
     ------
     WeftError
-        No node that can reduce reaches all members, or the root is neither a rank nor a switch that reduces.
+        No node that can reduce reaches all members, or the root is neither a rank nor a reducing switch.
     """
     wanted = list(range(topology.n_npus)) if members is None else sorted(set(members))
     if root is not None and not 0 <= root < topology.n_nodes:
-        raise WeftError(f"topology {topology.name}: no node {root} for a root; nodes are 0 to {topology.n_nodes - 1}")
+        raise WeftError(f"topology {topology.name}: root {root} does not exist; nodes are 0 to {topology.n_nodes - 1}")
     if root is not None and topology.kind[root] not in (NPU, SWITCH):
         raise WeftError(f"topology {topology.name}: {_cannot_reduce(topology, root)}")
     inner = reducing(topology, routers)
-    inner[: topology.n_npus] &= np.isin(np.arange(topology.n_npus), wanted)  # others would add parts of their own
+    inner[: topology.n_npus] &= np.isin(np.arange(topology.n_npus), wanted)  # others would contribute
     kept = None if dimensions is None else frozenset(dimensions)
     found = None
     for both_ways in (True, False):
-        neighbours = _neighbours(topology, kept, frozenset(unused), both_ways)
+        neighbors = _neighbors(topology, kept, frozenset(unused), both_ways)
         start = root
         if start is None:
-            start = wanted[0] if len(wanted) == 1 else _best_root(neighbours, wanted, inner)
-        found = None if start is None else _search(neighbours, start, wanted, inner)
+            start = wanted[0] if len(wanted) == 1 else _best_root(neighbors, wanted, inner)
+        found = None if start is None else _search(neighbors, start, wanted, inner)
         if found is not None:
             break
     if found is None:
         what = "switches or routers" if routers else "switches"
         raise WeftError(
-            f"topology {topology.name}: no tree of {what} that reduce joins all {len(wanted)} NPUs"
-            + ("" if routers else "; routers of NPUs reduce only if told (routers=True), optical switches never")
+            f"topology {topology.name}: no tree of reducing {what} connects all {len(wanted)} NPUs"
+            + ("" if routers else "; routers of NPUs reduce only with routers=True, optical switches never")
         )
     return found
 
 
 def torus_trees(topology: Topology) -> tuple[AggregationTree, AggregationTree]:
-    """Two edge-disjoint spanning trees of a torus of two dimensions, which together use all cables but two.
+    """Two edge-disjoint spanning trees of a two-dimensional torus, which together use all cables but two.
 
-    The first takes the rows, the second the columns; wrap-around cables make up for what each leaves to the other.
+    The first uses the rows, the second the columns; wrap-around cables connect what each leaves to the other.
 
     Raises
     ------
     WeftError
-        Another network, or an extent below 3.
+        A different network, or an extent below 3.
     """
     shape = topology.shape
     if len(shape) != 2 or min(shape) < 3 or not topology.name.startswith("torus"):
-        raise WeftError(f"topology {topology.name}: the two trees are those of a torus of two extents of at least 3")
+        raise WeftError(f"topology {topology.name}: the two trees exist on a torus with two extents of at least 3")
     a, b = shape
     rows = [((x, y), (x + 1, y)) for y in range(1, b) for x in range(a - 1)]
     rows += [((0, y), (0, y + 1)) for y in range(b - 1)] + [((x, b - 1), (x, 0)) for x in range(1, a)]
@@ -239,27 +239,27 @@ def torus_trees(topology: Topology) -> tuple[AggregationTree, AggregationTree]:
 
 
 def _rooted(topology: Topology, edges: list[tuple[tuple[int, int], tuple[int, int]]]) -> AggregationTree:
-    """The tree of some edges between coordinates, at the root of least depth."""
+    """The tree formed by edges between coordinates, rooted for minimum depth."""
     width = topology.shape[0]
-    neighbours: dict[int, list[int]] = {}
+    neighbors: dict[int, list[int]] = {}
     for (x, y), (u, v) in edges:
         one, other = x + width * y, u + width * v
-        neighbours.setdefault(one, []).append(other)
-        neighbours.setdefault(other, []).append(one)
+        neighbors.setdefault(one, []).append(other)
+        neighbors.setdefault(other, []).append(one)
     ranks, everywhere = range(topology.n_npus), np.ones(topology.n_nodes, np.bool_)
-    root = _best_root(neighbours, ranks, everywhere)
-    tree = None if root is None else _search(neighbours, root, ranks, everywhere)
+    root = _best_root(neighbors, ranks, everywhere)
+    tree = None if root is None else _search(neighbors, root, ranks, everywhere)
     if tree is None:
-        raise WeftError(f"topology {topology.name}: its shape is no torus of all {topology.n_npus} NPUs")
+        raise WeftError(f"topology {topology.name}: its shape is not a torus of all {topology.n_npus} NPUs")
     _check_links(topology, tree, both_ways=True)
     return tree
 
 
 @lru_cache(maxsize=8)
-def _neighbours(
+def _neighbors(
     topology: Topology, dimensions: frozenset[int] | None, unused: frozenset[tuple[int, int]], both_ways: bool
 ) -> dict[int, list[int]]:
-    """Nodes to which each node has a link, in both directions if asked for."""
+    """Nodes to which each node has a link, optionally in both directions."""
     pairs = [
         (int(src), int(dst)) for src, dst, dim in zip(topology.src, topology.dst, topology.dimension, strict=True)
         if dimensions is None or int(dim) in dimensions
@@ -272,14 +272,14 @@ def _neighbours(
     return found
 
 
-def _best_root(neighbours: dict[int, list[int]], wanted: Sequence[int], inner: np.ndarray) -> int | None:
-    """The first node that may branch, of those from which the farthest wanted node is nearest.
+def _best_root(neighbors: dict[int, list[int]], wanted: Sequence[int], inner: np.ndarray) -> int | None:
+    """The first among the branching nodes with the smallest distance to the farthest wanted node.
 
-    Candidates are tried in the order of what is known of them: that they are as far as this from one node or another
-    which was the farthest from others. Most are never tried where switches are alike.
+    Candidates are tried in order of a lower bound: their distance to nodes that were farthest from earlier candidates.
+    If switches are alike, most are never tried.
     """
     n, candidates = inner.size, np.flatnonzero(inner)
-    ends = [(node, other) for node, others in neighbours.items() if inner[node] for other in others]
+    ends = [(node, other) for node, others in neighbors.items() if inner[node] for other in others]
     if not ends or not candidates.size:
         return None
     src, dst = np.array(ends).T
@@ -302,16 +302,16 @@ def _best_root(neighbours: dict[int, list[int]], wanted: Sequence[int], inner: n
 
 
 def _search(
-    neighbours: dict[int, list[int]], root: int, wanted: Iterable[int], inner: np.ndarray
+    neighbors: dict[int, list[int]], root: int, wanted: Iterable[int], inner: np.ndarray
 ) -> AggregationTree | None:
-    """Breadth-first from the root through nodes that may branch, without branches that reach no wanted node."""
+    """Breadth-first search from the root through nodes that may branch, pruning branches that reach no wanted node."""
     parent = {root: root}
     ahead = deque([root])
     while ahead:
         node = ahead.popleft()
         if node != root and not inner[node]:
             continue
-        for other in neighbours.get(node, ()):
+        for other in neighbors.get(node, ()):
             if other not in parent:
                 parent[other] = node
                 ahead.append(other)

@@ -1,7 +1,7 @@
-"""Edge-disjoint spanning forests with as many edges as there can be: the union of graphic matroids (Roskind, Tarjan).
+"""Edge-disjoint spanning forests with the maximum number of edges: the union of graphic matroids (Roskind, Tarjan).
 
-An edge that fits into no forest is put in all the same if edges can change their forests along a chain, each making
-room for the one before. The shortest such chain is looked for; where there is none, there never will be.
+An edge that fits into no forest can still be inserted if edges change forests along an augmenting chain, each making
+room for the previous one. The shortest chain is searched; if there is none, there never will be.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ Edge = tuple[int, int]
 
 
 class DisjointForests:
-    """Forests over the nodes 0 to n - 1 that share no edge.
+    """Edge-disjoint forests over the nodes 0 to n - 1.
 
     Parameters
     ----------
     n : int
         Nodes.
     edges : sequence of (node, node)
-        Undirected, each once, none from a node to itself.
+        Undirected, without duplicates or self-loops.
     count : int
         Forests.
 
@@ -39,7 +39,7 @@ class DisjointForests:
                 self._at[end].append(edge)
 
     def fill(self) -> None:
-        """Grow the forests from different nodes at once, then put in every other edge for which there is a chain."""
+        """Grow the forests from different nodes at once, then insert every other edge for which there is a chain."""
         self._grow()
         rooted = [_Rooted(self, forest) for forest in range(self.count)]
         for edge, forest in enumerate(list(self.forest_of)):
@@ -47,7 +47,7 @@ class DisjointForests:
                 rooted[changed] = _Rooted(self, changed)
 
     def _grow(self) -> None:
-        """Breadth-first by turns; an edge is left alone if others have no other to reach one of its ends."""
+        """Breadth-first in turn; an edge is skipped if other forests need it to reach one of its ends."""
         starts = [forest * self.n // self.count for forest in range(self.count)]
         inside = [{start} for start in starts]
         ahead = [deque([start]) for start in starts]
@@ -79,7 +79,7 @@ class DisjointForests:
         return None
 
     def _insert(self, first: int, rooted: list[_Rooted]) -> set[int]:
-        """Put in one edge along the shortest chain of edges that change their forests; which forests changed."""
+        """Insert one edge along the shortest chain of edges that change forests; returns the forests that changed."""
         before: dict[int, int] = {first: -1}
         ahead = deque([first])
         while ahead:
@@ -106,32 +106,32 @@ class DisjointForests:
 
 
 class _Rooted:
-    """A forest with a root in each of its trees, for the path between two nodes."""
+    """A forest with rooted trees, to find the path between two nodes."""
 
     def __init__(self, forests: DisjointForests, forest: int) -> None:
-        neighbours: list[list[Edge]] = [[] for _ in range(forests.n)]
+        neighbors: list[list[Edge]] = [[] for _ in range(forests.n)]
         for edge, its in enumerate(forests.forest_of):
             if its == forest:
                 one, other = forests.edges[edge]
-                neighbours[one].append((other, edge))
-                neighbours[other].append((one, edge))
+                neighbors[one].append((other, edge))
+                neighbors[other].append((one, edge))
         self.up: list[Edge] = [(-1, -1)] * forests.n
         self.depth, self.root = [-1] * forests.n, [-1] * forests.n
         for root in range(forests.n):
             if self.root[root] < 0:
-                self._hang(root, neighbours)
+                self._hang(root, neighbors)
 
-    def _hang(self, root: int, neighbours: list[list[Edge]]) -> None:
+    def _hang(self, root: int, neighbors: list[list[Edge]]) -> None:
         self.root[root], self.depth[root] = root, 0
         ahead = [root]
         for node in ahead:
-            for other, edge in neighbours[node]:
+            for other, edge in neighbors[node]:
                 if self.root[other] < 0:
                     self.root[other], self.depth[other], self.up[other] = root, self.depth[node] + 1, (node, edge)
                     ahead.append(other)
 
     def path(self, one: int, other: int) -> list[int] | None:
-        """Edges between two nodes, or None where they are in different trees."""
+        """Edges between two nodes, or None if they are in different trees."""
         if self.root[one] != self.root[other]:
             return None
         found = []

@@ -15,22 +15,22 @@ Edge = tuple[int, int]
 Trees = tuple[AggregationTree, ...]
 
 MOST_PACKED = 2048
-"""Nodes up to which edges are exchanged between trees."""
+"""Limit on nodes for exchanging edges between trees."""
 
 MOST_COUNTED = 1024
-"""Nodes times trees up to which a refusal counts the trees that exist: a second beyond that, minutes for 64 x 33."""
+"""Limit on nodes x trees for counting the trees that exist in an error message: a second; 64 x 33 takes minutes."""
 
 FREE, SHARED = -1, -2
-"""Cables that are left over, and those that every tree may take."""
+"""Owners of unused cables, and of cables that every tree may use."""
 
 
 def edge_disjoint_trees(topology: Topology, count: int, *, routers: bool = False) -> Trees:
-    """Trees of which each cable belongs to one, up and down; the one cable of an NPU that has no other is shared.
+    """Cable-disjoint trees; the only cable of an NPU that has no other is shared.
 
-    On a torus of two dimensions two trees are `torus_trees`. Elsewhere they are first taken one after the other, each
-    of least depth, which is best where switches stand in layers. Where that ends too soon, spanning trees are grown
-    together and exchange edges until nothing more fits; each then takes the root and the paths of least depth among its
-    own cables and those that are left over. Of one-way links only those that lead down are disjoint.
+    On a two-dimensional torus two trees are `torus_trees`. Elsewhere they are first built one after the other, each of
+    minimum depth, which is best with layered switches. If that yields too few, spanning trees are grown together and
+    exchange edges until nothing more fits; each then takes the root and the paths of minimum depth among its own cables
+    and the unused ones. Of unidirectional links only the downward ones are disjoint.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ def edge_disjoint_trees(topology: Topology, count: int, *, routers: bool = False
     Raises
     ------
     WeftError
-        Fewer are found; the message says whether more exist.
+        Fewer trees are found; the message says whether more exist.
     """
     if not 1 <= count <= max(topology.n_links, 1):
-        raise WeftError(f"{count} aggregation trees: at least 1, and no more than the {topology.n_links} links")
+        raise WeftError(f"{count} aggregation trees: give at least 1, and at most the {topology.n_links} links")
     trees = _of_a_torus(topology) if routers and count == 2 else ()
     trees = trees or _one_by_one(topology, count, routers)
     if len(trees) == count:
@@ -61,11 +61,11 @@ def _of_a_torus(topology: Topology) -> Trees:
     try:
         return torus_trees(topology)
     except WeftError:
-        return ()  # another network
+        return ()  # not a torus
 
 
 def _one_by_one(topology: Topology, count: int, routers: bool) -> Trees:
-    """As many trees as there are of least depth, each among the cables that those before it leave."""
+    """Minimum-depth trees, each among the cables left by the previous ones, as many as there are."""
     shared = {edge for edge, owner in _leaf_cables(topology, reducing(topology, routers), 1).items() if owner == SHARED}
     used: set[Edge] = set()
     trees: list[AggregationTree] = []
@@ -82,7 +82,7 @@ def _one_by_one(topology: Topology, count: int, routers: bool) -> Trees:
 
 
 class _Packing:
-    """Trees that are grown together: spanning trees of the nodes that reduce, with the other NPUs as their leaves."""
+    """Trees grown together: spanning trees of the reducing nodes, with the other NPUs as leaves."""
 
     def __init__(self, topology: Topology, routers: bool) -> None:
         self.topology, self.routers = topology, routers
@@ -98,7 +98,7 @@ class _Packing:
         )
 
     def trees(self, count: int) -> Trees:
-        """As many as asked for, or none."""
+        """The requested number of trees, or none."""
         if count > self.room or self.nodes.size > MOST_PACKED:
             return ()
         number = {int(node): i for i, node in enumerate(self.nodes)}
@@ -110,30 +110,30 @@ class _Packing:
         try:
             return self._shallow(owner, count)
         except WeftError:
-            return ()  # a forest of the packing leaves NPUs apart
+            return ()  # a forest of the packing does not connect all NPUs
 
     def most(self, count: int, found: int) -> str:
-        """How many there are, for a message, when there are not `count`."""
+        """Text about how many trees there are, if there are not `count`."""
         if self.nodes.size * count > MOST_COUNTED:
             return f"no more than {self.room} edge-disjoint trees can exist ({found} found one by one)"
         while found + 1 < count and self.trees(found + 1):
             found += 1
         few = self.nodes.size <= MOST_PACKED
         exact = found == self.room or (few and self.spans_all)
-        beyond = "" if few or exact else f" (they are packed among up to {MOST_PACKED:,} nodes that reduce)"
+        beyond = "" if few or exact else f" (trees are packed among up to {MOST_PACKED:,} reducing nodes)"
         trees, exist = ("tree", "exists") if found == 1 else ("trees", "exist")
         return f"{found} edge-disjoint {trees} {exist if exact else 'found'}{beyond}"
 
     @property
     def spans_all(self) -> bool:
-        """Whether every tree must reach every node, and may pass through it."""
+        """Whether every tree must reach every node and may pass through it."""
         return bool(self.nodes.size == self.topology.n_npus == self.topology.n_nodes)
 
     @property
     def room(self) -> int:
-        """No more trees leave any NPU, or the switch of an NPU with one cable, than it has cables to share out.
+        """Upper bound on the number of trees: the cables of any NPU, or of the switch of an NPU with one cable.
 
-        Where trees span all nodes each takes one cable less than there are nodes.
+        If trees span all nodes, each takes one cable fewer than there are nodes.
         """
         degree = dict.fromkeys(self.homes, 0)
         for one, other in self.links:
@@ -144,7 +144,7 @@ class _Packing:
         return min(least, spanning) if self.spans_all else least
 
     def _shallow(self, owner: dict[Edge, int], count: int) -> Trees:
-        """Each tree of least depth among its cables; then again, the deepest first, with those that none took."""
+        """Each tree of minimum depth among its cables; then again, deepest first, with the unused cables."""
         trees = {i: self._tree(owner, {i, SHARED}) for i in range(count)}
         for _ in range(2):
             for i in sorted(trees, key=lambda i: -trees[i].depth):
@@ -161,7 +161,7 @@ class _Packing:
 
 
 def _leaf_cables(topology: Topology, inner: npt.NDArray[np.bool_], count: int) -> dict[Edge, int]:
-    """To which tree a cable belongs: the only one of an NPU to all, those of NPUs that do not reduce in turn."""
+    """Owner of each cable: all trees for the only cable of an NPU, in turn for the cables of non-reducing NPUs."""
     found: dict[Edge, int] = {}
     for npu in range(topology.n_npus):
         ends = np.unique(topology.dst[topology.link_ptr[npu] : topology.link_ptr[npu + 1]])

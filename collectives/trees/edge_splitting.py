@@ -1,8 +1,8 @@
-"""Edge splitting: a network without switches in which as many trees fit as in the one with them.
+"""Edge splitting: a network without switches that admits as many trees as the one with them.
 
-A link into a switch and one out of it are replaced by a logical link past it, as long as no cut that matters falls
-below the demand (Bang-Jensen, Frank and Jackson; arXiv 2305.18461). Every logical link keeps the physical paths that
-make it up, with their multiplicities.
+A link into a switch and one out of it are replaced by a logical link past it, as long as no relevant cut falls below
+the demand (Bang-Jensen, Frank and Jackson; arXiv 2305.18461). Every logical link keeps the physical paths it
+consists of, with their multiplicities.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from topologies.flows.maxflow import LARGEST, FlowNetwork
 Pair = tuple[int, int]
 Path = tuple[int, ...]
 Shares = deque[tuple[Path, int]]
-"""Physical paths, as links in their order, with their multiplicities."""
+"""Physical paths, as links in order, with their multiplicities."""
 
 TRIES = 12
-"""Orders of partners, drawn by lot from a fixed seed, in which a switch is split before every pair is tested."""
+"""Random orders of partners (fixed seed) tried for a switch before every pair is tested separately."""
 
 
 class Logical(NamedTuple):
@@ -30,7 +30,7 @@ class Logical(NamedTuple):
     Attributes
     ----------
     capacity : dict from (tail, head) to int
-        Trees that each logical link carries.
+        Trees on each logical link.
     paths : dict from (tail, head) to deque of (links, multiplicity)
         The multiplicities of a link sum to its capacity.
     """
@@ -48,17 +48,17 @@ def without_switches(
     ----------
     topology : Topology
     link_capacity : list of int
-        Trees that each link carries.
+        Trees on each link.
     demand : mapping from NPU to int
-        Trees of each root.
+        Trees per root.
     spread : bool
-        Whether a node is joined to as many others as there are, each with its share, which keeps trees low;
-        otherwise each pair takes all that it can, which keeps trees few.
+        Whether a node is connected to as many others as possible, each with its share, which keeps trees shallow;
+        otherwise each pair takes all it can, which keeps trees few.
 
     Raises
     ------
     WeftError
-        The trees do not fit past a switch, by name; a switch that sends more than it receives is a reason.
+        The trees do not fit past a switch, named in the message, such as one that sends more than it receives.
     """
     split = _Splitting(topology, link_capacity, demand)
     for switch in split.order():
@@ -68,7 +68,7 @@ def without_switches(
 
 
 class _Splitting:
-    """The network as it loses its switches; node n_nodes feeds all roots."""
+    """The network while its switches are removed; node n_nodes feeds all roots."""
 
     def __init__(self, topology: Topology, link_capacity: list[int], demand: Mapping[int, int]) -> None:
         self.topology, self.demand = topology, demand
@@ -95,12 +95,12 @@ class _Splitting:
             self.arc[self.feed, root] = self.network.add(self.feed, root, trees)
         self.start = {node: self.network.add(self.source, node) for node in range(n + 1)}
         self.end = {node: self.network.add(node, self.sink) for node in range(n + 1)}
-        self.hard: deque[int] = deque(range(topology.n_npus))  # those that bound the last amount come first
+        self.hard: deque[int] = deque(range(topology.n_npus))  # most recently binding first
 
     def order(self) -> list[int]:
-        """Switches: first NICs and the like, which are only passed through, then those nearest to the NPUs.
+        """Switches: first pass-through nodes such as NICs, then those closest to the NPUs.
 
-        Logical links then go up and down again by the shortest way: 34 links from a root to its farthest leaf instead
+        Logical links then go up and down again by the shortest path: 34 links from a root to its farthest leaf instead
         of 44 on leaf-spine:4x4x4, 74 instead of 92 on fat-tree:4x3.
         """
         degree = {node: len(self.tails[node]) + len(self.heads[node]) for node in self._switches()}
@@ -111,7 +111,7 @@ class _Splitting:
         return range(self.topology.n_npus, self.topology.n_nodes)
 
     def _distances(self) -> dict[int, int]:
-        """Links from the nearest NPU to each node that one reaches."""
+        """Links from the nearest NPU to each reachable node."""
         distance = dict.fromkeys(range(self.topology.n_npus), 0)
         reached = list(distance)
         for node in reached:
@@ -124,8 +124,8 @@ class _Splitting:
     def remove(self, switch: int, spread: bool) -> None:
         """Pair links into the switch with links out of it until none is left, or none can be paired.
 
-        Spread evenly, pairs seldom harm a cut, in whatever order: that is tried first, and one flow to each NPU tells
-        whether they did. Otherwise every pair is tested on its own.
+        Spread evenly, pairs rarely violate a cut, in whatever order: that is tried first, and verified by one flow to
+        each NPU. Otherwise every pair is tested separately.
         """
         if spread and not self._passed_through(switch):
             before = (dict(self.capacity), {pair: deque(found) for pair, found in self.paths.items()})
@@ -137,7 +137,7 @@ class _Splitting:
         self._pair_off(switch, None, spread=spread)
 
     def _pair_off(self, switch: int, lots: random.Random | None, *, spread: bool) -> None:
-        """Split pairs as long as there are any: in an order by lot, or each tested."""
+        """Split pairs as long as there are any: in random order, or each tested."""
         progress = True
         while progress:
             progress = False
@@ -210,7 +210,7 @@ class _Splitting:
         return True
 
     def _passed_through(self, w: int) -> bool:
-        """Whether a switch has two neighbours, with as much to either as from the other: no cut can suffer."""
+        """Whether a switch has two neighbors, with as much to one as from the other, so that no cut can shrink."""
         into = self._into(w)
         if len(into) != 2 or into != self._out_of(w):
             return False
@@ -233,7 +233,7 @@ class _Splitting:
         return amount
 
     def _slack(self, inside: tuple[int, ...], outside: tuple[int, ...], amount: int) -> int:
-        """What the cuts between two sets of nodes have beyond the demand; `amount` if that is enough."""
+        """Slack of the cuts between two sets of nodes over the demand; `amount` if that is enough."""
         arcs = [self.start[node] for node in inside] + [self.end[node] for node in outside]
         self.network.capacity[arcs] = self.infinite
         slack = self.network.flow(self.source, self.sink, self.need + amount) - self.need
@@ -249,13 +249,13 @@ class _Splitting:
         self.network.capacity[self.arc[u, t]] = cap
 
     def _take(self, u: int, w: int, amount: int) -> Shares:
-        """Take capacity off a link, and that much of its paths."""
+        """Remove capacity from a link, and the same amount of its paths."""
         self._set(u, w, self.capacity[u, w] - amount)
         return take_paths(self.paths[u, w], amount)
 
 
 def take_paths(paths: Shares, amount: int) -> Shares:
-    """Take paths of a total multiplicity off the front of a list."""
+    """Remove paths of a given total multiplicity from the front of a list."""
     taken: Shares = deque()
     while amount:
         links, many = paths.popleft()
@@ -268,7 +268,7 @@ def take_paths(paths: Shares, amount: int) -> Shares:
 
 
 def _join(one: Shares, other: Shares) -> Shares:
-    """Paths followed by paths; both have the same total multiplicity."""
+    """Concatenated paths; both lists have the same total multiplicity."""
     joined: Shares = deque()
     while one:
         many = min(one[0][1], other[0][1])

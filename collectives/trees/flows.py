@@ -1,4 +1,4 @@
-"""Partial sums that go up an aggregation tree, and results that come down: the transfers, one node after the other."""
+"""Transfers of partial sums up an aggregation tree, and of results down, node by node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topologies.core.reduction_units import unit_of
 
 
 class Flows:
-    """Builds the transfers of partial sums and results over trees.
+    """Builds the transfers of partial sums and results along trees.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class Flows:
             Ranks that contribute.
         blocks : sequence of int
         feed : mapping from rank to rows, optional
-            What a source waits for.
+            Rows that a source waits for.
         again : bool
-            Whether a sum that is complete goes up: nodes keep what arrives instead of adding.
+            Whether a complete sum goes up: nodes store what arrives instead of adding.
         """
         wanted, feed = set(sources), feed or {}
         arriving: dict[int, list[int]] = {}
@@ -62,7 +62,7 @@ class Flows:
                 continue
             own, parent = int(self._unit[node]), tree.parent_of[node]
             if own != node and node in wanted and not again:
-                # the router of an NPU adds the NPU's own part in its unit
+                # the router of an NPU adds the NPU's own contribution in its unit
                 waits = [*waits, self.relays.add([node, own], blocks, step=tree.depth, reduces=True)]
             place = node if again else own
             above = parent if again else int(self._unit[parent])
@@ -86,12 +86,12 @@ class Flows:
         return sent, at_root
 
     def direct(self, source: int, receiver: int, blocks: Sequence[int], feed: Sequence[int] = ()) -> int:
-        """Send blocks past all switches: partial sums, or what arrived with `feed`; returns the row."""
+        """Send blocks past all switches, after the rows in `feed`; returns the row."""
         path = self.route(source, receiver)
         return self.relays.add(path, blocks, step=int(bool(feed)), reduces=not feed, stream=feed)
 
     def route(self, source: int, receiver: int) -> list[int]:
-        """Nodes of the link between two nodes, or of the route where there is none."""
+        """Nodes of the link between two nodes, or of the route if there is no link."""
         if (source, receiver) not in self._routes:
             if (source, receiver) in self._port:
                 return [source, receiver]
@@ -99,7 +99,7 @@ class Flows:
         return self._routes[source, receiver]
 
     def find_routes(self, sources: Sequence[int], receivers: Sequence[int]) -> None:
-        """Look up the routes of many pairs of nodes at once, which is faster."""
+        """Look up the routes of many pairs of nodes at once, for speed."""
         paths = self.topology.paths(np.array(sources, np.int64), np.array(receivers, np.int64))
         after, ptr = self.topology.dst[paths.links].tolist(), paths.ptr.tolist()
         for i, ends in enumerate(zip(sources, receivers, strict=True)):
@@ -129,7 +129,7 @@ class Flows:
         self, kind: str, algorithm: str, form: str, n_blocks: int, root: int = 0,
         smaller: Callable[[], Pattern] | None = None,
     ) -> Pattern:
-        """The pattern of everything that was added."""
+        """The pattern of everything added so far."""
         table = self.relays.build()
 
         def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -142,7 +142,7 @@ class Flows:
 
 
 def _ports(topology: Topology) -> dict[tuple[int, int], int]:
-    """Number of each node among the neighbours of another."""
+    """Index of each node among the neighbors of another."""
     found: dict[tuple[int, int], int] = {}
     seen: dict[int, int] = {}
     for src, dst in zip(topology.src.tolist(), topology.dst.tolist(), strict=True):

@@ -1,6 +1,6 @@
-"""Forests: trees that span all NPUs, the share of the array that each carries, and the links that it crosses.
+"""Forests: trees that span all NPUs, the share of the array on each, and the links they cross.
 
-A tree of multiplicity m carries m of the equal blocks of the array, over every link that it crosses.
+A tree of multiplicity m carries m of the equal blocks of the array over every link it crosses.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Edge(NamedTuple):
     parent, child : int
         Ranks.
     links : tuple of int
-        Physical links that the data crosses, in their order; empty where the topology is to choose. In a forest of
-        in-trees they lead from the child to the parent.
+        Physical links that the data crosses, in order; empty if the topology chooses the route. In a forest of in-trees
+        they lead from the child to the parent.
     """
 
     parent: int
@@ -38,7 +38,7 @@ class Tree(NamedTuple):
     ----------
     root : int
     multiplicity : int
-        Blocks that it carries.
+        Number of blocks it carries.
     edges : tuple of Edge
         Parents before their children.
     """
@@ -49,7 +49,7 @@ class Tree(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Edges on the longest way from the root."""
+        """Edges on the longest path from the root."""
         depth = {self.root: 0}
         for edge in self.edges:
             depth[edge.child] = depth[edge.parent] + 1
@@ -65,7 +65,7 @@ class Forest:
     topology : Topology
     trees : tuple of Tree
     inward : bool
-        Whether data flows to the roots.
+        Whether data flows toward the roots.
     """
 
     topology: Topology
@@ -74,12 +74,12 @@ class Forest:
 
     @property
     def height(self) -> int:
-        """Height of the highest tree."""
+        """Height of the tallest tree."""
         return max((tree.height for tree in self.trees), default=0)
 
     @property
     def hops(self) -> int:
-        """Links from a root to its farthest leaf, at most."""
+        """Largest number of links from a root to a leaf."""
         return max((max(_hops(tree), default=0) for tree in self.trees), default=0)
 
     def blocks_of_root(self, root: int) -> int:
@@ -87,7 +87,7 @@ class Forest:
         return sum(tree.multiplicity for tree in self.trees if tree.root == root)
 
     def times(self, many: int) -> Forest:
-        """The same trees with as many times the blocks."""
+        """The same trees, with the number of blocks multiplied."""
         trees = tuple(tree._replace(multiplicity=many * tree.multiplicity) for tree in self.trees)
         return Forest(self.topology, trees, self.inward)
 
@@ -101,18 +101,18 @@ class Forest:
         return load
 
     def s_per_block_byte(self) -> Fraction:
-        """Seconds for one byte of every block, by the busiest link: exact."""
+        """Seconds per byte of every block on the busiest link: exact."""
         rates = self.topology.bandwidth_Bps
         loads = self.link_load().items()
         return max((blocks / Fraction(float(rates[link])) for link, blocks in loads), default=Fraction(0))
 
     def check(self) -> None:
-        """Check that every tree spans all NPUs from its root, along links that are there.
+        """Check that every tree spans all NPUs from its root, along existing links.
 
         Raises
         ------
         WeftError
-            A bug in whatever made the forest: names the tree and the node.
+            A bug in the code that built the forest; the message names the tree and the node.
         """
         for tree in self.trees:
             check_tree(self.topology, tree, self.inward)
@@ -126,7 +126,7 @@ def check_tree(topology: Topology, tree: Tree, inward: bool = False) -> None:
         raise WeftError(f"{what} has the multiplicity {tree.multiplicity}")
     for edge in tree.edges:
         if edge.parent not in held or edge.child in held:
-            raise WeftError(f"{what} reaches {t.node_name(edge.child)} twice or from a node that it has not reached")
+            raise WeftError(f"{what} reaches {t.node_name(edge.child)} twice or from an unreached node")
         held.add(edge.child)
         ends = (edge.child, edge.parent) if inward else (edge.parent, edge.child)
         _check_route(t, what, edge.links, *ends)
@@ -139,7 +139,7 @@ def _check_route(t: Topology, what: str, links: Sequence[int], start: int, end: 
     at = start
     for link in links:
         if not 0 <= link < t.n_links or int(t.src[link]) != at:
-            raise WeftError(f"{what} goes from {t.node_name(at)} over link {link}, which does not begin there")
+            raise WeftError(f"{what} goes from {t.node_name(at)} over link {link}, which starts elsewhere")
         at = int(t.dst[link])
     if links and at != end:
         raise WeftError(f"{what} leads to {t.node_name(at)} instead of {t.node_name(end)}")
@@ -153,7 +153,7 @@ def _hops(tree: Tree) -> Iterable[int]:
 
 
 def reversed_forest(forest: Forest) -> Forest:
-    """The same trees with data flowing the other way, along the opposite links.
+    """The same trees with data flowing in the other direction, along the opposite links.
 
     Raises
     ------

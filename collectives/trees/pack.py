@@ -1,4 +1,4 @@
-"""From shares to a forest on the physical links: switches are split away, trees packed, their edges mapped back."""
+"""From shares to a forest on the physical links: switches are split off, trees packed, and edges mapped back."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
 
 LEVEL_NPUS = 64
-"""NPUs up to which trees grow level by level unless told otherwise: seconds, and about half as high."""
+"""Default limit on NPUs for growing trees level by level, which takes seconds and halves their height."""
 
 SPREAD_TREES = 16
-"""Trees a root up to which switches are split into many thin links unless told otherwise; beyond, trees multiply."""
+"""Default limit on trees per root for splitting switches into many thin links; above it, trees multiply."""
 
-SPREAD_NEIGHBOURS = 48
-"""Neighbours of a switch up to which the same holds: pairs of neighbours multiply as well."""
+SPREAD_NEIGHBORS = 48
+"""Default limit on neighbors of a switch for the same, since pairs of neighbors multiply too."""
 
 
 FINER = 4
-"""Where the optimum takes fewer trees a root, as many times the trees are tried behind switches, for lower ones."""
+"""If the optimum takes fewer trees per root, this multiple is tried behind switches, for shallower trees."""
 
 FINER_NPUS = 32
-"""NPUs up to which they are: less than a second."""
+"""Limit on NPUs for trying that: less than a second."""
 
 
 @remembered
 def gather_forest(
     topology: Topology, k: int | None = None, level: bool | None = None, spread: bool | None = None
 ) -> Forest:
-    """Trees away from every root that reach the optimum of an all-gather.
+    """Trees away from every root that reach the bandwidth optimum of an all-gather.
 
     Parameters
     ----------
     topology : Topology
     k : int, optional
-        Trees a root; unless given, as many as the optimum takes, or `FINER` times as many where they are lower.
+        Trees per root. Default: as many as the optimum takes, or `FINER` times as many if those are shallower.
     level : bool, optional
-        Whether trees grow level by level; up to `LEVEL_NPUS` unless given.
+        Whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.
     spread : bool, optional
-        As in `without_switches`; up to `SPREAD_TREES` and `SPREAD_NEIGHBOURS` unless given.
+        As in `without_switches`. Default: up to `SPREAD_TREES` and `SPREAD_NEIGHBORS`.
 
     Raises
     ------
     WeftError
-        NPUs that cannot be reached, or a k that does not fit past the switches.
+        Unreachable NPUs, or a k that does not fit past the switches.
     """
     shares = gather_shares(topology, k)
     forest = pack_forest(topology, shares, level, spread)
@@ -62,7 +62,7 @@ def gather_forest(
 
 
 def _may_be_lower(topology: Topology, shares: Shares, forest: Forest) -> bool:
-    """Whether finer shares may lead past the switches in fewer links: 20 and 8 on dgx-a100:4."""
+    """Whether finer shares may lead past the switches with fewer links: 20 against 8 on dgx-a100:4."""
     behind = topology.n_nodes > topology.n_npus and topology.n_npus <= FINER_NPUS
     return behind and max(shares.roots.values()) < FINER and forest.height > 2
 
@@ -71,7 +71,7 @@ def _may_be_lower(topology: Topology, shares: Shares, forest: Forest) -> bool:
 def scatter_forest(
     topology: Topology, k: int | None = None, level: bool | None = None, spread: bool | None = None
 ) -> Forest:
-    """Trees towards every root: those of an all-gather on the reversed network. Parameters as there."""
+    """Trees toward every root: those of an all-gather on the reversed network, with the same parameters."""
     mirror = mirror_of(topology)
     return turned_back(gather_forest(mirror, k, level, spread), topology)
 
@@ -84,18 +84,18 @@ def broadcast_forest(topology: Topology, root: int, level: bool | None = None, s
 
 @remembered
 def reduce_forest(topology: Topology, root: int, level: bool | None = None, spread: bool | None = None) -> Forest:
-    """Trees towards one root, at the largest rate of a reduction."""
+    """Trees toward one root, at the largest rate of a reduction."""
     return turned_back(broadcast_forest(mirror_of(topology), root, level, spread), topology)
 
 
 def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: bool | None) -> Forest:
-    """The forest of the given shares; its link loads are checked against them."""
+    """The forest with the given shares; its link loads are checked against them."""
     if topology.n_npus == 1:
         return Forest(topology, (Tree(0, shares.roots[0], ()),))
     level = topology.n_npus <= LEVEL_NPUS if level is None else level
     if spread is None:
-        neighbours = np.bincount(topology.src, minlength=topology.n_nodes)[topology.n_npus :].max(initial=0)
-        spread = max(shares.roots.values()) <= SPREAD_TREES and neighbours <= SPREAD_NEIGHBOURS
+        neighbors = np.bincount(topology.src, minlength=topology.n_nodes)[topology.n_npus :].max(initial=0)
+        spread = max(shares.roots.values()) <= SPREAD_TREES and neighbors <= SPREAD_NEIGHBORS
     logical = without_switches(topology, shares.links, shares.roots, spread=spread)
     batches = pack_trees(topology.n_npus, logical.capacity, shares.roots, level=level)
     paths = {pair: deque(found) for pair, found in logical.paths.items()}
@@ -106,7 +106,7 @@ def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: 
 
 
 def _mapped(batch: Batch, paths: dict[Pair, PathShares]) -> list[Tree]:
-    """The trees of a batch on physical links; as many as the paths of its edges make of it."""
+    """The trees of a batch on physical links, split according to the paths of its edges."""
     taken = {(batch.parent[node], node): take_paths(paths[batch.parent[node], node], batch.multiplicity)
              for node in batch.nodes[1:]}
     trees, left = [], batch.multiplicity
@@ -126,22 +126,22 @@ def _check_shares(forest: Forest, shares: Shares) -> None:
     for link, load in forest.link_load().items():
         if load > shares.links[link]:
             raise WeftError(
-                f"{forest.topology.link_name(link)} carries {load} trees and has room for {shares.links[link]}"
+                f"{forest.topology.link_name(link)} carries {load} trees but has capacity for {shares.links[link]}"
             )
     for root, share in shares.roots.items():
         if forest.blocks_of_root(root) != share:
-            raise WeftError(f"root {root} has {forest.blocks_of_root(root)} trees and should have {share}")
+            raise WeftError(f"root {root} has {forest.blocks_of_root(root)} trees instead of {share}")
 
 
 @remembered
 def mirror_of(topology: Topology) -> Topology:
-    """The network with every link turned round."""
+    """The network with every link reversed."""
     return replace(topology, name=f"{topology.name} reversed", src=topology.dst, dst=topology.src)
 
 
 def turned_back(forest: Forest, topology: Topology) -> Forest:
-    """A forest of the reversed network as trees towards the roots of the network itself."""
-    original = np.lexsort((topology.src, topology.dst)).tolist()  # link i of the mirror is this one
+    """A forest on the reversed network, converted to trees toward the roots of the original."""
+    original = np.lexsort((topology.src, topology.dst)).tolist()  # link i of the mirror is this link
     trees = tuple(
         tree._replace(
             edges=tuple(

@@ -1,9 +1,9 @@
 """Packing spanning trees: as many out-trees from every root as the cuts of the network allow (Edmonds' branchings).
 
-Batches of equal trees grow edge by edge. An edge may serve as many trees of a batch as the tightest cut that it
-crosses has capacity beyond what the unfinished batches inside that cut still need, which one maximum flow tells
-(Schrijver, Combinatorial Optimization, section 53; Berczi and Frank). An edge that may serve none never will again,
-so that each batch looks at each edge once; and one that may serve some always exists.
+Batches of equal trees grow edge by edge. An edge may serve as many trees of a batch as the tightest cut
+it crosses has capacity beyond the needs of the unfinished batches inside that cut, computed by one maximum flow
+(Schrijver, Combinatorial Optimization, section 53; Berczi and Frank). An edge that may serve none never will
+again, so each batch examines each edge once; and an edge that may serve some always exists.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Batch:
     ----------
     root, multiplicity : int
     nodes : list of int
-        Reached, in the order in which they were.
+        Reached nodes, in order.
     parent : dict from node to node
     depth : dict from node to int
-        Edges from the root, of the nodes reached.
+        Edges from the root to each reached node.
     place, looked : int
-        The node whose edges are looked at, and how many of them were.
+        Position of the node whose edges are being examined, and how many were.
     hub : int
-        The hub that feeds the reached nodes in the flows, -1 before the trees begin.
+        The hub that feeds the reached nodes in the flow network, -1 before the trees start.
     begun : bool
     """
 
@@ -50,7 +50,7 @@ class Batch:
     begun: bool = False
 
     def copy(self, multiplicity: int) -> Batch:
-        """The same trees so far, with another multiplicity."""
+        """A copy of the partial trees with a different multiplicity."""
         fresh = Batch(self.root, multiplicity, list(self.nodes), dict(self.parent), dict(self.depth))
         fresh.place, fresh.looked, fresh.begun = self.place, self.looked, True
         return fresh
@@ -59,23 +59,23 @@ class Batch:
 def pack_trees(
     n_nodes: int, capacity: Mapping[Pair, int], roots: Mapping[int, int], *, level: bool = False
 ) -> list[Batch]:
-    """Spanning out-trees with the given number at each root, within the capacities.
+    """Spanning out-trees within the capacities, with a given number per root.
 
     Parameters
     ----------
     n_nodes : int
     capacity : mapping from (tail, head) to int
-        Trees that may use each link.
+        Number of trees that may use each link.
     roots : mapping from node to int
-        Trees of each root.
+        Trees per root.
     level : bool
-        Whether all trees grow by one level at a time, which makes them low and takes longer; otherwise one after
-        the other.
+        Whether all trees grow by one level at a time, which makes them shallow but takes longer; otherwise they grow
+        one after the other.
 
     Raises
     ------
     WeftError
-        The capacities do not allow as many trees.
+        The capacities do not admit this many trees.
     """
     return _Packing(n_nodes, capacity, roots).run(level)
 
@@ -116,14 +116,14 @@ class _Packing:
                     self._finish(batch)
                     done.append(batch)
                 elif batch.place == len(batch.nodes):
-                    raise WeftError(f"{self.need} trees do not fit: those of root {batch.root} cannot all grow on")
+                    raise WeftError(f"{self.need} trees do not fit: those of root {batch.root} cannot all continue")
                 else:
                     left.append(batch)
             open_, reach = left, reach + 1
         return done
 
     def _grow(self, batch: Batch, reach: int) -> list[Batch]:
-        """Add edges from nodes up to a depth; returns the part of the batch that could not follow."""
+        """Add edges from nodes up to a depth; returns the part of the batch that was split off."""
         rest = []
         self._open(batch)
         while batch.place < len(batch.nodes) and len(batch.nodes) < self.n:
@@ -147,7 +147,7 @@ class _Packing:
         return rest
 
     def _slack(self, batch: Batch, x: int, y: int, most: int) -> int:
-        """Trees of a batch that may use the edge from x to y, but at most `most`."""
+        """Number of trees of a batch that may use the edge from x to y, at most `most`."""
         mine = batch.hub
         needs = np.where(self.hub_holds[:, y], 0, self.hub_need)
         needs[mine] = 0
@@ -168,12 +168,12 @@ class _Packing:
         self._reach(batch.hub, y)
 
     def _set_waiting(self, root: int, change: int) -> None:
-        """Trees that have not begun stand at their root, without a hub."""
+        """Account for trees that have not started: they remain at their root, without a hub."""
         self.waiting[root] += change
         self.network.capacity[self.feed[root]] = self.waiting[root]
 
     def _open(self, batch: Batch) -> None:
-        """Give a batch a hub of its own."""
+        """Give a batch its own hub."""
         if batch.hub >= 0:
             return
         if not batch.begun:
@@ -203,7 +203,7 @@ class _Packing:
         self.network.capacity[spokes[node]] = self.infinite
 
     def _finish(self, batch: Batch) -> None:
-        """A tree that spans all nodes needs nothing more."""
+        """Release a batch whose trees span all nodes."""
         hub = batch.hub
         self.hub_need[hub], self.hub_holds[hub] = 0, False
         self.network.capacity[list(self.spokes[hub].values())] = 0

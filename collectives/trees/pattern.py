@@ -1,7 +1,7 @@
-"""Patterns of forests: each tree carries its own blocks, and every node passes chunks on as they arrive.
+"""Patterns of forests: each tree carries its own blocks, and every node forwards chunks as they arrive.
 
-All-gather and broadcast flow away from the roots, reduce-scatter and reduce towards them; in an all-reduce each
-block is summed up to a root and spread from it, chunk by chunk.
+All-gather and broadcast flow away from the roots, reduce-scatter and reduce toward them; in an all-reduce each block
+is reduced to a root and broadcast from it, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from topologies import Topology, WeftError
 
 @dataclass(frozen=True)
 class Piece:
-    """Blocks with a tree up (inward) and a tree down; either may be missing."""
+    """Blocks with a tree up (inward) and a tree down; either may be absent."""
 
     blocks: tuple[int, ...]
     up: Tree | None
@@ -47,15 +47,15 @@ def forest_pattern(
     ----------
     topology : Topology
     kind : str
-        "all-gather" and "broadcast" take `down`, "reduce-scatter" and "reduce" `up`, "all-reduce" both, with as many
-        blocks at each root.
+        "all-gather" and "broadcast" take `down`, "reduce-scatter" and "reduce" `up`, "all-reduce" both, with equal
+        numbers of blocks at each root.
     algorithm, form : str
     up, down : Forest, optional
-        Towards and away from the roots.
+        Toward and away from the roots.
     root : int
-        Of a broadcast or reduce.
+        For broadcast and reduce.
     whole : bool
-        Whether a node waits for the whole of a transfer before it passes it on, instead of chunk by chunk.
+        Whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
     """
     for forest in (up, down):
         if forest is not None:
@@ -84,7 +84,7 @@ def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | N
     owned = kind in ("all-gather", "reduce-scatter")
     per_root = max(shares[0].values(), default=1)
     if owned and (set(shares[0]) != set(range(p)) or set(shares[0].values()) != {per_root}) and p > 1:
-        raise WeftError(f"{kind} on {topology.name}: every rank must be the root of equally many blocks")
+        raise WeftError(f"{kind} on {topology.name}: every rank must be the root of the same number of blocks")
     first = dict(zip(shares[0], np.cumsum([0, *shares[0].values()]).tolist(), strict=False))
     pieces = []
     for root, share in shares[0].items():
@@ -104,17 +104,17 @@ def _by_root(forest: Forest) -> dict[int, list[Tree]]:
 
 
 def _tree_at(trees: Sequence[Tree], place: int) -> Tree:
-    """The tree that carries block number `place` of its root."""
+    """The tree that carries block `place` of its root."""
     for tree in trees:
         if place < tree.multiplicity:
             return tree
         place -= tree.multiplicity
-    raise AssertionError("places end before the trees do")
+    raise AssertionError("more blocks than trees")
 
 
 def _add(sends: SendList, piece: Piece, port: int, whole: bool) -> None:
     """The transfers of one piece: up in reverse order of the edges, then down."""
-    brings: dict[int, list[int]] = {}  # transfers that bring what a node is to pass on
+    brings: dict[int, list[int]] = {}  # transfers that deliver what a node forwards
     deepest = 0
     if piece.up is not None:
         depth = _depths(piece.up)
@@ -145,10 +145,10 @@ def _depths(tree: Tree) -> dict[int, int]:
 
 
 def _prove_pieces(topology: Topology, kind: str, pieces: Iterable[Piece], n_blocks: int, root: int) -> str:
-    """A proof for what is too large to follow block by block.
+    """A proof for schedules too large to follow block by block.
 
-    The trees span all ranks (`Forest.check`) and a node passes on what its tree brought it, so a block is summed or
-    spread by its own tree alone; what remains is that every block has its trees, at the right root, once.
+    The trees span all ranks (`Forest.check`) and a node forwards what its tree delivered, so a block is reduced or
+    broadcast by its own tree only. It remains to show that every block has its trees, at the right root, exactly once.
     """
     seen: list[int] = []
     for piece in pieces:
@@ -160,7 +160,7 @@ def _prove_pieces(topology: Topology, kind: str, pieces: Iterable[Piece], n_bloc
         if needs_up != (piece.up is not None) or needs_down != (piece.down is not None):
             raise ScheduleError(f"block {piece.blocks[0]} lacks a tree for its {kind}")
         if piece.up and piece.down and piece.up.root != piece.down.root:
-            raise ScheduleError(f"block {piece.blocks[0]} is summed at one root and spread from another")
+            raise ScheduleError(f"block {piece.blocks[0]} is reduced at one root and broadcast from another")
         wrong = kind in ("all-gather", "reduce-scatter") and any(b % topology.n_npus != tree.root for b in piece.blocks)
         if wrong or (kind in ("broadcast", "reduce") and tree.root != root):
             raise ScheduleError(f"block {piece.blocks[0]} has the root {tree.root}, which does not own it")

@@ -1,8 +1,8 @@
 """All-reduce with chosen roots: the trees behind the linear program of `topologies.flows.programs.best_roots`.
 
-Shares and bandwidths of the solution become fractions with small denominators; scaled to whole numbers they are packed
-like any other trees, downwards on what spreads and upwards on the rest. Where the program is no better than a
-reduce-scatter and an all-gather, these are taken: their fractions are simpler.
+Shares and bandwidths of the solution are rounded to fractions with small denominators; scaled to integers they are
+packed like any other trees, downward on the broadcast bandwidth and upward on the rest. If the program is no better
+than a reduce-scatter and an all-gather, those are used: their fractions are simpler.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from topologies.flows.programs import best_roots
 from topologies.flows.tightest_cut import gather_cut, scatter_cut, separating_cut
 
 DENOMINATORS = (1, 2, 4, 6, 12, 60, 720)
-"""Largest denominators tried for the shares of a solution, the smallest first."""
+"""Largest denominators tried for the shares of a solution, smallest first."""
 
 MOST_VARIABLES = 12_000
-"""Variables of the linear program up to which it is solved: some ten seconds."""
+"""Limit on the variables of the linear program: about ten seconds."""
 
 
 def all_reduce_forests(topology: Topology) -> tuple[Forest, Forest]:
@@ -33,16 +33,16 @@ def all_reduce_forests(topology: Topology) -> tuple[Forest, Forest]:
     Raises
     ------
     WeftError
-        NPUs that cannot be reached, or a solution whose fractions are too fine.
+        Unreachable NPUs, or a solution whose fractions are too fine.
     """
     simple = two_phase_rate_Bps(topology)
     if simple is None or 1 / simple <= _bound_s_per_byte(topology):
-        return scatter_forest(topology), gather_forest(topology)  # nothing is better: no program is needed
+        return scatter_forest(topology), gather_forest(topology)  # already optimal: no program is needed
     variables = 2 * topology.n_npus * topology.n_links
     if variables > MOST_VARIABLES:
         raise WeftError(
-            f"best-roots on {topology.name}: the linear program would have {variables:,} variables (more than "
-            f"{MOST_VARIABLES:,}); take the form two-phase"
+            f"best-roots on {topology.name}: the linear program would have {variables:,} variables (limit: "
+            f"{MOST_VARIABLES:,}); use the form two-phase"
         )
     best = best_roots(topology)
     if best.rate_Bps <= float(simple) * (1 + 1e-6):
@@ -57,14 +57,14 @@ def all_reduce_forests(topology: Topology) -> tuple[Forest, Forest]:
             return found
     raise WeftError(
         f"topology {topology.name}: the best roots of an all-reduce need fractions finer than 1/{DENOMINATORS[-1]}; "
-        "take the form two-phase"
+        "use the form two-phase"
     )
 
 
 def two_phase_rate_Bps(topology: Topology) -> Fraction | None:
-    """Bytes per second of an all-reduce as reduce-scatter and all-gather at once; None for one NPU.
+    """Bytes per second of an all-reduce as concurrent reduce-scatter and all-gather; None for one NPU.
 
-    Both share every link, so that their times add up.
+    Both share every link, so their times add up.
     """
     gather, scatter = gather_cut(topology), scatter_cut(topology)
     if gather is None or scatter is None:
@@ -73,7 +73,7 @@ def two_phase_rate_Bps(topology: Topology) -> Fraction | None:
 
 
 def _bound_s_per_byte(topology: Topology) -> Fraction:
-    """What no all-reduce undercuts, in seconds a byte."""
+    """Lower bound on any all-reduce, in seconds per byte."""
     cut = separating_cut(topology)
     return max(partition_s_per_byte(topology)[0], cut.s_per_byte if cut else Fraction(0))
 

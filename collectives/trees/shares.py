@@ -1,8 +1,8 @@
-"""How many trees each root gets, and how many trees each link carries: the whole numbers behind an optimum.
+"""Numbers of trees per root and per link: the integers behind an optimum.
 
-With 1/x* = p/q in whole units of bandwidth and g the greatest common divisor of q and all bandwidths, k = q/g trees
-a root and U = p/g trees a unit of bandwidth reach it (arXiv 2305.18461, section 3). Fewer trees cost bandwidth:
-for a given k the least U is found for which the trees fit.
+With 1/x* = p/q in integer units of bandwidth and g the greatest common divisor of q and all bandwidths, k = q/g trees
+per root and U = p/g trees per unit of bandwidth reach it (arXiv 2305.18461, section 3). Fewer trees cost bandwidth:
+for a given k, the smallest U for which the trees fit is found.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from topologies.flows.tightest_cut import broadcast_cut, gather_cut
 
 @dataclass(frozen=True)
 class Shares:
-    """Trees of roots and links.
+    """Numbers of trees per root and per link.
 
     Attributes
     ----------
     roots : dict from NPU to int
-        Trees of each root.
+        Trees per root.
     links : list of int
-        Trees that each link may carry.
+        Trees each link may carry.
     s_per_block_byte : Fraction
-        Seconds for one byte of every block.
+        Seconds per byte of every block.
     """
 
     roots: dict[int, int]
@@ -36,18 +36,18 @@ class Shares:
     s_per_block_byte: Fraction
 
     def times(self, many: int) -> Shares:
-        """As many times the trees, each with its part of the data: the same bandwidth."""
+        """The number of trees multiplied, each with its part of the data: the same bandwidth."""
         roots = {root: many * trees for root, trees in self.roots.items()}
         return Shares(roots, [many * trees for trees in self.links], many * self.s_per_block_byte)
 
 
 def gather_shares(topology: Topology, k: int | None = None) -> Shares:
-    """Shares of an all-gather with k trees a root; with as many as the optimum takes unless given.
+    """Shares of an all-gather with k trees per root (default: as many as the optimum takes).
 
     Raises
     ------
     WeftError
-        k below 1, or NPUs that cannot be reached.
+        k below 1, or unreachable NPUs.
     """
     n = topology.n_npus
     if k is not None and k < 1:
@@ -72,7 +72,7 @@ def broadcast_shares(topology: Topology, root: int) -> Shares:
     Raises
     ------
     WeftError
-        A root that is no rank, or NPUs that cannot be reached.
+        A root that is not a rank, or unreachable NPUs.
     """
     unit, rates = whole_capacities(topology.bandwidth_Bps)
     cut = broadcast_cut(topology, root)
@@ -84,7 +84,7 @@ def broadcast_shares(topology: Topology, root: int) -> Shares:
 
 
 def _least_scale(topology: Topology, rates: list[int], k: int, ratio: Fraction) -> Fraction:
-    """Least U for which k trees a root fit into links that carry floor(U b) of them.
+    """Smallest U for which k trees per root fit into links that carry floor(U b) of them.
 
     U is a multiple of 1/b for some bandwidth b, at least k/x* and at most that plus 1 / min b.
     """
@@ -102,7 +102,7 @@ def _least_scale(topology: Topology, rates: list[int], k: int, ratio: Fraction) 
 
 
 class _Fits:
-    """Whether k trees a root fit, by one flow to each NPU."""
+    """Whether k trees per root fit, by one flow to each NPU."""
 
     def __init__(self, topology: Topology, rates: list[int], k: int) -> None:
         n = topology.n_npus

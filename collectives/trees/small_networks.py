@@ -1,8 +1,8 @@
-"""Small networks that stand for large ones whose nodes add up: where a schedule over trees is proved that is too large.
+"""Small networks that stand for large ones with reducing nodes, to prove tree schedules that are too large.
 
-A transfer of such a schedule depends on its tree alone, and the tree of a large network differs from that of a small
-one of as many levels by the number of children. That the large tree is a tree, reaches all ranks and adds up nowhere
-but where it may is checked on the tree itself.
+A transfer of such a schedule depends only on its tree, and the tree of a large network differs from that of a small
+one with the same number of levels only in the number of children. That the large tree is a tree, reaches all ranks and
+reduces only where it may is checked on the tree itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from topologies import (
 def small_network(topology: Topology, trees: Sequence[AggregationTree]) -> Topology:
     """A network with trees of the same kind: over switches in one, two or three layers, or over the routers of NPUs.
 
-    It has reduction units if the large one has any, and room for two trees that share no cable.
+    It has reduction units if the large one has any, and admits two cable-disjoint trees.
     """
     tree = max(trees, key=lambda tree: tree.depth)
     if any(topology.kind[node] == NPU and node != tree.root for node in tree.children):

@@ -1,10 +1,10 @@
-"""Trees on networks that look the same from every NPU: those of one root, moved around, need no flows.
+"""Trees on networks that look the same from every NPU: the trees of one root, translated, need no flows.
 
 Where the translations of the coordinates are automorphisms, they move the k trees of rank 0 to every other rank, and
 each link then carries as many trees as those of rank 0 have edges in the link's orbit. The optimum is reached if no
-orbit has more than its share, k (N-1)/d on d equal orbits. The trees are shortest-path trees, as low as trees can be:
-every NPU chooses, for each of the k trees, one of its neighbours that are nearer to the root, and one small flow
-tells whether the choices can keep the shares.
+orbit has more than its share, k (N-1)/d on d equal orbits. The trees are shortest-path trees, as shallow as possible:
+every NPU chooses, for each of the k trees, one of its neighbors closer to the root, and one small flow decides whether
+the choices can respect the shares.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RootTrees:
     parent : (k, N) int64
         Parent of each node in each tree; -1 for the root.
     order : (N,) int64
-        Nodes by their distance from the root.
+        Nodes by distance from the root.
     depth : (N,) int64
     """
 
@@ -51,7 +51,7 @@ class RootTrees:
 
     @property
     def k(self) -> int:
-        """Trees a root."""
+        """Trees per root."""
         return len(self.parent)
 
 
@@ -63,13 +63,13 @@ def transitive_pattern(
     Parameters
     ----------
     topology : Topology
-        Whose translations are automorphisms.
+        A topology whose translations are automorphisms.
     trees : RootTrees
     kind : str
         "all-gather", "reduce-scatter" or "all-reduce".
     algorithm, form : str
     whole : bool
-        Whether a node waits for the whole of a transfer before it passes it on, instead of chunk by chunk.
+        Whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
     """
     grid = Grid(topology.shape)
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
@@ -83,7 +83,7 @@ def transitive_pattern(
 
 @remembered
 def root_trees(topology: Topology) -> RootTrees | None:
-    """Shortest-path trees of rank 0 that keep the shares of the optimum in every link orbit, if there are any."""
+    """Shortest-path trees of rank 0 that respect the optimal shares in every link orbit, if there are any."""
     if not has_free_translations(topology):
         return None
     shares = gather_shares(topology)
@@ -96,7 +96,7 @@ def root_trees(topology: Topology) -> RootTrees | None:
 
 
 def moved_around(topology: Topology, trees: RootTrees) -> Forest:
-    """The trees of all ranks, one by one: those of rank 0 and their translations."""
+    """The trees of all ranks: those of rank 0 and their translations."""
     grid = Grid(topology.shape)
     nodes = trees.order[1:]
     found = []
@@ -112,7 +112,7 @@ def moved_around(topology: Topology, trees: RootTrees) -> Forest:
 
 
 def has_free_translations(topology: Topology) -> bool:
-    """Whether translations move every NPU to every other, and every link has its equal in the other direction."""
+    """Whether translations map every NPU to every other, and every link has an equal opposite link."""
     if np.any(topology.kind != NPU) or topology.n_npus < 2 or not is_transitive(topology):
         return False
     parallel = (np.diff(topology.src) == 0) & (np.diff(topology.dst) == 0)
@@ -122,7 +122,7 @@ def has_free_translations(topology: Topology) -> bool:
 
 
 def choices_of(topology: Topology, distance: Ints, nodes: Ints) -> list[dict[int, int]]:
-    """For each node the links by which a shortest way from rank 0 may enter it, by their orbits."""
+    """For each node, the links over which a shortest path from rank 0 may enter it, keyed by orbit."""
     nearer = np.flatnonzero(distance[topology.src] + 1 == distance[topology.dst])
     orbit = link_orbits(topology)
     found: dict[int, dict[int, int]] = {int(node): {} for node in nodes}
@@ -133,7 +133,7 @@ def choices_of(topology: Topology, distance: Ints, nodes: Ints) -> list[dict[int
 
 
 def choose_links(choices: Sequence[Mapping[int, int]], rooms: Mapping[int, int], k: int) -> list[list[int]] | None:
-    """A link for each of k trees of each node, at most `rooms[o]` of orbit o in all; None where that cannot be."""
+    """A link for each of the k trees of each node, at most `rooms[o]` in total from orbit o; None if impossible."""
     n, orbits = len(choices), sorted(rooms)
     network = FlowNetwork(n + len(orbits) + 2)
     source, sink = network.n_nodes - 2, network.n_nodes - 1
@@ -164,14 +164,14 @@ def distances_to_zero(topology: Topology) -> Ints:
     """Links from rank 0 to each node."""
     nodes = np.arange(topology.n_nodes)
     routes = ShortestPathRouter().paths(topology, nodes, np.zeros_like(nodes), "first", 0)
-    return np.diff(routes.ptr)  # links have their opposites, so it is as far back
+    return np.diff(routes.ptr)  # links have opposites, so the distance is symmetric
 
 
 class _Edges:
     """Transfers along the translations of the trees of rank 0.
 
-    Slot (j, v) of a phase is the edge of tree j between v and its parent, of the root from which the source is seen
-    as v's parent (away from the root) or as v (towards it).
+    Slot (j, v) of a phase is the edge of tree j between v and its parent, for the root relative to which the source is
+    v's parent (away from the root) or v itself (toward it).
     """
 
     def __init__(self, grid: Grid, trees: RootTrees, phases: Sequence[bool], whole: bool) -> None:
@@ -205,7 +205,7 @@ class _Edges:
             above = self.number[self.tree, self.parent][:, None]
             waits = [(self.grid.displace(root, self.parent[above]), np.where(above >= 0, first + above, -1))]
             if first:
-                summed = self.children[self.tree, 0]  # what has come up to the root goes down from there
+                summed = self.children[self.tree, 0]  # what has reached the root goes down from there
                 waits += [self._from(root, np.where(parent == 0, edge[:, None], -1)) for edge in summed.T]
             table.add(
                 first + slots, self.grid.displace(root, child), port=port,
@@ -228,7 +228,7 @@ class _Edges:
 
 
 def _children(trees: RootTrees, number: Ints) -> Ints:
-    """Edges to the children of each node in each tree, (k, N, most), filled up with -1."""
+    """Edges to the children of each node in each tree, (k, N, most), padded with -1."""
     k, p = trees.parent.shape
     tree, child = (part.ravel() for part in np.indices((k, p)))
     parent = trees.parent.ravel()
@@ -242,7 +242,7 @@ def _children(trees: RootTrees, number: Ints) -> Ints:
 
 
 def _prove(topology: Topology, trees: RootTrees) -> str:
-    """Every tree of rank 0 spans all ranks along links; translations are automorphisms, so all others do, too."""
+    """Every tree of rank 0 spans all ranks along links; translations are automorphisms, so all others do too."""
     for parent in trees.parent.tolist():
         links = topology.link_ids(np.array([parent[node] for node in trees.order[1:].tolist()]), trees.order[1:])
         edges = (

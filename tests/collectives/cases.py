@@ -85,11 +85,11 @@ def runs_on(case: Case, fabric: Topology) -> bool:
 
 
 LIMITS = {
-    "swing": "takes even extents in any number of dimensions, or one dimension of any extent",
-    "recursive-doubling": "not all powers of two, as it needs",
-    "mirrored-recursive-doubling": "not all powers of two, as it needs",
+    "swing": "needs even extents in any number of dimensions, or one dimension of any extent",
+    "recursive-doubling": "must all be powers of two",
+    "mirrored-recursive-doubling": "must all be powers of two",
     "ring": "edge-disjoint Hamiltonian cycles",
-    "in-network": "takes networks of two dimensions and more",
+    "in-network": "needs at least two dimensions",
 }
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)

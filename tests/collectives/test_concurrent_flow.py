@@ -70,7 +70,7 @@ def test_one_rank_sends_nothing():
 
 
 def test_too_many_ranks_are_refused():
-    with pytest.raises(WeftError, match=r"concurrent-flow on mesh:9x9: it takes up to 64 NPUs .* has 81 and 23,328"):
+    with pytest.raises(WeftError, match=r"concurrent-flow on mesh:9x9: the limits are 64 NPUs .* has 81 and 23,328"):
         concurrent_flow.all_to_all(from_spec("mesh:9x9"), "1MiB")
 
 

@@ -94,10 +94,10 @@ FABRIC: Topology = from_spec("ring:4")
     [
         ((0, 4, [0]), "has the rank 4: ranks are 0 to 3"),
         ((-1, 1, [0]), "has the rank -1"),
-        ((1, 1, [0]), "a send of a rank to itself"),
+        ((1, 1, [0]), "sends from a rank to itself"),
         ((0, 1, []), "has the blocks"),
-        ((0, 1, [0, 0]), "different numbers from 0"),
-        ((0, 1, [-2]), "different numbers from 0"),
+        ((0, 1, [0, 0]), "distinct integers from 0"),
+        ((0, 1, [-2]), "distinct integers from 0"),
         ((0, 1), "write \\(source, destination, \\[blocks\\]\\)"),
         ((0, 1, "ab"), "write \\(source"),
         (7, "write \\(source"),

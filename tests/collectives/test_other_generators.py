@@ -1,4 +1,4 @@
-"""BFB, the double binary tree, NCCL rings and the greedy synthesiser: what their sources say of them."""
+"""BFB, the double binary tree, NCCL rings and the greedy synthesizer: what their sources say of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_bfb_costs_bandwidth_elsewhere(spec, total):
 
 
 def test_bfb_refuses_switches():
-    with pytest.raises(WeftError, match="bfb on switch:4: it takes direct networks only"):
+    with pytest.raises(WeftError, match="bfb on switch:4: only direct networks are supported"):
         bfb.all_gather(from_spec("switch:4"), "1MiB")
 
 

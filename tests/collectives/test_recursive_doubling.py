@@ -80,7 +80,7 @@ def test_other_extents_fold():
 @pytest.mark.parametrize("module", [recursive_doubling, mirrored_recursive_doubling])
 def test_scattering_needs_powers_of_two(module):
     for function in (module.reduce_scatter, module.all_gather):
-        with pytest.raises(WeftError, match=r"on switch:6: the extents \(6,\) are not all powers of two"):
+        with pytest.raises(WeftError, match=r"on switch:6: the extents \(6,\) must all be powers of two"):
             function(switch(6), "1KiB")
 
 

@@ -42,8 +42,8 @@ def test_build_gives_what_was_asked_for(case):
     [
         (("swnig", "all-reduce"), "algorithm 'swnig' is unknown: choose one of swing, recursive-doubling"),
         (("swing", "all-reduced"), "collective 'all-reduced' is unknown: choose one of all-reduce, reduce-scatter"),
-        (("swing", "broadcast"), "swing does no broadcast: it does all-reduce, .*; broadcast is done by tree"),
-        (("swing", "all-gather", "latency"), "swing all-gather has no form 'latency': it has only one form, give none"),
+        (("swing", "broadcast"), "swing does not implement broadcast, only all-reduce, .*by tree"),
+        (("swing", "all-gather", "latency"), "swing all-gather has no form 'latency': omit the form"),
         (("swing", "all-reduce", "chain"), "swing all-reduce has no form 'chain': choose one of latency, bandwidth"),
     ],
 )

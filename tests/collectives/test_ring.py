@@ -83,7 +83,7 @@ def test_behind_tiers_of_switches_the_cycle_is_the_rank_order(spec):
 
 
 def test_refusals_say_what_is_possible():
-    with pytest.raises(WeftError, match=r"ring on torus:2x2x2: 3 dimensions; it takes one dimension, tiers"):
+    with pytest.raises(WeftError, match=r"ring on torus:2x2x2: 3 dimensions; ring needs one dimension, tiers"):
         ring_algorithm.all_reduce(torus((2, 2, 2)), "1KiB")
     with pytest.raises(WeftError, match=r"ring on torus:6x4: .* the extents are 6 and 4"):
         ring_algorithm.all_gather(torus((6, 4)), "1KiB")

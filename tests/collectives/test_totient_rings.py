@@ -25,7 +25,7 @@ def test_jumps_can_be_given_on_any_shape():
 
 
 @pytest.mark.parametrize(("jumps", "message"), [("3", "the jump 3 does not visit all 9 ranks"),
-                                                ("one", "jumps 'one': write whole numbers")])
+                                                ("one", "jumps 'one': write integers")])
 def test_bad_input_is_named(jumps, message):
     with pytest.raises(WeftError, match=message):
         totient_rings.all_reduce(torus((9,)), "1MiB", jumps=jumps)

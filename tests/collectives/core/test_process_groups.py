@@ -1,4 +1,4 @@
-"""Process groups: who belongs together, and what is refused."""
+"""Process groups: who belongs together, and what is rejected."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_specs():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("16,8", "names 2 dimensions; the network .* has 3"),
-        ("5,8,32", "5 NPUs that are 1 apart do not tile dimension 0, which has 16"),
-        ("4@8,8,32", "4 NPUs that are 8 apart do not tile dimension 0"),
-        ("x,8,32", "'x' is no extent"),
+        ("16,8", "has 2 dimensions; the network .* has 3"),
+        ("5,8,32", "5 NPUs 1 apart do not tile dimension 0, which has 16"),
+        ("4@8,8,32", "4 NPUs 8 apart do not tile dimension 0"),
+        ("x,8,32", "'x' is not an extent"),
         ("0,8,32", "'0' is below 1"),
         ("4@0,8,32", "'4@0' is below 1"),
-        (process_group((4, 4)), r"is one of a network of \(4, 4\)"),
+        (process_group((4, 4)), r"belongs to a network of shape \(4, 4\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(spec, message):

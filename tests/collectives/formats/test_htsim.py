@@ -67,7 +67,7 @@ def test_nothing_to_send_is_a_file_without_flows() -> None:
 @pytest.mark.parametrize(
     ("spec", "name", "size", "message"),
     [
-        ("switch:4", "in-network", "1KiB", "its switches add or its ranks have slots"),
+        ("switch:4", "in-network", "1KiB", "its switches (add|reduce) or its ranks have slots"),
         ("ring:2", "ring", "16GiB", r"a flow of 4294967296 B; 1 to 2147483647"),
         ("ring:2", "ring", "0B", "a flow of 0 B"),
     ],

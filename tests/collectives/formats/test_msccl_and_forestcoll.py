@@ -44,7 +44,7 @@ def test_forests_are_written_and_read_again(spec, k, kind):
 
 @pytest.mark.compiled
 def test_too_many_trees_for_the_runtime_are_refused():
-    with pytest.raises(WeftError, match="take fewer trees a root"):
+    with pytest.raises(WeftError, match="use fewer trees per root"):
         to_msccl("all-gather", down=gather_forest(from_spec("dgx-a100:2")))
 
 
@@ -81,11 +81,11 @@ def test_the_smallest_program():
     ("old", "new", "message"),
     [
         ("<algo", "<alga", "is not XML"), ('coll="allgather"', 'coll="gossip"', "coll='gossip'"),
-        ('ngpus="2"', 'ngpus="3"', "says ngpus=3"), ('chan="0"', 'chan="32"', "chan=32: 0 to 0"),
+        ('ngpus="2"', 'ngpus="3"', "has ngpus=3"), ('chan="0"', 'chan="32"', "chan=32: 0 to 0"),
         ('type="s"', 'type="x"', "type='x'"), ('cnt="1"', 'cnt="72"', "cnt=72"),
         (' coll="allgather"', "", "lacks the attribute"),
         ('s="1" type="r"', 's="2" type="r"', "numbered from 0 in their order"),
-        ('send="1"', 'send="0"', "send=0: another GPU"),
+        ('send="1"', 'send="0"', "send=0: give another GPU"),
         ('depid="-1" deps="-1"', 'depid="4" deps="0"', "waits for step 0 of thread block 4"),
         ('type="r"', 'type="nop"', "sends 1 times to GPU 1 on channel 0, which receives 0 times|stops|lacks"),
         ('srcoff="1" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu><gpu',

@@ -24,7 +24,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "unknown tie": (["--tie", "random"], "tie rule 'random' is unknown"),
     "unknown discipline": (["--discipline", "lifo"], "discipline 'lifo' is unknown"),
     "unknown delivery": (["--deliver", "middle"], "deliver 'middle' is unknown"),
-    "algorithm of another collective": (["--algorithm", "tree"], "tree does no all-reduce"),
+    "algorithm of another collective": (["--algorithm", "tree"], "tree does not implement all-reduce"),
     "missing unit of a rate": (["--link-bandwidth", "400"], "'400' is not a rate: write a number with b/s or B/s"),
     "missing unit of a time": (["--link-latency", "100"], "'100' is not a time"),
     "missing unit of a chunk": (["--chunk", "8"], "chunk '8' is not a size"),
@@ -34,10 +34,10 @@ CASES: dict[str, tuple[list[str], str]] = {
     "negative latency": (["--hop-latency=-1ns"], "'-1ns' is negative"),
     "not a power of two": (
         ["--topology", "torus:6x6", "--collective", "reduce-scatter", "--algorithm", "recursive-doubling"],
-        "are not all powers of two",
+        "must all be powers of two",
     ),
     "odd extents": (
-        ["--topology", "torus:3x4", "--algorithm", "swing", "--form", "bandwidth"], "it takes even extents",
+        ["--topology", "torus:3x4", "--algorithm", "swing", "--form", "bandwidth"], "needs even extents",
     ),
     "chunk of zero": (["--chunk", "0B"], "chunk size 0 B is out of range"),
     "zero chunks": (["--chunks", "0"], "chunks=0 is out of range"),

@@ -221,7 +221,7 @@ def test_validate_holds_simulated_against_measured(tmp_path: Path, capsys: pytes
     [
         (["judge", "FILE", "--topology", "switch:4"], "measured ranks 8, and 4 is asked for"),
         (["judge", "FILE", "--topology", "switch:8", "--collective", "all-gather"], "measured collective all-reduce"),
-        (["judge", "FILE", "--topology", "switch:8", "--algorithm", "bfb"], "it takes direct networks only"),
+        (["judge", "FILE", "--topology", "switch:8", "--algorithm", "bfb"], "only direct networks are supported"),
         (["judge", "none.json", "--topology", "switch:8"], "none.json cannot be read"),
         (["validate", "--topology", "switch:8", "--measured", "FILE", "-b", "1K"], "brings its own sizes"),
     ],
