@@ -1,4 +1,4 @@
-"""Draws docs/images/architecture.png, the packages and the direction of their imports: `python -m docs.architecture`."""
+"""Draws docs/images/architecture.png, the packages and the direction of imports: `python -m docs.architecture`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS: dict[str, list[dict[str, str]]] = {
         {"cli": "commands"},
         {"papers": "published results", "report": "offline HTML", "measured": "real machines"},
         {"study": "specs, sweeps", "plots": "figures"},
-        {"simulation": "the front door", "run": "tenants, faults", "optimize": "best design", "streaming": "slot pools"},
+        {"simulation": "front door", "run": "tenants, faults", "optimize": "best design", "streaming": "slot pools"},
         {"result": "times, provenance", "timeline": "every chunk"},
         {"why": "critical path", "analytic": "bounds"},
         {"lower": "job to program", "engine": "kernel, oracle", "faults": "what goes wrong",
@@ -73,7 +73,7 @@ def draw(path: Path) -> None:
                 axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.08",
                                               facecolor="white", edgecolor=dark, linewidth=0.8))
                 axes.text(x + width / 2, y + height * 0.66, name, ha="center", va="center", fontsize=9.5)
-                axes.text(x + width / 2, y + height * 0.29, what, ha="center", va="center", fontsize=7.6, color="#555555")
+                axes.text(x + width / 2, y + height * 0.29, what, ha="center", va="center", fontsize=7.6, color="#555")
         top -= size + 0.23
     axes.add_patch(FancyArrowPatch((0.2, total - 0.1), (0.2, top + 0.35), arrowstyle="-|>", mutation_scale=14,
                                    color="#555555", linewidth=1.2))

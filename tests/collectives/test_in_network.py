@@ -210,7 +210,7 @@ def test_a_plain_server_needs_no_switches():
     with pytest.raises(WeftError, match="no tree of reducing switches"):
         parameter_server.all_reduce(torus((2, 3)), "1MiB", fallback=0.5)
     for bad, message in (
-        *(({"fallback": bad}, "fallback of .* is out of range: a number from 0 to 1") for bad in (2, -1, True, "x")),
+        *(({"fallback": bad}, "fallback of .* is out of range: give a number from 0 to 1") for bad in (2, -1, True, "x")),
         *(({"server": bad}, f"server {bad!r} is not one of") for bad in (9, 1.5, "1")),
         *(({"parts": bad}, f"parts is {bad!r}: give an integer") for bad in (0, 2.5)),
         ({"seed": 1.5}, "seed is 1.5"), ({"fallback": float("nan")}, "out of range"),
@@ -236,10 +236,10 @@ def test_options_that_do_not_fit_are_refused():
         ({"form": "pull", "slots": 4}, "takes no slots"), ({"slots": 0}, "slots is 0: give an integer, at least 1"),
         *(({"slots": much}, "slots is .* and below 2.31") for much in (2**31, 2**32 + 1, 2**64 + 1)),
         ({"form": "shove"}, "in-network has no form 'shove': choose one of push, pull, rail-wise"),
-        *(({"slots": bad}, f"slots is {bad!r}: a whole") for bad in ("4", 2.5, True)),
+        *(({"slots": bad}, f"slots is {bad!r}: give an integer") for bad in ("4", 2.5, True)),
         *(({"trees": bad}, "trees is .* and below 2.31, or Agg") for bad in ("2", 2.0, None, 0, -3, True)),
         ({"trees": []}, "at least one AggregationTree"), ({"trees": (1,)}, "1 is not an AggregationTree"),
-        ({"routers": "yes"}, "routers is 'yes': true or false"),
+        ({"routers": "yes"}, "routers is 'yes': give true or false"),
     ):
         for p in (1, 4):
             with pytest.raises(WeftError, match=message):

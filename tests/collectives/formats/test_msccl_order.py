@@ -248,7 +248,7 @@ def test_a_wait_for_a_step_that_never_publishes_hangs() -> None:
         ('srcoff="0"', 'srcoff="1_0"', "srcoff='1_0': give an integer"),
         ('inplace="1"', 'inplace="2"', "inplace=2: 0 to 1"),
         ('inplace="1" outofplace="0"', 'inplace="0" outofplace="0"', "nobody could call it"),
-        ('send="1"', 'send="2"', "send=2: another GPU"),
+        ('send="1"', 'send="2"', "send=2: give another GPU"),
         ('hasdep="0"', 'hasdep="yes"', "hasdep='yes': give an integer"),
     ],
 )
