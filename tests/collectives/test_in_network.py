@@ -210,7 +210,7 @@ def test_a_plain_server_needs_no_switches():
     with pytest.raises(WeftError, match="no tree of reducing switches"):
         parameter_server.all_reduce(torus((2, 3)), "1MiB", fallback=0.5)
     for bad, message in (
-        *(({"fallback": bad}, "fallback of .* is out of range: give a number from 0 to 1") for bad in (2, -1, True, "x")),
+        *(({"fallback": bad}, "fallback of .* is out of range: give a number") for bad in (2, -1, True, "x")),
         *(({"server": bad}, f"server {bad!r} is not one of") for bad in (9, 1.5, "1")),
         *(({"parts": bad}, f"parts is {bad!r}: give an integer") for bad in (0, 2.5)),
         ({"seed": 1.5}, "seed is 1.5"), ({"fallback": float("nan")}, "out of range"),
