@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sim.astra.collective import KINDS
 from topologies import WeftError
-from topologies.text.strict_json import read_json_object
+from topologies.text.plain_data import read_json_object
 
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
 OPTIMIZATIONS = ("baseline", "localBWAware")

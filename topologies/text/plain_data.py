@@ -40,6 +40,26 @@ def parse_json(text: str, what: str) -> Any:
     return _parsed(partial(json.loads, object_pairs_hook=_unique), text, what, "JSON")
 
 
+def read_json_object(path: str | Path, what: str) -> dict[str, Any]:
+    """The object of a JSON file, whose numbers are finite; `what` is "system file".
+
+    Raises
+    ------
+    WeftError
+        As for `read_input` and `parse_json`; not an object, or a number that is not finite.
+    """
+    name = f"{what} {path}"
+
+    def infinite(word: str) -> Any:
+        raise WeftError(f"{word} is not a finite number")
+
+    parse = partial(json.loads, object_pairs_hook=_unique, parse_constant=infinite)
+    found = _parsed(parse, read_input(path, what), name, "JSON")
+    if not isinstance(found, dict):
+        raise WeftError(f"{name}: an object of keys and values is expected")
+    return found
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of some pairs, whose keys differ."""
     found = dict(pairs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from topologies import WeftError
-from topologies.text.strict_json import read_json_object
+from topologies.text.plain_data import read_json_object
 
 
 def read_comm_groups(path: str | Path, n_npus: int) -> Mapping[int, tuple[int, ...]]:

@@ -29,7 +29,7 @@ def test_groups(tmp_path: Path) -> None:
         ('{"1": [true]}', "NPU True is none"),
         ('{"1": [1, 1]}', "group 1 names an NPU twice"),
         ("[]", "an object of keys and values"),
-        ("{", "line 1: not JSON"),
+        ("{", "is not JSON"),
         ('{"1": [NaN]}', "NaN is not a finite number"),
         ("[" * 200_000, "nested too deeply"),
         ("", "is empty"),
