@@ -1,6 +1,9 @@
 from sim.analytic.bounds import Bounds as Bounds
 from sim.analytic.bounds import bounds as bounds
+from sim.analytic.constraints import Feasible as Feasible
+from sim.analytic.constraints import budget as budget
 from sim.analytic.cut_bound import cut_bound as cut_bound
+from sim.analytic.libra import Placed as Placed
 from sim.analytic.roof import roof as roof
 from sim.faults.plan import FaultPlan as FaultPlan
 from sim.faults.plan import Jitter as Jitter
@@ -14,6 +17,8 @@ from sim.measured.judge import Judgement as Judgement
 from sim.measured.judge import judge as judge
 from sim.measured.read import Measurements as Measurements
 from sim.measured.read import read_measurements as read_measurements
+from sim.optimize.programs import collective_objective as collective_objective
+from sim.optimize.programs import iteration_objective as iteration_objective
 from sim.optimize.study import Study as Study
 from sim.program.model import ENGINES as ENGINES
 from sim.program.model import PRESETS as PRESETS

@@ -190,3 +190,10 @@ def test_every_page_is_in_the_index() -> None:
 )
 def test_dots_stand_for_anything(said: str, shown: str, same: bool) -> None:
     assert alike(said, shown) is same
+
+
+def test_studies_in_python_are_short() -> None:
+    """At most 15 lines each; that they run is the test of every page."""
+    studies = [block.text for block in blocks(DOCS / "guides" / "python-studies.md") if block.language == "python"]
+    assert len(studies) == 3
+    assert all(len(study.strip().splitlines()) <= 15 for study in studies)

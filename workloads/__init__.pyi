@@ -20,6 +20,7 @@ from workloads.job import Compute as Compute
 from workloads.job import Job as Job
 from workloads.job import Operation as Operation
 from workloads.job import Send as Send
+from workloads.model_workload import training_workload as training_workload
 from workloads.models import MODELS as MODELS
 from workloads.models import model as model
 from workloads.models.model import Model as Model
@@ -32,7 +33,6 @@ from workloads.pipeline import pipeline_job as pipeline_job
 from workloads.training import LOOPS as LOOPS
 from workloads.training import Training as Training
 from workloads.training import training_job as training_job
-from workloads.training_workload import training_workload as training_workload
 from workloads.workload import Call as Call
 from workloads.workload import Groups as Groups
 from workloads.workload import Layer as Layer

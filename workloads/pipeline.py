@@ -20,10 +20,10 @@ from collectives.core.process_groups import ProcessGroup
 from topologies import Topology, WeftError
 from topologies.text.brief import one_line
 from workloads.job import Job
+from workloads.model_workload import BYTES
 from workloads.models.model import Model
 from workloads.parallelism import PIPELINE
 from workloads.training import Collectives, Layers, Training, process_groups
-from workloads.training_workload import BYTES
 from workloads.workload import Groups, Workload, check_groups
 
 PIPELINE_ORDERS = ("gpipe", "1f1b")

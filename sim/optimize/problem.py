@@ -20,10 +20,10 @@ from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
 from workloads.formats.libra_files import NetworkFile, Prices, read_communicator, read_network
 from workloads.formats.text_workload import read_text_workload
+from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
 from workloads.parallelism import parse_parallelism
 from workloads.pipeline import Pipeline, activation_bytes
-from workloads.training_workload import training_workload
 
 NETWORK_FILES = (".yml", ".yaml")
 

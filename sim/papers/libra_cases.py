@@ -14,10 +14,10 @@ from sim.optimize.design import Design, design_analytic, design_simulated
 from sim.optimize.problem import Network, read_any_network
 from sim.optimize.programs import iteration_objective
 from workloads.compute import LIBRA_AS_SHIPPED
+from workloads.model_workload import training_workload
 from workloads.models import Model, Shape, layer
 from workloads.parallelism import Parallelism
 from workloads.training import Training
-from workloads.training_workload import training_workload
 from workloads.workload import Call, Layer, Phase, Workload
 
 A100_SCALE = 0.2564

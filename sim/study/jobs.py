@@ -17,11 +17,11 @@ from topologies.units import parse_bandwidth, parse_size
 from workloads import read_communicator, read_text_workload
 from workloads.compute import TERA, Accelerator
 from workloads.job import Job
+from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
 from workloads.parallelism import parse_parallelism
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
 from workloads.training import Training, training_job
-from workloads.training_workload import training_workload
 from workloads.workload import Groups, Workload
 
 

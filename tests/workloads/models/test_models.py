@@ -8,9 +8,9 @@ import pytest
 
 from topologies import WeftError
 from workloads.compute import LIBRA_AS_SHIPPED, Accelerator
+from workloads.model_workload import training_workload
 from workloads.models import MODELS, Model, Shape, layer, model
 from workloads.parallelism import Parallelism
-from workloads.training_workload import training_workload
 from workloads.workload import Call, Workload
 
 PARAMETERS = {
