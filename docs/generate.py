@@ -33,8 +33,8 @@ NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"
 
 def pages() -> dict[str, str]:
     """Every generated page: file name and text."""
-    written = {"commands": commands, "algorithms": algorithms, "topologies": topologies, "api": api,
-               "packages": packages}
+    written = {"commands": commands, "spec": spec, "algorithms": algorithms, "topologies": topologies,
+               "api": api, "packages": packages}
     return {"README.md": index()} | {f"reference/{name}.md": text() for name, text in written.items()}
 
 
@@ -75,6 +75,33 @@ def commands() -> str:
         text += [f"\n## weft {name}\n", f"{help_text[:1].upper()}{help_text[1:]}.\n", *_examples(parser)]
         actions = [action for action in parser._actions if action.help != argparse.SUPPRESS and action.dest != "help"]
         text += table(["flag", "value", "meaning"], [_flag(action) for action in actions])
+    return "\n".join(text) + "\n"
+
+
+def spec() -> str:
+    """Sections of a spec, their keys, and the commands that take each section."""
+    from sim.cli.commands import COMMANDS
+    from sim.cli.flags import accepted
+    from sim.study.keys import KINDS, SECTIONS, flags_of, keys_of, shown_default
+
+    taken = {name: accepted(command) for name, command in COMMANDS.items()}
+    text = [
+        "# Keys of a spec\n",
+        "A spec is a TOML file, the flags of a command, or `Spec` in Python: three spellings of the same keys. Every "
+        "command takes `--spec FILE`, where FILE is a spec or the JSON of an earlier result, which runs again; flags "
+        "override it. A section or key that a command does not use is an error. Defaults are those of the key; a "
+        "command's own are in its [help](commands.md). `[[tenant]]` is described in "
+        "[shared fabrics](../guides/shared-fabrics.md).",
+    ]
+    for section, kind in SECTIONS.items():
+        about = first_sentence(kind).partition(": ")[2]
+        users = ", ".join(f"`{name}`" for name, uses in taken.items() if section in uses)
+        text += [f"\n## [{section}]\n", f"{about[:1].upper()}{about[1:]} Used by {users}.\n"]
+        text += table(["key", "flag", "value", "default", "what it is"], [
+            [f"`{name}`", ", ".join(f"`{flag}`" for flag in flags_of(one)),
+             KINDS[one.metadata["kind"]].wanted.removeprefix("give "), shown_default(one), one.metadata["help"]]
+            for name, one in keys_of(section).items()
+        ])
     return "\n".join(text) + "\n"
 
 

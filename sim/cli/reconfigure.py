@@ -13,6 +13,7 @@ from sim.cli.train import algorithm_of
 from sim.engine.run import run as run_program
 from sim.lower.epochs import check_circuits, lower_plan
 from sim.program.model import make_model
+from sim.study.tables import aligned
 from sim.why.explain_epochs import explain_epochs
 from topologies.units import format_size, format_time
 
@@ -51,10 +52,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 def report(head: str, rows: list[dict[str, Any]]) -> list[str]:
     """A line for each policy, and where the time of the best plan went."""
-    lines = [head, "  B: base circuits; R: others, switched before the step; m: the same as in the step before"]
-    for row in rows:
-        planned, found = (format_time(row[key] * 1e12) for key in ("plan_s", "simulated_s"))
-        lines.append(f"  {row['policy']:<13} plan {planned:>9}  simulated {found:>9}  "
-                     f"{row['reconfigurations']:>3} switches  {row['letters']}")
-    lines.append("  the best plan, by what its critical path was spent on:")
-    return lines + [f"    {format_time(part_ps):>9}  {name}" for name, part_ps in rows[-1]["why"].items()]
+    table = [["policy", "steps", "plan", "simulated", "reconfigurations"]]
+    table += [
+        [row["policy"], row["letters"], *(format_time(row[key] * 1e12) for key in ("plan_s", "simulated_s")),
+         str(row["reconfigurations"])]
+        for row in rows
+    ]
+    parts = [["critical path of the best plan", "time"]]
+    parts += [[name, format_time(part_ps)] for name, part_ps in rows[-1]["why"].items()]
+    letters = "# B: base circuits; R: others, switched before the step; m: the same as in the step before"
+    return [f"# weft {NAME}: {head}", letters, aligned(table, left=2), aligned(parts, left=1)]

@@ -1,4 +1,4 @@
-"""`weft sweep`: many points from one file, kept in a store, gone on with after any interruption."""
+"""`weft sweep`: many points from one file, kept in a store, resumed after an interruption."""
 
 from __future__ import annotations
 

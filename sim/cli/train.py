@@ -13,6 +13,7 @@ from sim.cli.output import check_outputs, say, say_where, write_csv, write_json,
 from sim.run.iteration import IDLE_ELSEWHERE, NO_DIMENSION, IterationResult, simulate_job
 from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
 from sim.study.spec import Spec
+from sim.study.tables import aligned
 from sim.timeline.perfetto import write_perfetto
 from sim.timeline.timeline import iteration_timeline
 from topologies.errors import WeftError
@@ -101,17 +102,16 @@ def _lines(spec: Spec, workload: Workload, result: IterationResult) -> list[str]
     ]
     for rank in result.ranks:
         compute = result.compute_ps(rank)
+        kinds = [[kind, format_time(time)] for kind, time in result.communication_ps(rank).items()]
+        times = [
+            [part["kind"], str(part["dimension"]), *(format_time(part[key] * 1e12) for key in ("busy_s", "exposed_s"))]
+            for part in parts(result, rank)
+        ]
         lines += [
             f"NPU {rank}: iteration {format_time(result.time_ps)} = compute {format_time(compute)} + exposed "
             f"{format_time(result.time_ps - compute)}",
-            f"  {'communication':<32}{'under way':>14}",
-            *(f"  {kind:<32}{format_time(time):>14}" for kind, time in result.communication_ps(rank).items()),
-            f"  {'kind':<32}{'dimension':<14}{'busiest link':>14}{'exposed':>14}",
-            *(
-                f"  {part['kind']:<32}{part['dimension']:<14}{format_time(part['busy_s'] * 1e12):>14}"
-                f"{format_time(part['exposed_s'] * 1e12):>14}"
-                for part in parts(result, rank)
-            ),
+            aligned([["communication", "in progress"], *kinds], left=1),
+            aligned([["kind", "dimension", "busiest link", "exposed"], *times], left=2),
         ]
     return lines
 
