@@ -22,10 +22,9 @@ import numpy.typing as npt
 from collectives import build
 from collectives.reconfigured import menu
 from sim import simulate
+from sim.circuits.plans import simulate_plan
 from sim.circuits.shared_cluster import ClusterJob, contended_ps
-from sim.engine.run import run as run_program
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
-from sim.lower.epochs import lower_plan
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.run.iteration import simulate_job
@@ -33,6 +32,7 @@ from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole
 from topologies import fat_tree, from_spec, ring, torus
+from workloads.reconfigured import plan_job
 from workloads.topoopt import AllReduce, Iteration, Op
 from workloads.training import Training, training_job
 from workloads.workload import Call, Groups, Layer, Phase, Workload
@@ -100,8 +100,15 @@ def _shared_tree() -> Entry:
 
 def _reconfigured() -> Entry:
     choice = menu(build("recursive-doubling", "all-reduce", ring(16), "256KiB", "bandwidth"), interfaces=2)
-    epochs = lower_plan(choice, choice.best("10us"), "10us", Model(chunks=1, forwarding="store-and-forward"))
-    return outcome_entry(run_program(epochs.program))
+    job = plan_job(choice, choice.best("10us"), "10us")
+    result = simulate_plan(job, choice.start_up_ps, Model(chunks=1, forwarding="store-and-forward"))
+    outcome, lowered = result.outcome, result.lowered
+    numbers = np.array([outcome.makespan_ps, outcome.events], np.int64)
+    # What begins and ends the collective on each rank only joins; circuits that nothing crosses are no servers.
+    joins = [task for (operation, _), task in (*lowered.begin_task.items(), *lowered.end_task.items()) if not operation]
+    unused = job.topology.n_links - np.count_nonzero(lowered.server_link >= 0)
+    finish, busy = np.delete(outcome.finish_ps, joins), np.append(outcome.busy_ps, np.zeros(unused, np.int64))
+    return _entry(outcome.makespan_ps, numbers, np.sort(finish), np.sort(busy))
 
 
 def _faulty(algorithm: str, plan: FaultPlan) -> Entry:

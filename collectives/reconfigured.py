@@ -6,10 +6,13 @@ schedule; its links define the rate and latency of all other circuits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from collectives.core.pattern import Pattern
 from collectives.core.schedule import Schedule
 from collectives.core.step_costs import (
     Ints,
@@ -20,6 +23,7 @@ from collectives.core.step_costs import (
     steps_of,
     stride_rings,
 )
+from collectives.core.transfers import WHOLE, Transfers, take
 from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
 from topologies import Topology, WeftError
 from topologies.units import Quantity, bytes_per_s, parse_time
@@ -118,6 +122,75 @@ def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> 
     return Menu(
         schedule, steps, fabrics, tuple(place[step.pairs] for step in steps),
         tuple(range(first_ring, first_ring + len(rings))), costs, start_up_ps,
+    )
+
+
+def in_steps(
+    schedule: Schedule, topology: Topology, routes: Sequence[Mapping[tuple[int, int], Sequence[int]]]
+) -> Schedule:
+    """A schedule whose steps begin together, on named circuits.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    topology : Topology
+        Has the circuits of every step, on the nodes of the schedule's own.
+    routes : sequence of mapping from (source, destination) to links
+        For each step that moves something.
+
+    Raises
+    ------
+    WeftError
+        A schedule that passes chunks on before its steps end.
+    """
+    pattern = schedule.pattern
+    transfers = _with_barriers(_with_routes(pattern.transfers(), routes, schedule.name))
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        return take(transfers, np.flatnonzero(np.isin(transfers.src, ranks)))
+
+    # Other routes and more waits: every rank still gets and adds what the proof of the schedule says.
+    stepped = Pattern(
+        topology=topology, kind=pattern.kind, algorithm=pattern.algorithm, form=pattern.form, n_blocks=pattern.n_blocks,
+        emit=emit, blocks_of=pattern.blocks_of, root=pattern.root, own_proof=lambda: pattern.proof, only_own_proof=True,
+    )
+    return Schedule(stepped, schedule.size_bytes, schedule.element_bytes)
+
+
+def _with_routes(t: Transfers, routes: Sequence[Mapping[tuple[int, int], Sequence[int]]], name: str) -> Transfers:
+    """Transfers that name the circuits of their step."""
+    if np.any(t.dep_lag != WHOLE):
+        raise WeftError(f"{name} passes chunks on before its steps end; switching needs whole steps")
+    place = np.searchsorted(np.unique(t.step[t.src != t.dst]), t.step).tolist()
+    links = [
+        routes[step][src, dst] if src != dst else ()
+        for step, src, dst in zip(place, t.src.tolist(), t.dst.tolist(), strict=True)
+    ]
+    ptr = np.concatenate(([0], np.cumsum([len(route) for route in links], dtype=np.int64)))
+    return t._replace(via_ptr=ptr, via_links=np.array([link for route in links for link in route], np.int32))
+
+
+def _with_barriers(t: Transfers) -> Transfers:
+    """Between two steps, a transfer of nothing from rank 0 to itself waits for all of one and lets the next begin."""
+    steps, step = np.unique(t.step, return_inverse=True)
+    n, first_slot = t.src.size, int(t.slot.max(initial=-1)) + 1
+    later = np.flatnonzero(step > 0)
+    owner = np.concatenate([np.repeat(np.arange(n), np.diff(t.dep_ptr)), later, n + step])
+    source = np.concatenate([t.dep_src, np.zeros(later.size, np.int32), t.src])
+    slot = np.concatenate([t.dep_slot, first_slot + step[later] - 1, t.slot])
+    order = np.argsort(owner, kind="stable")
+    nothing = np.zeros(steps.size, np.int32)
+    counts = np.bincount(owner, minlength=n + steps.size)
+    assert t.via_ptr is not None
+    return t._replace(
+        src=np.append(t.src, nothing), dst=np.append(t.dst, nothing),
+        slot=np.append(t.slot, first_slot + np.arange(steps.size, dtype=np.int32)), step=np.append(t.step, steps),
+        port=np.append(t.port, nothing), blocks=np.append(t.blocks, nothing.astype(np.int64)),
+        reduces=np.append(t.reduces, nothing.astype(np.bool_)),
+        tie_class=np.append(t.tie_class, nothing.astype(np.int64)),
+        dep_ptr=np.concatenate(([0], np.cumsum(counts))), dep_src=source[order].astype(np.int32),
+        dep_slot=slot[order].astype(np.int32), dep_lag=np.full(owner.size, WHOLE, np.int32),
+        via_ptr=np.append(t.via_ptr, np.full(steps.size, t.via_ptr[-1])),
     )
 
 

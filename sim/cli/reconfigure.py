@@ -7,15 +7,15 @@ from typing import Any
 
 from collectives import build
 from collectives.reconfigured import menu
+from sim.circuits.plans import simulate_plan
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_json
 from sim.cli.train import algorithm_of
-from sim.engine.run import run as run_program
-from sim.lower.epochs import check_circuits, lower_plan
 from sim.program.model import make_model
 from sim.study.tables import aligned
 from sim.why.explain_epochs import explain_epochs
 from topologies.units import format_size, format_time
+from workloads.reconfigured import plan_job
 
 NAME = "reconfigure"
 
@@ -37,11 +37,10 @@ def run(arguments: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     model = make_model(chunks=spec.model.chunks, forwarding="store-and-forward")
     for policy, plan in plans.items():
-        epochs = lower_plan(choice, plan, delay, model, per_port=circuits.per_port)
-        outcome = run_program(epochs.program, log=True)
-        check_circuits(epochs, outcome)
-        why = explain_epochs(epochs, outcome, choice.start_up_ps)
-        rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": outcome.makespan_ps / 1e12,
+        job = plan_job(choice, plan, delay, per_port=circuits.per_port)
+        result = simulate_plan(job, choice.start_up_ps, model, log=True)
+        why = explain_epochs(result.lowered, result.outcome)
+        rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": result.time_s,
                      "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": why.parts,
                      "fabrics": [choice.fabrics[fabric].name for fabric in plan.fabrics]})
     head = f"{choice.schedule.name} {spec.kind.name} of {format_size(size_bytes)} on {base.name}, delay {delay}"

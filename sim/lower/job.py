@@ -67,6 +67,12 @@ class LoweredJob(NamedTuple):
     begin_task: dict[tuple[int, int], int]
     end_task: dict[tuple[int, int], int]
 
+    @property
+    def changes(self) -> list[tuple[int, Reconfigure]]:
+        """Changes of circuits, each with its task."""
+        return [(self.end_task[number, 0], operation.work) for number, operation in enumerate(self.job.operations)
+                if isinstance(operation.work, Reconfigure)]
+
     def ranks(self, operation: Operation) -> I64:
         """Representatives that an operation covers."""
         return representatives(self.job, self.orbits, operation)
@@ -179,7 +185,7 @@ class _Lowering:
         self.next_class += 1
         ends = {self.end[other, rank] for other in operation.after for rank in self.job.ranks(operation).tolist()
                 if (other, rank) in self.end}
-        self._edges(np.array(sorted(ends), np.int64), np.array([task]))
+        self._edges(np.array(sorted(ends), np.int64), np.full(len(ends), task))
         self.changes.append((task, work))
         for rank in self._representatives(operation).tolist():
             self.begin[number, rank] = self.end[number, rank] = task

@@ -15,9 +15,8 @@ from collectives.reconfigured import Menu, menu
 from collectives.totient_rings import ring_jumps
 from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iteration
 from sim.circuits.machine import CircuitMachine, greedy_circuits
+from sim.circuits.plans import simulate_plan
 from sim.circuits.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
-from sim.engine.run import run
-from sim.lower.epochs import check_circuits, lower_plan, lower_planes
 from sim.optimize.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from sim.program.model import Model
 from sim.simulation import simulate
@@ -35,6 +34,7 @@ from topologies import (
 from topologies.core.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
 from topologies.flows.shortest_path_load import average_path, diameter, spread_loads
 from topologies.units import bytes_per_s, parse_time
+from workloads.reconfigured import plan_job, planes_job
 from workloads.topoopt import (
     MEASURED,
     MODELS,
@@ -138,6 +138,9 @@ SCHEDULES: dict[str, Callable[[Topology, str], Schedule]] = {
 }
 
 
+WHOLE_MESSAGES = Model(chunks=1, forwarding="store-and-forward")
+
+
 def switching_inside(quick: bool) -> list[Row]:
     """Circuits switched between the steps of a collective: plan and simulation over the delay."""
     n = 16 if quick else 64
@@ -150,13 +153,11 @@ def switching_inside(quick: bool) -> list[Row]:
                 plans = {"static": choice.static(), "every step": choice.every_step(delay),
                          "two states": choice.two_state(delay), "best": choice.best(delay)}
                 for policy, plan in plans.items():
-                    epochs = lower_plan(choice, plan, delay, Model(chunks=1, forwarding="store-and-forward"))
-                    outcome = run(epochs.program)
-                    check_circuits(epochs, outcome)
+                    result = simulate_plan(plan_job(choice, plan, delay), choice.start_up_ps, WHOLE_MESSAGES)
                     rows.append({
                         "collective": name, "size": size, "servers": n, "delay": delay,
                         "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan.time_ps / US,
-                        "simulated_us": outcome.makespan_ps / US, "reconfigurations": plan.reconfigurations,
+                        "simulated_us": result.time_ps / US, "reconfigurations": plan.reconfigurations,
                     })
                 rows.append({
                     "collective": name, "size": size, "servers": n, "delay": delay, "delay_us": parse_time(delay) / US,
@@ -167,10 +168,7 @@ def switching_inside(quick: bool) -> list[Row]:
 
 
 def _overlapped_us(choice: Menu, delay: str) -> float:
-    epochs = lower_planes(choice, delay, model=Model(chunks=1, forwarding="store-and-forward"))
-    outcome = run(epochs.program)
-    check_circuits(epochs, outcome)
-    return outcome.makespan_ps / US
+    return simulate_plan(planes_job(choice, delay), choice.start_up_ps, WHOLE_MESSAGES).time_ps / US
 
 
 def following_demand(quick: bool) -> list[Row]:

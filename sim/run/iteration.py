@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.analytic.program_bound import program_bound_ps
+from sim.certify.circuits import certify_circuits
 from sim.certify.healthy import certify
 from sim.engine.reference import run_reference
 from sim.engine.run import check_memory, run
@@ -259,6 +260,7 @@ def simulate_job(
     healthy = IterationResult(lowered=lowered, outcome=outcome, wall_s=perf_counter() - started)
     if check:
         certify(healthy.program, outcome, healthy.lower_bound_ps)
+        certify_circuits(healthy.program, outcome, job.topology, lowered.server_link, lowered.changes)
     return healthy if faults is None else _with_faults(healthy, faults, engine, check)
 
 

@@ -5,11 +5,16 @@ from hypothesis import strategies as st
 
 from collectives import pairwise, recursive_doubling, ring, swing
 from collectives.reconfigured import menu
+from sim.certify.circuits import certify_circuits
+from sim.circuits.plans import simulate_plan
 from sim.engine.reference import run_reference
-from sim.engine.run import run
-from sim.lower.epochs import EpochBuilder, check_circuits, lower_plan, lower_planes
 from sim.program.model import make_model
+from sim.program.outcome import CertificateError
+from sim.run.iteration import simulate_job
 from topologies import Circuits, WeftError, optical, rotor_matchings, torus
+from topologies.core.epochs import circuit_epochs
+from workloads.job import CLOCK, Job
+from workloads.reconfigured import change_circuits, plan_job, planes_job
 
 BUILD = {
     "recursive-doubling": lambda base, size: recursive_doubling.all_reduce(base, size, form="bandwidth"),
@@ -19,12 +24,8 @@ BUILD = {
 }
 
 
-def simulated(one, plan, delay, **model):
-    per_port = model.pop("per_port", False)
-    epochs = lower_plan(one, plan, delay, make_model(**model), per_port=per_port)
-    outcome = run(epochs.program)
-    check_circuits(epochs, outcome)
-    return outcome.makespan_ps
+def simulated(one, plan, delay, *, per_port=False, **model):
+    return simulate_plan(plan_job(one, plan, delay, per_port=per_port), one.start_up_ps, make_model(**model)).time_ps
 
 
 def whole_messages(one, plan, delay, **more):
@@ -68,10 +69,9 @@ def test_planes_take_as_long_as_planned(planes):
     base = torus((8,), bandwidth="60GB/s", latency="100ns", hop_latency=0)
     one = menu(recursive_doubling.all_reduce(base, "960KiB", form="bandwidth"), start_up="500ns")
     for delay in ("0s", "1us", "20us"):
-        epochs = lower_planes(one, delay, planes, make_model(chunks=1, forwarding="store-and-forward"))
-        outcome = run(epochs.program)
-        check_circuits(epochs, outcome)
-        assert 0 <= outcome.makespan_ps - one.overlapped_ps(delay, planes) <= len(one.steps)
+        job = planes_job(one, delay, planes)
+        found = simulate_plan(job, one.start_up_ps, make_model(chunks=1, forwarding="store-and-forward"))
+        assert 0 <= found.time_ps - one.overlapped_ps(delay, planes) <= len(one.steps)
 
 
 def test_changing_only_ports_is_no_slower_than_the_whole_fabric():
@@ -82,95 +82,129 @@ def test_changing_only_ports_is_no_slower_than_the_whole_fabric():
         assert whole_messages(one, plan, "1us", per_port=True) <= whole
 
 
+def certified(job, **model):
+    """A run whose circuits are certified, with the task of each operation that is one message or change."""
+    result = simulate_job(job, make_model(**model), check=True)
+    return result, [result.lowered.end_task[number, min(job.ranks(operation))]
+                    for number, operation in enumerate(job.operations)]
+
+
 @st.composite
 def epochs_at_random(draw):
     """A few random fabrics, random transfers in each, some of which wait for earlier ones."""
-    n = draw(st.integers(2, 5))
-    builder = EpochBuilder(make_model(chunks=draw(st.integers(1, 3))), draw(st.booleans()))
-    sent: list[int] = []
-    total = 0
+    n, per_port = draw(st.integers(2, 5)), draw(st.booleans())
+    fabrics = []
     for _ in range(draw(st.integers(1, 4))):
         order = draw(st.permutations(range(n)))
         extra = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=3))
         cycle = [(order[i], order[(i + 1) % n]) for i in range(n)]
         pairs = tuple({*cycle, *(pair for pair in extra if pair[0] != pair[1])})
-        builder.begin(optical(Circuits(n, 8, pairs, False), bandwidth="1GB/s", latency="3ns"),
-                      draw(st.sampled_from(["0s", "1ns", "1us"])))
+        fabrics.append(optical(Circuits(n, 8, pairs, False), bandwidth="1GB/s", latency="3ns"))
+    epochs = circuit_epochs(fabrics, keep=per_port)
+    job, sent, total = Job(epochs.topology), [], 0
+    for epoch in range(len(fabrics)):
         for _ in range(draw(st.integers(0, 4))):
-            src, dst = draw(st.integers(0, n - 1)), draw(st.integers(0, n - 1))
+            src, dst, size = draw(st.integers(0, n - 1)), draw(st.integers(0, n - 1)), draw(st.integers(0, 3000))
             after = draw(st.lists(st.sampled_from(sent), max_size=2)) if sent else []
-            size = draw(st.integers(0, 3000))
-            total += size * len(builder.routes([src], [dst])[0])
-            sent.append(builder.send(src, dst, size, after=after))
-    return builder.build(), total
+            via = epochs.route(epoch, [src], [dst])
+            total += size * len(via[0])
+            sent.append(job.send("message", [size], [src], [dst], via=via, after=after))
+    delays = [draw(st.sampled_from(["0s", "1ns", "1us"])) for _ in fabrics[1:]]
+    change_circuits(job, epochs, delays, per_port=per_port)
+    return job, total, draw(st.integers(1, 3))
 
 
 @given(epochs_at_random())
 @settings(max_examples=60, deadline=None)
 def test_no_chunk_crosses_a_circuit_that_is_not_up_and_no_byte_is_lost(drawn):
-    epochs, total = drawn
-    outcome = run(epochs.program)
-    check_circuits(epochs, outcome)
-    reference = run_reference(epochs.program)
-    assert np.array_equal(outcome.finish_ps, reference.finish_ps)
-    moved = sum(int(outcome.busy_ps[one.server]) for one in epochs.circuits)
-    assert total * 1000 <= moved <= total * 1000 + epochs.program.chunk_hops()
-    assert all(outcome.finish_ps[task] >= 0 for task in range(epochs.program.n_tasks))
+    job, total, chunks = drawn
+    result, _ = certified(job, chunks=chunks)
+    outcome, lowered = result.outcome, result.lowered
+    assert np.array_equal(outcome.finish_ps, run_reference(result.program).finish_ps)
+    moved = int(outcome.busy_ps[lowered.server_link >= 0].sum())
+    assert total * 1000 <= moved <= total * 1000 + result.program.chunk_hops()
+    assert np.all(outcome.finish_ps >= 0)
 
 
 @pytest.mark.parametrize("per_port", [False, True])
 def test_switching_without_draining_is_found_out(per_port):
-    builder = EpochBuilder(per_port=per_port)
-    one, other = (optical(Circuits(3, 1, (pair,), False), bandwidth="1GB/s") for pair in ((0, 1), (0, 2)))
-    builder.begin(one)
-    builder.send(0, 1, 10_000)
-    builder.begin(other, "1us", drain=False)
-    builder.send(0, 2, 10)
-    epochs = builder.build()
-    with pytest.raises(WeftError, match=r"circuit npu0->npu1 is down from 0 ps"):
-        check_circuits(epochs, run(epochs.program))
+    fabrics = [optical(Circuits(3, 1, (pair,), False), bandwidth="1GB/s") for pair in ((0, 1), (0, 2))]
+    epochs = circuit_epochs(fabrics, keep=per_port)
+    job = Job(epochs.topology)
+    job.send("before", [10_000], [0], [1], via=epochs.route(0, [0], [1]))
+    job.send("after", [10], [0], [2], via=epochs.route(1, [0], [2]))
+    change_circuits(job, epochs, ["1us"], per_port=per_port, drain=False)
+    result = simulate_job(job)
+    with pytest.raises(CertificateError, match=r"circuit npu0->npu1 is down from 0 ps"):
+        certify_circuits(
+            result.program, result.outcome, job.topology, result.lowered.server_link, result.lowered.changes
+        )
+
+
+def test_a_transfer_that_starts_before_its_circuit_is_up_is_found_out():
+    fabrics = [optical(Circuits(3, 1, (pair,), False), bandwidth="1GB/s") for pair in ((0, 1), (0, 2))]
+    epochs = circuit_epochs(fabrics)
+    job = Job(epochs.topology)
+    job.send("after", [10], [0], [2], via=epochs.route(1, [0], [2]))
+    change_circuits(job, epochs, ["1us"])
+    result, tasks = certified(job)
+    assert result.outcome.finish_ps[tasks[1]] == 10**6
+    early = result.outcome._replace(start_ps=np.zeros_like(result.outcome.start_ps))
+    with pytest.raises(CertificateError, match=r"starts at 0 ps; circuit npu0->npu2 is up from 1 us"):
+        certify_circuits(
+            result.program, early, job.topology, result.lowered.server_link, result.lowered.changes
+        )
 
 
 def test_a_transfer_has_only_the_circuits_of_its_epoch():
-    builder = EpochBuilder()
-    with pytest.raises(WeftError, match="before the first epoch"):
-        builder.send(0, 1, 1)
-    builder.begin(optical(Circuits(3, 1, ((0, 1),))))
+    epochs = circuit_epochs([optical(Circuits(3, 1, (pair,))) for pair in ((0, 1), (0, 2))])
     with pytest.raises(WeftError, match="no route from npu0 to npu2"):
-        builder.send(0, 2, 1)
+        epochs.route(0, [0], [2])
+    job = Job(epochs.topology)
     with pytest.raises(WeftError, match="reconfiguration delay '10' is not a time"):
-        builder.begin(optical(Circuits(3, 1, ((0, 2),))), "10")
+        change_circuits(job, epochs, ["10"])
+    with pytest.raises(WeftError, match="names link 9 of the 4"):
+        job.reconfigure("change", "1us", [9], [])
+    job.send("unnamed", [1], [0], [1])
+    with pytest.raises(WeftError, match="circuits of 2 epochs from optical change: name those from npu0 to npu1"):
+        simulate_job(job)
+    twice = Job(epochs.topology)
+    for _ in range(2):
+        twice.reconfigure("change", "1us", [], [0])
+    with pytest.raises(WeftError, match="link 0 is brought up twice"):
+        simulate_job(twice)
+    with pytest.raises(WeftError, match="at least one fabric"):
+        circuit_epochs([])
+    with pytest.raises(WeftError, match="they are not on the same nodes"):
+        circuit_epochs([torus((4,)), torus((8,))])
 
 
 def test_unchanged_circuits_stay_up_where_only_ports_change():
-    builder = EpochBuilder(make_model(chunks=1), per_port=True)
     rate = {"bandwidth": "1GB/s", "latency": "1ns"}
-    builder.begin(optical(Circuits(4, 2, ((0, 1), (2, 3)), False), **rate))
-    kept = builder.send(0, 1, 1_000)
-    builder.begin(optical(Circuits(4, 2, ((0, 1), (3, 2)), False), **rate), "1ms")
-    again, new = builder.send(0, 1, 1_000), builder.send(3, 2, 1_000)
-    epochs = builder.build()
-    outcome = run(epochs.program)
-    check_circuits(epochs, outcome)
-    assert outcome.finish_ps[[kept, again]].tolist() == [1_001_000, 2_001_000]
-    assert outcome.finish_ps[new] == 10**9 + 1_001_000
+    fabrics = [optical(Circuits(4, 2, ((0, 1), pair), False), **rate) for pair in ((2, 3), (3, 2))]
+    epochs = circuit_epochs(fabrics, keep=True)
+    job = Job(epochs.topology)
+    kept = job.send("kept", [1_000], [0], [1], via=epochs.route(0, [0], [1]))
+    again = job.send("again", [1_000], [0], [1], via=epochs.route(1, [0], [1]))
+    new = job.send("new", [1_000], [3], [2], via=epochs.route(1, [3], [2]))
+    change_circuits(job, epochs, ["1ms"], per_port=True)
+    result, _ = certified(job, chunks=1)
+    end = [span.end_ps for number in (kept, again, new) for span in result.spans() if span.operation == number][::2]
+    assert end == [1_001_000, 2_001_000, 10**9 + 1_001_000]
 
 
 def test_a_rotor_that_carries_an_all_to_all_with_guard_times():
     n, size = 8, 5_000
-    builder = EpochBuilder(make_model(chunks=1, forwarding="store-and-forward"))
-    clock = builder.program.server(10**12)
-    slot_ps, guard = 6_000_000, "1us"
-    tick = -1
-    for at, turn in enumerate(rotor_matchings(n)):
-        fabric = optical(turn, bandwidth="1GB/s", latency="100ns")
+    turns = rotor_matchings(n)
+    epochs = circuit_epochs([optical(turn, bandwidth="1GB/s", latency="100ns") for turn in turns])
+    job = Job(epochs.topology)
+    slot_ps, ticks = 6_000_000, []
+    for at, turn in enumerate(turns):
         if at:
-            tick = builder.program.task(slot_ps if at == 1 else slot_ps + 1_000_000, [(clock, 0)],
-                                        after=[] if tick < 0 else [tick])
-        builder.begin(fabric, guard, after=[tick] if at else [])
-        for src, dst in turn.pairs:
-            builder.send(src, dst, size)
-    epochs = builder.build()
-    outcome = run(epochs.program)
-    check_circuits(epochs, outcome)
-    assert outcome.makespan_ps == (n - 2) * 7_000_000 + 5_100_000
+            length_ps = slot_ps if at == 1 else slot_ps + 1_000_000
+            ticks.append(job.compute("tick", length_ps, stream=f"{CLOCK}rotor", npus=[0], after=ticks[-1:]))
+        src, dst = zip(*turn.pairs, strict=True)
+        job.send(f"turn {at}", [size] * len(src), src, dst, via=epochs.route(at, src, dst), detached=True)
+    change_circuits(job, epochs, ["1us"] * (len(turns) - 1), after=[[tick] for tick in ticks])
+    result, _ = certified(job, chunks=1, forwarding="store-and-forward")
+    assert result.time_ps == (n - 2) * 7_000_000 + 5_100_000

@@ -6,11 +6,11 @@ import pytest
 
 from collectives import recursive_doubling
 from collectives.reconfigured import menu
-from sim.engine.run import run
-from sim.lower.epochs import lower_plan
+from sim.circuits.plans import simulate_plan
 from sim.program.model import make_model
 from sim.why.explain_epochs import explain_epochs
 from topologies import torus
+from workloads.reconfigured import plan_job
 
 
 @pytest.mark.parametrize("delay_us", [0, 1, 10])
@@ -20,10 +20,10 @@ def test_switching_and_starts_have_their_names(delay_us: int, per_port: bool) ->
     one = menu(recursive_doubling.all_reduce(base, "1MiB", form="bandwidth"), start_up="500ns")
     delay = f"{delay_us}us"
     plan = one.every_step(delay)
-    epochs = lower_plan(one, plan, delay, make_model(chunks=1, forwarding="store-and-forward"), per_port=per_port)
-    outcome = run(epochs.program, log=True)
-    why = explain_epochs(epochs, outcome, one.start_up_ps)
-    assert sum(why.parts.values()) == outcome.makespan_ps
+    job, model = plan_job(one, plan, delay, per_port=per_port), make_model(chunks=1, forwarding="store-and-forward")
+    result = simulate_plan(job, one.start_up_ps, model, log=True)
+    why = explain_epochs(result.lowered, result.outcome)
+    assert sum(why.parts.values()) == result.time_ps
     switching = why.parts.get("reconfiguration", 0)
     if per_port:  # circuits that two fabrics share stay up, and others need not wait for all
         assert switching <= plan.reconfigurations * delay_us * 10**6

@@ -1,0 +1,58 @@
+"""The certificate of circuits that change: nothing crosses one that is not up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.program import I32, Program
+from sim.program.outcome import CertificateError, Outcome
+from topologies import Topology
+from topologies.core.paths import ranges
+from topologies.units import format_time
+from workloads.job import Reconfigure
+
+
+def certify_circuits(
+    program: Program, outcome: Outcome, topology: Topology, server_link: I32, changes: Sequence[tuple[int, Reconfigure]]
+) -> None:
+    """Reject a run in which a transfer crossed a circuit before it was up, or after it began to go down.
+
+    Parameters
+    ----------
+    program : Program
+    outcome : Outcome
+    topology : Topology
+    server_link : (S,) int32
+        Link of each server, -1 for others.
+    changes : sequence of (task, Reconfigure)
+
+    Raises
+    ------
+    CertificateError
+        Names the circuit, the task and both times.
+    """
+    if not changes:
+        return
+    first = program.route_ptr[program.task_route].astype(np.int64)
+    hops = program.hops().astype(np.int64)
+    task = np.repeat(np.arange(program.n_tasks), hops)
+    link = server_link[program.route_server[ranges(first, hops)]]
+    up_ps = np.zeros(topology.n_links, np.int64)
+    down_ps = np.full(topology.n_links, np.iinfo(np.int64).max)
+    for change, work in changes:
+        up_ps[list(work.up)] = outcome.finish_ps[change]
+        down_ps[list(work.down)] = np.minimum(down_ps[list(work.down)], outcome.start_ps[change])
+    task, link = task[link >= 0], link[link >= 0]
+    start, finish = outcome.start_ps[task], outcome.finish_ps[task]
+    for bad, words, moment, limit in (
+        (start < up_ps[link], ("starts", "up"), start, up_ps[link]),
+        (finish > down_ps[link], ("ends", "down"), finish, down_ps[link]),
+    ):
+        if np.any(bad):
+            at = int(np.flatnonzero(bad)[0])
+            raise CertificateError(
+                f"task {task[at]} {words[0]} at {format_time(moment[at])}; circuit {topology.link_name(int(link[at]))} "
+                f"is {words[1]} from {format_time(limit[at])}"
+            )

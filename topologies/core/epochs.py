@@ -1,0 +1,118 @@
+"""Circuits that change: one network with the circuits of every epoch, each a link of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from topologies.core.paths import Ints, Paths
+from topologies.core.topology import Topology
+from topologies.errors import WeftError
+
+
+@dataclass(frozen=True)
+class NamedRouter:
+    """Routes nothing: which circuits are up changes, so that each transfer names its own."""
+
+    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+        """No links for nodes that send to themselves.
+
+        Raises
+        ------
+        WeftError
+            Any other pair.
+        """
+        if np.any(src != dst):
+            pair = int(np.flatnonzero(src != dst)[0])
+            ends = (topology.node_name(int(end[pair])) for end in (src, dst))
+            raise WeftError(f"the circuits of {topology.name} change: name those from {' to '.join(ends)}")
+        return Paths(np.zeros(src.size + 1, np.int64), np.zeros(0, np.int32), np.arange(src.size))
+
+
+@dataclass(frozen=True, eq=False)
+class Epochs:
+    """Fabrics that follow each other, as one network.
+
+    Attributes
+    ----------
+    fabrics : tuple of Topology
+        What is up in each epoch.
+    topology : Topology
+        All circuits that are ever up.
+    links : tuple of (n_links,) int64
+        Link of `topology` for each link of each fabric.
+    """
+
+    fabrics: tuple[Topology, ...]
+    topology: Topology
+    links: tuple[Ints, ...]
+
+    def route(self, epoch: int, src: Sequence[int], dst: Sequence[int]) -> list[list[int]]:
+        """Links of `topology` from each source to each destination while an epoch lasts.
+
+        Raises
+        ------
+        WeftError
+            The circuits of the epoch do not join a pair.
+        """
+        paths = self.fabrics[epoch].paths(np.array(src, np.int64), np.array(dst, np.int64))
+        links = self.links[epoch][paths.links].tolist()
+        return [links[low:high] for low, high in zip(paths.ptr[:-1].tolist(), paths.ptr[1:].tolist(), strict=True)]
+
+
+def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False) -> Epochs:
+    """One network of fabrics that follow each other on the same nodes.
+
+    Parameters
+    ----------
+    fabrics : sequence of Topology
+    keep : bool
+        Whether a circuit of equal ends and rate that the next fabric has as well is the same link, which stays up.
+
+    Raises
+    ------
+    WeftError
+        No fabric, or fabrics of different nodes.
+
+    Examples
+    --------
+    >>> from topologies import ring
+    >>> circuit_epochs([ring(4), ring(4)]).topology.n_links
+    16
+    """
+    if not fabrics:
+        raise WeftError("circuits that change need at least one fabric")
+    first = fabrics[0]
+    for other in fabrics:
+        if not (np.array_equal(other.kind, first.kind) and np.array_equal(other.hop_latency_ps, first.hop_latency_ps)):
+            raise WeftError(f"circuits cannot change from {first.name} to {other.name}: they are not on the same nodes")
+    rows: list[tuple[int, int]] = []  # fabric and link of each circuit
+    numbers: list[Ints] = []
+    before: dict[tuple[int, int, float], int] = {}
+    for at, fabric in enumerate(fabrics):
+        up: dict[tuple[int, int, float], int] = {}
+        number = np.zeros(fabric.n_links, np.int64)
+        for link, key in enumerate(zip(
+            fabric.src.tolist(), fabric.dst.tolist(), fabric.bandwidth_Bps.tolist(), strict=True
+        )):
+            if not keep or key not in before:
+                rows.append((at, link))
+            number[link] = up[key] = before.pop(key) if keep and key in before else len(rows) - 1
+        numbers.append(number)
+        before = up
+    src, dst, rate, latency = (
+        np.array([getattr(fabrics[at], name)[link] for at, link in rows], getattr(first, name).dtype)
+        for name in ("src", "dst", "bandwidth_Bps", "latency_ps")
+    )
+    order = np.lexsort((dst, src))  # as a topology sorts its links
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    topology = Topology(
+        name=f"{len(fabrics)} epochs from {first.name}",
+        kind=first.kind.copy(), src=src, dst=dst, bandwidth_Bps=rate, latency_ps=latency,
+        hop_latency_ps=first.hop_latency_ps.copy(), dimension=np.full(len(rows), -1, np.int16), shape=first.shape,
+        coords=first.coords.copy(), router=NamedRouter(), node_names=first.node_names,
+    )
+    return Epochs(tuple(fabrics), topology, tuple(place[number] for number in numbers))
