@@ -32,7 +32,7 @@ from collectives.core.stages import (
     GATHER,
     HALVING_DOUBLING,
     SCATTER,
-    Round,
+    LaneRound,
     check_algorithm,
     cuts_blocks,
     own_algorithm,
@@ -192,7 +192,7 @@ def pattern(
     algorithms = _algorithms(options.algorithms, blocks, group, kind)
     service = "priority" if options.service == "smallest-first" else "fifo"
     limit = None if options.active_chunks is None else Pool(options.active_chunks, service)
-    return _pattern(topology, name, Plan(kind, group, algorithms, orders, limit))
+    return _pattern(topology, name, HierarchicalPlan(kind, group, algorithms, orders, limit))
 
 
 def blocks_of(topology: Topology) -> tuple[Block, ...]:
@@ -222,7 +222,7 @@ def _algorithms(asked: Algorithms, blocks: Sequence[Block], group: ProcessGroup,
 
 
 @dataclass(frozen=True)
-class Plan:
+class HierarchicalPlan:
     """Everything that the transfers depend on.
 
     Attributes
@@ -279,7 +279,7 @@ class Plan:
         rounds = self._rounds(dim, task)
         return Stage(dim, task, rounds, whole // extents[dim], whole, order[:at], order[at + 1 :], 0, 0)
 
-    def _rounds(self, dim: int, task: str) -> tuple[Round, ...]:
+    def _rounds(self, dim: int, task: str) -> tuple[LaneRound, ...]:
         return tuple(stage_rounds(self.algorithms[dim], task, self.group, dim, self.parts))
 
     @cached_property
@@ -295,7 +295,7 @@ class Stage(NamedTuple):
     ----------
     dim : int
     task : {"scatter", "gather", "exchange"}
-    rounds : tuple of Round
+    rounds : tuple of LaneRound
     unit : int
         Blocks per part at one position.
     whole : int
@@ -309,7 +309,7 @@ class Stage(NamedTuple):
 
     dim: int
     task: str
-    rounds: tuple[Round, ...]
+    rounds: tuple[LaneRound, ...]
     unit: int
     whole: int
     before: tuple[int, ...]
@@ -327,8 +327,8 @@ class Stage(NamedTuple):
         """Slot of the join that ends it."""
         return self.slot + self.slots - 1
 
-    def locate(self, slot: int) -> tuple[Round, int] | None:
-        """Round and lane of a slot; None for the joins."""
+    def locate(self, slot: int) -> tuple[LaneRound, int] | None:
+        """LaneRound and lane of a slot; None for the joins."""
         at = slot - self.slot - 1
         for one in self.rounds:
             if 0 <= at < len(one.counts):
@@ -338,7 +338,7 @@ class Stage(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _pattern(topology: Topology, name: str, plan: Plan) -> Pattern:
+def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
     group, p = plan.group, topology.n_npus
     kind = grouped(plan.kind, group)
     firsts = [slot for slot, _, _ in plan.firsts]
@@ -368,14 +368,14 @@ def _pattern(topology: Topology, name: str, plan: Plan) -> Pattern:
     )
 
 
-def _pools(plan: Plan) -> tuple[Pool, ...]:
+def _pools(plan: HierarchicalPlan) -> tuple[Pool, ...]:
     """One pool per dimension."""
     if plan.limit is None:
         return ()
     return tuple(plan.limit._replace(name=f"dimension {dim} of {plan.group}") for dim in range(len(plan.group.shape)))
 
 
-def _add_stage(table: TransferTable, plan: Plan, stage: Stage, before: int) -> None:
+def _add_stage(table: TransferTable, plan: HierarchicalPlan, stage: Stage, before: int) -> None:
     """A stage: starts when the previous one has ended and the pool has a free unit, which it returns at the end."""
     pool, ranks = stage.dim if plan.limit else -1, table.ranks
     line = ranks[None]
@@ -402,7 +402,7 @@ def _add_stage(table: TransferTable, plan: Plan, stage: Stage, before: int) -> N
         table.join(stage.last_slot + 1, line, stage.last_slot, step=stage.step + len(stage.rounds), gives=pool)
 
 
-def _carried(plan: Plan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
+def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
     """Blocks of a transfer: those of the owners (and origins) at the positions named by its round."""
     found = stage.locate(slot)
     if found is None:
@@ -428,7 +428,7 @@ def _alike(group: ProcessGroup, source: int, dims: tuple[int, ...], dim: int, po
     return group.members(there, (*dims, dim))
 
 
-def _groups(topology: Topology, plan: Plan) -> tuple[Group, ...]:
+def _groups(topology: Topology, plan: HierarchicalPlan) -> tuple[Group, ...]:
     """Moves of each dimension that preserve the process groups: rotations, or flips under halving-doubling."""
     moves = []
     for dim, block in enumerate(blocks_of(topology)):
@@ -442,7 +442,7 @@ def _groups(topology: Topology, plan: Plan) -> tuple[Group, ...]:
     return (node_group(topology, "moves of each dimension", moves),) if moves else ()
 
 
-def _smaller(name: str, plan: Plan) -> Pattern:
+def _smaller(name: str, plan: HierarchicalPlan) -> Pattern:
     """The same stages on a smaller torus: three dimensions at most, and one chunk of each order."""
     group = plan.group
     kept = group.dims[:3]
@@ -454,5 +454,6 @@ def _smaller(name: str, plan: Plan) -> Pattern:
             for dim, (whole, extent, stride) in enumerate(zip(group.shape, group.extents, group.strides, strict=True))]
     shape = tuple(math.prod(three) for three in zip(extents, strides, more, strict=True))
     orders = tuple(dict.fromkeys(tuple(dim for dim in order if dim in kept) for order in plan.orders))
-    small = Plan(plan.kind, ProcessGroup(shape, tuple(extents), tuple(strides)), plan.algorithms, orders, plan.limit)
+    group = ProcessGroup(shape, tuple(extents), tuple(strides))
+    small = HierarchicalPlan(plan.kind, group, plan.algorithms, orders, plan.limit)
     return _pattern(torus(shape), name, small)

@@ -31,7 +31,7 @@ class Cargo(NamedTuple):
     parts: range
 
 
-class Round(NamedTuple):
+class LaneRound(NamedTuple):
     """Transfers of one round.
 
     Attributes
@@ -85,7 +85,7 @@ def cuts_blocks(algorithm: str, extent: int) -> bool:
     return algorithm == RING and extent > 2
 
 
-def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts: int) -> list[Round]:
+def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts: int) -> list[LaneRound]:
     """The rounds of a stage.
 
     Parameters
@@ -110,17 +110,17 @@ def _moved(group: ProcessGroup, dim: int, by: list[int]) -> tuple[Callable[[Rank
     return (lambda ranks: group.move(ranks, dim, ahead)), (lambda ranks: group.move(ranks, dim, -ahead))
 
 
-def _direct(task: str, group: ProcessGroup, dim: int, parts: int) -> Round:
+def _direct(task: str, group: ProcessGroup, dim: int, parts: int) -> LaneRound:
     extent, every = group.extents[dim], range(parts)
 
     def cargo(position: int, lane: int) -> list[Cargo]:
         peer = (position + lane + 1) % extent
         return [Cargo(position, position if task == GATHER else peer, every)]
 
-    return Round(*_moved(group, dim, list(range(1, extent))), (parts,) * (extent - 1), cargo)
+    return LaneRound(*_moved(group, dim, list(range(1, extent))), (parts,) * (extent - 1), cargo)
 
 
-def _ring(task: str, group: ProcessGroup, dim: int) -> list[Round]:
+def _ring(task: str, group: ProcessGroup, dim: int) -> list[LaneRound]:
     """Both directions at once, each with half of every block."""
     extent = group.extents[dim]
     to, from_ = _moved(group, dim, [1, -1])
@@ -133,10 +133,10 @@ def _ring(task: str, group: ProcessGroup, dim: int) -> list[Round]:
 
         return cargo
 
-    return [Round(to, from_, (1, 1), cargo_of(step)) for step in range(extent - 1)]
+    return [LaneRound(to, from_, (1, 1), cargo_of(step)) for step in range(extent - 1)]
 
 
-def _ring_exchange(group: ProcessGroup, dim: int) -> list[Round]:
+def _ring_exchange(group: ProcessGroup, dim: int) -> list[LaneRound]:
     """Blocks travel from neighbor to neighbor in the shorter direction; to the antipode, one half in each direction."""
     extent = group.extents[dim]
     to, from_ = _moved(group, dim, [1, -1])
@@ -153,17 +153,17 @@ def _ring_exchange(group: ProcessGroup, dim: int) -> list[Round]:
         return cargo
 
     return [
-        Round(to, from_, (sum(len(one.parts) for one in cargo_of(step)(0, 0)),) * 2, cargo_of(step))
+        LaneRound(to, from_, (sum(len(one.parts) for one in cargo_of(step)(0, 0)),) * 2, cargo_of(step))
         for step in range(extent // 2)
     ]
 
 
-def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> list[Round]:
+def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> list[LaneRound]:
     """Halving from the largest distance down; doubling from the smallest up."""
     extent = group.extents[dim]
     bits = [1 << s for s in range((extent - 1).bit_length())]
 
-    def round_of(bit: int) -> Round:
+    def round_of(bit: int) -> LaneRound:
         def peers(ranks: Ranks) -> Ranks:
             return group.flip(ranks, dim, bit)[None]
 
@@ -171,6 +171,6 @@ def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> l
             first = (position ^ bit if task == SCATTER else position) & -bit
             return [Cargo(position, owner, range(parts)) for owner in range(first, first + bit)]
 
-        return Round(peers, peers, (bit * parts,), cargo)
+        return LaneRound(peers, peers, (bit * parts,), cargo)
 
     return [round_of(bit) for bit in (reversed(bits) if task == SCATTER else bits)]

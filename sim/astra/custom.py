@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from sim.astra.network import Clock, Network
+from sim.astra.network import Clock, MessageNetwork
 from topologies import WeftError
 from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
 
@@ -28,7 +28,7 @@ class Host(Protocol):
     """What a custom phase needs of its NPU."""
 
     npu: int
-    network: Network
+    network: MessageNetwork
     clock: Clock
 
     def later(self, delay_ns: int, call: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sim.astra.collective import Phase, PhaseSpec
 from sim.astra.custom import CustomPhase, CustomTrace
-from sim.astra.network import Clock, Network
+from sim.astra.network import Clock, MessageNetwork
 from sim.astra.system_file import System
 from topologies import WeftError
 
@@ -61,14 +61,14 @@ class Endpoint:
     ----------
     npu : int
     system : System
-    network : Network
+    network : MessageNetwork
     clock : Clock
     custom : mapping of str to CustomTrace
         What this NPU does in a custom collective, by kind.
     """
 
     def __init__(
-        self, npu: int, system: System, network: Network, clock: Clock, custom: Mapping[str, CustomTrace]
+        self, npu: int, system: System, network: MessageNetwork, clock: Clock, custom: Mapping[str, CustomTrace]
     ) -> None:
         self.npu, self.system, self.network, self.clock, self.custom = npu, system, network, clock, custom
         dims = network.description.dimensions

@@ -90,7 +90,7 @@ class _Hops(NamedTuple):
     latency: float
 
 
-class Network:
+class MessageNetwork:
     """Sends messages and hands them to receives.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sim.astra.custom import read_custom
 from sim.astra.endpoint import Endpoint
-from sim.astra.network import BACKENDS, Clock, Network
+from sim.astra.network import BACKENDS, Clock, MessageNetwork
 from sim.astra.notes import check_collectives, notes_of
 from sim.astra.system_file import System, read_system
 from sim.astra.workload import NpuTrace
@@ -92,7 +92,7 @@ def run_astra(
     settings = read_system(system, len(description.dimensions), queues)
     groups = read_comm_groups(comm_groups, description.npus) if comm_groups is not None else {}
     clock = Clock(most_events)
-    links = Network(description, backend, clock)
+    links = MessageNetwork(description, backend, clock)
     order: list[int] = []
     traces, unread = _load(workload, _Shared(settings, links, clock, groups, order.append))
     meanings = [trace.meanings for trace in traces]
@@ -116,7 +116,7 @@ class _Shared(NamedTuple):
     """What all NPUs share."""
 
     system: System
-    network: Network
+    network: MessageNetwork
     clock: Clock
     groups: Mapping[int, tuple[int, ...]]
     finished: Callable[[int], None]
@@ -138,7 +138,7 @@ def _load(workload: str | Path, shared: _Shared) -> tuple[list[NpuTrace], list[s
     return found, unread
 
 
-def _stuck(npu: int, links: Network) -> str:
+def _stuck(npu: int, links: MessageNetwork) -> str:
     """Why an NPU never ended."""
     key = links.waits()
     if key is None:

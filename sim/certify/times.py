@@ -13,7 +13,7 @@ from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import CertificateError, Outcome
 
 
-class Bounds(NamedTuple):
+class TimeBounds(NamedTuple):
     """Earliest and latest time of each of some chunks, in the order of task and chunk.
 
     The two differ where a run keeps no trace: grants of pools, and the middle chunks of a task with an empty route.
@@ -62,7 +62,7 @@ def _running_maximum(group: I64, value: I64) -> I64:
     return ordered[np.maximum.accumulate(rank) - group * ordered.size]
 
 
-def deliveries(program: Program, outcome: Outcome, ready: I64) -> Bounds:
+def deliveries(program: Program, outcome: Outcome, ready: I64) -> TimeBounds:
     """When each chunk of the program is delivered, by when the routed ones are in; in order within a task.
 
     Raises
@@ -83,7 +83,7 @@ def deliveries(program: Program, outcome: Outcome, ready: I64) -> Bounds:
         raise CertificateError(
             f"causality: task {one} finished at {outcome.finish_ps[one]} ps and its chunks were not in then"
         )
-    return Bounds(earliest, latest)
+    return TimeBounds(earliest, latest)
 
 
 def _needed(program: Program, chunk: I64, parent: I64, child: I64, lag: I64) -> I64:
@@ -94,7 +94,7 @@ def _needed(program: Program, chunk: I64, parent: I64, child: I64, lag: I64) -> 
     )
 
 
-def releases(program: Program, outcome: Outcome, delivered: Bounds) -> Bounds:
+def releases(program: Program, outcome: Outcome, delivered: TimeBounds) -> TimeBounds:
     """When each chunk is released: whole parents, stream parents and windows, until the deadline of its task."""
     first, task, _ = _chunks(program)
     chunks = program.chunks()
@@ -115,10 +115,10 @@ def releases(program: Program, outcome: Outcome, delivered: Bounds) -> Bounds:
         if program.task_deadline_ps.size:
             release = np.minimum(release, program.task_deadline_ps[task])
         found.append(release)
-    return Bounds(*found)
+    return TimeBounds(*found)
 
 
-def joins(program: Program, outcome: Outcome, delivered: Bounds, first_end: I64) -> Bounds:
+def joins(program: Program, outcome: Outcome, delivered: TimeBounds, first_end: I64) -> TimeBounds:
     """When each routed chunk arrives at its first server, by the ends of the first services of all of them.
 
     Raises
@@ -132,12 +132,12 @@ def joins(program: Program, outcome: Outcome, delivered: Bounds, first_end: I64)
     if program.task_pool.size:
         latest[(program.task_pool[task] >= 0) & ((chunk == 0) | (program.task_per[task] == PER_CHUNK))] = NEVER_PS
     routed = program.hops()[task] > 0
-    _check_empty(program, outcome, Bounds(release.earliest, latest))
+    _check_empty(program, outcome, TimeBounds(release.earliest, latest))
     gate = np.where(chunk[routed] > 0, np.roll(first_end, 1), 0)
-    return Bounds(np.maximum(release.earliest[routed], gate), np.maximum(latest[routed], gate))
+    return TimeBounds(np.maximum(release.earliest[routed], gate), np.maximum(latest[routed], gate))
 
 
-def _check_empty(program: Program, outcome: Outcome, release: Bounds) -> None:
+def _check_empty(program: Program, outcome: Outcome, release: TimeBounds) -> None:
     """A task with an empty route delivers each chunk when it is released, and granted."""
     first, empty = _chunks(program)[0], program.hops() == 0
     free = program.task_pool < 0 if program.task_pool.size else np.ones(program.n_tasks, np.bool_)

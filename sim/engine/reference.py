@@ -67,7 +67,7 @@ class _Moment(simpy.Event):
 class Need:
     """What a task waits for: another task, whole, chunk by chunk (lag 0) or in a window (lag >= 1)."""
 
-    parent: Task
+    parent: TaskProcess
     lag: int
 
     def deliveries(self, chunk: int, chunks: int) -> int:
@@ -80,7 +80,7 @@ class Need:
 
 
 @dataclass(eq=False)
-class Task:
+class TaskProcess:
     """A task with what it waits for, what it asks of a pool, and how far it has come."""
 
     clock: Clock
@@ -90,10 +90,10 @@ class Task:
     tie_class: int
     priority: int
     needs: list[Need] = field(default_factory=list)
-    pool: Pool | None = None
+    pool: UnitPool | None = None
     units: int = 0
     asks_per: int = PER_CHUNK
-    gives: list[tuple[Pool, int, int]] = field(default_factory=list)
+    gives: list[tuple[UnitPool, int, int]] = field(default_factory=list)
     deadline: simpy.Event | None = None
     delivered: int = 0
     arrived: set[int] = field(default_factory=set)
@@ -141,7 +141,7 @@ class Task:
             self._milestones.pop(self.delivered).succeed()
 
 
-def choice_key(discipline: int, task: Task, chunk: int, hop: int, arrival_ps: int) -> TieKey:
+def choice_key(discipline: int, task: TaskProcess, chunk: int, hop: int, arrival_ps: int) -> TieKey:
     """The order in which servers and pools choose; the least comes first."""
     rank = {FIFO: 0, PRIORITY: task.priority, SMALLEST_FIRST: task.work, LOWEST_CHUNK_FIRST: chunk}[discipline]
     return rank, arrival_ps, task.tie_class, chunk, hop, task.index
@@ -151,14 +151,14 @@ def choice_key(discipline: int, task: Task, chunk: int, hop: int, arrival_ps: in
 class Request:
     """A chunk that waits for units of its task's pool."""
 
-    task: Task
+    task: TaskProcess
     chunk: int
     asked_ps: int
     granted: simpy.Event
 
 
 @dataclass(eq=False)
-class Pool:
+class UnitPool:
     """Units that chunks take before they join their first server."""
 
     bank: Bank
@@ -194,7 +194,7 @@ class Bank:
     """All pools. They grant in the same round, before anything that one of their grants causes."""
 
     clock: Clock
-    pools: list[Pool] = field(default_factory=list)
+    pools: list[UnitPool] = field(default_factory=list)
     _round_is_due: bool = False
 
     def something_changed(self) -> None:
@@ -214,7 +214,7 @@ class Bank:
 class Visit:
     """One chunk at one hop: it arrives, is served from `start_ps` to `end_ps`, and goes on or is lost."""
 
-    task: Task
+    task: TaskProcess
     chunk: int
     hop: int
     at: int
@@ -368,7 +368,7 @@ class Simulation:
     program: Program
     clock: Clock = field(default_factory=Clock)
     servers: list[Server] = field(init=False)
-    tasks: list[Task] = field(init=False)
+    tasks: list[TaskProcess] = field(init=False)
 
     def __post_init__(self) -> None:
         self.base = log_base(self.program)
@@ -392,7 +392,7 @@ class Simulation:
         if self.clock.peek() < math.inf and any(task.delivered < task.chunks for task in self.tasks):
             raise past_the_clock()
 
-    def inject(self, task: Task) -> Steps:
+    def inject(self, task: TaskProcess) -> Steps:
         """The life of a task: each chunk is released, granted, and joins the first server or is delivered."""
         for chunk in range(task.chunks):
             yield from task.released(chunk)
@@ -442,7 +442,7 @@ class Simulation:
         self.given_up.append(lost)
         return None
 
-    def visits(self, task: Task, chunk: int, attempt: int, ready_ps: int | None = None) -> Visit | None:
+    def visits(self, task: TaskProcess, chunk: int, attempt: int, ready_ps: int | None = None) -> Visit | None:
         """What lies before a chunk that is sent now, or at `ready_ps`: its first hop, from which the others follow."""
         p = self.program
         cut, route = p.task_cut[task.index], int(p.task_route[task.index])
@@ -481,11 +481,11 @@ class Simulation:
                 ]
         return found
 
-    def _task(self, index: int) -> Task:
+    def _task(self, index: int) -> TaskProcess:
         p = self.program
         cut = p.task_cut[index]
         deadline_ps = int(p.task_deadline_ps[index]) if p.task_deadline_ps.size else NEVER_PS
-        return Task(
+        return TaskProcess(
             self.clock,
             index,
             chunks=int(p.cut_chunks[cut]),
@@ -506,7 +506,7 @@ class Simulation:
         p = self.program
         bank = Bank(self.clock)
         for capacity, discipline in zip(p.pool_capacity, p.pool_discipline, strict=True):
-            bank.pools.append(Pool(bank, int(capacity), int(discipline)))
+            bank.pools.append(UnitPool(bank, int(capacity), int(discipline)))
         for task in self.tasks if bank.pools else []:
             if p.task_pool[task.index] >= 0:
                 task.pool = bank.pools[p.task_pool[task.index]]
@@ -560,7 +560,7 @@ def run_reference(program: Program, *, log: bool = False) -> Outcome:
     )
 
 
-def _column(tasks: list[Task], name: str) -> I64:
+def _column(tasks: list[TaskProcess], name: str) -> I64:
     return np.array([attrgetter(name)(task) for task in tasks], np.int64)
 
 

@@ -19,7 +19,7 @@ from workloads.topoopt import (
     PACKETS,
     Demand,
     Fabric,
-    Model,
+    OperatorModel,
     Placement,
     Rings,
     Strategy,
@@ -104,7 +104,7 @@ def optical_fabric(
     )
 
 
-def iteration_ps(model: Model, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS) -> int:
+def iteration_ps(model: OperatorModel, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS) -> int:
     """Iteration time of a strategy on a fabric."""
     rings = Rings(fabric.jumps, fabric.group_jumps)
     return simulate_iteration(iteration_of(model, strategy), fabric.topology, rings, transport).time_ps
@@ -113,7 +113,7 @@ def iteration_ps(model: Model, strategy: Strategy, fabric: Fabric, transport: Tr
 class _Chain:
     """The Markov chain: current and best strategy on the present fabric."""
 
-    def __init__(self, model: Model, settings: Settings) -> None:
+    def __init__(self, model: OperatorModel, settings: Settings) -> None:
         self.model, self.settings = model, settings
         self.coarse = replace(settings.transport, most_rounds=SEARCH_ROUNDS, message_chunks=4)
         self.random = random.Random(settings.seed)
@@ -138,12 +138,12 @@ class _Chain:
         return (*strategy[:at], placed, *strategy[at + 1 :])
 
 
-def search(model: Model, fabric_for: FabricFor, settings: Settings = Settings()) -> Found:
+def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Settings()) -> Found:
     """Search strategy and fabric together; never worse than the start, and the same for the same seed.
 
     Parameters
     ----------
-    model : Model
+    model : OperatorModel
     fabric_for : callable
         `optical_fabric`, or one fixed network.
     settings : Settings

@@ -40,7 +40,7 @@ GPU = Accelerator(13.45 * TERA, 0.5)
 QUICK = ("resnet-50", "bert-base")
 
 
-class Network(NamedTuple):
+class Interconnect(NamedTuple):
     """Measured cost a + b m of an all-reduce among 64 workers, and the paper's headline gain."""
 
     name: str
@@ -56,9 +56,9 @@ class Network(NamedTuple):
 
 
 NETWORKS = (
-    Network("10 Gb/s Ethernet", 7.04e-3, 9.64e-10, "up to 83 % over the best rival"),
-    Network("56 Gb/s InfiniBand", 8.06e-4, 5.89e-10, "-"),
-    Network("100 Gb/s InfiniBand", 8.06e-4, 2 * 63 / 64 / 12.5e9, "up to 15 % over the best rival"),
+    Interconnect("10 Gb/s Ethernet", 7.04e-3, 9.64e-10, "up to 83 % over the best rival"),
+    Interconnect("56 Gb/s InfiniBand", 8.06e-4, 5.89e-10, "-"),
+    Interconnect("100 Gb/s InfiniBand", 8.06e-4, 2 * 63 / 64 / 12.5e9, "up to 15 % over the best rival"),
 )
 """The first two as MG-WFBP's code has them, DeAR's own baseline; the third at line rate with the second's start-up."""
 
@@ -108,7 +108,7 @@ def groups_of(workload: Workload, bucket_bytes: int | None) -> list[Group]:
     return groups
 
 
-def closed_forms(subject: Subject, network: Network, bucket_bytes: int | None, gpu: Accelerator = GPU) -> (
+def closed_forms(subject: Subject, network: Interconnect, bucket_bytes: int | None, gpu: Accelerator = GPU) -> (
     tuple[float, float]
 ):
     """Iteration times of wait-free backpropagation and of DeAR, in seconds."""
@@ -116,7 +116,7 @@ def closed_forms(subject: Subject, network: Network, bucket_bytes: int | None, g
     return wfbp_s(groups, network.ring), dear_s(groups, network.ring)
 
 
-def simulated_s(subject: Subject, network: Network, loop: str, bucket_bytes: int | None) -> float:
+def simulated_s(subject: Subject, network: Interconnect, loop: str, bucket_bytes: int | None) -> float:
     """The same iteration on a simulated ring: half of the bandwidth each way, a step's start-up on each link."""
     rate, step = bytes_per_s(0.5 / network.ring.s_per_byte), seconds(network.ring.step_s)
     topology = ring(WORKERS, bandwidth=rate, latency=step, hop_latency=0)
@@ -125,7 +125,7 @@ def simulated_s(subject: Subject, network: Network, loop: str, bucket_bytes: int
     return simulate_job(job, Links(chunks=1)).time_s
 
 
-def best(subject: Subject, network: Network, fusion: str, gpu: Accelerator = GPU) -> (
+def best(subject: Subject, network: Interconnect, fusion: str, gpu: Accelerator = GPU) -> (
     tuple[tuple[float, int | None], tuple[float, int | None]]
 ):
     """Least closed-form time of WFBP and of DeAR over the thresholds of a fusion, and at which."""
@@ -150,7 +150,7 @@ def table(chosen: Sequence[Subject]) -> Iterator[dict[str, Any]]:
                 }
 
 
-def mixed_gains(chosen: Sequence[Subject], network: Network) -> dict[str, float]:
+def mixed_gains(chosen: Sequence[Subject], network: Interconnect) -> dict[str, float]:
     """Per cent by which DeAR with tuned fusion beats wait-free backpropagation without fusion, by model."""
     gains = {}
     for one in chosen:

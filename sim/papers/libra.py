@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sim.papers.files import write_table
-from sim.papers.libra_cases import A100_SCALE, WORKLOADS, Point, compare_splits, compute_points
+from sim.papers.libra_cases import A100_SCALE, WORKLOADS, GainPoint, compare_splits, compute_points
 from sim.papers.libra_figure import draw
 from sim.whole_file import write_text_whole
 
@@ -70,7 +70,7 @@ def _split_table(rows: list[dict[str, object]]) -> list[str]:
     return lines
 
 
-def _point_table(points: list[Point]) -> list[str]:
+def _point_table(points: list[GainPoint]) -> list[str]:
     lines = [
         f"Gains over the equal split, compute x {A100_SCALE} (A100): by LIBRA's formulas, the same split simulated, "
         "and the split that the simulation was optimised for. Prices and counting of 2024.",

@@ -107,7 +107,7 @@ def place(name: str, network: Network, compute_scale: float) -> list[Placed]:
 
 
 @dataclass(frozen=True)
-class Point:
+class GainPoint:
     """Gains over the equal split at one budget.
 
     Attributes
@@ -148,7 +148,7 @@ def network_of(name: str) -> Network:
 
 def compute_points(
     networks: Iterable[str], workloads: Iterable[str], budgets: Iterable[float], chunks: int, evaluations: int
-) -> Iterator[Point]:
+) -> Iterator[GainPoint]:
     """Every combination, for time and for time x cost."""
     workloads, budgets = tuple(workloads), tuple(budgets)
     for network_name in networks:
@@ -178,7 +178,7 @@ def compute_points(
                         for prefix, one in (("analytic", analytic), ("replayed", same), ("simulated", simulated))
                         for key, column in (("speedup", "speedup"), ("gain", "perf_per_cost_gain"))
                     }
-                    yield Point(
+                    yield GainPoint(
                         network=network_name, workload=name, goal=goal, budget_GBps=total, **gains,
                         analytic_split=_words(analytic), simulated_split=_words(simulated), runs=simulated.runs,
                         replays=simulated.replays,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.papers.libra_cases import Point
+from sim.papers.libra_cases import GainPoint
 from sim.plots.style import CYCLE, WIDE, figure, save
 
 SERIES = (
@@ -20,7 +20,7 @@ FIGURES = {
 }
 
 
-def draw(out: Path, points: Sequence[Point]) -> None:
+def draw(out: Path, points: Sequence[GainPoint]) -> None:
     """Leave `libra-speedup.png` and `libra-perf-per-cost.png` in `out`."""
     for name, (goal, quantity, label) in FIGURES.items():
         chosen = [point for point in points if point.goal == goal]
@@ -43,7 +43,7 @@ def draw(out: Path, points: Sequence[Point]) -> None:
             save(drawn, out / f"libra-{name}.png")
 
 
-def _panel(axes: Any, points: Sequence[Point], quantity: str) -> None:
+def _panel(axes: Any, points: Sequence[GainPoint], quantity: str) -> None:
     budgets = [point.budget_GBps for point in points]
     for prefix, label, line in SERIES:
         axes.plot(budgets, [getattr(point, f"{prefix}_{quantity}") for point in points], label=label, **line.style())

@@ -30,7 +30,7 @@ class Rooted(Protocol):
     def root(self) -> int | None: ...
 
 
-class Asked(Protocol):
+class FigureSpec(Protocol):
     """What a figure wants to know of a spec: its fabric, its model and its collective."""
 
     def build_topology(self) -> Topology: ...
@@ -65,7 +65,7 @@ class Drawing:
     rows: Sequence[Row]
     path: Path
     columns: int = 2
-    spec: Asked | None = None
+    spec: FigureSpec | None = None
     baseline: str | None = None
     size_bytes: int | None = None
 

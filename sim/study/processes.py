@@ -17,7 +17,7 @@ Found = TypeVar("Found")
 EXIT_ORPHANED = 1
 
 
-class Pool(ProcessPoolExecutor):
+class WorkerPool(ProcessPoolExecutor):
     """Worker processes that do not hear Ctrl-C before `begin_worker`: until then it would be a traceback of imports."""
 
     def submit(
@@ -40,7 +40,7 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     workers : int
     """
     others = set(multiprocessing.active_children())
-    pool = Pool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
+    pool = WorkerPool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
     try:
         yield pool
     except BaseException:
@@ -54,7 +54,7 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 def begin_worker() -> None:
     """What a worker does first: Ctrl-C is to end it silently, for the parent speaks; so is the end of the parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, see `Pool`
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, see `WorkerPool`
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
 
 

@@ -32,7 +32,7 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
     except OSError as error:
         raise WeftError(f"{what} {path} cannot be read: {error.strerror}") from None
     if len(data) > most_bytes:
-        raise WeftError(f"{what} {path} is larger than the limit of {most_bytes >> 20} MiB")
+        raise WeftError(f"{what} {path} is larger than the limit of {limit_text(most_bytes)}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -42,3 +42,8 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
     if not text.strip():
         raise WeftError(f"{what} {path} is empty")
     return text
+
+
+def limit_text(n_bytes: int) -> str:
+    """A limit for messages: "64 MiB"."""
+    return f"{n_bytes >> 20} MiB" if n_bytes >= 2**20 else f"{n_bytes} B"

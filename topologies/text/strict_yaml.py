@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topologies.errors import WeftError
-from topologies.text.input_text import read_input
+from topologies.text.input_text import limit_text, read_input
 
 if TYPE_CHECKING:
     import yaml
@@ -140,7 +140,7 @@ def parse_yaml(text: str, source: str) -> Entry:
     import yaml  # heavy: loaded where it is used
 
     if len(text) > MOST_BYTES:
-        raise WeftError(f"{source}: is larger than the limit of {MOST_BYTES >> 20} MiB")
+        raise WeftError(f"{source}: is larger than the limit of {limit_text(MOST_BYTES)}")
     try:
         node = yaml.compose(text, Loader=loader())
     except yaml.MarkedYAMLError as wrong:

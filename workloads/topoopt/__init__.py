@@ -9,7 +9,7 @@ Imports jobs, parallelism and the packages below `workloads`.
 from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
 from workloads.topoopt.iteration_job import ONE_RING, PACKETS, Rings, Transport, add_iteration, iteration_job
 from workloads.topoopt.measured import MEASURED, bert16, vgg16
-from workloads.topoopt.models import MODELS, Model, Operator, model
+from workloads.topoopt.models import MODELS, Operator, OperatorModel, model
 from workloads.topoopt.strategy import ALL, Placement, Strategy, data_parallel, iteration_of
 from workloads.topoopt.topology_finder import Demand, Fabric, find_topology
 
@@ -24,9 +24,9 @@ __all__ = [
     "Fabric",
     "Flows",
     "Iteration",
-    "Model",
     "Op",
     "Operator",
+    "OperatorModel",
     "Placement",
     "Rings",
     "Strategy",

@@ -49,7 +49,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Model:
+class OperatorModel:
     """A model at its batch size on n servers."""
 
     name: str
@@ -74,7 +74,7 @@ def _stack(operators: list[Operator], name: str, n: int, batch: int, widths: lis
     return before[0]
 
 
-def dlrm(n: int, tables: int | None = None, batch_per_gpu: int | None = None) -> Model:
+def dlrm(n: int, tables: int | None = None, batch_per_gpu: int | None = None) -> OperatorModel:
     """Deep learning recommendation: embedding tables, and two stacks of dense layers."""
     small = n <= 16
     tables = tables or (16 if small else 64)
@@ -90,10 +90,10 @@ def dlrm(n: int, tables: int | None = None, batch_per_gpu: int | None = None) ->
     ]
     low = _stack(operators, "bottom", n, batch, [bottom[0], *bottom], ())
     _stack(operators, "top", n, batch, [tables * dim + bottom[-1], *top], (*range(tables), low))
-    return Model("DLRM", n, tuple(operators))
+    return OperatorModel("DLRM", n, tuple(operators))
 
 
-def candle(n: int) -> Model:
+def candle(n: int) -> OperatorModel:
     """CANDLE Uno: feature layers, a concatenation of five towers, dense layers."""
     small = n <= 16
     features, width = (12, 4096) if small else (16, 16384)
@@ -109,10 +109,10 @@ def candle(n: int) -> Model:
                 forward, backward = measured[width_in]
                 operators[at] = Operator(operator.name, forward * n, backward * n, operator.parameter_bytes,
                                          operator.output_bytes, operator.inputs)
-    return Model("CANDLE", n, tuple(operators))
+    return OperatorModel("CANDLE", n, tuple(operators))
 
 
-def bert(n: int) -> Model:
+def bert(n: int) -> OperatorModel:
     """Encoder and decoder layers: three attentions and four dense layers each."""
     small = n <= 16
     layers, sequence, hidden = (6, 256, 768) if small else (12, 64, 1024)
@@ -128,10 +128,10 @@ def bert(n: int) -> Model:
         before = (len(operators) - 1,) if operators else ()
         operators.append(Operator(f"{kind}{len(operators)}", forward, backward, parameters,
                                   batch * sequence * hidden * FLOAT, before))
-    return Model("BERT", n, tuple(operators))
+    return OperatorModel("BERT", n, tuple(operators))
 
 
-def vgg(n: int) -> Model:
+def vgg(n: int) -> OperatorModel:
     """VGG16, 64 images a GPU; times of the profile on 16 servers, whose servers have the same batch."""
     layers = [(ms, sum(sizes)) for times, ms, sizes in VGG16_BACKWARD for _ in range(times)][::-1]
     half = VGG16_FORWARD_MS / sum(ms for ms, _ in layers)
@@ -145,10 +145,10 @@ def vgg(n: int) -> Model:
             output = 1000 if parameters < 2 * 10**7 else 4096
         before = (at - 1,) if at else ()
         operators.append(Operator(f"layer{at}", half * ms * n, ms * n, parameters, batch * output * FLOAT, before))
-    return Model("VGG16", n, tuple(operators))
+    return OperatorModel("VGG16", n, tuple(operators))
 
 
-def resnet(n: int) -> Model:
+def resnet(n: int) -> OperatorModel:
     """ResNet50, 128 images a GPU: 16 blocks and the classifier."""
     batch = 128 * GPUS * n
     # 8.2 GFLOP an image forward at the 268 TFLOP/s at which a server runs VGG16.
@@ -162,10 +162,10 @@ def resnet(n: int) -> Model:
             operators.append(Operator(f"block{len(operators)}", forward / 16 * n, forward / 8 * n, parameters * FLOAT,
                                       batch * output * FLOAT, before))
     operators.append(_dense("classifier", n, batch, 2048, 1000, (len(operators) - 1,)))
-    return Model("ResNet50", n, tuple(operators))
+    return OperatorModel("ResNet50", n, tuple(operators))
 
 
-def ncf(n: int) -> Model:
+def ncf(n: int) -> OperatorModel:
     """Neural collaborative filtering: 32 tables 64 wide for factors, 32 tables 128 wide for the dense layers."""
     batch = 128 * GPUS * n
     scale = batch / 65536
@@ -174,15 +174,15 @@ def ncf(n: int) -> Model:
         for name, dim, forward in (("factor", 64, 6.29), ("embedding", 128, 4.36)) for i in range(32)
     ]
     _stack(operators, "dense", n, batch, [32 * 128] + [4096] * 8 + [1], tuple(range(64)))
-    return Model("NCF", n, tuple(operators))
+    return OperatorModel("NCF", n, tuple(operators))
 
 
-MODELS: dict[str, Callable[[int], Model]] = {
+MODELS: dict[str, Callable[[int], OperatorModel]] = {
     "DLRM": dlrm, "CANDLE": candle, "BERT": bert, "VGG16": vgg, "ResNet50": resnet, "NCF": ncf,
 }
 
 
-def model(name: str, n: int) -> Model:
+def model(name: str, n: int) -> OperatorModel:
     """The model of that name on n servers.
 
     Raises

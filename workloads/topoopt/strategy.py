@@ -14,7 +14,7 @@ import numpy as np
 
 from topologies import WeftError
 from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
-from workloads.topoopt.models import Model
+from workloads.topoopt.models import OperatorModel
 
 
 class Placement(NamedTuple):
@@ -45,7 +45,7 @@ def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
     return tuple(placement.first + n // k * i for i in range(k))
 
 
-def data_parallel(model: Model) -> Strategy:
+def data_parallel(model: OperatorModel) -> Strategy:
     """Every operator on all servers, except embedding tables: one server each, in turn."""
     tables = 0
     placements = []
@@ -63,7 +63,7 @@ def legal_sizes(n: int) -> list[int]:
     return sorted({n, *(n // part for part in (2, 4) if n % part == 0), 1}, reverse=True)
 
 
-def iteration_of(model: Model, strategy: Sequence[Placement]) -> Iteration:
+def iteration_of(model: OperatorModel, strategy: Sequence[Placement]) -> Iteration:
     """The iteration that a strategy makes of a model: forward, then backward with all-reduces."""
     n, operators = model.n, model.operators
     if len(strategy) != len(operators):

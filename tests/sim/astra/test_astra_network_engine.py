@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.astra.network import Clock, Network
+from sim.astra.network import Clock, MessageNetwork
 from tests.oracles.astra_closed_forms import message_ns
 from topologies.formats.astra_network import AstraDimension, AstraNetwork
 
 MIB = 2**20
 
 
-def network(*dims: tuple[str, int], backend: str = "aware") -> tuple[Network, Clock]:
+def network(*dims: tuple[str, int], backend: str = "aware") -> tuple[MessageNetwork, Clock]:
     clock = Clock(10**8)
     description = AstraNetwork(tuple(AstraDimension(kind, extent, 50.0, 500.0) for kind, extent in dims))
-    return Network(description, backend, clock), clock
+    return MessageNetwork(description, backend, clock), clock
 
 
 def pairs(n: int, order: str) -> Iterator[tuple[int, int]]:

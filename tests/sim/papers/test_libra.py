@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from sim.papers import libra, libra_cases
-from sim.papers.libra_cases import Point, compute_points
+from sim.papers.libra_cases import GainPoint, compute_points
 
 
 @pytest.fixture(scope="module")
-def points() -> list[Point]:
+def points() -> list[GainPoint]:
     """ResNet-50 on the smallest network, at two budgets, a few choices of bandwidths each."""
     return list(compute_points(["2D-1K"], ["ResNet-50"], [100, 1000], chunks=4, evaluations=6))
 
 
-def test_a_design_gains_and_the_simulated_one_no_less_than_the_replayed(points: list[Point]) -> None:
+def test_a_design_gains_and_the_simulated_one_no_less_than_the_replayed(points: list[GainPoint]) -> None:
     assert [(point.budget_GBps, point.goal) for point in points] == [
         (budget, goal) for budget in (100, 1000) for goal in ("time", "time-cost")
     ]
@@ -31,7 +31,7 @@ def test_a_design_gains_and_the_simulated_one_no_less_than_the_replayed(points: 
 
 
 def test_the_page_has_its_tables_and_figures(
-    points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    points: list[GainPoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(libra, "compute_points", lambda *words: iter(points))
     monkeypatch.setattr(libra_cases, "PUBLISHED", libra_cases.PUBLISHED[:1])
