@@ -2,14 +2,14 @@ import pytest
 
 from sim.optimize.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from topologies import WeftError, switch
-from workloads.topoopt import Demand, Fabric, Model, Operator, Transport, data_parallel, iteration_of
+from workloads.topoopt import Demand, Fabric, Operator, OperatorModel, Transport, data_parallel, iteration_of
 
 QUICK = Transport(most_rounds=4, message_chunks=1)
 
 
 def lopsided():
     """A heavy layer of few activations after two tables: data parallelism pays for its gradients."""
-    return Model("lopsided", 8, (
+    return OperatorModel("lopsided", 8, (
         Operator("table0", 1.0, 2.0, 10**9, 8 * 10**5, (), True),
         Operator("table1", 1.0, 2.0, 10**9, 8 * 10**5, (), True),
         Operator("wide", 0.8, 1.6, 4 * 10**8, 8 * 10**4, (0, 1)),
