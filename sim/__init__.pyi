@@ -19,7 +19,6 @@ from sim.measured.read import Measurements as Measurements
 from sim.measured.read import read_measurements as read_measurements
 from sim.optimize.programs import collective_objective as collective_objective
 from sim.optimize.programs import iteration_objective as iteration_objective
-from sim.optimize.study import Study as Study
 from sim.program.model import ENGINES as ENGINES
 from sim.program.model import PRESETS as PRESETS
 from sim.program.model import Model as Model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,12 @@ from sim.lower.schedule import Lowered
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.why.path import Why
+from topologies.text.brief import cut
+from topologies.text.notebook import html_table, to_frame
 from topologies.units import PS_PER_S, format_size, format_time
+
+if TYPE_CHECKING:
+    import pandas
 
 GB = 10**9
 
@@ -68,6 +73,26 @@ class Result:
     def busbw(self) -> float:
         """algbw times the collective's factor, in GB/s. May exceed a link's rate: it knows no topology."""
         return self.algbw * self.schedule.kind.bus_factor(self.schedule.pattern.p)
+
+    def __repr__(self) -> str:
+        return f"<Result {cut(self._headline, 100)}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._headline, self.row())
+
+    def to_frame(self) -> pandas.DataFrame:
+        """`row()` as a data frame of one row; see `to_frame` for many.
+
+        Raises
+        ------
+        WeftError
+            pandas is not installed.
+        """
+        return to_frame([self.row()])
+
+    @property
+    def _headline(self) -> str:
+        return str(self).partition("\n")[0]
 
     @property
     def goodput_Gbps(self) -> float:

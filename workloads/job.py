@@ -137,6 +137,7 @@ class Operation:
     turn: int = 0
 
 
+@one_line
 @dataclass
 class Job:
     """Operations on a network, in an order that respects what they wait for.

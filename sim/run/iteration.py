@@ -26,6 +26,7 @@ from sim.run.faulty_run import LATE, place_job, run_faulty
 from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
 from sim.why.path import Labels, Wait
 from sim.why.walks import Piece
+from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
 from workloads.job import COMPUTE_STREAM, Compute, Job, Reconfigure
 
@@ -44,6 +45,7 @@ class Span(NamedTuple):
     end_ps: int
 
 
+@one_line
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IterationResult:
     """One run of a job.

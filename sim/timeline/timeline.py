@@ -14,6 +14,7 @@ from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from sim.run.iteration import IterationResult
 from topologies import Topology, WeftError
+from topologies.text.brief import one_line
 from workloads.job import Compute, Reconfigure
 
 LATE = "late start"
@@ -38,6 +39,7 @@ class Track(NamedTuple):
     category: str
 
 
+@one_line
 class Timeline(NamedTuple):
     """A logged run with the names of its servers and tasks.
 
