@@ -257,8 +257,21 @@ class Job:
             pairs = sorted(zip(*ends, strict=True))
             ends = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
         routes = tuple(tuple(map(int, links)) for links in via)
+        for message in zip(*ends, routes, strict=True) if via else ():
+            self._check_route(name, *message)
         work = Send(sizes if several else least, *ends, routes, laps, detached)
         return self._add(name, kind, work, {*ends[0], *ends[1]}, after, priority)
+
+    def _check_route(self, name: str, src: int, dst: int, links: tuple[int, ...]) -> None:
+        """Reject links that do not lead from one node to another."""
+        at, topology = src, self.topology
+        for link in links:
+            if not 0 <= link < topology.n_links or topology.src[link] != at:
+                raise WeftError(f"operation {name!r}: link {link} does not begin at {topology.node_name(at)}")
+            at = int(topology.dst[link])
+        if at != dst:
+            end = topology.node_name(at)
+            raise WeftError(f"operation {name!r}: the links {list(links)} lead to {end}, not to {dst}")
 
     def reconfigure(
         self, name: str, delay: Quantity, down: Iterable[int], up: Iterable[int], *, kind: str = "reconfiguration",
