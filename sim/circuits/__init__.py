@@ -1,4 +1,4 @@
 """Fabrics whose circuits change while the work runs.
 
-Imports `sim.lower`, `sim.engine` and what they import.
+Imports `sim.simulation` and what stands below it.
 """

@@ -6,9 +6,9 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from sim.circuits.topoopt_search import Settings, optical_fabric, search
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_json
-from sim.optimize.topoopt_search import Settings, optical_fabric, search
 from topologies.units import format_time
 from workloads.topoopt import PACKETS, data_parallel, model
 

@@ -17,7 +17,7 @@ from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iter
 from sim.circuits.machine import CircuitMachine, greedy_circuits
 from sim.circuits.plans import simulate_plan
 from sim.circuits.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
-from sim.optimize.topoopt_search import Settings, iteration_ps, optical_fabric, search
+from sim.circuits.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import (
