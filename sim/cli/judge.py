@@ -83,7 +83,7 @@ def report(spec: Spec, found: Judgement, refused: dict[str, str] | Any) -> list[
         f"points of {measured.source} ({measured.format}){left_out}",
         f"# model: {spec.build_model().describe()}",
         f"looks like  {best.algorithm}, within {best.residual:.1%} (root mean square of the relative errors)",
-        f"latency     {_time(best.latency_s)} a transfer, beyond the network's own",
+        f"latency     {_time(best.latency_s)} per transfer, beyond the network's own",
         f"bandwidth   {_share(best.share)} of the links' {rates(topology)}",
         *_alike(found),
         *_good(found),

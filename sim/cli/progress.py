@@ -126,7 +126,7 @@ def _pace(inside: Progress) -> str:
 
 @contextmanager
 def _bar(title: str, total: int) -> Iterator[Steps]:
-    from rich.console import Console
+    from rich.console import Console  # only at a terminal
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 

@@ -72,7 +72,7 @@ def given(spec: Spec, tenants: Sequence[Described]) -> Spec:
 
 
 def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
-    """The model; links serve by priority, unless they are told how, where tenants differ in it."""
+    """The model; links serve by priority, unless the spec says how, where tenants differ in it."""
     model = spec.build_model()
     if spec.model.discipline is None and len({one.tenant.priority for one in tenants}) > 1:
         return replace(model, discipline="priority")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,9 +118,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         pyarrow is not installed.
     """
     check_parquet()
-    import json
-
-    import pyarrow
+    import pyarrow  # an extra
     from pyarrow import parquet
 
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
@@ -131,7 +131,5 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def check_parquet() -> None:
     """Refuse Parquet where it cannot be written, before anything is computed."""
-    from importlib.util import find_spec
-
     if find_spec("pyarrow") is None:
         raise WeftError("Parquet needs pyarrow: pip install 'weft[data]', or write .csv")
