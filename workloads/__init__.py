@@ -1,4 +1,4 @@
-"""Why data moves: training workloads, their parallelism, and the readers of foreign files."""
+"""Why data moves: training workloads, their parallelism, and readers of foreign files."""
 
 from topologies.lazy import exports
 

@@ -11,14 +11,14 @@ TERA = 10**12
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What an NPU computes in a second.
+    """Compute rate of an NPU.
 
     Attributes
     ----------
     peak_flops : float
-        Operations a second, as the data sheet counts them (a multiply-add is two).
+        Operations per second, as the data sheet counts them (a multiply-add is two).
     efficiency : float
-        Share of the peak that training reaches; nobody's business but the user's, so it has no default.
+        Share of the peak that training reaches; depends on the user's system, so there is no default.
     """
 
     peak_flops: float
@@ -26,17 +26,17 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         if not 0 < self.peak_flops < float("inf"):
-            raise WeftError(f"peak of {self.peak_flops:g} operations a second must be above zero and finite")
+            raise WeftError(f"peak of {self.peak_flops:g} operations per second must be above zero and finite")
         if not 0 < self.efficiency <= 1:
             raise WeftError(f"efficiency {self.efficiency:g} must be above zero and at most 1")
 
     def time_ns(self, flops: float) -> float:
-        """Nanoseconds that so many operations take."""
+        """Nanoseconds taken by a number of operations."""
         return flops / (self.peak_flops * self.efficiency) * 1e9
 
 
 LIBRA_AS_SHIPPED = Accelerator(60 * 2**40, 1.0)
-"""The rate behind LIBRA's text workloads: 65.97e12 operations a second (60 x 2^40)."""
+"""The rate behind LIBRA's text workloads: 65.97e12 operations per second (60 x 2^40)."""
 
 A100 = Accelerator(312 * TERA, 0.75)
-"""An A100 in fp16 at the 234e12 operations a second that LIBRA's 2022 evaluation assumes."""
+"""An A100 in fp16 at the 234e12 operations per second that LIBRA's 2022 evaluation assumes."""

@@ -1,4 +1,4 @@
-"""A job: operations on the NPUs of a network, and what waits for what.
+"""A job: operations on the NPUs of a network, and their dependencies.
 
 An operation covers some NPUs, and what it waits for is local: on each NPU it begins when the operations named in
 `after` have ended on that NPU. A collective has ended on an NPU when the NPU has sent and received everything; a
@@ -116,14 +116,14 @@ class Operation:
     name : str
         "forward 3".
     kind : str
-        What it is for, as tables and pictures group it: "forward", "tensor all-reduce".
+        Category in tables and figures: "forward", "tensor all-reduce".
     work : Compute, Collective, Send or Reconfigure
     npus : tuple of int or None
         NPUs covered; None for all.
     after : tuple of int
         Earlier operations that it waits for, by their numbers.
     priority : int
-        Small first, where a stream or a dimension has a choice.
+        Smaller first, when a stream or a dimension has a choice.
     turn : int
         Small first, where what has arrived at a server at one time waits for it; then earlier operations go first.
     """
@@ -140,14 +140,14 @@ class Operation:
 @one_line
 @dataclass
 class Job:
-    """Operations on a network, in an order that respects what they wait for.
+    """Operations on a network, in topological order.
 
     Attributes
     ----------
     topology : Topology
     operations : list of Operation
     speed : (p,) float64 or None
-        Of each NPU's compute, 1 where it is what the durations were given for.
+        Compute speed of each NPU; 1 is the speed for which durations are given.
 
     Examples
     --------
@@ -165,13 +165,13 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.speed is not None and (self.speed.shape != (self.topology.n_npus,) or not np.all(self.speed > 0)):
-            raise WeftError(f"speeds must be {self.topology.n_npus} numbers above zero, one an NPU")
+            raise WeftError(f"speeds must be {self.topology.n_npus} positive numbers, one per NPU")
 
     def compute(
         self, name: str, duration_ps: int, *, kind: str | None = None, stream: str = COMPUTE_STREAM,
         npus: Iterable[int] | None = None, after: Iterable[int] = (), priority: int = 0,
     ) -> int:
-        """Add a computation; returns its number.
+        """Add a computation; returns its index.
 
         Parameters
         ----------
@@ -179,11 +179,11 @@ class Job:
         duration_ps : int
             At speed 1.
         kind : str, optional
-            The name unless given.
+            Default: the name.
         stream : str
             Computations of one stream of an NPU run one at a time.
         npus : iterable of int, optional
-            All unless given.
+            Default: all.
         after : iterable of int
             Operations to wait for.
         priority : int
@@ -196,7 +196,7 @@ class Job:
         self, name: str, schedule: Schedule, *, kind: str | None = None, npus: Iterable[int] | None = None,
         after: Iterable[int] = (), priority: int = 0, turn: int = 0,
     ) -> int:
-        """Add a collective; returns its number.
+        """Add a collective; returns its index.
 
         Parameters
         ----------
@@ -309,7 +309,7 @@ class Job:
         waits = tuple(dict.fromkeys(after))
         for other in waits:
             if not 0 <= other < len(self.operations):
-                raise WeftError(f"operation {name!r} waits for operation {other}, which is not there yet")
+                raise WeftError(f"operation {name!r} waits for operation {other}, which does not exist yet")
         covered = None if npus is None else tuple(sorted({int(npu) for npu in npus}))
         if covered and not 0 <= covered[0] <= covered[-1] < self.topology.n_npus:
             raise WeftError(f"operation {name!r} names an NPU that is not one of the {self.topology.n_npus}")

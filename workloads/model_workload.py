@@ -97,7 +97,7 @@ class _Rows:
         group, size = (EXPERT, self.how.ep) if operator.experts > 1 else (DATA, self.how.dp)
         if not operator.sends_tokens or size == 1:
             return ()
-        to_experts = operator.reduces_input  # the first matrix of an expert: what enters it has travelled
+        to_experts = operator.reduces_input  # the first matrix of an expert: what enters it has traveled
         width = operator.in_elements if to_experts else operator.out_elements
         return (Call("all-to-all", self.samples * width * operator.sends_tokens * BYTES, group),)
 

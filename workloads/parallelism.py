@@ -1,4 +1,4 @@
-"""Parallelism, and how its groups lie in the dimensions of a network.
+"""Parallelism, and how its groups map to the dimensions of a network.
 
 Ranks count tensor parallelism fastest, then data, then pipeline stages, as LIBRA's automatic mapping does for the
 first two: tensor groups fill dimensions from the innermost, the last of them possibly in part.
@@ -53,7 +53,7 @@ class Parallelism:
         return self.tp * self.dp * self.pp
 
     def groups(self, extents: Sequence[int]) -> Groups:
-        """NPUs that each group takes of each dimension.
+        """NPUs of each group in each dimension.
 
         Raises
         ------
@@ -89,23 +89,23 @@ def _fill(left: list[int], size: int, name: str) -> tuple[int, ...]:
 
 
 def parse_parallelism(text: str, n_npus: int) -> Parallelism:
-    """Parallelism as one writes it: "tp=16,dp=256,zero=1"; a missing dp is what remains of the NPUs.
+    """Parallelism from text: "tp=16,dp=256,zero=1"; a missing dp is inferred from the number of NPUs.
 
     Raises
     ------
     WeftError
-        An unknown name or a value that is not a whole number.
+        An unknown name or a value that is not an integer.
     """
     names = [field.name for field in fields(Parallelism)]
     values: dict[str, int] = {}
     for part in filter(None, (word.strip() for word in text.split(","))):
         name, _, value = part.partition("=")
         if name not in names or not value.isdecimal():
-            raise WeftError(f"parallelism {part!r}: write name=number with one of {', '.join(names)}, joined by commas")
+            raise WeftError(f"parallelism {part!r}: write name=number with one of {', '.join(names)}, with commas")
         values[name] = int(value)
     others = values.get("tp", 1) * values.get("pp", 1)
     if "dp" not in values:
         if not others or n_npus % others:
-            raise WeftError(f"parallelism {text!r}: {n_npus} NPUs are no multiple of tp x pp = {others}")
+            raise WeftError(f"parallelism {text!r}: {n_npus} NPUs are not a multiple of tp x pp = {others}")
         values["dp"] = n_npus // others
     return Parallelism(**values)

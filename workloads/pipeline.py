@@ -1,7 +1,7 @@
 """Pipeline parallelism: stages of layers on different NPUs, microbatches that pass through them, and their bubbles.
 
-With S stages and M microbatches both orders below leave (S-1)/(M+S-1) of the time idle where all stages take the
-same time and messages take none; they differ in how many activations a stage holds.
+With S stages and M microbatches both orders below leave (S-1)/(M+S-1) of the time idle if all stages take the
+same time and messages take none; they differ in the number of activations a stage holds.
 
 References
 ----------
@@ -33,16 +33,16 @@ SEND_FORWARD, SEND_BACKWARD = "activation send", "error send"
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """How microbatches pass through the stages.
+    """Schedule of microbatches through the stages.
 
     Attributes
     ----------
     group : str
         Key of the groups whose NPUs are the stages, in the order of their positions (dimension 0 first).
     microbatches : int
-        The workload's times and sizes are those of one of them.
+        The workload's times and sizes are per microbatch.
     activation_bytes : int
-        That each NPU sends to the next stage for each microbatch, and as much back.
+        Sent by each NPU to the next stage per microbatch, and the same back.
     order : {"gpipe", "1f1b"}
         All forward passes first, or backward as soon as possible.
     """
@@ -54,7 +54,7 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         if self.microbatches < 1:
-            raise WeftError(f"a pipeline of {self.microbatches} microbatches: at least 1")
+            raise WeftError(f"a pipeline of {self.microbatches} microbatches: give at least 1")
         if self.activation_bytes < 0:
             raise WeftError(f"activations of {self.activation_bytes} B: they must not be negative")
         if self.order not in PIPELINE_ORDERS:
@@ -64,7 +64,7 @@ class Pipeline:
 def pipeline_job(
     topology: Topology, workload: Workload, groups: Groups, pipeline: Pipeline, training: Training = Training()
 ) -> Job:
-    """The operations of one iteration; the NPUs of one stage do alike.
+    """The operations of one iteration; the NPUs of a stage behave identically.
 
     Parameters
     ----------

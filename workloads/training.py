@@ -1,9 +1,9 @@
-"""One training iteration as a job: computations, collectives on their groups, and what overlaps.
+"""One training iteration as a job: computations, collectives on their groups, and their overlap.
 
 The loops differ in what waits for the reduction of gradients:
 
-- `no-overlap`: everything, one after the other, as LIBRA's loop counts;
-- `wfbp`, wait-free backpropagation: nothing but the end; gradients are reduced while backward goes on;
+- `no-overlap`: everything, in sequence, as in LIBRA's loop;
+- `wfbp`, wait-free backpropagation: only the end; gradients are reduced while the backward pass continues;
 - `dear`: the all-reduce is cut in two. Reduce-scatter overlaps with backward; all-gather overlaps with the forward
   of the *next* iteration, layer by layer. The job is one period: backward first, then forward.
 
@@ -41,7 +41,7 @@ MIB = 2**20
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How an iteration runs.
+    """Options of a training iteration.
 
     Attributes
     ----------
@@ -50,14 +50,14 @@ class Training:
         Gradients of consecutive layers are reduced together while their sum stays below this (a layer may exceed it
         alone); None reduces each layer's by itself.
     in_order : bool
-        Whether reductions of gradients run one at a time, as on one NCCL stream; otherwise each begins when its
-        gradients are there.
+        Whether gradient reductions run one at a time, as on one NCCL stream; otherwise each starts when its gradients
+        are ready.
     first_layers_first : bool
-        Whether links and dimensions that have a choice serve the collectives of earlier layers first.
+        Whether links and dimensions serve the collectives of earlier layers first when they have a choice.
     updates : bool
-        Whether the update of the weights takes the time that the workload gives; LIBRA leaves it out.
+        Whether the weight update takes the time given by the workload; LIBRA omits it.
     algorithm : str
-        Of all collectives; one that does not do all-to-all leaves that to "hierarchical".
+        Algorithm of all collectives; if it has no all-to-all, "hierarchical" is used for that.
     options : mapping
         Options of the algorithm: `pipeline_chunks`, `active_chunks`, `algorithms`, ...
     orders : mapping from str to tuple of int
@@ -91,7 +91,7 @@ class Bucket(NamedTuple):
 def training_job(
     topology: Topology, workload: Workload, groups: Groups, training: Training = Training()
 ) -> Job:
-    """The operations of one iteration; every NPU does alike.
+    """The operations of one iteration; all NPUs behave identically.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def training_job(
     workload : Workload
     groups : mapping from name to extents
         NPUs that a group takes of each dimension. Where it takes a part, groups of weight gradients take NPUs that
-        are far apart and the others neighbours, so that together they tile the dimension.
+        are far apart and the others neighbors, so that together they tile the dimension.
     training : Training
 
     Raises
@@ -160,7 +160,7 @@ def process_groups(workload: Workload, groups: Groups, shape: tuple[int, ...]) -
     """The ranks of each group, where several share a dimension.
 
     Groups of `workloads.parallelism` lie as it counts ranks. Of others, those that only reduce gradients take NPUs as
-    far apart as they can, and the rest neighbours.
+    far apart as they can, and the rest neighbors.
     """
     inner = {call.group for layer in workload.layers for phase in layer.phases[:2] for call in phase.calls}
     found = {}
@@ -218,7 +218,7 @@ class Layers:
     numbers : range
         The layers.
     npus : sequence of int, optional
-        All unless given.
+        Default: all.
     """
 
     def __init__(

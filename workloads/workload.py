@@ -1,4 +1,4 @@
-"""A workload: what every layer of a training iteration computes and communicates, and in which group.
+"""A workload: the computation and communication of every layer of a training iteration, and their groups.
 
 Sizes are the buffer of one NPU before the collective, as ASTRA-sim 1.0 and LIBRA count them: the shard that an
 all-gather starts from, the full array of every other collective.
@@ -16,7 +16,7 @@ PHASES = ("forward", "input_grad", "weight_grad")
 """Phases of a layer; a text workload names its groups after them."""
 
 Groups = Mapping[str, tuple[int, ...]]
-"""NPUs that a group takes of each dimension, by the name of the group; 1 where it does not use a dimension."""
+"""NPUs of each group in each dimension, by group name; 1 for an unused dimension."""
 
 
 @one_line
@@ -31,7 +31,7 @@ class Call:
     size_bytes : float
         Buffer of one NPU before it.
     group : str
-        Who takes part: a key of `Groups`.
+        Participants: a key of `Groups`.
     """
 
     kind: str
@@ -119,7 +119,7 @@ class Workload:
 
 
 def check_groups(workload: Workload, groups: Groups, extents: tuple[int, ...]) -> None:
-    """Refuse groups that the network has no room for, and calls of groups that are not given.
+    """Reject groups that do not fit the network, and calls in groups that are not given.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def check_groups(workload: Workload, groups: Groups, extents: tuple[int, ...]) -
 
 
 def check_group(sizes: tuple[int, ...], extents: tuple[int, ...], what: str) -> None:
-    """Refuse sizes that are not one divisor for each extent of the network."""
+    """Reject sizes unless there is one divisor per extent of the network."""
     if len(sizes) != len(extents):
         raise WeftError(f"{what} has {len(sizes)} sizes {list(sizes)}; the network has {len(extents)} dimensions")
     for dim, (size, extent) in enumerate(zip(sizes, extents, strict=True), start=1):

@@ -57,8 +57,8 @@ def test_parse(text: str, expected: Parallelism) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("tp=0", "must be at least 1|no multiple"), ("tensor=4", "write name=number"),
-     ("tp=3", "no multiple of tp x pp = 3"),
+    [("tp=0", "must be at least 1|not a multiple"), ("tensor=4", "write name=number"),
+     ("tp=3", "not a multiple of tp x pp = 3"),
      ("tp=x", "write name=number"), ("ep=3", "must divide"), ("zero=4", "ZeRO stage 4")],
 )
 def test_what_is_refused(text: str, message: str) -> None:

@@ -121,7 +121,7 @@ def test_what_is_refused():
         training_job(topology, transformer(), GROUPS)
     with pytest.raises(WeftError, match="pipeline order 'x' is unknown"):
         Pipeline(microbatches=1, activation_bytes=0, order="x")
-    with pytest.raises(WeftError, match="0 microbatches: at least 1"):
+    with pytest.raises(WeftError, match="0 microbatches: give at least 1"):
         Pipeline(microbatches=0, activation_bytes=0)
     pipeline = Pipeline(microbatches=1, activation_bytes=0)
     with pytest.raises(WeftError, match="the pipeline's group 'pp' is not given"):

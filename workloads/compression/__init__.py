@@ -1,4 +1,4 @@
-"""Gradient compression that adds up on the way: the lossless homomorphic codec, and what it is compared with.
+"""Gradient compression that can be reduced in transit: the lossless homomorphic codec, and its baselines.
 
 Imports `topologies` only.
 """

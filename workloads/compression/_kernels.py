@@ -1,4 +1,4 @@
-"""The codec's loops, compiled. What they call stands in this file too, so that numba's cache is never stale."""
+"""The codec's compiled loops. Their callees are in this file too, so that numba's cache is never stale."""
 
 # mypy: ignore-errors
 
@@ -17,22 +17,22 @@ def _jit(function):
 
 
 _inline = numba.njit(nogil=True, error_model="numpy", inline="always")
-"""For what an inner loop calls: a call that stays keeps the loop from being vectorised."""
+"""For functions called in inner loops: a call that is not inlined prevents vectorization."""
 
 HASHES = 3
-"""Cells of each item. Three need the least space: 1.2218 cells an item, against 2.0 with two and 1.2949 with four."""
+"""Cells per item. Three need the least space: 1.2218 cells per item, against 2.0 with two and 1.2949 with four."""
 
 ROTATION_SEED = 50
-"""Seed of the first hash that turns lanes, apart from those that choose rows."""
+"""Seed of the first hash that rotates lanes, distinct from those that choose rows."""
 
 NEAR = 4096
-"""Elements that are looked through at a time; what is found in them, and where it goes, stays in a near cache."""
+"""Elements scanned at a time, so that the items found, and their places, stay in a near cache."""
 
 ONES = 0xFFFFFFFF
 """The count in the tally of a cell."""
 
 BATCH = 64
-"""Cells that are fetched together before the first of them is peeled."""
+"""Cells fetched together before the first of them is peeled."""
 
 LINE = 16
 """Elements of 32 bits in a line of a cache: blocks that are spread start on one in every lane."""
@@ -65,7 +65,7 @@ def murmur3(key, seed):
 
 @_inline
 def _below(word, limit):
-    """Remainder of a word by a limit, without a division: the estimate of the quotient is exact or one too small."""
+    """Remainder of a word modulo a limit, without division: the estimated quotient is exact or one too small."""
     rest = np.int64(word) - np.int64(np.uint32(np.float64(word) * ((1 - 1e-15) / limit))) * limit
     return rest - limit * (rest >= limit)
 
@@ -74,7 +74,7 @@ def _below(word, limit):
 def find_places(items, count, layout, places):
     """Cells (HASHES, count) of some elements; a cell from which the element is subtracted is complemented, negative.
 
-    Computed anew wherever it is needed, many at a time: 3 ns an element, less than to fetch it from a table.
+    Recomputed wherever needed, many at a time: 3 ns per element, less than a table lookup.
     """
     rows, lanes, rotated, split, seed, apart = layout
     step = apart if apart else lanes
@@ -125,7 +125,7 @@ def _add(cells, x, negative):
 
 @_jit
 def add_rows(cells, x, layout):
-    """Add an array to a sketch, block by block: each block goes to three rows, zeros and all."""
+    """Add an array to a sketch, block by block: each block goes to three rows, including zeros."""
     lanes = layout[1]
     first, places = np.empty(1, np.int32), np.empty((HASHES, 1), np.int32)
     for start in range(0, x.size, lanes):
@@ -178,9 +178,9 @@ def add_spread(cells, x, layout):
 
 @_jit
 def _not_zero(x, start, near):
-    """Write the places of the next elements that are not zero, `near.size` elements on; returns how many.
+    """Write the places of the nonzeros among the next `near.size` elements; returns how many.
 
-    Without a branch: where non-zeros are neither rare nor frequent, a processor guesses one in three wrong.
+    Without a branch: where nonzeros are neither rare nor frequent, a processor guesses one in three wrong.
     """
     count = 0
     for i in range(start, min(start + near.size, x.size)):
@@ -207,7 +207,7 @@ def _held(bits, start, n, near):
 def add_items(cells, x, layout):
     """The same element by element, without the zeros: for layouts of few lanes.
 
-    Non-zeros are gathered first, so that what follows has no branch and many cells are on their way at once.
+    Nonzeros are gathered first, so that what follows has no branch and many cells are on their way at once.
     """
     near, places = np.empty(NEAR, np.int32), np.empty((HASHES, NEAR), np.int32)
     for start in range(0, x.size, NEAR):
@@ -220,7 +220,7 @@ def add_items(cells, x, layout):
 
 @_jit
 def pack_bits(x, packed):
-    """One bit an element, least significant first: set where the element is not zero."""
+    """One bit per element, least significant first: set if the element is nonzero."""
     whole = x.size // 8
     for byte in range(whole):
         eight = x[8 * byte : 8 * byte + 8]
@@ -234,7 +234,7 @@ def pack_bits(x, packed):
 
 @_jit
 def pack_nibbles(x, packed):
-    """Four bits an element, two to a byte: 1 where the element is not zero."""
+    """Four bits per element, two per byte: 1 if the element is nonzero."""
     for i in range(x.size):
         packed[i >> 1] |= np.uint8(x[i] != 0) << np.uint8(4 * (i & 1))
 
@@ -314,7 +314,7 @@ def peel(state, out, layout, queue):
 
     A cell of one item gives that item away; taking it out of its other cells may leave one item there. A cell
     comes to one item at most once, so that the queue never holds more than all cells; the place after them is written
-    to without being used. The dummy is what looking at the cells beforehand found, so that it is not optimised away.
+    to without being used. The dummy is what looking at the cells beforehand found, so that it is not optimized away.
     """
     items, places = np.empty(BATCH, np.int32), np.empty((HASHES, BATCH), np.int32)
     end = 0

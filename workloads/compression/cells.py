@@ -7,16 +7,16 @@ import math
 from workloads.compression.checks import whole
 
 ITEMS_REQUIRED = ((70_000, 1.23), (10_000, 1.25), (1_000, 1.30))
-"""Items, and cells an item at which nearly all single hypergraphs of that many items peel."""
+"""Items, and cells per item at which nearly all single hypergraphs of that many items peel."""
 
 BLOCKS_REQUIRED = ((12_000, 1.23), (900, 1.25), (100, 1.30), (30, 1.50))
-"""Items counted by how independent they are, and cells an item at which nearly all of turned lanes peel."""
+"""Items counted by how independent they are, and cells per item at which nearly all of turned lanes peel."""
 
 LANE_REQUIRED = ((5_500, 1.30), (300, 1.50), (80, 2.0))
-"""Items of a lane by itself, and cells an item at which next to none of 1,024 lanes keeps a share of its items."""
+"""Items of a lane by itself, and cells per item at which next to none of 1,024 lanes keeps a share of its items."""
 
 SMALL_REQUIRED, SMALL_LANE_REQUIRED = 2.0, 3.0
-"""Cells an item for fewer, where the margin of a finite size is wide."""
+"""Cells per item for fewer, where the margin of a finite size is wide."""
 
 DENSE = 0.8
 """Density from which lanes are so full that turning them does not help: a block peels like one item."""
@@ -26,14 +26,14 @@ STUCK = 0.1
 
 
 def cells_required(n_items: int, n_elements: int | None = None, lanes: int = 1, rotated: bool = True) -> float:
-    """Cells an item with which nearly all arrays of independent non-zeros decode, by what was measured.
+    """Cells per item with which nearly all arrays of independent nonzeros decode, by what was measured.
 
     Parameters
     ----------
     n_items, n_elements : int
-        Union non-zeros, and elements of the array; the latter is needed of layouts with lanes.
+        Union nonzeros, and elements of the array; the latter is needed of layouts with lanes.
     lanes, rotated
-        Of the layout; whether blocks are spread does not matter to independent non-zeros.
+        Of the layout; whether blocks are spread does not matter to independent nonzeros.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def cells_required(n_items: int, n_elements: int | None = None, lanes: int = 1, 
         More items than elements.
     """
     most = 2**62 if n_elements is None else whole(n_elements, "number of elements", 0, 2**62)
-    whole(n_items, f"number of non-zeros among {n_elements or 'many'} elements", 0, most)
+    whole(n_items, f"number of nonzeros among {n_elements or 'many'} elements", 0, most)
     if n_elements is None or lanes == 1:
         return _least(ITEMS_REQUIRED, n_items, SMALL_REQUIRED)
     if n_items == 0:

@@ -1,4 +1,4 @@
-"""Whole numbers, numbers and arrays that the codecs are given: one line for each that does not fit."""
+"""Validation of integers, numbers and arrays given to the codecs: one line for each that does not fit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Values = npt.NDArray[Any]
 
 
 def whole(value: object, what: str, least: int, most: int = 2**31 - 1) -> int:
-    """A whole number in its range; a boolean or a float is none."""
-    accepted = f"give a whole number, {least} to {most}"
+    """An integer in its range; booleans and floats are rejected."""
+    accepted = f"give an integer, {least} to {most}"
     if isinstance(value, bool | np.bool_):
         raise WeftError(f"{what} is {value}: {accepted}")
     try:
@@ -30,7 +30,7 @@ def whole(value: object, what: str, least: int, most: int = 2**31 - 1) -> int:
 
 
 def number(value: object, what: str, least: float, most: float = math.inf, *, above: bool = False) -> float:
-    """A number in its range, that it may end (`above`: lies above its start) and that is not NaN."""
+    """A number in its closed range (`above`: open at the start) that is not NaN."""
     accepted = f"give a number {'above' if above else 'from'} {least:g}" + (f" to {most:g}" if most < math.inf else "")
     if isinstance(value, bool | np.bool_ | str) or not isinstance(value, int | float | np.integer | np.floating):
         raise WeftError(f"{what} is {value!r}: {accepted}")
@@ -48,16 +48,16 @@ def finite(value: object, what: str, least: float, *, above: bool = False) -> fl
 
 
 def vector(x: object, what: str, size: int | None = None) -> Values:
-    """An array of one dimension, of numbers, in native order of bytes, and of that size if one is given.
+    """A one-dimensional array of numbers in native byte order, of the given size if any.
 
-    Compiled loops are made for the type and the size that they are told, and look at nothing.
+    Compiled loops trust the type and size they are given.
     """
     if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray):
         raise WeftError(f"{what} is a {type(x).__name__}: give a numpy array")
     if x.ndim != 1 or (size is not None and x.size != size):
         raise WeftError(f"{what} has shape {x.shape}: give ({'n' if size is None else size},)")
     if x.dtype.kind not in "iuf" or not x.dtype.isnative:
-        raise WeftError(f"{what} is of {x.dtype!r}: give integers or floating point in native order of bytes")
+        raise WeftError(f"{what} is of {x.dtype!r}: give integers or floating point in native byte order")
     return np.asarray(x)
 
 

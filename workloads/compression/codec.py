@@ -1,9 +1,9 @@
-"""The lossless homomorphic codec: what workers send adds up on the way and decodes to the sum.
+"""The lossless homomorphic codec: messages of workers are summed in transit and decode to the sum.
 
-A worker sends a signed count sketch of its array and an index of its non-zeros. Sketches add and indexes combine,
-in any order, wherever they meet. Whoever knows the summed sketch and the union recovers the sum by peeling.
+A worker sends a signed count sketch of its array and an index of its nonzeros. Sketches add and indexes combine, in any
+order, anywhere in the network. The sum is recovered from the summed sketch and the union by peeling.
 
-In integers, wrapping around at the width of the cells, the result is the exact sum or says that it is not. In floating
+In integers, wrapping around at the width of the cells, the result is the exact sum or marked incomplete. In floating
 point the peeled values are sums in another order, and errors are relative to the values that shared a cell.
 
 References
@@ -32,11 +32,11 @@ Values = npt.NDArray[Any]
 DTYPES = ("int32", "int64", "float32", "float64")
 _EXPONENT = {"float32": (np.uint32, 0x7F800000), "float64": (np.uint64, 0x7FF0000000000000)}
 _FEW_LANES = 32
-"""Lanes below which elements are added one by one."""
+"""Number of lanes below which elements are added one by one."""
 
 
 class Message(NamedTuple):
-    """What is on the wire, of one worker or summed, and what both ends know of it.
+    """A message on the wire, of one worker or summed, with what both ends know about it.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Message(NamedTuple):
     support : (n_bytes,) uint8
         The packed index.
     workers : int
-        Of how many it is the sum.
+        Number of workers summed.
     layout, made_by
-        Layout and index by which it was made: messages of another one are refused, as their sizes do not tell.
+        Layout and index that made it: messages of another codec are rejected, since sizes alone do not identify it.
     """
 
     cells: Values
@@ -61,7 +61,7 @@ class Message(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A message made ready to peel: each cell with the tally of its items, and the number of items in all."""
+    """A message prepared for peeling: each cell with the tally of its items, and the total number of items."""
 
     state: Values
     bits: Bytes
@@ -70,7 +70,7 @@ class Opened(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The sum, and what is known about it.
+    """The sum, and its status.
 
     Attributes
     ----------
@@ -95,12 +95,12 @@ class Decoded(NamedTuple):
 
     @property
     def overloaded(self) -> bool:
-        """Whether the sketch was too small: some items are left."""
+        """Whether the sketch was too small, so that some items remain."""
         return self.n_recovered < self.n_items
 
     @property
     def index_incomplete(self) -> bool:
-        """Whether values are left of which the index knows nothing; integers only."""
+        """Whether values remain that are missing from the index; integers only."""
         return self.exact and not self.overloaded and self.residual_cells > 0
 
     @property
@@ -118,9 +118,9 @@ class Codec:
     ----------
     layout : Layout
     index : Index, optional
-        One bit an element unless given.
+        Default: one bit per element.
     dtype : {"int32", "int64", "float32", "float64"}
-        Of the cells; arrays must have it.
+        Type of the cells; arrays must have it too.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Codec:
         if self.index.n_elements != self.layout.n_elements:
             raise WeftError(
                 f"the index is of {self.index.n_elements} elements and the layout of {self.layout.n_elements}: "
-                "give one of as many"
+                "the numbers must match"
             )
 
     def encode(self, x: Values) -> Message:
@@ -171,12 +171,12 @@ class Codec:
         return Message(self._sketch(x), self.index.encode(x), 1, self.layout, self.index)
 
     def add(self, one: Message, other: Message) -> Message:
-        """What a switch or a ring step does: sum the sketches, unite the indexes.
+        """The operation of a switch or ring step: sum the sketches, unite the indexes.
 
         Raises
         ------
         WeftError
-            More workers than the index can count, or a message of another codec.
+            More workers than the index can count, or a message from another codec.
         """
         self._refuse_others(one, other)
         workers = one.workers + other.workers
@@ -195,7 +195,7 @@ class Codec:
         Raises
         ------
         WeftError
-            No arrays, or what `encode` and `add` refuse.
+            No arrays, or anything `encode` and `add` reject.
         """
         messages = map(self.encode, arrays)
         first = next(messages, None)
@@ -210,14 +210,14 @@ class Codec:
         ----------
         message : Message
         median : bool
-            Guess what was not recovered from the middle one of three cells, as the public code does: worthless, the
-            error is as large as the values.
+            Guess unrecovered items from the median of three cells, as the public code does; of no use, since the error
+            is as large as the values.
 
         Raises
         ------
         WeftError
-            A message of another codec. One that was damaged on the way is decoded to something: `complete` says
-            whether it fits together.
+            A message from another codec. A message damaged in transit decodes to something; `complete` tells whether
+            it is consistent.
         """
         opened = self.open(message)
         values, recovered, rounds = self.peel(opened)
@@ -291,7 +291,7 @@ class Codec:
 
 
 class Aggregate(NamedTuple):
-    """A sum by way of the codec: (n_elements,) values, whether it fell back, and the bytes one worker sent."""
+    """A sum computed through the codec: (n_elements,) values, whether it fell back, and the bytes one worker sent."""
 
     values: Values
     fell_back: bool
@@ -300,7 +300,7 @@ class Aggregate(NamedTuple):
 
 
 def lossless_sum(codec: Codec, arrays: Iterable[Values]) -> Aggregate:
-    """Sum arrays through the codec, and densely where its detectors object.
+    """Sum arrays through the codec, falling back to a dense sum if its checks fail.
 
     In integers the result is the exact sum (modulo the width) of whatever was given. The fall-back sends the dense
     arrays as well, which `wire_bytes` counts.
@@ -308,7 +308,7 @@ def lossless_sum(codec: Codec, arrays: Iterable[Values]) -> Aggregate:
     Raises
     ------
     WeftError
-        No arrays, or what `Codec.encode` refuses.
+        No arrays, or what `Codec.encode` rejects.
     """
     arrays = list(arrays)
     message = codec.sum(arrays)

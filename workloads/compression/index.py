@@ -1,4 +1,4 @@
-"""The index: which elements are not zero in the union of all workers, and how it adds up on the way."""
+"""The index: which elements are nonzero in the union of all workers, and how indexes combine in transit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[np.generic]
 
 
 class Index(Protocol):
-    """A set of positions in bytes that combine on the way.
+    """A set of positions, in bytes that can be combined in transit.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ class Index(Protocol):
         """The union, as the network forms it."""
 
     def bits(self, packed: Bytes) -> Bytes:
-        """One bit an element, least significant first."""
+        """One bit per element, least significant first."""
 
 
 @dataclass(frozen=True)
 class Bitmap:
-    """One bit an element, combined by OR: for transports that have it."""
+    """One bit per element, combined by OR: for transports that have it."""
 
     n_elements: int
     max_workers: None = None
@@ -74,7 +74,7 @@ class Bitmap:
 
 @dataclass(frozen=True)
 class NibbleSum:
-    """Four bits an element, combined by SUM: for transports without OR. A sixteenth worker would carry over."""
+    """Four bits per element, combined by SUM: for transports without OR. A sixteenth worker would carry over."""
 
     n_elements: int
     max_workers: int = 15
@@ -154,7 +154,7 @@ def _packed(packed: Bytes, index: Index) -> Bytes:
 
 
 def bloom_for(n_elements: int, n_items: int, false_positive_rate: float) -> Bloom:
-    """The smallest Bloom filter for `n_items` union non-zeros at a rate of false positives.
+    """The smallest Bloom filter for `n_items` union nonzeros at a rate of false positives.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def bloom_for(n_elements: int, n_items: int, false_positive_rate: float) -> Bloo
         A rate that is not between 0 and 1.
     """
     whole(n_elements, "number of elements", 0)
-    whole(n_items, f"number of non-zeros among {n_elements} elements", 0, n_elements)
+    whole(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
     if number(false_positive_rate, "false positive rate", 0, 1, above=True) == 1:
         raise WeftError("false positive rate is 1; it must be between 0 and 1")
     per_item = math.log2(1 / false_positive_rate)

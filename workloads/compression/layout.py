@@ -1,4 +1,4 @@
-"""Where elements go in a sketch: blocks of lanes, three rows each, turned or not, of neighbours or from all over."""
+"""Where elements go in a sketch: blocks of lanes, three rows each, turned or not, of neighbors or from all over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.compression.cells import cells_required
 from workloads.compression.checks import finite, whole
 
 CELLS_PER_ITEM = 1.23
-"""Cells a non-zero of the union at which arrays of a million elements decode, spread or by element (40 of 40)."""
+"""Cells a nonzero of the union at which arrays of a million elements decode, spread or by element (40 of 40)."""
 
 
 MOST_ELEMENTS = (2**32 - 1) // kernels.HASHES
@@ -37,7 +37,7 @@ class Form(NamedTuple):
     spread: bool
 
     def cells_required(self, n_items: int, n_elements: int) -> float:
-        """Cells an item with which nearly all arrays decode (`cells.cells_required`)."""
+        """Cells per item with which nearly all arrays decode (`cells.cells_required`)."""
         return cells_required(n_items, n_elements, self.lanes, self.rotated)
 
 
@@ -66,7 +66,7 @@ def form_of(name: str) -> Form:
 
 
 class Hashing(NamedTuple):
-    """What the cells of an element depend on, as the compiled loops take it; `apart` is 0 for blocks of neighbours."""
+    """What the cells of an element depend on, as the compiled loops take it; `apart` is 0 for blocks of neighbors."""
 
     rows: int
     lanes: int
@@ -84,7 +84,7 @@ class Layout:
     row. Published, block and lane of element i are i div L and i mod L with L = 1024, and each lane is a small
     hypergraph of its own; all of them must decode. Turning the lanes by another hash of the block joins them into one.
     There are still as few rows and blocks as before, so that chance gives some arrays too many full rows, and
-    where non-zeros stand in a row, as in embeddings, all lanes of a block are items, and turning changes nothing.
+    where nonzeros stand in a row, as in embeddings, all lanes of a block are items, and turning changes nothing.
     Smaller blocks cure the first. Blocks whose elements are n_blocks apart, i mod n_blocks and i div n_blocks,
     cure the second.
 
@@ -100,12 +100,12 @@ class Layout:
     seed : int
         Of the first hash.
     spread : bool
-        Whether the elements of a block are `n_blocks` apart; otherwise they are neighbours.
+        Whether the elements of a block are `n_blocks` apart; otherwise they are neighbors.
 
     Raises
     ------
     WeftError
-        An extent that is no whole number, below zero, or too large for cells to be numbered with 32 bits.
+        An extent that is not an integer, below zero, or too large for cells to be numbered with 32 bits.
     """
 
     n_elements: int
@@ -153,7 +153,7 @@ def layout_for(
     split: bool = False,
     seed: int = 0,
 ) -> Layout:
-    """The layout with at least `cells_per_item` cells for each of `n_items` union non-zeros.
+    """The layout with at least `cells_per_item` cells for each of `n_items` union nonzeros.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def layout_for(
     """
     shape = form_of(form) if isinstance(form, str) else Form(*form)
     whole(n_elements, "number of elements", 0)
-    whole(n_items, f"number of non-zeros among {n_elements} elements", 0, n_elements)
+    whole(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
     lanes = whole(shape.lanes, "number of lanes", 1)
     if cells_per_item is None:
         wanted = shape.cells_required(n_items, n_elements)

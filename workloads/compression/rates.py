@@ -1,4 +1,4 @@
-"""How fast the codec runs on this machine, and how long a device of given rates takes for an array."""
+"""Speed of the codec on this machine, and time of a device with given rates."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Rates:
     Attributes
     ----------
     encode_Bps : float
-        Bytes of the dense array a second, index included.
+        Bytes of the dense array per second, index included.
     scan_Bps : float
-        Bytes of the dense array a second, for going through the index before the peel.
+        Bytes of the dense array per second, for going through the index before the peel.
     peel_s_per_item : float
-        Seconds for each union non-zero.
+        Seconds per union nonzero.
     launch_s : float
         Seconds for each round of a parallel peel; 0 where it is sequential.
     """
@@ -53,7 +53,7 @@ class Rates:
 
 
 INSTANT = Rates(float("inf"), float("inf"), 0.0)
-"""A device that takes no time: what is left is the network."""
+"""A device that takes no time, which leaves only the network."""
 
 
 class Measured(NamedTuple):
@@ -65,7 +65,7 @@ class Measured(NamedTuple):
         The latter with whole rows, somewhat more than asked for.
     n_elements, n_items : int
     index_Bps, sketch_Bps, encode_Bps, scan_Bps : float
-        Bytes of the dense array a second: index alone, sketch alone, both, and counting the items of each cell.
+        Bytes of the dense array per second: index alone, sketch alone, both, and counting the items of each cell.
     peel_s_per_item : float
     rounds : int
     complete : bool
@@ -106,7 +106,7 @@ def measure(
     ----------
     n_elements : int
     density : float
-        Share of non-zeros, of the union.
+        Share of nonzeros, of the union.
     cells_per_item, form, dtype
         See `workloads.compression.layout`.
     repeats : int

@@ -1,4 +1,4 @@
-"""Workloads and traces as other tools write them: Chakra, GOAL, LIBRA, ASTRA-sim, SimAI.
+"""Workload and trace files of other tools: Chakra, GOAL, LIBRA, ASTRA-sim, SimAI.
 
 Imports jobs and schedules.
 """

@@ -1,7 +1,7 @@
 """Chakra execution traces (.et), read and written: schema versions 0.0.4 and 1.0.0, plain or gzipped.
 
-A file is a sequence of messages with their lengths: one of metadata, then the nodes of one rank. Everything that is
-read comes back when it is written: attributes keep their type, fields that say nothing are left out.
+A file is a sequence of length-prefixed messages: metadata, then the nodes of one rank. Reading and writing round-trips:
+attributes keep their type, empty fields are omitted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Node(NamedTuple):
 
     @property
     def after(self) -> tuple[int, ...]:
-        """All nodes that it waits for, each once."""
+        """All nodes it waits for, without duplicates."""
         return tuple(dict.fromkeys((*self.control_after, *self.data_after)))
 
 
@@ -100,9 +100,9 @@ def read_trace(path: str | Path) -> Trace:
     Raises
     ------
     WeftError
-        Names file, node and field: a file that cannot be read or is larger than `MOST_BYTES`, one that is cut off or
-        is no trace, an unknown version, field or type, a node that is given twice, that waits for one that is not
-        there or for itself.
+        Names the file, node and field: a file that cannot be read or is larger than `MOST_BYTES`, is truncated or is
+        not a trace, an unknown version, field or type, a duplicate node, or a node that waits for itself or for a
+        missing one.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -112,7 +112,7 @@ def read_trace(path: str | Path) -> Trace:
     if data[:2] == b"\x1f\x8b":
         data = _unzipped(data, f"trace {path}")
     if len(data) > MOST_BYTES:
-        raise WeftError(f"trace {path} is larger than {format_size(MOST_BYTES)}, the most that is read")
+        raise WeftError(f"trace {path} is larger than {format_size(MOST_BYTES)}, the limit")
     return parse_trace(data, str(path))
 
 
@@ -146,12 +146,12 @@ def write_trace(trace: Trace) -> bytes:
 
 
 def in_order(nodes: Sequence[Node], where: str) -> list[int]:
-    """Places of the nodes in an order that respects what they wait for, the smallest id first.
+    """Positions of the nodes in topological order, smallest id first.
 
     Raises
     ------
     WeftError
-        A node that is given twice, waits for one that is not there, or waits in a circle.
+        A duplicate node, a dependency on a missing node, or a dependency cycle.
     """
     place: dict[int, int] = {}
     for at, node in enumerate(nodes):
@@ -162,7 +162,7 @@ def in_order(nodes: Sequence[Node], where: str) -> list[int]:
     for at, node in enumerate(nodes):
         for other in node.after:
             if other not in place:
-                raise WeftError(f"{where}: node {node.id} waits for node {other}, which is not there")
+                raise WeftError(f"{where}: node {node.id} waits for node {other}, which does not exist")
             children[place[other]].append(at)
     ready = [(node.id, at) for at, node in enumerate(nodes) if not missing[at]]
     heapify(ready)
@@ -176,7 +176,7 @@ def in_order(nodes: Sequence[Node], where: str) -> list[int]:
                 heappush(ready, (nodes[child].id, child))
     if len(order) < len(nodes):
         stuck = next(node.id for at, node in enumerate(nodes) if missing[at])
-        raise WeftError(f"{where}: node {stuck} waits in a circle")
+        raise WeftError(f"{where}: node {stuck} waits for itself in a cycle")
     return order
 
 

@@ -1,7 +1,7 @@
 """Chakra traces of all ranks as a job, so that weft's engines run what ASTRA-sim runs.
 
-Collectives of one communicator group are paired by their order on each rank, messages by source, destination and tag.
-Memory nodes, and communicator groups that are no product of the network's dimensions, have no counterpart in a job.
+Collectives of one communicator group are matched by their order on each rank, messages by source, destination and tag.
+Memory nodes, and communicator groups that are not a product of the network's dimensions, have no counterpart in a job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workloads.job import COMPUTE_STREAM, Job
 PS_PER_US = 10**6
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
-"""Collectives that a job runs; a broadcast and a reduce have rank 0 as their root."""
+"""Collectives that a job supports; broadcast and reduce have rank 0 as their root."""
 
 _Place = tuple[int, int]
 """Rank, and place of a node in its trace."""
@@ -56,7 +56,7 @@ def read_chakra(
     Raises
     ------
     WeftError
-        Files that are no traces, or traces that do not fit one another, the topology or a job.
+        Files that are not traces, or traces inconsistent with each other, the topology or a job.
     """
     traces, unread = read_ranks(prefix, topology.n_npus)
     if unread:
@@ -182,7 +182,7 @@ def _sorted(operations: Sequence[_Shared], traces: Sequence[Trace], name: str) -
     if len(order) < len(operations):
         rank, at = next(operations[k].places[0] for k, count in enumerate(missing) if count)
         raise WeftError(
-            f"{name}: rank {rank}: node {traces[rank].nodes[at].id} waits in a circle: ranks wait for one another"
+            f"{name}: rank {rank}: node {traces[rank].nodes[at].id} waits for itself in a cycle"
         )
     return [operations[number] for number in order]
 

@@ -1,7 +1,6 @@
-"""What the nodes of a Chakra trace ask for: computations, collectives and messages, from their attributes.
+"""Meaning of Chakra trace nodes: computations, collectives and messages, from their attributes.
 
-An attribute that none of them uses is an error that names it; `NOTES`, which say where a node comes from, are passed
-over.
+An unused attribute is an error that names it; `NOTES`, which record the origin of a node, are ignored.
 """
 
 from __future__ import annotations
@@ -170,14 +169,14 @@ class _Values:
         self.found, self.where = found, where
 
     def whole(self, name: str, default: int | None, most: int) -> int:
-        """A whole number from zero on; of a type of any width."""
+        """An integer from zero on; of a type of any width."""
         if name not in self.found:
             if default is None:
                 raise WeftError(f"{self.where}: lacks the attribute {name!r}")
             return default
         value = self.found[name].value
         if not isinstance(value, int) or not 0 <= value <= most:
-            raise WeftError(f"{self.where}: {name} is {value!r}: a whole number from 0 to {most} is expected")
+            raise WeftError(f"{self.where}: {name} is {value!r}: an integer from 0 to {most} is expected")
         return int(value)
 
     def group(self) -> int:

@@ -35,7 +35,7 @@ def read_comm_groups(path: str | Path, n_npus: int) -> Mapping[int, tuple[int, .
             raise WeftError(f"{where}: group {name}: a list of NPUs is expected")
         for npu in npus:
             if isinstance(npu, bool) or not isinstance(npu, int) or not 0 <= npu < n_npus:
-                raise WeftError(f"{where}: group {name}: NPU {npu!r} is none of the {n_npus}")
+                raise WeftError(f"{where}: group {name}: NPU {npu!r} is not one of the {n_npus}")
         if len(set(npus)) < len(npus):
             raise WeftError(f"{where}: group {name} names an NPU twice")
         found[int(name)] = tuple(npus)

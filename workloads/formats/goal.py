@@ -1,8 +1,8 @@
-"""GOAL text, read: the schedules of LogGOPSim and ATLAHS, as a job.
+"""GOAL text reader: the schedules of LogGOPSim and ATLAHS, as a job.
 
 A rank is the NPU of the same number. A `send` is a message, whose `recv` is the next one of that source and tag; it
-has ended at both ends when it has arrived, and sending takes no time of a CPU: overheads and gaps (`o`, `g`) are the
-topology's and the model's business. A `calc` of n is n ns on a stream of the rank, `cpu 0` being "compute". `requires`
+has ended at both ends when it has arrived, and sending takes no time of a CPU: overheads and gaps (`o`, `g`) belong to
+the topology and the model. A `calc` of n is n ns on a stream of the rank, `cpu 0` being "compute". `requires`
 waits for the end of an operation; `irequires`, which waits for its start, is read where that is the start of a send or
 a receive: when whatever it waits for has ended.
 """
@@ -73,8 +73,8 @@ def read_goal(path: str | Path, topology: Topology) -> Job:
     Raises
     ------
     WeftError
-        Names file and line: not GOAL, a rank, label or message that is not there, sends and receives that do not pair,
-        operations that wait in a circle.
+        Names the file and line: not GOAL, an undefined rank or label, unmatched sends and receives, or a dependency
+        cycle.
     """
     return parse_goal(read_input(path, "GOAL file"), topology, str(path))
 
@@ -306,5 +306,5 @@ def _ordered(parents: list[list[int]], events: list[_Event], name: str) -> list[
                 heappush(ready, child)
     if len(order) < len(parents):
         stuck = next(number for number, count in enumerate(missing) if count)
-        raise WeftError(f"{name}, line {events[stuck].line}: the {events[stuck].kind} waits in a circle")
+        raise WeftError(f"{name}, line {events[stuck].line}: the {events[stuck].kind} waits for itself in a cycle")
     return order

@@ -1,4 +1,4 @@
-"""GOAL text, written: a schedule or a job as LogGOPSim and ATLAHS run it.
+"""GOAL text writer: a schedule or a job for LogGOPSim and ATLAHS.
 
 Every transfer is a send and a receive with a tag of its own; what it waits for is a `requires` at its source. GOAL has
 no chunks: a transfer is one message, or `chunks` of them, each of which waits for those of other transfers that the

@@ -59,7 +59,7 @@ def read_network(path: str | Path) -> NetworkFile:
     Raises
     ------
     WeftError
-        Names file, line and key.
+        Names the file, line and key.
     """
     keys = ("Topology", "NpusCount", "CostDimension")
     entries = read_yaml(path, "network").mapping(keys, required=keys)
@@ -92,7 +92,7 @@ def read_communicator(path: str | Path, extents: tuple[int, ...]) -> Groups:
     Raises
     ------
     WeftError
-        Names file, line and key.
+        Names the file, line and key.
     """
     entries = read_yaml(path, "communicator").mapping(tuple(PHASE_OF), required=tuple(PHASE_OF))
     return {phase: _group(entries[key], extents) for key, phase in PHASE_OF.items()}
@@ -115,7 +115,7 @@ def read_prices(path: str | Path) -> Mapping[str, Prices]:
     Raises
     ------
     WeftError
-        Names file, line and key.
+        Names the file, line and key.
     """
     return {tier: _prices(entry) for tier, entry in read_yaml(path, "cost").mapping().items()}
 

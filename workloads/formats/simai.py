@@ -33,7 +33,7 @@ def parse_header(words: list[str], where: str) -> Header:
     Raises
     ------
     WeftError
-        Names the key: unknown, given twice, without a whole number, or one that asks for what is not simulated.
+        Names the key: unknown, given twice, without an integer, or one that asks for what is not simulated.
     """
     if len(words) == 1 and words[0].isascii() and words[0].isdecimal():
         words = [KEYS[-1], words[0]]  # the last bottom layer of a DLRM, as Chakra's converter wants it
@@ -46,7 +46,7 @@ def parse_header(words: list[str], where: str) -> Header:
         if key in found:
             raise WeftError(f"{where}: key {key!r} is given twice")
         if not (value.isascii() and value.isdecimal() and len(value) < 10):
-            raise WeftError(f"{where}: {key} is {value!r}: a whole number is expected")
+            raise WeftError(f"{where}: {key} is {value!r}: an integer is expected")
         found[key] = int(value)
         if found[key] != ONLY.get(key, found[key]):
             raise WeftError(f"{where}: {key} is {value}: only {ONLY[key]} is read")

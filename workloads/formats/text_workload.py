@@ -54,7 +54,7 @@ def read_text_workload(path: str | Path) -> Workload:
     Raises
     ------
     WeftError
-        Names file, line and column.
+        Names the file, line and column.
     """
     path = Path(path)
     try:
@@ -64,7 +64,7 @@ def read_text_workload(path: str | Path) -> Workload:
     except (OSError, UnicodeDecodeError) as wrong:
         raise WeftError(f"workload {path}: cannot be read: {wrong}") from None
     if len(data) > MOST_BYTES:
-        raise WeftError(f"workload {path}: is larger than {format_size(MOST_BYTES)}, the most that is read")
+        raise WeftError(f"workload {path}: is larger than {format_size(MOST_BYTES)}, the limit")
     rows = [(number, line.split()) for number, line in enumerate(lines, start=1) if line.strip()]
     if not rows:
         raise WeftError(f"workload {path}: is empty; one layer a line of {len(COLUMNS)} columns is expected")

@@ -1,4 +1,4 @@
-"""Parametric models by name: the one place to register a new one.
+"""Parametric models by name: the one place to register a new model.
 
 Imports `topologies` only.
 """
@@ -49,11 +49,11 @@ MODELS: MappingProxyType[str, Callable[[], Model]] = MappingProxyType({
     "ncf": ncf,
     "lstm": lstm,
 })
-"""A model added here is on the command line and in the tests."""
+"""A model added here appears on the command line and in the tests."""
 
 
 def model(name: str) -> Model:
-    """The model of that name.
+    """Look up a model by name.
 
     Raises
     ------

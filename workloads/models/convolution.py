@@ -28,7 +28,7 @@ def resnet50() -> Model:
 
 
 def vgg(depth: int) -> Model:
-    """VGG-16 or VGG-19: 3x3 convolutions with biases, no batch normalisation, three linear layers."""
+    """VGG-16 or VGG-19: 3x3 convolutions with biases, no batch normalization, three linear layers."""
     repeats = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}[depth]
     operators, channels, side = [], 3, IMAGE
     for stage, (count, width) in enumerate(zip(repeats, (64, 128, 256, 512, 512), strict=True)):
@@ -42,7 +42,7 @@ def vgg(depth: int) -> Model:
 
 
 def _convolution(name: str, into: int, out: int, kernel: int, side: int, norm: bool = True) -> Operator:
-    """A convolution of `side` x `side` outputs, with a batch normalisation (scale, offset) or a bias."""
+    """A convolution of `side` x `side` outputs, with a batch normalization (scale, offset) or a bias."""
     weights = into * out * kernel**2
     return Operator(name, weights + (2 * out if norm else out), 2.0 * weights * side**2, into * side**2, out * side**2)
 

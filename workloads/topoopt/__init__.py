@@ -1,4 +1,4 @@
-"""TopoOpt: which circuits a training job wants, from what it computes and moves.
+"""TopoOpt: the circuits that suit a training job, derived from its computation and traffic.
 
 W. Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training Jobs",
 NSDI 2023.

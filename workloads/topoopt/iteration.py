@@ -1,4 +1,4 @@
-"""One training iteration as servers see it: operations, what flows between them, and all-reduces that gate nothing."""
+"""One training iteration from the servers' view: operations, traffic between them, and non-blocking all-reduces."""
 
 from __future__ import annotations
 

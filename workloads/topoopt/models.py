@@ -132,7 +132,7 @@ def bert(n: int) -> OperatorModel:
 
 
 def vgg(n: int) -> OperatorModel:
-    """VGG16, 64 images a GPU; times of the profile on 16 servers, whose servers have the same batch."""
+    """VGG16, 64 images per GPU; times of the profile on 16 servers, whose servers have the same batch."""
     layers = [(ms, sum(sizes)) for times, ms, sizes in VGG16_BACKWARD for _ in range(times)][::-1]
     half = VGG16_FORWARD_MS / sum(ms for ms, _ in layers)
     batch = 64 * GPUS * n
@@ -149,7 +149,7 @@ def vgg(n: int) -> OperatorModel:
 
 
 def resnet(n: int) -> OperatorModel:
-    """ResNet50, 128 images a GPU: 16 blocks and the classifier."""
+    """ResNet50, 128 images per GPU: 16 blocks and the classifier."""
     batch = 128 * GPUS * n
     # 8.2 GFLOP an image forward at the 268 TFLOP/s at which a server runs VGG16.
     forward = 8.2e9 * batch / n / 268e12 * 1e3

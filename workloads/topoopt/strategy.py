@@ -1,4 +1,4 @@
-"""Parallelisation strategies: on which servers each operator runs, and what traffic follows from it.
+"""Parallelization strategies: the servers of each operator, and the resulting traffic.
 
 An operator runs on k of the n servers, which are n/k apart; each takes an equal part of the batch and a copy of the
 parameters. On all servers that is data parallelism; on one, model parallelism, as for an embedding table.

@@ -1,7 +1,7 @@
-"""TopologyFinder: rings for the all-reduces, matchings for what else servers send each other, and the routes.
+"""TopologyFinder: rings for all-reduces, matchings for the other traffic between servers, and routes.
 
 The degree is split by traffic. Defects of the released code are not repeated: the heaviest group gets the most rings,
-a pair counts its demand both ways, and no ring is chosen twice in opposite directions while others are left.
+a pair counts its demand in both directions, and no ring is chosen twice in opposite directions while others remain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """What a job moves in one iteration.
+    """Traffic of a job in one iteration.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ def matchings(flows: Floats, degree: int) -> list[tuple[int, int]]:
         ends = np.argwhere(np.triu(left, 1) > 0)
         if not len(ends):
             break
-        # Whole numbers keep the matching exact; 2^40 leaves room for sums.
+        # Integers keep the matching exact; 2^40 leaves room for sums.
         weight = np.maximum(1, (left / left.max() * 2**40)).astype(np.int64)
         graph.add_edges_from([(a, b, int(weight[a, b])) for a, b in ends.tolist()])
         pairs = rx.max_weight_matching(graph, max_cardinality=True, weight_fn=int)

@@ -166,7 +166,7 @@ def test_what_is_refused():
     job = Job(topology)
     with pytest.raises(WeftError, match="'x' takes -1 ps"):
         job.compute("x", -1)
-    with pytest.raises(WeftError, match="'x' waits for operation 0, which is not there yet"):
+    with pytest.raises(WeftError, match="'x' waits for operation 0, which does not exist yet"):
         job.compute("x", 1, after=[0])
     with pytest.raises(WeftError, match="'x' names an NPU that is not one of the 4"):
         job.compute("x", 1, npus=[4])

@@ -143,8 +143,8 @@ def test_damaged_files(data: bytes, message: str) -> None:
         (field(8, 1), "a number stands where a message is expected"),
         (b"\x0b", "field 1 has the wire type 3"),
         (b"\x00\x00", "a field numbered 0"),
-        (field(5, varint(0)), "node 0 waits in a circle"),
-        (field(5, varint(7)), "node 0 waits for node 7, which is not there"),
+        (field(5, varint(0)), "node 0 waits for itself in a cycle"),
+        (field(5, varint(7)), "node 0 waits for node 7, which does not exist"),
     ],
 )
 def test_damaged_nodes(node: bytes, message: str) -> None:
@@ -159,7 +159,7 @@ def test_nodes_given_twice_and_long_circles() -> None:
     with pytest.raises(WeftError, match="node 3 is given twice"):
         parse_trace(write_trace(twice), "x")
     ring = tuple(compute_node(1, at, after=[(at + 1) % 5000]) for at in range(5000))
-    with pytest.raises(WeftError, match="node 0 waits in a circle"):
+    with pytest.raises(WeftError, match="node 0 waits for itself in a cycle"):
         parse_trace(write_trace(Trace("0.0.4", (), ring)), "x")
 
 

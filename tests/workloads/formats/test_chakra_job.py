@@ -121,7 +121,7 @@ MESSAGE = (("comm_size", 8, "int64"), ("comm_dst", 1, "int32"))
         (bad("collective", *COLLECTIVE), "rank 0 has 1 collectives and rank 1 0"),
         (bad("send", *MESSAGE), "rank 0 to rank 1, tag 0: 1 sends and 0 receives"),
         (bad("send", MESSAGE[0]), "lacks the attribute 'comm_dst'"),
-        (bad("send", MESSAGE[0], ("comm_dst", 2, "int32")), "comm_dst is 2: a whole number from 0 to 1"),
+        (bad("send", MESSAGE[0], ("comm_dst", 2, "int32")), "comm_dst is 2: an integer from 0 to 1"),
         (bad("send", MESSAGE[0], ("comm_dst", 0, "int32")), "comm_dst is 0, its own NPU"),
         (bad("send", *MESSAGE, ("comm_src", 1, "int32")), "comm_src is 1; the trace is that of NPU 0"),
         (bad("memory load"), "is a memory load: remote memory is not simulated"),
@@ -143,7 +143,7 @@ def test_traces_that_do_not_fit() -> None:
         trace(message_node("receive", 1 - rank, 8, 0), message_node("send", 1 - rank, 8, 1, after=[0]))
         for rank in (0, 1)
     ]
-    with pytest.raises(WeftError, match="waits in a circle: ranks wait for one another"):
+    with pytest.raises(WeftError, match="waits for itself in a cycle"):
         chakra_job(crossed, ring(2))
 
 

@@ -168,7 +168,7 @@ GOOD = "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b 
         ("rank 1 {", "rank 0 {", "line 5: rank 0 comes twice"),
         ("tag 0\n}\nrank 1", "tag 0\nl1: calc 5\n}\nrank 1", "line 4: label 'l1' comes twice in rank 0"),
         ("tag 0\n}\nrank 1", "tag 0\nl1 requires l9\n}\nrank 1", "line 4: label 'l9' is not defined before"),
-        ("tag 0\n}\nrank 1", "tag 0\nl1 requires l1\n}\nrank 1", "line 3: the send waits in a circle"),
+        ("tag 0\n}\nrank 1", "tag 0\nl1 requires l1\n}\nrank 1", "line 3: the send waits for itself in a cycle"),
         ("tag 0\n}\nrank 1", "tag 0\nc: calc 5\nl1 irequires c\n}\nrank 1", "the start of the calc in line 4"),
         ("tag 0\n}\n", "tag 0 ?\n}\n", "line 3: '?' is not GOAL"),
         ("8b from 0 tag 0\n}\n", "8b from", "ends after line 6, where a rank is expected"),

@@ -50,7 +50,7 @@ def test_a_key_without_a_colon(tmp_path: Path) -> None:
     [
         (HEADER + " tp: 8", ROW, "line 1: unknown key 'tp'; accepted are model_parallel_NPU_group"),
         (HEADER + " ep: 4", ROW, "line 1: key 'ep' is given twice"),
-        (HEADER.replace("ga: 2", "ga: two"), ROW, "line 1: ga is 'two': a whole number is expected"),
+        (HEADER.replace("ga: 2", "ga: two"), ROW, "line 1: ga is 'two': an integer is expected"),
         (HEADER + " DLRM_LAST_BOTTOM_LAYER:", ROW, "DLRM_LAST_BOTTOM_LAYER is ''"),
         (HEADER.replace("pp: 1", "pp: 2", 1), ROW, "line 1: pp is 2: only 1 is read"),
         (HEADER.replace("checkpoints: 0", "checkpoints: 3"), ROW, "checkpoints is 3: only 0 is read"),
