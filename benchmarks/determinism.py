@@ -27,7 +27,6 @@ from sim.circuits.shared_cluster import ClusterJob, contended_ps
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
 from sim.program.model import Model
 from sim.program.outcome import Outcome
-from sim.run.iteration import simulate_job
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole
@@ -87,7 +86,7 @@ def _training(loop: str) -> Entry:
     groups: Groups = {"tp": (4, 2, 1), "dp": (1, 2, 2)}
     training = Training(loop=loop, bucket_bytes=20_000, updates=True, options={"pipeline_chunks": 2})
     job = training_job(from_spec("RI(4)_FC(4)_SW(2)"), workload, groups, training)
-    return outcome_entry(simulate_job(job, Model(chunks=1)).outcome)
+    return outcome_entry(simulate(job, chunks=1).outcome)
 
 
 def _shared_tree() -> Entry:

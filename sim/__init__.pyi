@@ -13,6 +13,7 @@ from sim.faults.plan import NodeDown as NodeDown
 from sim.faults.plan import Repair as Repair
 from sim.faults.plan import SlowLink as SlowLink
 from sim.faults.plan import Straggler as Straggler
+from sim.lower.tenants import Tenant as Tenant
 from sim.measured.judge import Judgement as Judgement
 from sim.measured.judge import judge as judge
 from sim.measured.read import Measurements as Measurements
@@ -24,11 +25,8 @@ from sim.program.model import PRESETS as PRESETS
 from sim.program.model import Model as Model
 from sim.program.outcome import Deadlock as Deadlock
 from sim.result import Result as Result
-from sim.run.iteration import IterationResult as IterationResult
-from sim.run.iteration import simulate_job as simulate_job
-from sim.run.tenants import SharedResult as SharedResult
-from sim.run.tenants import Tenant as Tenant
-from sim.run.tenants import simulate_shared as simulate_shared
+from sim.run.tenants import Shares as Shares
+from sim.run.tenants import share_fabric as share_fabric
 from sim.simulation import simulate as simulate
 from sim.study.export import export as export
 from sim.study.export import sweep_rows as sweep_rows
@@ -42,7 +40,5 @@ from sim.study.sweep import run_sweep as run_sweep
 from sim.timeline.link_load import link_load as link_load
 from sim.timeline.perfetto import write_perfetto as write_perfetto
 from sim.timeline.timeline import Timeline as Timeline
-from sim.timeline.timeline import iteration_timeline as iteration_timeline
-from sim.timeline.timeline import schedule_timeline as schedule_timeline
 from sim.why.path import Why as Why
 from topologies.text.notebook import to_frame as to_frame

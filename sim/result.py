@@ -1,67 +1,97 @@
-"""What a user gets: time, bandwidths, where the time went, and the provenance to run it again."""
+"""What a user gets: times, bandwidths, where the time went, and the provenance to run it again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
-from sim.faults.cost import FAULTS_BREAK, FaultCost
-from sim.lower.schedule import Lowered
+from sim.faults.cost import FaultCost
+from sim.lower.lowered import Lowered
 from sim.program.model import Model
 from sim.program.outcome import Outcome
-from sim.why.path import Why
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table, to_frame
 from topologies.units import PS_PER_S, format_size, format_time
+from workloads.job import Job
 
 if TYPE_CHECKING:
     import pandas
+
+    from sim.timeline.timeline import Timeline
+    from sim.why.path import Why
+    from sim.why.spans import Span, Spans
+
+# The methods that look into a run import what they need themselves: it loads the compiler, which `weft --help` and
+# readers of stored results do without.
 
 GB = 10**9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result:
-    """One simulated collective.
+    """One simulated job: a collective, a training iteration, all tenants of a fabric.
+
+    Bandwidths are of a schedule alone; `spans`, `compute_ps`, `communication_ps`, `busy_ps` and `exposed_ps` look at
+    the operations of a job on each NPU.
 
     Attributes
     ----------
-    schedule : Schedule
+    job : Job
     model : Model
     engine : str
     time_ps : int
+        From the beginning to the end of the last operation.
     events : int
-        Chunks that crossed a link, of the representatives that were simulated.
-    lower_bound_ps, estimate_ps : int
-        No run is faster; alpha-beta steps in lockstep.
+        Chunks that crossed a server, of the representatives that were simulated.
+    estimate_ps : int or None
+        Alpha-beta steps in lockstep, of a schedule alone.
     wall_s : float
         Seconds of this machine, lowering included.
     lowered : Lowered
+        The program that was run, with its faults, and its legend.
     outcome : Outcome or None
         Arrays of the run; None for the analytic engine.
     faults : FaultCost or None
         What faults cost, where there were any.
     """
 
-    schedule: Schedule
+    job: Job
     model: Model
     engine: str
     time_ps: int
     events: int
-    lower_bound_ps: int
-    estimate_ps: int
+    estimate_ps: int | None
     wall_s: float
-    lowered: Lowered = field(repr=False)
-    outcome: Outcome | None = field(default=None, repr=False)
-    faults: FaultCost | None = field(default=None, repr=False)
+    lowered: Lowered
+    outcome: Outcome | None = None
+    faults: FaultCost | None = None
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule, of a job that is nothing else.
+
+        Raises
+        ------
+        WeftError
+            The job is of several operations, or of another kind.
+        """
+        return self.lowered.schedule
+
+    @cached_property
+    def lower_bound_ps(self) -> int:
+        """No run is faster."""
+        from sim.analytic.program_bound import lower_bound_ps
+
+        return lower_bound_ps(self.lowered, None if self.faults is None else self.faults.plan)
 
     @property
     def time_s(self) -> float:
-        """Time of the collective in seconds."""
+        """`time_ps` in seconds."""
         return self.time_ps / PS_PER_S
 
     @property
@@ -102,7 +132,7 @@ class Result:
     @property
     def symmetry(self) -> str:
         """Which ranks were simulated."""
-        return self.lowered.symmetry if self.faults is None else FAULTS_BREAK
+        return self.lowered.symmetry
 
     @property
     def wire_bytes(self) -> int:
@@ -112,8 +142,6 @@ class Result:
     @property
     def link_busy_ps(self) -> npt.NDArray[np.int64]:
         """Busy time of every link, (n_links,)."""
-        if self.faults is not None and self.outcome is not None:
-            return self.faults.faulty.link_busy_ps(self.schedule.topology.n_links, self.outcome.busy_ps)
         busy = self.outcome.busy_ps if self.outcome is not None else np.zeros(self.lowered.program.n_servers, np.int64)
         return self.lowered.link_busy_ps(busy)
 
@@ -127,70 +155,138 @@ class Result:
         """What the busiest link carried over the time, in GB/s."""
         if self.outcome is None or not self.time_ps or not self.outcome.busy_ps.size:
             return 0.0
-        rate = self.schedule.topology.bandwidth_Bps
+        rate = self.job.topology.bandwidth_Bps
         return float((self.link_utilisation * rate).max()) / GB
 
-    def why(self) -> Why:
-        """The critical path; runs the schedule once more with a log."""
-        from sim.why.explain import explain_lowered
+    @cached_property
+    def logged(self) -> Outcome:
+        """The run with its log (or, under faults, its journal); one that kept none is done once more."""
+        from sim.why.explain import run_with_log
 
-        if self.faults is not None and self.outcome is not None:
-            from sim.run.faulty_run import explain_schedule
+        if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
+            return run_with_log(self.lowered)
+        return self.outcome
 
-            return explain_schedule(self.lowered, self.faults.faulty, self.outcome)
-        return explain_lowered(self.lowered)
+    def why(self, by: str = "dimension") -> Why:
+        """The critical path.
+
+        Parameters
+        ----------
+        by : {"dimension", "operation", "kind", "tenant"}
+            How its pieces are named: by what was done on which class of links, or by whose they are.
+        """
+        from sim.why.explain import explain_run
+
+        return explain_run(self.lowered, self.logged, by)
+
+    def timeline(self) -> Timeline:
+        """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""
+        from sim.timeline.timeline import timeline
+
+        return timeline(self.lowered, self.logged)
+
+    @property
+    def ranks(self) -> list[int]:
+        """NPUs that were simulated, each for those like it."""
+        return sorted({rank for _, rank in self._spans.lowered.end_task})
+
+    def spans(self) -> list[Span]:
+        """Every operation on every simulated NPU, by start."""
+        return self._spans.all
+
+    def compute_ps(self, rank: int) -> int:
+        """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
+        return self._spans.compute_ps(rank)
+
+    def communication_ps(self, rank: int) -> dict[str, int]:
+        """Time for which an NPU has an operation of each kind of communication under way."""
+        return self._spans.communication_ps(rank)
+
+    def busy_ps(self) -> dict[tuple[str, str], int]:
+        """Time that each kind of communication takes on the busiest link of each dimension."""
+        return self._spans.busy_ps()
+
+    def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
+        """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
+
+        Compute and exposed times sum to the makespan.
+        """
+        from sim.why.spans import Spans
+
+        lowered = self._spans.lowered
+        return Spans(lowered, self.logged if lowered is self.lowered else self._spans.outcome).exposed_ps(rank)
+
+    @cached_property
+    def _spans(self) -> Spans:
+        """The operations; a schedule alone is run once more, with the joins that say when each NPU has ended."""
+        from sim.why.spans import Spans, run_with_joins
+
+        if self.outcome is not None and self.job.alone is None:
+            return Spans(self.lowered, self.outcome)
+        return Spans(*run_with_joins(self.lowered, None if self.faults is None else self.faults.plan))
 
     def row(self) -> dict[str, Any]:
-        """One tidy row of a table; keys may be added, never renamed."""
-        return {
-            "topology": self.schedule.topology.name,
-            "npus": self.schedule.topology.n_npus,
-            "collective": self.schedule.kind.name,
-            "algorithm": self.schedule.pattern.algorithm,
-            "form": self.schedule.pattern.form,
-            "size_bytes": self.schedule.size_bytes,
-            "time_s": self.time_s,
-            "algbw_GBps": self.algbw,
-            "busbw_GBps": self.busbw,
-            "effbw_GBps": self.effbw,
-            "wire_bytes": self.wire_bytes,
-            "events": self.events,
-            "engine": self.engine,
+        """One tidy row of a table; keys may be added, never renamed.
+
+        Of a job that is more than a schedule alone, what only a schedule has is left out.
+        """
+        topology = self.job.topology
+        alone = self.job.alone is not None
+        what = self._row_of_schedule() if alone else {"operations": len(self.job.operations), "time_s": self.time_s}
+        row = {
+            "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "engine": self.engine,
             "symmetry": self.symmetry,
-            "proof": self.schedule.proof,
-            "forwarding": self.model.forwarding,
-            "chunk_bytes": self.model.chunk_bytes,
-            "chunks": self.model.chunks,
+        }
+        if alone:
+            row["proof"] = self.schedule.proof
+        row |= {
+            "forwarding": self.model.forwarding, "chunk_bytes": self.model.chunk_bytes, "chunks": self.model.chunks,
             "lower_bound_s": self.lower_bound_ps / PS_PER_S,
-            "estimate_s": self.estimate_ps / PS_PER_S,
-            "wall_s": self.wall_s,
-        } | ({} if self.faults is None else self.faults.row())
+        }
+        if self.estimate_ps is not None:
+            row["estimate_s"] = self.estimate_ps / PS_PER_S
+        return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())
+
+    def _row_of_schedule(self) -> dict[str, Any]:
+        schedule = self.schedule
+        return {
+            "collective": schedule.kind.name, "algorithm": schedule.pattern.algorithm, "form": schedule.pattern.form,
+            "size_bytes": schedule.size_bytes, "time_s": self.time_s, "algbw_GBps": self.algbw,
+            "busbw_GBps": self.busbw, "effbw_GBps": self.effbw, "wire_bytes": self.wire_bytes,
+        }
 
     def notes(self) -> list[str]:
-        """What a reader of the number should know."""
-        said = [] if self.faults is None else [str(self.faults)]
+        """What a reader of the number should know: the cost of faults, which of them did nothing, and padding."""
+        notes = [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             from sim.faults.effects import without_effect
 
-            said += without_effect(self.faults.plan, self.faults.faulty, self.schedule.topology, self.outcome)
-        p = self.schedule.pattern.p
-        blocks = self.schedule.pattern.n_blocks * self.schedule.block_bytes
-        asked = self.schedule.size_bytes * (p if self.schedule.kind.name == "all-to-all" else 1)
-        asked *= p // self.schedule.pattern.group_size
-        if asked and blocks > 2 * asked:
-            said.append(
-                f"padding to whole elements makes the {format_size(asked)} array {format_size(blocks)} on the wire"
-            )
-        return said
+            notes += without_effect(self.faults.plan, self.lowered, self.outcome)
+        return notes if self.job.alone is None else notes + _padding(self.job.alone)
+
+    def _title(self) -> str:
+        alone, topology = self.job.alone, self.job.topology.name
+        if alone is None:
+            what = f"job of {len(self.job.operations)} operations"
+        else:
+            what = f"{alone.name} {alone.kind.name} of {format_size(alone.size_bytes)}"
+        return f"{what} on {topology}: {format_time(self.time_ps)}"
 
     def __str__(self) -> str:
-        head = f"{self.schedule.name} {self.schedule.kind.name} of {format_size(self.schedule.size_bytes)}"
-        lines = [
-            f"{head} on {self.schedule.topology.name}: {format_time(self.time_ps)}",
-            f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, lower bound "
-            f"{format_time(self.lower_bound_ps)}, alpha-beta {format_time(self.estimate_ps)}",
-            f"  {self.engine} engine, {self.model.describe()}",
-            f"  {self.symmetry}; schedule {self.schedule.proof}",
-        ]
+        bound = f"lower bound {format_time(self.lower_bound_ps)}"
+        lines = [self._title(), f"  {bound}", f"  {self.engine} engine, {self.model.describe()}", f"  {self.symmetry}"]
+        if self.estimate_ps is not None:
+            lines[1] = f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, {bound}, alpha-beta " + (
+                format_time(self.estimate_ps)
+            )
+            lines[3] += f"; schedule {self.schedule.proof}"
         return "\n".join(lines + [f"  note: {note}" for note in self.notes()])
 
+
+def _padding(schedule: Schedule) -> list[str]:
+    p = schedule.pattern.p
+    blocks = schedule.pattern.n_blocks * schedule.block_bytes
+    asked = schedule.size_bytes * (p if schedule.kind.name == "all-to-all" else 1) * (p // schedule.pattern.group_size)
+    if not asked or blocks <= 2 * asked:
+        return []
+    return [f"padding to whole elements makes the {format_size(asked)} array {format_size(blocks)} on the wire"]

@@ -1,67 +1,95 @@
-"""From a schedule to a result, by the engine of one's choice."""
+"""From work to a result, by the engine of one's choice: lower it, run it, check it, and once more with faults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from collectives.core.schedule import Schedule
-from sim.analytic.estimate import estimate_ps
+from sim.certify.circuits import certify_circuits
 from sim.certify.healthy import certify
-from sim.lower.schedule import Lowered, lower
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
+from sim.lower.tenants import Tenant, merge
 from sim.program import check_choice
 from sim.program.model import ENGINES, SYMMETRY, Model, make_model
-from sim.program.outcome import Outcome
+from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
 from topologies.units import Quantity
+from workloads.job import Job
 
 if TYPE_CHECKING:
-    from sim.analytic.bounds import Bounds
     from sim.engine.run import Progress
     from sim.faults.plan import FaultPlan
 
+JOB_ENGINES = ("chunk", "reference")
+"""Engines of jobs: there is no closed form for them."""
+
 
 def simulate(
-    schedule: Schedule,
+    work: Schedule | Job | Sequence[Tenant],
     *,
     model: Model = Model(),
+    forwarding: str | None = None,
+    deliver: str | None = None,
     chunk: Quantity | None = None,
     chunks: int | None = None,
+    header: Quantity | None = None,
+    packet_header: Quantity | None = None,
+    endpoint_latency: Quantity | None = None,
+    tie: str | None = None,
+    discipline: str | None = None,
+    seed: int | None = None,
     engine: str = "chunk",
     symmetry: str = "auto",
     check: bool = False,
+    log: bool = False,
     progress: Callable[[Progress], None] | None = None,
     max_events: int | None = None,
     faults: FaultPlan | None = None,
-    **changes: object,
 ) -> Result:
-    """Simulate a collective.
+    """Simulate a collective, a job, or several of them on one fabric.
 
     Parameters
     ----------
-    schedule : Schedule
+    work : Schedule, Job or sequence of Tenant
+        A schedule alone is a job of one operation; tenants are one job, whose operations say whose they are.
     model : Model
-        Where to start from; the following change it.
+        Where to start from; the arguments below, up to `seed`, change it.
+    forwarding : {"cut-through", "store-and-forward"}, optional
+    deliver : {"tail", "head"}, optional
+        What counts as delivery of a chunk.
     chunk : str or int, optional
         Size of a chunk: "8KiB", or bytes.
     chunks : int, optional
-        Chunks a transfer, cut evenly.
+        Chunks per transfer, cut evenly.
+    header, packet_header : str or int, optional
+        Added to every transfer, and to every chunk: "26B", or bytes.
+    endpoint_latency : str or float, optional
+        Time a transfer spends outside the links: "500ns", or seconds.
+    tie : {"first", "split", "alternating", "ecmp"}, optional
+        Which of two equally short routes.
+    discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first"}, optional
+        Order of service of every link.
+    seed : int, optional
+        For `ecmp`.
     engine : {"chunk", "reference", "analytic"}
+        "analytic" is for a schedule alone.
     symmetry : {"auto", "off"}
-        Simulate representatives of the schedule's symmetry, or all ranks.
+        Simulate representatives of the symmetry, or all ranks.
     check : bool
         Keep a log and check every certificate.
+    log : bool
+        Keep a log of every service, which `why`, `exposed_ps` and `timeline` need; without one they run once more.
     progress : callable, optional
         Called with `Progress` on long runs.
     max_events : int, optional
         Give up after this many services.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result says what the faults cost.
-    **changes
-        Fields of `Model`: `forwarding="store-and-forward"`, `deliver="head"`, `tie="split"`, ...
 
     Raises
     ------
@@ -78,70 +106,100 @@ def simulate(
     >>> result.lower_bound_ps <= result.time_ps
     True
     """
-    from sim.analytic.bounds import bounds  # the compiler is loaded by those who simulate, not by `weft --help`
-
-    check_choice(engine, ENGINES, "engine")
+    model = make_model(
+        model, forwarding=forwarding, deliver=deliver, chunk=chunk, chunks=chunks, header=header,
+        packet_header=packet_header, endpoint_latency=endpoint_latency, tie=tie, discipline=discipline, seed=seed,
+    )
+    job = _job_of(work, model)
+    if job.alone is not None:
+        check_choice(engine, ENGINES, "engine")
+    else:
+        check_choice(engine, JOB_ENGINES, "engine of a job")
     check_choice(symmetry, SYMMETRY, "symmetry")
     if max_events is not None and (engine != "chunk" or max_events < 1):
         raise WeftError(f"a limit of {max_events} events: at least 1, and of the chunk engine alone")
     if faults is not None:
-        from sim.faults.apply import check_names
+        from sim.faults.apply import check_names  # only runs with faults need it
 
-        check_names(schedule.topology, faults)
-    started = perf_counter()
-    lowered = lower(schedule, make_model(model, chunk=chunk, chunks=chunks, **changes), symmetry)  # type: ignore[arg-type]  # checked there
-    outcome = _run(lowered, engine, check, progress, max_events)
-    limits, estimate = bounds(lowered), estimate_ps(lowered)
-    bound = limits.best_ps
-    if check and outcome is not None:
-        certify(lowered.program, outcome, bound)
-    healthy = Result(
-        schedule=schedule,
-        model=lowered.model,
-        engine=engine,
-        time_ps=estimate if outcome is None else outcome.makespan_ps,
-        events=0 if outcome is None else outcome.events,
-        lower_bound_ps=bound,
-        estimate_ps=estimate,
-        wall_s=perf_counter() - started,
-        lowered=lowered,
-        outcome=outcome,
-    )
-    return healthy if faults is None else _with_faults(healthy, faults, limits, check, progress, max_events)
+        check_names(job.topology, faults)
+    run = _Run(engine, log or check, check, progress, max_events)
+    healthy = run.healthy(job, model, symmetry)
+    return healthy if faults is None else run.faulty(healthy, faults)
 
 
-def _with_faults(
-    healthy: Result, plan: FaultPlan, limits: Bounds, check: bool, progress: Callable[[Progress], None] | None,
-    max_events: int | None,
-) -> Result:
-    """The same schedule once more, with faults."""
-    from sim.faults.cost import FaultCost
-    from sim.faults.plan import bound_under
-    from sim.run.faulty_run import run_schedule
-
-    started = perf_counter()
-    bound = bound_under(plan, limits)
-    how = healthy.engine, progress, max_events
-    lowered, faulty, outcome = run_schedule(healthy.schedule, healthy.model, plan, *how)
-    if check:
-        certify(faulty.program, outcome, bound)
-    return replace(
-        healthy, time_ps=outcome.makespan_ps, events=outcome.events, lower_bound_ps=bound, lowered=lowered,
-        outcome=outcome, wall_s=healthy.wall_s + perf_counter() - started,
-        faults=FaultCost.of(plan, faulty, healthy.time_ps, outcome),
-    )
+def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
+    if isinstance(work, Job):
+        return work
+    return Job.of(work) if isinstance(work, Schedule) else merge(work, model)
 
 
-def _run(
-    lowered: Lowered, engine: str, log: bool, progress: Callable[[Progress], None] | None, max_events: int | None
-) -> Outcome | None:
-    if engine == "analytic":
-        return None
-    if engine == "reference":
-        from sim.engine.reference import run_reference
+@dataclass(frozen=True)
+class _Run:
+    """How programs are run and checked; see `simulate`."""
 
-        return run_reference(lowered.program, log=log)
-    from sim.engine.run import check_memory, run
+    engine: str
+    log: bool
+    check: bool
+    progress: Callable[[Progress], None] | None
+    max_events: int | None
 
-    check_memory(lowered.program, log)
-    return run(lowered.program, log=log, progress=progress, max_events=max_events)
+    def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
+        """A job on a fabric on which nothing goes wrong."""
+        from sim.analytic.estimate import estimate_ps
+
+        started = perf_counter()
+        lowered = lower(job, model, symmetry)
+        outcome = None if self.engine == "analytic" else self._outcome(lowered, self.log)
+        estimate = None if job.alone is None else estimate_ps(lowered)
+        if outcome is not None:
+            certify_circuits(lowered.program, outcome, job.topology, lowered.server_link, lowered.changes)
+        result = Result(
+            job=job, model=model, engine=self.engine, time_ps=_time_ps(outcome, estimate),
+            events=0 if outcome is None else outcome.events, estimate_ps=estimate, wall_s=perf_counter() - started,
+            lowered=lowered, outcome=outcome,
+        )
+        return self._checked(result)
+
+    def faulty(self, healthy: Result, plan: FaultPlan) -> Result:
+        """The same job once more, with faults: all NPUs, with a journal."""
+        from sim.faults.apply import add_faults
+        from sim.faults.cost import FaultCost
+
+        if self.engine == "analytic":
+            raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
+        started = perf_counter()
+        lowered = add_faults(lower(healthy.job, healthy.model, "off"), plan)
+        try:
+            outcome = self._outcome(lowered, log=True)
+        except Deadlock as stuck:
+            from sim.faults.cost import named_deadlock
+            from sim.lower.names import task_names
+
+            raise named_deadlock(stuck, lowered, task_names(lowered), plan) from None
+        return self._checked(replace(
+            healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, outcome=outcome,
+            wall_s=healthy.wall_s + perf_counter() - started,
+            faults=FaultCost.of(plan, lowered, healthy.time_ps, outcome),
+        ))
+
+    def _checked(self, result: Result) -> Result:
+        if self.check and result.outcome is not None:
+            certify(result.lowered.program, result.outcome, result.lower_bound_ps)
+        return result
+
+    def _outcome(self, lowered: Lowered, log: bool) -> Outcome:
+        if self.engine == "reference":
+            from sim.engine.reference import run_reference  # SimPy: only the oracle needs it
+
+            return run_reference(lowered.program, log=log)
+        from sim.engine.run import check_memory, run  # the compiler is loaded by those who simulate
+
+        check_memory(lowered.program, log)
+        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
+
+
+def _time_ps(outcome: Outcome | None, estimate_ps: int | None) -> int:
+    if outcome is not None:
+        return outcome.makespan_ps
+    assert estimate_ps is not None  # the analytic engine takes a schedule alone
+    return estimate_ps

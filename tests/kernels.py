@@ -10,7 +10,7 @@ from collectives import build
 from sim import FaultPlan, simulate
 from sim.engine.tape import Tape
 from sim.faults.plan import SlowLink
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.model import Model
 from sim.why.gradient import gradient
 from topologies import from_spec

@@ -79,9 +79,6 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Bounds": lambda: sim.bounds(result().lowered),
     "sim.Feasible": lambda: sim.Feasible([sim.budget(100, 4, spent=True)], 4),
     "sim.FaultPlan": lambda: sim.FaultPlan(faults=tuple(sim.SlowLink(link=f"npu{n}->npu{n + 1}") for n in range(50))),
-    "sim.IterationResult": lambda: sim.simulate_job(
-        workloads.training_job(FABRIC, workload(), {"dp": (8, 8)}), sim.Model(chunks=1)
-    ),
     "sim.Jitter": lambda: sim.Jitter(link="*", mean="1us"),
     "sim.Judgement": lambda: sim.Judgement(measured(), FABRIC, (), (LONG,) * 50, None),
     "sim.LinkDown": lambda: sim.LinkDown(link="npu0--npu1"),
@@ -92,7 +89,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Placed": lambda: sim.Placed(workload(), {"dp": (8, 8)}),
     "sim.Repair": lambda: sim.Repair(link="npu0--npu1"),
     "sim.Result": result,
-    "sim.SharedResult": lambda: sim.simulate_shared([sim.Tenant(name="a", work=schedule())]),
+    "sim.Shares": lambda: sim.share_fabric([sim.Tenant(name="a", work=schedule())]),
     "sim.SlowLink": lambda: sim.SlowLink(link="npu0--npu1", share=0.5),
     "sim.Spec": lambda: sim.Spec.from_dict({"topology": {"spec": "torus:4x4"}, "sweep": {"begin": "1K", "end": "1M"}}),
     "sim.Store": lambda: object.__new__(sim.Store),

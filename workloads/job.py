@@ -126,6 +126,8 @@ class Operation:
         Smaller first, when a stream or a dimension has a choice.
     turn : int
         Small first, where what has arrived at a server at one time waits for it; then earlier operations go first.
+    tenant : str or None
+        Whose it is, where several share the fabric.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Operation:
     after: tuple[int, ...]
     priority: int
     turn: int = 0
+    tenant: str | None = None
 
 
 @one_line
@@ -166,6 +169,23 @@ class Job:
     def __post_init__(self) -> None:
         if self.speed is not None and (self.speed.shape != (self.topology.n_npus,) or not np.all(self.speed > 0)):
             raise WeftError(f"speeds must be {self.topology.n_npus} positive numbers, one per NPU")
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Job:
+        """A schedule alone: a job of one collective on all NPUs."""
+        job = cls(schedule.topology)
+        job.collective(schedule.name, schedule)
+        return job
+
+    @property
+    def alone(self) -> Schedule | None:
+        """The schedule, of a job that is one collective on all NPUs and nothing else; None of any other."""
+        if len(self.operations) != 1:
+            return None
+        (one,) = self.operations
+        if not isinstance(one.work, Collective) or one.npus is not None or one.tenant is not None:
+            return None
+        return one.work.schedule
 
     def compute(
         self, name: str, duration_ps: int, *, kind: str | None = None, stream: str = COMPUTE_STREAM,

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.engine import _longest_path as kernel
-from sim.lower.schedule import Lowered
+from sim.lower.lowered import Lowered
 from sim.program import I64, Program, unique_rows
 from topologies import egress_Bps, ingress_Bps
 from topologies.text.brief import one_line

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.lower.schedule import Lowered
+from sim.lower.lowered import Lowered
 from sim.program import I64, unique_rows
 
 
@@ -29,10 +29,10 @@ def estimate_ps(lowered: Lowered) -> int:
 
 def estimate_parts(lowered: Lowered) -> Estimate:
     """The terms of `estimate_ps`."""
-    program, shape = lowered.program, lowered.shape
+    program = lowered.program
     if program.n_tasks == 0:
         return Estimate(0, 0)
-    step = shape.quotient.transfers.step[shape.task_row].astype(np.int64)
+    step = lowered.task_step.astype(np.int64)
     latency = _route_sums(program.route_latency_ps, program.route_ptr)[program.task_route]
     alpha = np.zeros(int(step.max()) + 1, np.int64)
     np.maximum.at(alpha, step, latency)
@@ -41,13 +41,13 @@ def estimate_parts(lowered: Lowered) -> Estimate:
 
 def _step_loads_ps(lowered: Lowered, step: I64) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Time of the fullest link in each step."""
-    program, shape = lowered.program, lowered.shape
+    program = lowered.program
     hops = program.hops()
     task = np.repeat(np.arange(program.n_tasks), hops)
     first = program.route_ptr[program.task_route].astype(np.int64)
     at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
     server = program.route_server[at].astype(np.int64)
-    rate = lowered.schedule.topology.bandwidth_Bps[shape.server_link[server]]
+    rate = lowered.topology.bandwidth_Bps[lowered.server_link[server]]
     key, row = unique_rows(step[task] * program.n_servers + server)
     load = np.bincount(row, weights=lowered.task_bytes[task] * 1e12 / rate, minlength=key.size)
     fullest = np.zeros(int(step.max()) + 1)

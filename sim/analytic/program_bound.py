@@ -1,12 +1,22 @@
-"""A time that no run of a program undercuts, whatever the program is of: a schedule, a job, several at once."""
+"""A time that no run undercuts, whatever it is of: a schedule, a job, several at once, with and without faults."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from sim.analytic.bounds import load_bound_ps, path_bound_ps
+from sim.analytic.bounds import bounds, load_bound_ps, path_bound_ps
+from sim.faults.plan import FaultPlan, bound_under
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
 from sim.program import Program
 from sim.program.columns import i32
+
+
+def lower_bound_ps(lowered: Lowered, plan: FaultPlan | None = None) -> int:
+    """Of a run with the faults of a plan, in ps; of a schedule alone also what any algorithm must move."""
+    if lowered.job.alone is None:
+        return program_bound_ps(lowered.program)
+    return bound_under(plan, bounds(lowered if plan is None else lower(lowered.job, lowered.model)))
 
 
 def program_bound_ps(program: Program) -> int:

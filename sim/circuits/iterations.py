@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from time import perf_counter
 
 import numpy as np
 
-from sim.engine.run import run
-from sim.lower.job import LoweredJob, lower_job
-from sim.program.model import Model
-from sim.run.iteration import IterationResult
+from sim.lower.lowered import Lowered
+from sim.result import Result
+from sim.simulation import simulate
 from topologies import Topology
 from topologies.units import PS_PER_S
 from workloads.job import Job
@@ -19,19 +17,17 @@ from workloads.topoopt import PACKETS, Iteration, Rings, Transport, iteration_jo
 
 def simulate_iteration(
     iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS
-) -> IterationResult:
+) -> Result:
     """Run an iteration on a fabric, without a log."""
     return run_carried(iteration_job(iteration, fabric, rings, transport), transport)
 
 
-def run_carried(job: Job, transport: Transport) -> IterationResult:
+def run_carried(job: Job, transport: Transport) -> Result:
     """Run a job whose messages and rounds are carried so, without a log."""
-    started = perf_counter()
-    lowered = lower_job(job, Model(chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed))
-    return IterationResult(lowered=lowered, outcome=run(lowered.program), wall_s=perf_counter() - started)
+    return simulate(job, chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed)
 
 
-def bandwidth_tax(lowered: LoweredJob) -> float:
+def bandwidth_tax(lowered: Lowered) -> float:
     """Bytes on all links over bytes that leave a server for another; 1 where nothing moves."""
     program, hops = lowered.program, lowered.program.hops()
     first = program.route_ptr[program.task_route]

@@ -61,6 +61,7 @@ def contended_ps(
     """
     cluster, last_turns = cluster_job(jobs, network, iterations, transport)
     result = run_carried(cluster, transport)
+    assert result.outcome is not None  # an engine ran
     last = np.zeros(len(cluster.operations), np.int64)
     np.maximum.at(last, result.lowered.task_operation, result.outcome.finish_ps)
     return [

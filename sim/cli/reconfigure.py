@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     for policy, plan in plans.items():
         job = plan_job(choice, plan, delay, per_port=circuits.per_port)
         result = simulate_plan(job, choice.start_up_ps, model, log=True)
-        why = explain_epochs(result.lowered, result.outcome)
+        why = explain_epochs(result.lowered, result.logged)
         rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": result.time_s,
                      "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": why.parts,
                      "fabrics": [choice.fabrics[fabric].name for fabric in plan.fabrics]})

@@ -13,11 +13,10 @@ from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
 from sim.faults.cost import finite
 from sim.program.model import Model
-from sim.run.tenants import SharedResult, simulate_shared
+from sim.run.tenants import Shares, share_fabric
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.perfetto import write_perfetto
-from sim.timeline.timeline import iteration_timeline
 from topologies.errors import WeftError
 from topologies.units import PS_PER_S, format_time
 
@@ -33,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = model_of(spec, tenants)
     with progress(NAME, len(tenants) + 2, arguments.quiet) as steps:  # all together, each alone, and the accounts
         steps.begin("all together")
-        result = simulate_shared(
+        result = share_fabric(
             [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry, check=arguments.check,
             faults=spec.build_faults(), done=lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"),
         )
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(arguments, given(spec, tenants), rows, model=model)
     write_csv(arguments, rows)
     if arguments.perfetto:
-        write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result.run), path))
+        write_whole(arguments.perfetto, lambda path: write_perfetto(result.run.timeline(), path))
     say_where(arguments)
 
 
@@ -79,7 +78,7 @@ def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
     return model
 
 
-def rows_of(spec: Spec, tenants: Sequence[Described], result: SharedResult) -> list[dict[str, Any]]:
+def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[dict[str, Any]]:
     """A row for each tenant."""
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
@@ -97,7 +96,7 @@ def rows_of(spec: Spec, tenants: Sequence[Described], result: SharedResult) -> l
 
 
 def report(
-    spec: Spec, tenants: Sequence[Described], result: SharedResult, rows: Sequence[Mapping[str, Any]]
+    spec: Spec, tenants: Sequence[Described], result: Shares, rows: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Table and account, line by line."""
     topology = result.run.job.topology
@@ -112,7 +111,7 @@ def report(
     count = f"{len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
     lines = [
         f"# weft {NAME}: {count} on {topology.name}, {topology.n_npus} NPUs",
-        f"# model: {result.run.lowered.model.describe()}; {spec.engine} engine, seed {spec.build_model().seed}",
+        f"# model: {result.run.model.describe()}; {spec.engine} engine, seed {spec.build_model().seed}",
         f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in result.run.notes()), "#",
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
     ]

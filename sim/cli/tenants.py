@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from collectives import Schedule, algorithm, build
 from sim.cli.trace import read_job
 from sim.faults.names import LONGEST_TOLD, told
+from sim.lower.tenants import Tenant
 from sim.program.options import parse_value
-from sim.run.tenants import Tenant
 from sim.study.jobs import build_job
 from sim.study.keys import KINDS, keys_of
 from sim.study.spec import Spec

@@ -11,18 +11,12 @@ from collectives import Schedule
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_json, write_whole
 from sim.cli.train import algorithm_of, simulate_iteration
-from sim.engine.run import check_memory
-from sim.engine.run import run as run_program
-from sim.faults.apply import check_names
-from sim.faults.cost import FaultCost
-from sim.faults.effects import without_effect
 from sim.lower.capacity import check_capacity
-from sim.lower.schedule import lower
-from sim.run.faulty_run import run_schedule
-from sim.run.iteration import IterationResult, simulate_job
+from sim.result import Result
+from sim.simulation import simulate
 from sim.study.spec import Spec
 from sim.timeline.perfetto import write_perfetto
-from sim.timeline.timeline import Timeline, iteration_timeline, schedule_timeline
+from sim.timeline.timeline import Timeline
 from topologies import Topology
 from topologies.errors import WeftError
 from topologies.units import format_size, format_time
@@ -68,22 +62,14 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
         raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
     faults = spec.build_faults()
     check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" or faults else 1)
-    if faults is None:
-        lowered, faulty = lower(schedule, spec.build_model(), symmetry), None
-        check_memory(lowered.program, log=True)
-        outcome, notes = run_program(lowered.program, log=True), []
-    else:
-        check_names(schedule.topology, faults)
-        lowered, faulty, outcome = run_schedule(schedule, spec.build_model(), faults)
-        cost = FaultCost.of(faults, faulty, run_program(lowered.program).makespan_ps, outcome)
-        notes = [str(cost), *without_effect(faults, faulty, schedule.topology, outcome)]
-    timeline = schedule_timeline(lowered, outcome, faulty)
+    result = simulate(schedule, model=spec.build_model(), symmetry=symmetry, log=True, faults=faults)
+    timeline = result.timeline()
     say(
         arguments,
         f"# weft {NAME}: {schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on "
-        f"{schedule.topology.name}: {format_time(outcome.makespan_ps)}",
-        f"# {lowered.model.describe()}; {timeline.about['symmetry']}",
-        *(f"# {note}" for note in notes),
+        f"{schedule.topology.name}: {format_time(result.time_ps)}",
+        f"# {result.model.describe()}; {result.symmetry}",
+        *(f"# {note}" for note in result.notes()),
         *_counts(timeline),
     )
     return timeline
@@ -105,12 +91,12 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     else:
         workload, result = simulate_iteration(spec)
         name = workload.name
-    timeline = iteration_timeline(result)
+    timeline = result.timeline()
     say(
         arguments,
         f"# weft {NAME}: {name} on {result.job.topology.name}, {result.job.topology.n_npus} NPUs: "
         f"{format_time(result.time_ps)}",
-        f"# {result.lowered.model.describe()}; {result.symmetry}",
+        f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
         *_counts(timeline),
         *(_ends(result) if spec.workload.job else []),
@@ -118,14 +104,14 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     return timeline
 
 
-def _foreign(path: str, spec: Spec) -> IterationResult:
+def _foreign(path: str, spec: Spec) -> Result:
     """The run of a GOAL file, or of Chakra traces whose names begin so."""
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
         model = replace(model, chunks=1)  # a message of GOAL is one piece unless the user cuts it
     job = read_job(path, spec.build_topology(), algorithm_of(spec, ("ring",)))
-    return simulate_job(
-        job, model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off",
+    return simulate(
+        job, model=model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off", log=True,
         faults=spec.build_faults(),
     )
 
@@ -135,7 +121,7 @@ def read_job(path: str, topology: Topology, algorithm: str) -> Job:
     return read_chakra(path, topology, algorithm) if Path(f"{path}.0.et").exists() else read_goal(path, topology)
 
 
-def _ends(result: IterationResult) -> list[str]:
+def _ends(result: Result) -> list[str]:
     """When each rank has done its last operation, as LogGOPSim prints it."""
     last: dict[int, int] = {}
     for span in result.spans():

@@ -10,12 +10,13 @@ from typing import Any
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
-from sim.run.iteration import IDLE_ELSEWHERE, NO_DIMENSION, IterationResult, simulate_job
+from sim.result import Result
+from sim.simulation import simulate
 from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.perfetto import write_perfetto
-from sim.timeline.timeline import iteration_timeline
+from sim.why.spans import IDLE_ELSEWHERE, NO_DIMENSION
 from topologies.errors import WeftError
 from topologies.units import format_size, format_time
 from workloads.pipeline import ideal_bubble
@@ -31,24 +32,25 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     workload, result = simulate_iteration(spec, check=arguments.check)
     say(arguments, *_lines(spec, workload, result), *_bubble(spec, result))
-    write_json(arguments, spec, rows_of(spec, workload, result), model=result.lowered.model)
+    write_json(arguments, spec, rows_of(spec, workload, result), model=result.model)
     write_csv(arguments, [{"npu": rank} | part for rank in result.ranks for part in parts(result, rank)])
     if arguments.plot:
         write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
     if arguments.perfetto:
-        write_whole(arguments.perfetto, lambda path: write_perfetto(iteration_timeline(result), path))
+        write_whole(arguments.perfetto, lambda path: write_perfetto(result.timeline(), path))
     say_where(arguments)
 
 
-def simulate_iteration(spec: Spec, *, check: bool = False) -> tuple[Workload, IterationResult]:
+def simulate_iteration(spec: Spec, *, check: bool = False) -> tuple[Workload, Result]:
     """The workload of a spec, and one iteration of it."""
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload)
     workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
         model = replace(model, chunks=1)  # the chunks of a hierarchical collective are small already
-    result = simulate_job(
-        job, model, engine=spec.engine, symmetry=spec.symmetry, check=check, faults=spec.build_faults(),
+    result = simulate(
+        job, model=model, engine=spec.engine, symmetry=spec.symmetry, check=check, log=True,
+        faults=spec.build_faults(),
     )
     return workload, result
 
@@ -67,7 +69,7 @@ def algorithm_of(spec: Spec, default: Sequence[str] = ("hierarchical",)) -> str:
     return names[0]
 
 
-def _bubble(spec: Spec, result: IterationResult) -> list[str]:
+def _bubble(spec: Spec, result: Result) -> list[str]:
     """What the first stage idles because others compute, beside what equal stages and free messages leave."""
     microbatches = spec.training.microbatches
     if microbatches is None:
@@ -82,7 +84,7 @@ def _bubble(spec: Spec, result: IterationResult) -> list[str]:
     ]
 
 
-def parts(result: IterationResult, rank: int) -> list[dict[str, Any]]:
+def parts(result: Result, rank: int) -> list[dict[str, Any]]:
     """Rows of one NPU: each kind of communication in each dimension, busy and exposed, in seconds."""
     busy, exposed = result.busy_ps(), result.exposed_ps(rank)
     keys = dict.fromkeys([*exposed, *busy])
@@ -93,11 +95,11 @@ def parts(result: IterationResult, rank: int) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(spec: Spec, workload: Workload, result: IterationResult) -> list[str]:
+def _lines(spec: Spec, workload: Workload, result: Result) -> list[str]:
     lines = [
         f"# weft {NAME}: {workload.name}, {len(workload.layers)} layers, loop {spec.training.loop}, on "
         f"{result.job.topology.name}, {result.job.topology.n_npus} NPUs",
-        f"# {result.lowered.model.describe()}; {result.symmetry}",
+        f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
     ]
     for rank in result.ranks:
@@ -116,7 +118,7 @@ def _lines(spec: Spec, workload: Workload, result: IterationResult) -> list[str]
     return lines
 
 
-def rows_of(spec: Spec, workload: Workload, result: IterationResult) -> list[dict[str, Any]]:
+def rows_of(spec: Spec, workload: Workload, result: Result) -> list[dict[str, Any]]:
     """A row for each NPU that differs."""
     return [
         {
@@ -124,7 +126,7 @@ def rows_of(spec: Spec, workload: Workload, result: IterationResult) -> list[dic
             "time_s": result.time_s, "compute_s": result.compute_ps(rank) / 1e12,
             "exposed_s": (result.time_ps - result.compute_ps(rank)) / 1e12,
             "communication_s": {kind: time / 1e12 for kind, time in result.communication_ps(rank).items()},
-            "parts": parts(result, rank), "events": result.outcome.events, "symmetry": result.symmetry,
+            "parts": parts(result, rank), "events": result.events, "symmetry": result.symmetry,
             "lower_bound_s": result.lower_bound_ps / 1e12, "wall_s": result.wall_s,
             **({} if result.faults is None else result.faults.row()),
         }

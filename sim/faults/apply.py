@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,111 +10,83 @@ from sim.faults.detours import Links, Path, detours
 from sim.faults.history import History
 from sim.faults.plan import FaultPlan, check_plan
 from sim.faults.retry import NPU, with_retries
-from sim.program.contract import COMPLETES, DROPS, I32, I64, LOSES, WAITS, Program
+from sim.lower.lowered import Lowered
+from sim.program.contract import COMPLETES, DROPS, I32, LOSES, WAITS, Program
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.extend import late_task, server_for
 from topologies import Topology, WeftError
-from topologies.text.brief import one_line
 from topologies.units import parse_time
+from workloads.job import CLOCK, Compute
 
 CROSSING = {"lost": LOSES + DROPS, "wait": WAITS, "complete": COMPLETES}
 
 
-class Placed(NamedTuple):
-    """A program of a topology, and what its servers and tasks stand for.
+FAULTS_BREAK = "all ranks simulated (symmetry is off: faults are not the same everywhere)"
 
-    Attributes
+
+def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
+    """The program with the faults of a plan, and its legend with the servers that they add.
+
+    Parameters
     ----------
-    program : Program
-    topology : Topology
-    server_link : (S,) int32
-        -1 for a server of another kind.
-    server_rank : (S,) int32
-        NPU of a compute stream; -1 for a link.
-    task_rank : (T,) int32
-        NPU (or other source) on which each task begins.
-    endpoint_latency_ps : int
-    """
-
-    program: Program
-    topology: Topology
-    server_link: I32
-    server_rank: I32
-    task_rank: I32
-    endpoint_latency_ps: int
-
-
-@one_line
-class Faulty(NamedTuple):
-    """A program with faults, and the names of its servers for reports.
-
-    Attributes
-    ----------
-    program : Program
-    late : dict of int to str
-        Servers whose only task is the delay of an NPU, by its name.
-    server_link : (S,) int32
-    resent : int
-        Chunks that NPUs send again, where the plan has them do so.
-    timers : range
-        Servers that pass the time until then.
-    """
-
-    program: Program
-    late: dict[int, str]
-    server_link: I32
-    resent: int = 0
-    timers: range = range(0)
-
-    def link_busy_ps(self, n_links: int, busy_ps: I64) -> I64:
-        """Busy time of every link, (n_links,), from that of the servers."""
-        busy = np.zeros(n_links, np.int64)
-        is_link = self.server_link >= 0
-        busy[self.server_link[is_link]] = busy_ps[is_link]
-        return busy
-
-
-def add_faults(placed: Placed, plan: FaultPlan) -> Faulty:
-    """The program with the faults of a plan.
+    lowered : Lowered
+        With symmetry off.
+    plan : FaultPlan
 
     Raises
     ------
     WeftError
         A name that the topology does not have, or what `sim.program.disrupt` refuses.
     """
-    history = History(placed.topology, plan)
-    resent, timers = 0, range(0)
+    topology, history = lowered.topology, History(lowered.topology, plan)
+    task_rank = _beginning(lowered)
     if plan.retry == NPU and history.loss:
-        placed, resent = _retried(placed, history, plan)
-        timers = range(placed.server_link.size, placed.program.n_servers)
-    program, late = _late_starts(placed, history)
-    rank_of, link_of = _longer(placed.server_rank, program), _longer(placed.server_link, program)
+        lowered, task_rank = _retried(lowered, history, plan)
+    program, late = _late_starts(lowered, task_rank, history)
+    rank_of, link_of = _longer(_computing(lowered), program), _longer(lowered.server_link, program)
     moves = plan.reroute is not None and bool(history.breaks)
     if moves:
-        program, link_of = _with_all_links(program, placed.topology, link_of)
+        program, link_of = _with_all_links(program, topology, link_of)
         rank_of = _longer(rank_of, program)
-    _check_computes(rank_of, history, placed.topology)
-    faults = _disruptions(link_of, rank_of, history, plan, placed.topology)
+    _check_computes(rank_of, history, topology)
+    faults = _disruptions(link_of, rank_of, history, plan, topology)
     if moves:
         server_of = {link: server for server, link in enumerate(link_of.tolist()) if link >= 0}
         faults.detours = detours(
-            program, placed.topology, link_of, history.breaks, parse_time(plan.reroute or 0, "reroute"),
-            lambda links: _path(placed, server_of, links),
+            program, topology, link_of, history.breaks, parse_time(plan.reroute or 0, "reroute"),
+            lambda links: _path(lowered, server_of, links),
         )
-    return Faulty(disrupt(program, faults), late, link_of, resent, timers)
+    return lowered._replace(
+        program=disrupt(program, faults), symmetry=FAULTS_BREAK, late=late, server_link=link_of,
+        server_rank=_longer(lowered.server_rank, program), server_stream=_longer(lowered.server_stream, program),
+    )
 
 
-def _retried(placed: Placed, history: History, plan: FaultPlan) -> tuple[Placed, int]:
-    """The program with every loss of the plan written into it, and how many chunks are sent again."""
+def _computing(lowered: Lowered) -> I32:
+    """NPU of each compute stream; -1 for links and clocks, which are of no NPU."""
+    clocks = [number for number, name in enumerate(lowered.streams) if name.startswith(CLOCK)]
+    return np.where(np.isin(lowered.server_stream, clocks), -1, lowered.server_rank).astype(np.int32)
+
+
+def _beginning(lowered: Lowered) -> I32:
+    """NPU on which each task begins; -1 for those that wait for a clock."""
+    waiting = [number for number, operation in enumerate(lowered.job.operations)
+               if isinstance(operation.work, Compute) and operation.work.stream.startswith(CLOCK)]
+    return np.where(np.isin(lowered.task_operation, waiting), -1, lowered.task_rank).astype(np.int32)
+
+
+def _retried(lowered: Lowered, history: History, plan: FaultPlan) -> tuple[Lowered, I32]:
+    """The program with every loss of the plan written into it, and the NPU on which each of its tasks begins."""
     shares = {
         link: min((phase.factor for phase in phases if phase.factor), default=Fraction(1))
         for link, phases in history.phases.items()
     }
     timeout_ps, losses, history.loss = parse_time(plan.timeout, "timeout"), history.loss, {}
     program, task_rank, lost = with_retries(
-        placed.program, placed.topology, placed.server_link, losses, timeout_ps, plan.seed, shares
+        lowered.program, lowered.topology, lowered.server_link, losses, timeout_ps, plan.seed, shares
     )
-    return placed._replace(program=program, task_rank=task_rank), lost
+    timers = range(lowered.program.n_servers, program.n_servers)
+    return lowered._replace(program=program, resent=lost, timers=timers), task_rank
 
 
 def _longer(of_server: I32, program: Program) -> I32:
@@ -146,12 +117,12 @@ def check_names(topology: Topology, plan: FaultPlan) -> None:
     History(topology, plan)
 
 
-def _late_starts(placed: Placed, history: History) -> tuple[Program, dict[int, str]]:
-    program, late = placed.program, {}
+def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Program, dict[int, str]]:
+    program, late = lowered.program, {}
     for rank, delay_ps in history.delay_ps.items():
         if delay_ps:
-            program = late_task(program, np.flatnonzero(placed.task_rank == rank), delay_ps)
-            late[program.n_servers - 1] = placed.topology.node_name(rank)
+            program = late_task(program, np.flatnonzero(task_rank == rank), delay_ps)
+            late[program.n_servers - 1] = lowered.topology.node_name(rank)
     return program, late
 
 
@@ -188,11 +159,11 @@ def _with_all_links(program: Program, topology: Topology, server_link: I32) -> t
     return program, server_link
 
 
-def _path(placed: Placed, server_of: dict[int, int], links: Links) -> Path:
-    topology = placed.topology
+def _path(lowered: Lowered, server_of: dict[int, int], links: Links) -> Path:
+    topology = lowered.topology
     hops = [
         (server_of[link], int(topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]))
         for link in links
     ]
     server, latency = hops[-1]
-    return (*hops[:-1], (server, latency + placed.endpoint_latency_ps))
+    return (*hops[:-1], (server, latency + lowered.model.endpoint_latency_ps))

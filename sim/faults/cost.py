@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from sim.faults.apply import Faulty, Placed
 from sim.faults.plan import FaultPlan, NodeDown, Repair, node_named
+from sim.lower.lowered import Lowered
 from sim.program.contract import DOWN, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time, parse_time
-
-FAULTS_BREAK = "all ranks simulated (symmetry is off: faults are not the same everywhere)"
 
 
 def slowdown(time_ps: int, alone_ps: int) -> float:
@@ -45,7 +43,6 @@ class FaultCost:
     Attributes
     ----------
     plan : FaultPlan
-    faulty : Faulty
     healthy_ps, time_ps : int
     lost : int
         Chunks lost and sent again; one that was lost twice counts twice.
@@ -54,20 +51,19 @@ class FaultCost:
     """
 
     plan: FaultPlan
-    faulty: Faulty
     healthy_ps: int
     time_ps: int
     lost: int
     detours: int
 
     @classmethod
-    def of(cls, plan: FaultPlan, faulty: Faulty, healthy_ps: int, outcome: Outcome) -> FaultCost:
+    def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> FaultCost:
         """From a run with a journal (without one, nothing can be lost)."""
-        lost, detours = faulty.resent, 0
+        lost, detours = lowered.resent, 0
         if outcome.journal is not None:
             lost += int(np.count_nonzero(outcome.journal.lost))
-            detours = _detours(faulty, outcome)
-        return cls(plan, faulty, healthy_ps, outcome.makespan_ps, lost, detours)
+            detours = _detours(lowered.program, outcome)
+        return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 
     @property
     def slowdown(self) -> float:
@@ -90,8 +86,8 @@ class FaultCost:
         return said + (f", {self.detours} chunks sent on detours" if self.detours else "")
 
 
-def _detours(faulty: Faulty, outcome: Outcome) -> int:
-    journal, program = outcome.journal, faulty.program
+def _detours(program: Program, outcome: Outcome) -> int:
+    journal = outcome.journal
     if journal is None or not program.detour_ptr.size:
         return 0
     other = program.detour_route[~np.isin(program.detour_route, program.task_route)]
@@ -99,27 +95,28 @@ def _detours(faulty: Faulty, outcome: Outcome) -> int:
 
 
 def named_deadlock(
-    stuck: Deadlock, faulty: Faulty, placed: Placed, task_name: Callable[[int], str], plan: FaultPlan
+    stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan
 ) -> Deadlock:
     """The same report with the names of the topology: a node that is down stands for all its links."""
     if not stuck.stranded:
         return stuck
-    dead = _dead_nodes(plan, placed.topology)
+    dead = _dead_nodes(plan, lowered.topology)
     held: dict[str, list[Stranded]] = {}
     for one in sorted(stuck.stranded, key=lambda one: (one.server, one.task)):
-        held.setdefault(_who_holds(one.server, faulty, placed, dead), []).append(one)
+        held.setdefault(_who_holds(one.server, lowered, dead), []).append(one)
     down = {one.server for one in stuck.stranded}
     lines = []
     for who, here in list(held.items())[:3]:
         tasks = list(dict.fromkeys(one.task for one in here))
         named = ", ".join(task_name(task) for task in tasks[:3]) + (f" and {len(tasks) - 3} more" * (len(tasks) > 3))
-        why = _why_held(faulty.program, here, who, dead.get(who))
-        around = "" if plan.reroute is None else _around(faulty.program, tasks, down)
+        why = _why_held(lowered.program, here, who, dead.get(who))
+        around = "" if plan.reroute is None else _around(lowered.program, tasks, down)
         lines.append(f"{why}{around}: {named}")
     more = f"; and {len(held) - 3} more places" if len(held) > 3 else ""
     said = dict.fromkeys(f"; {task_name(child)} waits for {task_name(parent)}" for child, parent in stuck.waits[:3])
-    what = "transfers" if np.all(placed.program.hops() > 0) else "tasks"
-    count = f"{stuck.unfinished} of {placed.program.n_tasks} {what} can never finish"
+    n_tasks = lowered.task_operation.size  # late starts left out
+    what = "transfers" if np.all(lowered.program.hops()[:n_tasks] > 0) else "tasks"
+    count = f"{stuck.unfinished} of {n_tasks} {what} can never finish"
     return Deadlock(f"{count}: {'; '.join(lines)}{more}{''.join(said)}", stuck.stranded, stuck.waits, stuck.unfinished)
 
 
@@ -136,15 +133,15 @@ def _dead_nodes(plan: FaultPlan, topology: Topology) -> dict[str, int]:
     return dead
 
 
-def _who_holds(server: int, faulty: Faulty, placed: Placed, dead: Container[str]) -> str:
+def _who_holds(server: int, lowered: Lowered, dead: Container[str]) -> str:
     """The node that is down, or else the link or the NPU of a server."""
-    topology, link = placed.topology, int(faulty.server_link[server])
+    topology, link = lowered.topology, int(lowered.server_link[server])
     if link >= 0:
         ends = (f"node {topology.node_name(int(end[link]))}" for end in (topology.dst, topology.src))
         return next((node for node in ends if node in dead), f"link {topology.link_name(link)}")
-    if server in faulty.late:
-        return f"the start of {faulty.late[server]}"
-    return f"node {topology.node_name(int(placed.server_rank[server]))}"
+    if server in lowered.late:
+        return f"the start of {lowered.late[server]}"
+    return f"node {topology.node_name(int(lowered.server_rank[server]))}"
 
 
 def _why_held(program: Program, here: Sequence[Stranded], who: str, since_ps: int | None) -> str:

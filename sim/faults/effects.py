@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.faults.apply import Faulty
 from sim.faults.names import links_named
 from sim.faults.plan import Fault, FaultPlan, Jitter, Loss, SlowLink, Straggler
+from sim.lower.lowered import Lowered
 from sim.program.outcome import Outcome
 from topologies import Topology
 from topologies.units import format_time, parse_time
@@ -14,7 +14,7 @@ from topologies.units import format_time, parse_time
 TOLD = 5
 
 
-def without_effect(plan: FaultPlan, faulty: Faulty, topology: Topology, outcome: Outcome) -> list[str]:
+def without_effect(plan: FaultPlan, lowered: Lowered, outcome: Outcome) -> list[str]:
     """A line for each of the first entries that cannot have changed anything, and how many more there are.
 
     That is an entry from a time on at which the run was over, one with nothing in it, and one that slows, delays or
@@ -22,10 +22,12 @@ def without_effect(plan: FaultPlan, faulty: Faulty, topology: Topology, outcome:
     """
     used = set()
     if outcome.journal is not None:
-        server = faulty.program.route_server[outcome.journal.at]
-        used = set(np.unique(faulty.server_link[server]).tolist())
-    resent = [fault for fault in plan.faults if isinstance(fault, Loss) and faulty.resent]
-    reasons = ((fault, _why_not(fault, used, topology, outcome)) for fault in plan.faults if fault not in resent)
+        server = lowered.program.route_server[outcome.journal.at]
+        used = set(np.unique(lowered.server_link[server]).tolist())
+    resent = [fault for fault in plan.faults if isinstance(fault, Loss) and lowered.resent]
+    reasons = (
+        (fault, _why_not(fault, used, lowered.topology, outcome)) for fault in plan.faults if fault not in resent
+    )
     said = [f"no effect: {fault_name(fault)}: {why}" for fault, why in reasons if why is not None]
     return said[:TOLD] + [f"no effect: {len(said) - TOLD} more entries of the plan"] * (len(said) > TOLD)
 

@@ -1,4 +1,4 @@
-"""The tasks of a job's program by name, for reports."""
+"""The tasks of a program by name, for reports."""
 
 from __future__ import annotations
 
@@ -7,14 +7,36 @@ from functools import cache
 
 import numpy as np
 
-from sim.lower.job import LoweredJob
+from sim.lower.lowered import Lowered
 
 LATE_START = "a late start"
 
 
-def task_names(lowered: LoweredJob) -> Callable[[int], str]:
-    """What a task is: "forward of npu0", "gradients from npu0 to npu1 (2 of 6)", "the end of gradients on npu0"."""
-    topology, program = lowered.job.topology, lowered.program
+def task_names(lowered: Lowered) -> Callable[[int], str]:
+    """What a task is.
+
+    Of a schedule alone "npu0 to npu1 (step 3)"; of a job "forward of npu0", "gradients from npu0 to npu1 (2 of 6)",
+    "the end of gradients on npu0".
+    """
+    return _of_schedule(lowered) if lowered.job.alone is not None else _of_job(lowered)
+
+
+def _of_schedule(lowered: Lowered) -> Callable[[int], str]:
+    topology, transfers, rows = lowered.topology, lowered.transfers[0], lowered.task_row
+    assert transfers is not None
+
+    def name(task: int) -> str:
+        if task >= rows.size:
+            return LATE_START
+        row = rows[task]
+        src, dst = (topology.node_name(int(end[row])) for end in (transfers.src, transfers.dst))
+        return f"{src} to {dst} (step {transfers.step[row]})"
+
+    return name
+
+
+def _of_job(lowered: Lowered) -> Callable[[int], str]:
+    topology, program = lowered.topology, lowered.program
 
     def ends(task: int) -> tuple[int, int, int]:
         """Operation, source and destination of a transfer."""

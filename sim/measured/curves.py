@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from collectives import Schedule
 from sim.engine.run import run
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program import I64, Program
 from sim.program.model import Model
 from sim.study.best_form import ready_forms

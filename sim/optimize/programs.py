@@ -13,8 +13,7 @@ from dataclasses import replace
 from collectives import build
 from collectives.core.schedule import Schedule
 from sim.analytic.libra import Placed
-from sim.lower.job import lower_job
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.optimize.objective import Simulated
 from sim.optimize.retime import Retimed, retimed, with_base_rates
 from sim.program.model import Model
@@ -100,13 +99,13 @@ def iteration_objective(
     for one in placed:
         if one.pipeline is not None:
             job = pipeline_job(topology, one.workload, one.groups, one.pipeline, training)
-            parts.append((one.weight, retimed(lower_job(_job_on_network(job, base), model, symmetry))))
+            parts.append((one.weight, retimed(lower(_job_on_network(job, base), model, symmetry))))
         elif training.loop == "no-overlap":
             constant_ns += one.weight * one.workload.compute_ns
             parts += _collectives(topology, one, training, checkpointed, model, symmetry)
         else:
             job = training_job(topology, one.workload, one.groups, training)
-            parts.append((one.weight, retimed(lower_job(_job_on_network(job, base), model, symmetry))))
+            parts.append((one.weight, retimed(lower(_job_on_network(job, base), model, symmetry))))
     return Simulated(parts, constant_ns)
 
 

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
-from sim.lower.job import LoweredJob
-from sim.lower.schedule import Lowered
-from sim.program import I32, I64, Program, service_time_ps
+from sim.lower.lowered import Lowered
+from sim.program import I64, Program, service_time_ps
 from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S
 
@@ -92,12 +91,12 @@ class Retimed:
         return flat_epigraph(0.0, np.ones(1), [*rows, (0, fixed_ns, np.zeros(self.n_dims))], self.n_dims)
 
 
-def retimed(lowered: Lowered | LoweredJob) -> Retimed:
+def retimed(lowered: Lowered) -> Retimed:
     """The lowered program of a schedule or a job, at any bandwidth of the dimensions of its topology.
 
     Parameters
     ----------
-    lowered : Lowered or LoweredJob
+    lowered : Lowered
         On a network of `with_base_rates`, at which service times read as sizes and no symmetry exchanges dimensions.
 
     Raises
@@ -105,7 +104,7 @@ def retimed(lowered: Lowered | LoweredJob) -> Retimed:
     WeftError
         A link without a dimension, or another network.
     """
-    topology, links, orbits = _links_of(lowered)
+    topology, links, orbits = lowered.topology, lowered.server_link, lowered.orbits.link
     if np.any(topology.dimension < 0):
         raise WeftError(f"topology {topology.name} has links without a dimension, whose bandwidth nobody can choose")
     if np.any(topology.bandwidth_Bps != _base_rates(topology)):
@@ -114,13 +113,6 @@ def retimed(lowered: Lowered | LoweredJob) -> Retimed:
         raise WeftError(f"{lowered.symmetry} exchanges dimensions, whose bandwidths differ")
     dims = np.where(links >= 0, topology.dimension[np.maximum(links, 0)].astype(np.int64), FIXED_RATE)
     return Retimed(lowered.program, dims, links_per_npu(topology), _chunk_sizes(lowered.program, dims))
-
-
-def _links_of(lowered: Lowered | LoweredJob) -> tuple[Topology, I32, I32]:
-    """Topology, link of each server (-1 for a compute stream), and representative of each link."""
-    if isinstance(lowered, LoweredJob):
-        return lowered.job.topology, lowered.server_link, lowered.orbits.link
-    return lowered.schedule.topology, lowered.shape.server_link, lowered.shape.quotient.orbits.link
 
 
 def _chunk_sizes(program: Program, dims: I64) -> I64:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sim.papers.dear_model import Group, Ring, dear_s, wfbp_s
 from sim.papers.dear_models import densenet201, inceptionv4
 from sim.program.model import Model as Links
-from sim.run.iteration import simulate_job
+from sim.simulation import simulate
 from sim.study.tables import to_csv
 from sim.whole_file import write_text_whole
 from topologies import ring
@@ -122,7 +122,7 @@ def simulated_s(subject: Subject, network: Interconnect, loop: str, bucket_bytes
     topology = ring(WORKERS, bandwidth=rate, latency=step, hop_latency=0)
     training = Training(loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1})
     job = training_job(topology, subject.workload(), {"data": (WORKERS,)}, training)
-    return simulate_job(job, Links(chunks=1)).time_s
+    return simulate(job, model=Links(chunks=1)).time_s
 
 
 def best(subject: Subject, network: Interconnect, fusion: str, gpu: Accelerator = GPU) -> (

@@ -68,7 +68,7 @@ def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None
 def row_names(result: Result, why: Why) -> list[str]:
     """Where each piece was spent: its link or, on long paths, its class."""
     topology = result.schedule.topology
-    link_of = (result.lowered.shape if result.faults is None else result.faults.faulty).server_link
+    link_of = result.lowered.server_link
 
     def place(piece: Piece) -> str:
         link = int(link_of[piece.server]) if piece.server >= 0 else -1

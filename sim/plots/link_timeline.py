@@ -17,7 +17,7 @@ from sim.plots.lines import CYCLE
 from sim.plots.style import WIDE, figure, save, time_unit
 from sim.program import I32
 from sim.result import Result
-from sim.timeline.link_load import Services, logged_services, result_load
+from sim.timeline.link_load import Services, link_load, services
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_size, format_time
 
@@ -44,7 +44,7 @@ def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None
     if not result.time_ps:
         where = f"{result.schedule.name} on {result.schedule.topology.name}"
         raise WeftError(f"{where} takes no time: there is no timeline")
-    done, server_link = logged_services(result)
+    done, server_link = services(result.lowered.program, result.logged), result.lowered.server_link
     n_servers = server_link.size
     few = n_servers <= MOST_LINKS and done.task.size <= MOST_BARS
     with figure(width, height_in=0.95 + 0.13 * max(n_servers, 5) if few else 3.4) as drawn:
@@ -65,13 +65,12 @@ def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None
 
 def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server_link: I32) -> None:
     """A row for each simulated link, a bar for each service, coloured by its step."""
-    topology, shape = result.schedule.topology, result.lowered.shape
+    topology = result.schedule.topology
     scale, _ = time_unit(result.time_ps / PS_PER_S)
     on_links = server_link[done.server] >= 0  # what begins late waits at a server that is no link
     done = Services(*(column[on_links] for column in done))
     used = np.unique(done.server)
-    step_of = shape.quotient.transfers.step[shape.task_row]
-    steps = step_of[done.task]
+    steps = result.lowered.task_step[done.task]
     names = np.unique(steps)
     row = np.searchsorted(used, done.server)
     left, right = (times / PS_PER_S / scale for times in (done.start_ps, done.end_ps))
@@ -96,7 +95,7 @@ def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server
 def _draw_image(axes: Axes, drawn: Figure, result: Result) -> None:
     """A line of pixels for each link of the fabric, ordered by dimension."""
     topology = result.schedule.topology
-    load = result_load(result, FRAMES)
+    load = link_load(result.lowered, result.logged, FRAMES)
     order = np.lexsort((np.arange(topology.n_links), topology.dimension))
     scale, _ = time_unit(result.time_ps / PS_PER_S)
     axes.imshow(load[:, order].T, aspect="auto", cmap=HEAT, vmin=0, vmax=1, interpolation="nearest",

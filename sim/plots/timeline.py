@@ -7,7 +7,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from sim.plots.style import CYCLE, WIDE, figure, save
-from sim.run.iteration import IterationResult, Span
+from sim.result import Result
+from sim.why.spans import Span
 from topologies.units import PS_PER_S
 from workloads.job import Compute
 
@@ -17,12 +18,12 @@ MAX_NPUS = 8
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
-def draw_timeline(result: IterationResult, path: Path) -> None:
+def draw_timeline(result: Result, path: Path) -> None:
     """Draw the operations of the simulated NPUs as bars over time.
 
     Parameters
     ----------
-    result : IterationResult
+    result : Result
     path : Path
         .png, .pdf or .svg.
     """
@@ -32,7 +33,7 @@ def draw_timeline(result: IterationResult, path: Path) -> None:
         save(drawn, path)
 
 
-def timeline_rows(result: IterationResult) -> dict[tuple[int, str], list[Span]]:
+def timeline_rows(result: Result) -> dict[tuple[int, str], list[Span]]:
     """Spans by (NPU, row): streams of computation first, then kinds of communication in the order they begin."""
     ranks = result.ranks
     shown = ranks if len(ranks) <= MAX_NPUS else [ranks[at * len(ranks) // MAX_NPUS] for at in range(MAX_NPUS)]
@@ -48,7 +49,7 @@ def timeline_rows(result: IterationResult) -> dict[tuple[int, str], list[Span]]:
     return {key: (streams | others)[key] for key in ordered}
 
 
-def _draw(drawn: Figure, result: IterationResult, rows: dict[tuple[int, str], list[Span]]) -> None:
+def _draw(drawn: Figure, result: Result, rows: dict[tuple[int, str], list[Span]]) -> None:
     axes = drawn.add_subplot()
     scale, unit = next((one for one in UNITS if result.time_s >= one[0]), UNITS[-1])
     kinds = list(dict.fromkeys(operation.kind for operation in result.job.operations))

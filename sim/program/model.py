@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
 from topologies.core.paths import check_tie
@@ -80,32 +81,40 @@ class Model:
 def make_model(
     base: Model = Model(),
     *,
+    forwarding: str | None = None,
+    deliver: str | None = None,
     chunk: Quantity | None = None,
     chunks: int | None = None,
+    header: Quantity | None = None,
+    packet_header: Quantity | None = None,
     endpoint_latency: Quantity | None = None,
-    **changes: object,
+    tie: str | None = None,
+    discipline: str | None = None,
+    seed: int | None = None,
 ) -> Model:
-    """A model from what a user writes: sizes and times with units, and any field of `Model` by name.
+    """A model from what a user writes: sizes and times with units; what is not given stays as in `base`.
 
     Raises
     ------
     WeftError
-        Both `chunk` and `chunks`, an unknown name, or a value that is not accepted.
+        Both `chunk` and `chunks`, or a value that is not accepted.
     """
-    known = {f.name for f in fields(Model)}
-    for name in changes:
-        if name not in known:
-            raise WeftError(f"model has no {name!r}; it has {', '.join(sorted(known))}, chunk and endpoint_latency")
+    if not isinstance(base, Model):
+        raise WeftError(f"model {base!r} is not a Model")
     if chunk is not None and chunks is not None:
         raise WeftError("give a chunk size or a number of chunks, not both")
-    values: dict[str, object] = {name: value for name, value in changes.items() if value is not None}
+    values: dict[str, Any] = {
+        "forwarding": forwarding, "deliver": deliver, "tie": tie, "discipline": discipline, "seed": seed,
+        "header_bytes": None if header is None else parse_size(header, "header"),
+        "packet_header_bytes": None if packet_header is None else parse_size(packet_header, "packet header"),
+        "endpoint_latency_ps": None if endpoint_latency is None else parse_time(endpoint_latency, "endpoint latency"),
+    }
+    given = {name: value for name, value in values.items() if value is not None}
     if chunk is not None:
-        values |= {"chunk_bytes": parse_size(chunk, "chunk"), "chunks": None}
+        given |= {"chunk_bytes": parse_size(chunk, "chunk"), "chunks": None}
     if chunks is not None:
-        values |= {"chunks": chunks, "chunk_bytes": None}
-    if endpoint_latency is not None:
-        values["endpoint_latency_ps"] = parse_time(endpoint_latency, "endpoint latency")
-    return replace(base, **values)  # type: ignore[arg-type]  # names and values were checked above
+        given |= {"chunks": chunks, "chunk_bytes": None}
+    return replace(base, **given)
 
 
 SWING_PAPER = Model(

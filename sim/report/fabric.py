@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.plots.layout import layout
 from sim.report.results import ResultFile, Row
 from sim.report.sections import Section, axes_of
 from sim.simulation import simulate
 from sim.study.spec import Spec
-from sim.timeline.link_load import result_load
+from sim.timeline.link_load import link_load
 from topologies import NPU, Topology, WeftError
 from topologies.units import format_rate, format_size, format_time
 
@@ -134,7 +134,7 @@ def _first_small(spec: Spec, topology: Topology, rows: Sequence[Row], frames: in
             result = simulate(
                 schedule, model=spec.build_model(), symmetry=spec.symmetry, faults=spec.build_faults(),
             )
-            load = result_load(result, frames)
+            load = link_load(result.lowered, result.logged, frames)
             return {
                 "title": f"{schedule.name}, {format_size(schedule.size_bytes)}: {format_time(result.time_ps)}",
                 "size_bytes": schedule.size_bytes, "time_s": result.time_s, "frames": frames,

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sim.faults.apply import Faulty
 from sim.program import I64
-from sim.run.faulty_run import faulty_labels, place_job
+from sim.result import Result
+from sim.why.explain import labels
 from sim.why.faulty_path import walk_of
 from sim.why.path import Wait
 from sim.why.walks import Branch, Piece, Stretch
 
 if TYPE_CHECKING:
-    from sim.run.iteration import IterationResult
     from sim.run.tenants import Share
 
 NOBODY = -1
@@ -30,12 +29,12 @@ class _Columns(NamedTuple):
     end_ps: I64
 
 
-def tenant_accounts(run: IterationResult, shares: Sequence[Share]) -> dict[str, dict[str, int]]:
-    """The account of each tenant; see `SharedResult.why`.
+def tenant_accounts(run: Result, shares: Sequence[Share]) -> dict[str, dict[str, int]]:
+    """The account of each tenant; see `Shares.why`.
 
     Parameters
     ----------
-    run : IterationResult
+    run : Result
         Of all tenants as one job.
     shares : sequence of Share
     """
@@ -45,14 +44,13 @@ def tenant_accounts(run: IterationResult, shares: Sequence[Share]) -> dict[str, 
 class _Accounts:
     """Names and paths of one run."""
 
-    def __init__(self, run: IterationResult, shares: Sequence[Share]) -> None:
+    def __init__(self, run: Result, shares: Sequence[Share]) -> None:
         self.run, self.shares, lowered = run, shares, run.lowered
         owner = np.full(len(run.job.operations), NOBODY, np.int64)
         for number, share in enumerate(shares):
             owner[share.operations] = number
         self.task_owner = owner[lowered.task_operation]
-        self.faulty = Faulty(lowered.program, {}, lowered.server_link) if run.faults is None else run.faults.faulty
-        self.labels = faulty_labels(self.faulty, place_job(lowered))
+        self.labels = labels(lowered)
         self.keys: dict[tuple[int, str], int] = {}
         self.columns: dict[Branch, _Columns] = {}
 
@@ -67,8 +65,8 @@ class _Accounts:
 
     def _paths(self) -> dict[int, list[Stretch]]:
         """Paths of the tenants that took time, by number; the longest first, which the others meet."""
-        walk = walk_of(self.run.program, self.run.outcome, self.labels)
-        last = _last_tasks(self.task_owner, self.run.outcome.finish_ps[: self.task_owner.size], len(self.shares))
+        walk = walk_of(self.run.lowered.program, self.run.logged, self.labels)
+        last = _last_tasks(self.task_owner, self.run.logged.finish_ps[: self.task_owner.size], len(self.shares))
         late = sorted(
             (share.arrival_ps + share.time_ps, number) for number, share in enumerate(self.shares) if share.time_ps
         )
@@ -84,7 +82,7 @@ class _Accounts:
     def _key(self, piece: Piece) -> int:
         """Number of the owner and the name of a piece."""
         owner, said = NOBODY, piece.name
-        if piece.server in self.faulty.late:
+        if piece.server in self.run.lowered.late:
             said = self.labels.server(piece.server)
         else:
             owner = int(self.task_owner[piece.task])

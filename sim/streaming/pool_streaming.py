@@ -169,7 +169,7 @@ def time_ps(
     if lossy:
         check_packets(job.n_packets, job.workers)
     return simulate(
-        job.schedule(len(how)), chunk=job.payload_bytes, packet_header_bytes=job.header_bytes,
+        job.schedule(len(how)), chunk=job.payload_bytes, packet_header=job.header_bytes,
         forwarding="store-and-forward", faults=plan if faults else None, engine=engine,
     ).time_ps
 

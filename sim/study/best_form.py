@@ -9,7 +9,7 @@ from collectives import Schedule
 from sim.analytic.bounds import bounds
 from sim.engine.run import check_memory
 from sim.lower.capacity import check_capacity
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result

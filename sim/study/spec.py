@@ -49,7 +49,7 @@ from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json, read_toml
-from topologies.units import Quantity, format_size, parse_size, parse_sweep_size
+from topologies.units import Quantity, format_size, parse_sweep_size
 
 PRESET_LINKS: dict[str, dict[str, str]] = {
     "swing-paper": {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
@@ -178,11 +178,10 @@ class Spec:
         """The model: that of the preset, changed by what is given."""
         keys = self.model
         base = PRESETS[keys.preset] if keys.preset else Model()
-        headers = {"header_bytes": keys.header, "packet_header_bytes": keys.packet_header}
         return make_model(
-            base, chunk=keys.chunk, chunks=keys.chunks, endpoint_latency=keys.endpoint_latency,
-            forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie, discipline=keys.discipline, seed=keys.seed,
-            **{name: parse_size(text, name) for name, text in headers.items() if text is not None},
+            base, chunk=keys.chunk, chunks=keys.chunks, header=keys.header, packet_header=keys.packet_header,
+            endpoint_latency=keys.endpoint_latency, forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie,
+            discipline=keys.discipline, seed=keys.seed,
         )
 
     def build_faults(self) -> FaultPlan | None:

@@ -7,11 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine.run import check_memory, run
-from sim.lower.schedule import Lowered
-from sim.program import I32, I64, Program
+from sim.lower.lowered import Lowered
+from sim.program import I64, Program
 from sim.program.outcome import Outcome
-from sim.result import Result
 from topologies import WeftError
 
 Floats = npt.NDArray[np.float64]
@@ -72,31 +70,9 @@ def link_load(lowered: Lowered, outcome: Outcome, frames: int) -> Floats:
         0 to 1; the mean over the intervals is the share over the run.
     """
     busy = server_load(services(lowered.program, outcome), lowered.program.n_servers, outcome.makespan_ps, frames)
-    return _per_link(busy, lowered.shape.server_link, lowered)[:, lowered.shape.quotient.orbits.link]
-
-
-def logged_services(result: Result) -> tuple[Services, I32]:
-    """The services of a result, and the link of each server (-1: none); runs a healthy one once more, with a log."""
-    if result.faults is not None and result.outcome is not None:
-        faulty = result.faults.faulty
-        return services(faulty.program, result.outcome), faulty.server_link
-    check_memory(result.lowered.program, log=True)
-    outcome = run(result.lowered.program, log=True)
-    return services(result.lowered.program, outcome), result.lowered.shape.server_link
-
-
-def result_load(result: Result, frames: int) -> Floats:
-    """The busy share of every link in each interval, (frames, n_links), of a result with or without faults."""
-    done, server_link = logged_services(result)
-    busy = server_load(done, server_link.size, result.time_ps, frames)
-    load = _per_link(busy, server_link, result.lowered)
-    return load if result.faults is not None else load[:, result.lowered.shape.quotient.orbits.link]
-
-
-def _per_link(busy: Floats, server_link: I32, lowered: Lowered) -> Floats:
-    load = np.zeros((busy.shape[1], lowered.schedule.topology.n_links))
-    load[:, server_link[server_link >= 0]] = busy[server_link >= 0].T
-    return load
+    load, is_link = np.zeros((frames, lowered.topology.n_links)), lowered.server_link >= 0
+    load[:, lowered.server_link[is_link]] = busy[is_link].T
+    return load[:, lowered.orbits.link]
 
 
 def server_load(done: Services, n_servers: int, makespan_ps: int, frames: int) -> Floats:

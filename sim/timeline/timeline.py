@@ -7,13 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.faults.apply import Faulty
-from sim.faults.cost import FAULTS_BREAK
-from sim.lower.schedule import Lowered
+from sim.lower.lowered import Lowered
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
-from sim.run.iteration import IterationResult
-from topologies import Topology, WeftError
+from topologies import WeftError
 from topologies.text.brief import one_line
 from workloads.job import Compute, Reconfigure
 
@@ -68,10 +65,29 @@ class Timeline(NamedTuple):
     about: Mapping[str, Any]
 
 
-def schedule_timeline(lowered: Lowered, outcome: Outcome, faulty: Faulty | None = None) -> Timeline:
-    """The timeline of a schedule; with symmetry on, that of the links that stand for the others."""
-    topology, transfers = lowered.schedule.topology, lowered.shape.quotient.transfers
-    rows = lowered.shape.task_row.tolist()
+def timeline(lowered: Lowered, outcome: Outcome) -> Timeline:
+    """The timeline of a logged run; with symmetry on, that of the links and NPUs that stand for the others."""
+    tracks = [_track(lowered, server) for server in range(lowered.program.n_servers)]
+    topology = lowered.topology
+    nodes = [topology.node_name(node) for node in range(topology.n_nodes)]
+    named = _schedule_names(lowered) if lowered.job.alone is not None else _job_names(lowered)
+    about = {"model": lowered.model.describe(), "symmetry": lowered.symmetry}
+    return Timeline(lowered.program, outcome, tracks, nodes, named.task_name, named.task_facts, named.about | about)
+
+
+class _Names(NamedTuple):
+    """What tasks are called, and what the whole run is."""
+
+    task_name: Callable[[int], str]
+    task_facts: Callable[[int], dict[str, Any]]
+    about: dict[str, Any]
+
+
+def _schedule_names(lowered: Lowered) -> _Names:
+    """A task is a transfer from node to node."""
+    schedule, topology, transfers = lowered.schedule, lowered.topology, lowered.transfers[0]
+    rows = lowered.task_row.tolist()
+    assert transfers is not None
 
     def name(task: int) -> str:
         if task >= len(rows):
@@ -84,38 +100,20 @@ def schedule_timeline(lowered: Lowered, outcome: Outcome, faulty: Faulty | None 
             return {}
         row = rows[task]
         return {
-            "algorithm": lowered.schedule.name, "step": int(transfers.step[row]), "port": int(transfers.port[row]),
+            "algorithm": schedule.name, "step": int(transfers.step[row]), "port": int(transfers.port[row]),
             "transfer_bytes": int(lowered.task_bytes[task]), "adds": bool(transfers.reduces[row]),
         }
 
-    tracks = (
-        [_link(topology, int(link)) for link in lowered.shape.server_link] if faulty is None
-        else [_track(topology, faulty, server) for server in range(faulty.program.n_servers)]
-    )
     about = {
-        "collective": lowered.schedule.kind.name, "algorithm": lowered.schedule.name,
-        "size_bytes": lowered.schedule.size_bytes, "topology": topology.name, "model": lowered.model.describe(),
-        "symmetry": lowered.symmetry if faulty is None else FAULTS_BREAK,
+        "collective": schedule.kind.name, "algorithm": schedule.name, "size_bytes": schedule.size_bytes,
+        "topology": topology.name,
     }
-    program = lowered.program if faulty is None else faulty.program
-    return Timeline(program, outcome, tracks, _nodes(topology), name, facts, about)
+    return _Names(name, facts, about)
 
 
-def iteration_timeline(result: IterationResult) -> Timeline:
-    """The timeline of a job: its compute streams beside its links."""
-    lowered, topology = result.lowered, result.job.topology
-    operations = result.job.operations
-    tracks = []
-    for server in range(result.program.n_servers):
-        rank = int(lowered.server_rank[server]) if server < lowered.server_rank.size else -1
-        if server < lowered.server_rank.size and lowered.server_stream[server] >= 0:
-            stream = lowered.streams[int(lowered.server_stream[server])]
-            where = topology.node_name(rank) if rank >= 0 else "circuits"
-            tracks.append(Track(where, stream, "compute streams", "compute"))
-        elif result.faults is not None:
-            tracks.append(_track(topology, result.faults.faulty, server))
-        else:
-            tracks.append(_link(topology, int(lowered.server_link[server])))
+def _job_names(lowered: Lowered) -> _Names:
+    """A task is called like its operation."""
+    operations, topology = lowered.job.operations, lowered.topology
 
     def name(task: int) -> str:
         return operations[int(lowered.task_operation[task])].name if task < lowered.task_operation.size else LATE
@@ -128,11 +126,7 @@ def iteration_timeline(result: IterationResult) -> Timeline:
         kind = {} if nowhere else {"from": topology.node_name(int(lowered.task_rank[task]))}
         return {"kind": operation.kind, **kind}
 
-    about = {
-        "topology": topology.name, "operations": len(operations), "model": lowered.model.describe(),
-        "symmetry": result.symmetry,
-    }
-    return Timeline(result.program, result.outcome, tracks, _nodes(topology), name, facts, about)
+    return _Names(name, facts, {"topology": topology.name, "operations": len(operations)})
 
 
 class Rows(NamedTuple):
@@ -194,18 +188,16 @@ def _journal_rows(timeline: Timeline) -> Rows:
     return Rows(task, journal.chunk[order], server, journal.start_ps[order], service, journal.lost[order], first)
 
 
-def _link(topology: Topology, link: int) -> Track:
+def _track(lowered: Lowered, server: int) -> Track:
+    """The track of a link, a compute stream, or the late start of an NPU."""
+    topology = lowered.topology
+    if server in lowered.late:
+        return Track(lowered.late[server], LATE, LATE, "late")
+    if (number := int(lowered.server_stream[server])) >= 0:
+        rank = int(lowered.server_rank[server])
+        where = topology.node_name(rank) if rank >= 0 else "circuits"
+        return Track(where, lowered.streams[number], "compute streams", "compute")
+    link = int(lowered.server_link[server])
     dimension = int(topology.dimension[link])
     src, dst = topology.node_name(int(topology.src[link])), topology.node_name(int(topology.dst[link]))
     return Track(src, f"link to {dst}", f"dimension {dimension}" if dimension >= 0 else "links", "link")
-
-
-def _track(topology: Topology, faulty: Faulty, server: int) -> Track:
-    """The track of a link, or of the late start of an NPU."""
-    if server in faulty.late:
-        return Track(faulty.late[server], LATE, LATE, "late")
-    return _link(topology, int(faulty.server_link[server]))
-
-
-def _nodes(topology: Topology) -> list[str]:
-    return [topology.node_name(node) for node in range(topology.n_nodes)]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.lower.job import LoweredJob
+from sim.lower.lowered import Lowered
 from sim.program.outcome import Outcome
 from sim.why.path import Labels, Why, explain
 
 
-def explain_epochs(lowered: LoweredJob, outcome: Outcome) -> Why:
+def explain_epochs(lowered: Lowered, outcome: Outcome) -> Why:
     """Where the time went; the endpoint latency of the model is the start-up of a step.
 
     Parameters
     ----------
-    lowered : LoweredJob
+    lowered : Lowered
         Of a job of `workloads.reconfigured`.
     outcome : Outcome
         Of a run with `log=True`.

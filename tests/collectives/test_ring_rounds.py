@@ -4,7 +4,7 @@ from collectives import ring_rounds, totient_rings
 from collectives.totient_rings import ring_jumps
 from sim.engine.reference import run_reference
 from sim.program.model import Model
-from sim.run.iteration import simulate_job
+from sim.simulation import simulate
 from topologies import WeftError, circulant, ring, switch
 from workloads.job import Job
 
@@ -14,7 +14,7 @@ LINKS = {"bandwidth": "100Gb/s", "latency": "1us", "hop_latency": 0}
 def time_ps(schedule, symmetry="auto", npus=None):
     job = Job(schedule.topology)
     job.collective("gradients", schedule, npus=npus)
-    return simulate_job(job, Model(chunks=1), symmetry=symmetry, check=True).time_ps
+    return simulate(job, model=Model(chunks=1), symmetry=symmetry, check=True).time_ps
 
 
 @pytest.mark.parametrize("jumps", [(1,), (1, 15), (1, 3, 13, 15)])
@@ -54,7 +54,7 @@ def test_engines_agree_and_what_follows_waits_for_every_round():
         "gradients", ring_rounds.all_reduce(job.topology, 4_000_000, jumps=(1, 3), acknowledged=True), after=[backward]
     )
     job.compute("next", 1_000_000, after=[reduce])
-    result = simulate_job(job, Model(chunks=1))
+    result = simulate(job, model=Model(chunks=1))
     assert run_reference(result.program).finish_ps.tolist() == result.outcome.finish_ps.tolist()
     spans = {span.operation: span for span in result.spans()}
     assert spans[0].end_ps == spans[1].start_ps < spans[1].end_ps == spans[2].start_ps

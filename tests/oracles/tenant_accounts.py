@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from sim.faults.apply import Faulty
-from sim.run.faulty_run import faulty_labels, place_job
-from sim.run.tenants import SharedResult
+from sim.run.tenants import Shares
+from sim.why.explain import labels
 from sim.why.faulty_path import walk_of
 from sim.why.walks import State
 
 
-def account(result: SharedResult, name: str) -> dict[str, int]:
+def account(result: Shares, name: str) -> dict[str, int]:
     """Parts in ps by name."""
     run, (share,) = result.run, [one for one in result.shares if one.name == name]
     mine = [task for task, number in enumerate(run.lowered.task_operation.tolist()) if number in share.operations]
-    last = max(mine, key=lambda task: (int(run.outcome.finish_ps[task]), -task))
-    faulty = Faulty(run.lowered.program, {}, run.lowered.server_link) if run.faults is None else run.faults.faulty
-    labels = faulty_labels(faulty, place_job(run.lowered))
-    walk = walk_of(run.program, run.outcome, labels)
+    last = max(mine, key=lambda task: (int(run.logged.finish_ps[task]), -task))
+    named = labels(run.lowered)
+    walk = walk_of(run.lowered.program, run.logged, named)
     parts: dict[str, int] = {}
-    state: State | None = (last, int(run.program.chunks()[last]) - 1)
+    state: State | None = (last, int(run.lowered.program.chunks()[last]) - 1)
     while state is not None:
         state = walk.step(state)
     for piece in walk.pieces:
         said = piece.name
-        if piece.server in faulty.late:
-            said = labels.server(piece.server)
+        if piece.server in run.lowered.late:
+            said = named.server(piece.server)
         else:
             number = int(run.lowered.task_operation[piece.task])
             owner = next((one.name for one in result.shares if number in one.operations), None)

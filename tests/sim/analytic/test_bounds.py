@@ -9,7 +9,7 @@ from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.analytic.bounds import bounds, load_bound_ps, path_bound_ps
 from sim.engine.run import run
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Deadlock

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collectives.hierarchical import blocks_of
 from sim.papers.dear_model import Group, Ring, dear_s, fluid_gain, wfbp_s
 from sim.program.model import Model
-from sim.run.iteration import simulate_job
+from sim.simulation import simulate
 from topologies import bytes_per_s, from_spec, seconds
 from topologies.core.product import link_bandwidths
 from topologies.products import multidim
@@ -44,7 +44,7 @@ def simulated_s(workload: Workload, ring: Ring, loop: str, bucket_bytes: int | N
         loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1, "element_bytes": 1}
     )
     job = training_job(topology, workload, {"data": (ring.workers,)}, training)
-    return simulate_job(job, Model(chunks=1), check=True).time_s
+    return simulate(job, model=Model(chunks=1), check=True).time_s
 
 
 NO_START_UP, TEN_GIGABIT, INFINIBAND = Ring(64, 0, 1 / 1e9), Ring(64, 20e-6, 1 / 1.25e9), Ring(64, 5e-6, 1 / 12.5e9)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from collectives import Schedule, build
 from collectives.registry import ALGORITHMS
 from sim import simulate
-from sim.lower.schedule import Lowered, lower
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING
 from sim.program.model import Model
 from tests.fabrics import random_fabric

@@ -12,7 +12,7 @@ from sim import simulate
 from sim.analytic.bounds import Bounds
 from sim.faults.history import History
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, bound_under
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program import DELIVERY, FORWARDING
 from sim.program.contract import CLOCK_END_PS
 from sim.program.model import Model

@@ -26,11 +26,9 @@ from sim.faults.plan import (
     Straggler,
     quantiles_ps,
 )
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.contract import COMPLETES, DROPS, LOSES
 from sim.program.outcome import Deadlock
-from sim.run.faulty_run import place
-from sim.run.iteration import simulate_job
 from sim.study.key import point_key
 from sim.study.points import Task
 from sim.study.spec import Spec
@@ -293,7 +291,7 @@ def test_servers_get_what_the_plan_says() -> None:
     lowered = lower(RING, simulate(RING).model, "off")
     plan = FaultPlan(faults=(LinkDown(link="npu0->npu1", at="1us"), Repair(link="npu0->npu1", at="3us")))
     for in_flight in CROSSING:
-        program = add_faults(place(lowered), FaultPlan(**(asdict(plan) | {
+        program = add_faults(lowered, FaultPlan(**(asdict(plan) | {
             "faults": plan.faults, "in_flight": in_flight}))).program
         assert program.timetable_from_ps.tolist() == [1_000_000, 3_000_000]
         assert program.timetable_rate.tolist()[0] == -1
@@ -316,19 +314,19 @@ def job() -> Job:
 def test_a_straggler_slows_the_computations_of_a_job() -> None:
     """At half its speed one NPU holds up the all-reduce; computing and waiting sum to the iteration."""
     plan = FaultPlan(faults=(Straggler(npu="npu2", speed=0.5, delay="1us"), Jitter(npu="npu1", mean="500ns")))
-    result = simulate_job(job(), faults=plan, check=True)
+    result = simulate(job(), faults=plan, check=True)
     assert result.faults is not None
     assert result.compute_ps(2) >= 12_000_000 > result.compute_ps(0)
     assert result.time_ps >= result.faults.healthy_ps + 6_000_000
     for rank in result.ranks:
         assert result.compute_ps(rank) + sum(result.exposed_ps(rank).values()) == result.time_ps
-    assert simulate_job(job(), faults=plan, engine="reference").time_ps == result.time_ps
+    assert simulate(job(), faults=plan, engine="reference").time_ps == result.time_ps
 
 
 def test_a_job_that_cannot_end_says_which_operation_waits() -> None:
     """The report names operations and NPUs."""
     with pytest.raises(Deadlock, match=r"forward of npu2|gradients of npu"):
-        simulate_job(job(), faults=FaultPlan(faults=(NodeDown(node="npu2"),)))
+        simulate(job(), faults=FaultPlan(faults=(NodeDown(node="npu2"),)))
 
 
 def test_the_key_of_a_point_knows_what_is_in_the_plan(tmp_path: Path) -> None:
@@ -397,9 +395,8 @@ def test_the_jitter_of_an_npu_that_computes_nothing_is_refused() -> None:
 def test_a_share_of_a_bandwidth_is_rounded_once(share: float) -> None:
     """2 KiB at 300 Gb/s take 54,613 1/3 ps."""
     schedule = ring.all_reduce(ring_fabric(2, bandwidth="300Gb/s", latency="0s"), "8KiB")
-    cost = simulate(schedule, chunks=1, faults=FaultPlan(faults=(SlowLink(link="*", share=share),))).faults
-    assert cost is not None
-    slowed, exact = cost.faulty.program, 37_500_000_000 * Fraction(str(share))
+    result = simulate(schedule, chunks=1, faults=FaultPlan(faults=(SlowLink(link="*", share=share),)))
+    slowed, exact = result.lowered.program, 37_500_000_000 * Fraction(str(share))
     assert slowed.chunk_work.max() == 2048 and slowed.service_ps.shape[1] == 2
     for work, service_ps in zip(slowed.chunk_work.tolist(), slowed.service_ps[:, 1].tolist(), strict=True):
         assert service_ps == math.ceil(work * 10**12 / exact)

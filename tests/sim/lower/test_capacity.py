@@ -8,7 +8,7 @@ import pytest
 
 from collectives import build
 from sim.lower.capacity import check_capacity, lowering_bytes
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.model import Model
 from topologies import WeftError, from_spec
 

@@ -10,7 +10,7 @@ from sim.circuits.plans import simulate_plan
 from sim.engine.reference import run_reference
 from sim.program.model import make_model
 from sim.program.outcome import CertificateError
-from sim.run.iteration import simulate_job
+from sim.simulation import simulate
 from topologies import Circuits, WeftError, optical, rotor_matchings, torus
 from topologies.core.epochs import circuit_epochs
 from workloads.job import CLOCK, Job
@@ -84,7 +84,7 @@ def test_changing_only_ports_is_no_slower_than_the_whole_fabric():
 
 def certified(job, **model):
     """A run whose circuits are certified, with the task of each operation that is one message or change."""
-    result = simulate_job(job, make_model(**model), check=True)
+    result = simulate(job, model=make_model(**model), check=True)
     return result, [result.lowered.end_task[number, min(job.ranks(operation))]
                     for number, operation in enumerate(job.operations)]
 
@@ -134,7 +134,7 @@ def test_switching_without_draining_is_found_out(per_port):
     job.send("before", [10_000], [0], [1], via=epochs.route(0, [0], [1]))
     job.send("after", [10], [0], [2], via=epochs.route(1, [0], [2]))
     change_circuits(job, epochs, ["1us"], per_port=per_port, drain=False)
-    result = simulate_job(job)
+    result = simulate(job)
     with pytest.raises(CertificateError, match=r"circuit npu0->npu1 is down from 0 ps"):
         certify_circuits(
             result.program, result.outcome, job.topology, result.lowered.server_link, result.lowered.changes
@@ -167,12 +167,12 @@ def test_a_transfer_has_only_the_circuits_of_its_epoch():
         job.reconfigure("change", "1us", [9], [])
     job.send("unnamed", [1], [0], [1])
     with pytest.raises(WeftError, match="circuits of 2 epochs from optical change: name those from npu0 to npu1"):
-        simulate_job(job)
+        simulate(job)
     twice = Job(epochs.topology)
     for _ in range(2):
         twice.reconfigure("change", "1us", [], [0])
     with pytest.raises(WeftError, match="link 0 is brought up twice"):
-        simulate_job(twice)
+        simulate(twice)
     with pytest.raises(WeftError, match="at least one fabric"):
         circuit_epochs([])
     with pytest.raises(WeftError, match="they are not on the same nodes"):

@@ -11,8 +11,7 @@ from collectives import build, direct, hierarchical, swing
 from collectives.core.process_groups import process_group
 from sim.engine.reference import run_reference
 from sim.engine.run import run
-from sim.lower.job import lower_job
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.simulation import simulate
@@ -26,7 +25,7 @@ PLAIN = Model(chunks=2)
 
 def check_alike(job: Job, model: Model = PLAIN) -> int:
     """Compare every operation on every NPU; returns the makespan."""
-    few, every = lower_job(job, model), lower_job(job, model, "off")
+    few, every = lower(job, model), lower(job, model, "off")
     fast, slow = run(few.program), run_reference(every.program)
     assert fast.makespan_ps == slow.makespan_ps
     for table_of in ("begin_task", "end_task"):
@@ -59,7 +58,7 @@ def layers_of_two_groups(service: str = "fifo", **options: object) -> Job:
 @pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
 def test_groups_that_share_a_dimension(options, forwarding):
     job = layers_of_two_groups(**options)
-    assert "1 of 32 ranks simulated" in lower_job(job, PLAIN).symmetry
+    assert "1 of 32 ranks simulated" in lower(job, PLAIN).symmetry
     check_alike(job, Model(chunks=2, forwarding=forwarding))
 
 
@@ -77,7 +76,7 @@ def test_stragglers_hold_up_nobody_forever(speeds):
 def test_one_straggler_breaks_the_symmetry():
     job = layers_of_two_groups()
     job.speed = np.where(np.arange(32) == 3, 0.5, 1.0)
-    assert lower_job(job, PLAIN).symmetry == "all ranks simulated"
+    assert lower(job, PLAIN).symmetry == "all ranks simulated"
     check_alike(job)
 
 
@@ -94,7 +93,7 @@ def test_stages_of_a_pipeline_have_one_representative_each():
         last = [[first], [second]]
     for stage, ranks in enumerate(stages):
         job.collective(f"gather {stage}", gather, npus=ranks, after=last[stage])
-    assert "2 of 8 ranks" in lower_job(job, PLAIN).symmetry
+    assert "2 of 8 ranks" in lower(job, PLAIN).symmetry
     check_alike(job)
 
 
@@ -124,7 +123,7 @@ def test_an_operation_ends_where_its_data_are():
     job = Job(topology)
     sent = job.send("send", 1 << 20, [0], [1])
     done = [job.compute(f"after {rank}", ONE_MS, npus=[rank], after=[sent]) for rank in range(3)]
-    lowered = lower_job(job, PLAIN)
+    lowered = lower(job, PLAIN)
     outcome = run(lowered.program)
     wire = np.ceil((1 << 20) * PS_PER_S / topology.bandwidth_Bps[0])
     starts = [int(outcome.start_ps[lowered.begin_task[operation, rank]]) for rank, operation in enumerate(done)]
@@ -146,14 +145,14 @@ def test_streams_serve_the_small_priorities_first():
     job = Job(from_spec("FC(2)"))
     late = job.compute("late", ONE_MS, priority=5)
     soon = job.compute("soon", ONE_MS, priority=1)
-    lowered = lower_job(job, PLAIN)
+    lowered = lower(job, PLAIN)
     outcome = run(lowered.program)
     assert outcome.start_ps[lowered.begin_task[soon, 0]] == 0
     assert outcome.start_ps[lowered.begin_task[late, 0]] == ONE_MS
 
 
 def makespan(job: Job) -> int:
-    outcome: Outcome = run(lower_job(job, PLAIN).program)
+    outcome: Outcome = run(lower(job, PLAIN).program)
     return outcome.makespan_ps
 
 
@@ -178,14 +177,14 @@ def test_what_is_refused():
         Job(topology, speed=np.ones(3))
     job.collective("half", hierarchical.all_reduce(topology, 4), npus=[0, 1])
     with pytest.raises(WeftError, match="'half' covers a part of a process group"):
-        lower_job(job, PLAIN)
+        lower(job, PLAIN)
     with pytest.raises(WeftError, match="head delivery is not for jobs"):
-        lower_job(Job(topology), Model(deliver="head"))
+        lower(Job(topology), Model(deliver="head"))
     job = Job(topology)
     for active in (1, 2):
         job.collective(str(active), hierarchical.all_reduce(topology, 64, active_chunks=active))
     with pytest.raises(WeftError, match="operations of a job share it"):
-        lower_job(job, PLAIN)
+        lower(job, PLAIN)
 
 
 def test_the_group_of_a_job_is_the_largest_that_all_its_collectives_keep():
@@ -194,7 +193,7 @@ def test_the_group_of_a_job_is_the_largest_that_all_its_collectives_keep():
     job = Job(topology)
     job.collective("whole", hierarchical.all_reduce(topology, "1KiB", pipeline_chunks=1))
     job.collective("half", hierarchical.all_reduce(topology, "1KiB", pipeline_chunks=1, group="2,-1"))
-    assert "2 of 12 ranks" in lower_job(job, PLAIN).symmetry
+    assert "2 of 12 ranks" in lower(job, PLAIN).symmetry
     check_alike(job)
 
 
@@ -215,10 +214,10 @@ def test_switches_that_send(spec, form):
     alone = run(lower(schedule, Model(chunks=4), "off").program).makespan_ps
     job = Job(topology)
     first = job.collective("first", schedule)
-    once = lower_job(job, Model(chunks=4))
+    once = lower(job, Model(chunks=4), joins=True)
     assert run(once.program).makespan_ps == alone
     second = job.collective("second", schedule, after=[job.compute("between", 10**6, after=[first])])
-    twice = lower_job(job, Model(chunks=4))
+    twice = lower(job, Model(chunks=4))
     outcome = run(twice.program)
     assert outcome.makespan_ps == run_reference(twice.program).makespan_ps
     assert alone + 10**6 < outcome.makespan_ps <= 2 * alone + 10**6 + 1

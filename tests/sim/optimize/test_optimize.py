@@ -149,14 +149,14 @@ def small_iteration() -> tuple[Placed, Topology]:
 def test_an_iteration_without_overlap_is_the_sum_of_its_collectives(bucket_bytes: int | None) -> None:
     """Parts counted by their number, against the whole iteration as one program."""
     from sim.engine.run import run
-    from sim.lower.job import lower_job
+    from sim.lower.job import lower
     from sim.optimize.retime import with_bandwidths
 
     placed, topology = small_iteration()
     training, rates = Training(loop="no-overlap", bucket_bytes=bucket_bytes), np.array([120.0, 30.0])
     objective = iteration_objective(topology, [placed], training)
     job = training_job(with_bandwidths(topology, rates), placed.workload, placed.groups, training)
-    whole = run(lower_job(job, Model(chunks=1)).program).makespan_ps
+    whole = run(lower(job, Model(chunks=1)).program).makespan_ps
     assert len(objective.parts) == 2
     computations = 9  # each ends a picosecond later in a cut-through program, where a latency is at least that
     assert objective.evaluate(rates).time_ns * 1e3 == whole - computations

@@ -7,7 +7,7 @@ import pytest
 
 from sim.analytic.libra import Placed, iteration_time
 from sim.engine.run import run
-from sim.lower.job import lower_job
+from sim.lower.job import lower
 from sim.optimize.problem import Microbatches, place_workload, read_any_network
 from sim.optimize.programs import iteration_objective
 from sim.optimize.retime import with_bandwidths
@@ -57,7 +57,7 @@ def test_gradients_and_messages() -> None:
     found = iteration_objective(topology, [one], training).evaluate(rates)
     assert one.pipeline is not None
     job = pipeline_job(with_bandwidths(topology, rates), one.workload, one.groups, one.pipeline, training)
-    assert found.time_ns * 1e3 == run(lower_job(job, Model(chunks=1)).program).makespan_ps
+    assert found.time_ns * 1e3 == run(lower(job, Model(chunks=1)).program).makespan_ps
     assert found.slope_ns[1] < 0
     fewer = iteration_objective(topology, [placed(4, 3, reduced=8e6)], training).evaluate(rates)
     assert found.time_ns > fewer.time_ns

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from collectives import build
 from sim.engine.run import run
-from sim.lower.job import lower_job
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.optimize.objective import Simulated
 from sim.optimize.retime import links_per_npu, retimed, with_bandwidths, with_base_rates
 from sim.program.model import Model
@@ -62,8 +61,8 @@ def test_a_job_the_same_as_lowered_anew(loop: str) -> None:
     layers = tuple(Layer(f"l{k}", Phase(2e4), Phase(1e4), Phase(3e4, (call,))) for k in range(3))
     workload, groups, training = Workload("w", layers), {"dp": (4, 4)}, Training(loop=loop, bucket_bytes=None)
     topology, rates = from_spec("RI(4)_SW(4)"), np.array([80.0, 15.0])
-    base = retimed(lower_job(training_job(with_base_rates(topology), workload, groups, training), Model(chunks=1)))
-    anew = lower_job(training_job(with_bandwidths(topology, rates), workload, groups, training), Model(chunks=1))
+    base = retimed(lower(training_job(with_base_rates(topology), workload, groups, training), Model(chunks=1)))
+    anew = lower(training_job(with_bandwidths(topology, rates), workload, groups, training), Model(chunks=1))
     assert run(base.at(rates)).makespan_ps == run(anew.program).makespan_ps
     assert base.floor().time_ns(rates) * 1e3 <= run(base.at(rates)).makespan_ps
 

@@ -129,7 +129,7 @@ def _npus(topology: Any, links: Any, starts: bool) -> list[int]:
 
 @pytest.mark.parametrize(("fabric", "algorithm", "kind"), TREES)
 def test_steps_load_links_with_all_bytes(fabric: str, algorithm: str, kind: str) -> None:
-    from sim.lower.schedule import lower
+    from sim.lower.job import lower
 
     schedule = build(algorithm, kind, from_spec(fabric), "1MiB")
     lowered = lower(schedule, symmetry="off")

@@ -16,7 +16,7 @@ from sim.engine.reference import run_reference
 from sim.engine.run import run
 from sim.engine.tape import Tape
 from sim.faults.plan import FaultPlan, Jitter, Loss
-from sim.lower.job import lower_job
+from sim.lower.job import lower
 from sim.program import Cutting, ProgramBuilder
 from sim.program.contract import CLOCK_END_PS
 from sim.program.model import make_model
@@ -88,8 +88,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "endpoint latency": (lambda: simulate(all_reduce(8), endpoint_latency="1e18s"), "exceeds the range of the clock"),
     "chunks": (lambda: simulate(all_reduce(8), chunks=2**31), r"chunks=2147483648 is out of range: 1 to 2147483647"),
     "chunk size": (lambda: simulate(all_reduce(2**50), chunk=1), "would be cut into 140737488355328 chunks; at most"),
-    "headers": (lambda: simulate(all_reduce(8), header_bytes=2**70), "are more than 2.62 bytes"),
-    "packet headers": (lambda: simulate(all_reduce(8), packet_header_bytes=2**63), "are more than 2.62 bytes"),
+    "headers": (lambda: simulate(all_reduce(8), header=2**70), "are more than 2.62 bytes"),
+    "packet headers": (lambda: simulate(all_reduce(8), packet_header=2**63), "are more than 2.62 bytes"),
     "spec": (
         lambda: Spec.from_dict({"topology": {"spec": "ring:4", "link_latency": "1e30s"}}).build_topology(),
         "exceeds the range of the clock",
@@ -155,7 +155,7 @@ def test_latencies_of_a_job_do_not_wrap_around() -> None:
     job = Job(from_spec("ring:4", latency="4611686s", hop_latency="4611686s"))
     job.send("far", 8, [0], [1])
     with pytest.raises(WeftError, match=r"the clock(, which)? ends at"):
-        lower_job(job, make_model(endpoint_latency="4611686s"))
+        lower(job, make_model(endpoint_latency="4611686s"))
 
 
 def test_a_replay_beyond_the_clock_is_refused() -> None:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from collectives import ring as rings
 from sim import simulate
 from sim.faults.plan import FaultPlan, SlowLink, Straggler
+from sim.lower.tenants import Tenant
 from sim.program import Program, ProgramBuilder
 from sim.program.checks import served, slowest_ps
 from sim.program.contract import CLOCK_END_PS, DOWN
 from sim.program.cutting import Cutting
 from sim.program.disrupt import Disruptions, Phase, disrupt
-from sim.run.tenants import Tenant, simulate_shared
+from sim.run.tenants import share_fabric
 from tests.fault_strategies import faulty_programs
 from tests.strategies import programs
 from topologies import WeftError, ring
@@ -82,10 +83,10 @@ def test_an_arrival_is_no_chunk_of_a_slow_link(arrival: str) -> None:
     work = rings.all_reduce(ring(2, bandwidth="1Mb/s"), "2KiB")
     tenants = [Tenant(name="a", work=work, arrival=arrival)]
     for engine in ("chunk", "reference"):
-        (share,) = simulate_shared(tenants, engine=engine, check=True).shares
+        (share,) = share_fabric(tenants, engine=engine, check=True).shares
         assert share.time_ps == share.alone_ps == simulate(work).time_ps
     late = FaultPlan(faults=(SlowLink(link="*", share=0.001), Straggler(npu="npu0", speed=0.001)))
     both = [
-        simulate_shared(tenants, engine=engine, check=True, faults=late).shares for engine in ("chunk", "reference")
+        share_fabric(tenants, engine=engine, check=True, faults=late).shares for engine in ("chunk", "reference")
     ]
     assert both[0] == both[1] and both[0][0].slowdown > 500

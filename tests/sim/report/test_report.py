@@ -126,7 +126,7 @@ def test_the_fabric_plays_the_run_of_the_result(page: Page, folder: Path) -> Non
 def _moved(row: dict[str, Any]) -> float:
     """Bytes over all links: those of a schedule whose transfers take one link each, more where they take several."""
     from collectives import build
-    from sim.lower.schedule import lower
+    from sim.lower.job import lower
     from topologies import from_spec
 
     form = row["form"] or None

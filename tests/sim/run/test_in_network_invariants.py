@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from collectives import in_network
 from sim import simulate
 from sim.engine.run import run
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.model import Model
 from topologies import fat_tree, leaf_spine, switch, with_reduction_units
 

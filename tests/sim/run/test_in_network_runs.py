@@ -8,7 +8,7 @@ from collectives.trees.aggregation import minimum_depth_tree
 from sim import simulate
 from sim.engine.reference import run_reference
 from sim.engine.run import run
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.model import Model
 from topologies import bytes_per_s, fat_tree, from_spec, leaf_spine, switch, torus, with_reduction_units
 
@@ -26,7 +26,7 @@ def ideal_s(size, rate_Bps):
 @pytest.mark.compiled
 def test_in_network_against_the_ring():
     size = 100 * MIB
-    pushed = {p: simulate(in_network.all_reduce(star(p), size, slots=64), chunk=1024, packet_header_bytes=66,
+    pushed = {p: simulate(in_network.all_reduce(star(p), size, slots=64), chunk=1024, packet_header=66,
                           forwarding="store-and-forward").time_ps for p in (2, 8)}
     rings = {p: simulate(ring.all_reduce(star(p, hop_latency=0), size, directions=1), chunks=1).time_ps for p in (2, 8)}
     assert rings[8] / 1e9 == pytest.approx(14.736, abs=5e-4) and rings[2] / 1e9 == pytest.approx(8.397, abs=5e-4)
@@ -73,7 +73,7 @@ def test_the_share_of_a_link_that_streaming_aggregation_reaches(payload, headers
     """Measured with SHARP on HDR: 95 to 96 %. Local headers alone (26 B: LRH, BTH, two CRCs) leave more than that."""
     fabric = switch(2, bandwidth="200Gb/s", latency="600ns", hop_latency="200ns")
     schedule = in_network.all_reduce(fabric, "32MiB", slots=512)
-    result = simulate(schedule, chunk=payload, packet_header_bytes=headers)
+    result = simulate(schedule, chunk=payload, packet_header=headers)
     assert result.algbw / 25 == pytest.approx(payload / (payload + headers), rel=2e-3)
     assert result.algbw / 25 == pytest.approx(share, abs=2.5e-3)
     assert (0.95 <= result.algbw / 25 <= 0.96) == (headers > 26)

@@ -7,7 +7,8 @@ import pytest
 from collectives.hierarchical import blocks_of
 from sim.plots.timeline import draw_timeline, timeline_rows
 from sim.program.model import Model
-from sim.run.iteration import IDLE_ELSEWHERE, simulate_job
+from sim.simulation import simulate
+from sim.why.spans import IDLE_ELSEWHERE
 from topologies import Topology, WeftError, bytes_per_s, from_spec
 from topologies.core.product import link_bandwidths
 from topologies.products import multidim
@@ -57,7 +58,7 @@ def test_msft_1t_under_the_loop_of_libra(chunks):
     ))
     groups = {"forward": (4, 8, 4, 1), "data": (1, 1, 1, 32)}
     training = Training(loop="no-overlap", options={"pipeline_chunks": chunks, "element_bytes": 1})
-    result = simulate_job(training_job(topology, workload, groups, training), ONE)
+    result = simulate(training_job(topology, workload, groups, training), model=ONE)
     assert "1 of 4096 ranks" in result.lowered.symmetry
     libra_ms = compute_ms + (w_tensor / ends[0] + w_data / ends[1]) * 1e3
     assert libra_ms == pytest.approx(209.686, abs=1e-3)
@@ -86,8 +87,8 @@ def test_representatives_and_reference_agree_on_an_iteration(loop, first_layers_
         options={"pipeline_chunks": 2},
     )
     job = training_job(topology, workload, groups, training)
-    few = simulate_job(job, ONE, check=True)
-    every = simulate_job(job, ONE, symmetry="off", engine="reference")
+    few = simulate(job, model=ONE, check=True)
+    every = simulate(job, model=ONE, symmetry="off", engine="reference")
     assert few.ranks == [0]
     assert few.time_ps == every.time_ps
     mine = {(span.operation, span.start_ps, span.end_ps) for span in few.spans()}
@@ -98,7 +99,8 @@ def test_representatives_and_reference_agree_on_an_iteration(loop, first_layers_
 def test_overlap_hides_what_no_overlap_exposes():
     topology, workload, groups = small_case()
     times = {
-        loop: simulate_job(training_job(topology, workload, groups, Training(loop=loop)), ONE).time_ps for loop in LOOPS
+        loop: simulate(training_job(topology, workload, groups, Training(loop=loop)), model=ONE).time_ps
+        for loop in LOOPS
     }
     assert times["wfbp"] < times["no-overlap"]
     assert times["dear"] < times["no-overlap"]
@@ -109,7 +111,7 @@ def test_total_busy_and_exposed():
     topology = network("RI(4)_FC(2)", [80e9, 20e9])
     workload = Workload("one", (layer_of("0", 1e-6, 2e-6, 640_000, "dp"),))
     job = training_job(topology, workload, {"dp": (4, 2)}, Training(options={"pipeline_chunks": 1}))
-    result = simulate_job(job, ONE)
+    result = simulate(job, model=ONE)
     assert result.compute_ps(0) == 3_000_000 + 3
     assert set(result.communication_ps(0)) == {"dp all-reduce"}
     busy = result.busy_ps()
@@ -128,14 +130,14 @@ def test_bubbles_of_a_pipeline(order, microbatches):
     workload = Workload("w", tuple(layer_of(f"{i}", 1e-3, 2e-3, 0, "dp") for i in range(8)))
     groups = {"dp": (2, 1), "pp": (1, 4)}
     job = pipeline_job(topology, workload, groups, Pipeline(microbatches=microbatches, activation_bytes=0, order=order))
-    result = simulate_job(job, ONE, check=True)
+    result = simulate(job, model=ONE, check=True)
     assert len(result.ranks) == 4
     assert result.time_s == pytest.approx((microbatches + 3) * 6e-3, rel=1e-7)
     for rank in result.ranks:
         exposed = result.exposed_ps(rank)
         assert sum(exposed.values()) == result.time_ps - result.compute_ps(rank)
         assert exposed[IDLE_ELSEWHERE, ""] == pytest.approx(18_000_000_000, abs=10**4)
-    every = simulate_job(job, ONE, symmetry="off", engine="reference")
+    every = simulate(job, model=ONE, symmetry="off", engine="reference")
     assert every.time_ps == result.time_ps
 
 
@@ -145,7 +147,7 @@ def test_pipeline_sends_and_gradients():
     job = pipeline_job(
         topology, workload, {"dp": (2, 1), "pp": (1, 4)}, Pipeline(microbatches=3, activation_bytes=50_000)
     )
-    few, every = simulate_job(job, ONE, check=True), simulate_job(job, ONE, symmetry="off", engine="reference")
+    few, every = simulate(job, model=ONE, check=True), simulate(job, model=ONE, symmetry="off", engine="reference")
     assert few.time_ps == every.time_ps
     assert set(few.communication_ps(0)) == {"activation send", "error send", "dp all-reduce"}
 
@@ -153,7 +155,7 @@ def test_pipeline_sends_and_gradients():
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_timeline(tmp_path, suffix):
     topology, workload, groups = small_case()
-    result = simulate_job(training_job(topology, workload, groups), ONE)
+    result = simulate(training_job(topology, workload, groups), model=ONE)
     rows = timeline_rows(result)
     assert next(iter(rows)) == (0, "compute")
     assert {name for _, name in rows} == {"compute", "tp all-reduce", "dp all-reduce"}
@@ -162,11 +164,11 @@ def test_timeline(tmp_path, suffix):
 
 
 def test_an_empty_iteration(tmp_path):
-    result = simulate_job(Job(from_spec("FC(2)")))
+    result = simulate(Job(from_spec("FC(2)")))
     assert (result.time_ps, result.ranks, result.spans(), result.busy_ps()) == (0, [], [], {})
     draw_timeline(result, tmp_path / "empty.png")
 
 
 def test_engines_of_a_job():
     with pytest.raises(WeftError, match="engine of a job 'analytic' is unknown: choose one of chunk, reference"):
-        simulate_job(Job(from_spec("FC(2)")), engine="analytic")
+        simulate(Job(from_spec("FC(2)")), engine="analytic")

@@ -12,7 +12,7 @@ from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, 
 from sim.program import Program
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
-from sim.run.iteration import simulate_job
+from sim.simulation import simulate
 from topologies import WeftError
 from topologies import ring as ring_fabric
 from workloads.job import CLOCK, Job
@@ -52,8 +52,8 @@ PLANS: dict[str, FaultPlan] = {
 @pytest.mark.parametrize("name", PLANS)
 def test_every_kind_of_fault_on_a_job(name: str) -> None:
     """Compute and exposed time sum to the iteration on every NPU, whatever went wrong; both engines agree."""
-    result = simulate_job(job(), ONE, faults=PLANS[name], check=True)
-    assert result.time_ps == simulate_job(job(), ONE, faults=PLANS[name], engine="reference", check=True).time_ps
+    result = simulate(job(), model=ONE, faults=PLANS[name], check=True)
+    assert result.time_ps == simulate(job(), model=ONE, faults=PLANS[name], engine="reference", check=True).time_ps
     assert result.faults is not None and result.time_ps >= result.faults.healthy_ps
     assert 0 < result.lower_bound_ps <= result.time_ps
     for rank in result.ranks:
@@ -64,36 +64,36 @@ def test_every_kind_of_fault_on_a_job(name: str) -> None:
 
 def test_busy_time_leaves_late_starts_out() -> None:
     """A late start is no work of a link: what is busy is what was busy in health."""
-    healthy = simulate_job(job(), ONE, symmetry="off")
-    assert simulate_job(job(), ONE, faults=PLANS["late"]).busy_ps() == healthy.busy_ps()
+    healthy = simulate(job(), model=ONE, symmetry="off")
+    assert simulate(job(), model=ONE, faults=PLANS["late"]).busy_ps() == healthy.busy_ps()
 
 
 def test_an_iteration_below_its_bound_is_a_broken_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds are among the certificates of jobs, with faults and without."""
-    time_ps = simulate_job(job(), ONE).time_ps
-    monkeypatch.setattr("sim.run.iteration.program_bound_ps", lambda program: time_ps + 1)
+    time_ps = simulate(job(), model=ONE).time_ps
+    monkeypatch.setattr("sim.analytic.program_bound.program_bound_ps", lambda program: time_ps + 1)
     with pytest.raises(CertificateError, match="below the lower bound"):
-        simulate_job(job(), ONE, check=True)
+        simulate(job(), model=ONE, check=True)
     def only_faulty(program: Program) -> int:
         return 2**60 if program.timetable_ptr.size else 0
 
-    monkeypatch.setattr("sim.run.iteration.program_bound_ps", only_faulty)
+    monkeypatch.setattr("sim.analytic.program_bound.program_bound_ps", only_faulty)
     with pytest.raises(CertificateError, match="below the lower bound"):
-        simulate_job(job(), ONE, faults=PLANS["slow link"], check=True)
+        simulate(job(), model=ONE, faults=PLANS["slow link"], check=True)
 
 
 def test_the_bound_is_the_work_of_a_stream_or_the_longest_chain() -> None:
     one = Job(FABRIC)
     for number in range(3):
         one.compute(f"part {number}", 2_000_000)
-    result = simulate_job(one, ONE)
+    result = simulate(one, model=ONE)
     assert 6_000_000 <= result.lower_bound_ps <= result.time_ps <= 6_000_003
-    assert simulate_job(job(), ONE).lower_bound_ps > 4_000_000
+    assert simulate(job(), model=ONE).lower_bound_ps > 4_000_000
 
 
 def test_detours_are_not_counted_in_the_bound() -> None:
     """Chunks may leave a busy link for others: what may do so is taken out."""
-    program = simulate_job(job(), ONE, faults=PLANS["detour"]).program
+    program = simulate(job(), model=ONE, faults=PLANS["detour"]).lowered.program
     fixed = np.diff(program.detour_ptr) == 0
     assert not fixed.all()
     kept = program._replace(detour_ptr=program.detour_ptr[:0], detour_from_ps=program.detour_from_ps[:0])
@@ -106,19 +106,19 @@ def test_a_clock_is_of_no_npu(fault: Fault) -> None:
     one = Job(FABRIC, speed=np.array([0.5, 1, 1, 1]))
     one.compute("wait", 9_999_999, stream=f"{CLOCK}wait")
     one.compute("work", 1_000_000)
-    result = simulate_job(one, ONE, faults=FaultPlan(faults=(fault,)), check=True)
+    result = simulate(one, model=ONE, faults=FaultPlan(faults=(fault,)), check=True)
     ends = {span.rank: span.end_ps for span in result.spans() if span.operation == 0}
     assert set(ends.values()) == {10_000_000}
 
 
 def test_what_is_no_plan_is_refused() -> None:
     with pytest.raises(WeftError, match="not a FaultPlan"):
-        simulate_job(job(), ONE, faults={"timeout": "1us"})  # type: ignore[arg-type]  # what a caller may do
+        simulate(job(), model=ONE, faults={"timeout": "1us"})  # type: ignore[arg-type]  # what a caller may do
 
 
 def stuck(one: Job, plan: FaultPlan) -> str:
     with pytest.raises(Deadlock) as found:
-        simulate_job(one, ONE, faults=plan)
+        simulate(one, model=ONE, faults=plan)
     return str(found.value)
 
 
@@ -145,7 +145,7 @@ def test_without_a_way_around_and_given_up_before_it() -> None:
     """With re-routing it is told what became of it."""
     gone = FaultPlan(timeout="1us", reroute="1us", faults=(NodeDown(node="npu1"),))
     one = Job(FABRIC)
-    one.collective("gradients", ring.all_reduce(FABRIC, "16KiB"))
+    one.collective("gradients", ring.all_reduce(FABRIC, "16KiB"), after=[one.compute("forward", 10**6)])
     assert "which lost them 256 times, and no other way is left: gradients from npu" in stuck(one, gone)
     late = FaultPlan(timeout="1us", reroute="1ms", faults=(LinkDown(link="npu0->npu1"),))
     assert "and gave up before routes change at 1 ms: gradients from npu0 to npu1" in stuck(one, late)

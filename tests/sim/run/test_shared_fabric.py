@@ -10,8 +10,9 @@ import pytest
 from collectives import hierarchical, ring, swing
 from sim import simulate
 from sim.faults.plan import FaultPlan, Loss, Straggler
+from sim.lower.tenants import Tenant
 from sim.program.model import Model
-from sim.run.tenants import Tenant, simulate_shared
+from sim.run.tenants import share_fabric
 from topologies import WeftError, torus
 from topologies import ring as ring_fabric
 from workloads.job import Job
@@ -32,16 +33,16 @@ def training() -> Job:
 def test_alone_it_is_the_collective() -> None:
     """One tenant takes as long as `simulate` says, whenever it arrives."""
     for arrival in ("0s", "5us"):
-        (share,) = simulate_shared([Tenant(name="a", work=WORK, arrival=arrival)], check=True).shares
+        (share,) = share_fabric([Tenant(name="a", work=WORK, arrival=arrival)], check=True).shares
         assert share.time_ps == share.alone_ps == simulate(WORK).time_ps
         assert share.slowdown == 1
 
 
 def test_two_that_overlap_slow_each_other_and_two_that_do_not_do_not() -> None:
     """The same links, at the same time or one after the other."""
-    both = simulate_shared([Tenant(name="a", work=WORK), Tenant(name="b", work=WORK)], check=True)
+    both = share_fabric([Tenant(name="a", work=WORK), Tenant(name="b", work=WORK)], check=True)
     assert all(share.slowdown > 1.3 for share in both.shares)
-    apart = simulate_shared([Tenant(name="a", work=WORK), Tenant(name="b", work=WORK, arrival="1ms")], check=True)
+    apart = share_fabric([Tenant(name="a", work=WORK), Tenant(name="b", work=WORK, arrival="1ms")], check=True)
     assert [share.slowdown for share in apart.shares] == [1, 1]
 
 
@@ -49,7 +50,7 @@ def test_a_better_priority_is_hurt_less() -> None:
     """The first of two gains from its priority, and the other pays."""
     def shares(priority: int) -> tuple[int, int]:
         tenants = [Tenant(name="a", work=WORK), Tenant(name="b", work=WORK, priority=priority)]
-        first, second = simulate_shared(tenants, PRIORITY, check=True).shares
+        first, second = share_fabric(tenants, PRIORITY, check=True).shares
         return first.time_ps, second.time_ps
 
     equal, favoured = shares(0), shares(1)
@@ -61,7 +62,7 @@ def test_jobs_and_collectives_in_both_engines(faults: FaultPlan | None) -> None:
     """A training step beside an all-reduce, healthy or not: the same shares from both engines."""
     tenants = [Tenant(name="train", work=training()),
                Tenant(name="reduce", work=swing.all_reduce(RING, "64KiB"), arrival="1us", priority=1)]
-    one, other = (simulate_shared(tenants, PRIORITY, engine=engine, check=True, faults=faults)
+    one, other = (share_fabric(tenants, PRIORITY, engine=engine, check=True, faults=faults)
                   for engine in ("chunk", "reference"))
     assert one.shares == other.shares
     assert one.time_ps == max(one.shares[0].time_ps, one.shares[1].time_ps + 1_000_000)
@@ -82,7 +83,7 @@ def test_jobs_and_collectives_in_both_engines(faults: FaultPlan | None) -> None:
 def test_what_is_refused(tenants: list[Tenant], message: str) -> None:
     """Bad input is named."""
     with pytest.raises(WeftError, match=message):
-        simulate_shared(tenants)
+        share_fabric(tenants)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_is_refused(tenants: list[Tenant], message: str) -> None:
 )
 def test_wrong_types_are_one_line(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(WeftError, match=message):
-        simulate_shared(*arguments)
+        share_fabric(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -137,29 +138,29 @@ def test_priorities_of_a_job_and_of_its_tenant_add_up_within_range() -> None:
     job.compute("forward", 1, priority=5)
     with pytest.raises(WeftError, match="priority 2147483652 is out of range"):
         Tenant(name="a", work=job, priority=2**31 - 1)
-    (share,) = simulate_shared([Tenant(name="a", work=job, priority=2**31 - 6)], PRIORITY).shares
+    (share,) = share_fabric([Tenant(name="a", work=job, priority=2**31 - 6)], PRIORITY).shares
     assert share.time_ps == share.alone_ps
 
 
 def test_who_is_behind_whom() -> None:
     """The time of each is accounted to the picosecond, and says what the other took of it."""
     tenants = [Tenant(name="a", work=WORK), Tenant(name="b", work=WORK, arrival="1us", priority=1)]
-    result = simulate_shared(tenants, PRIORITY, check=True)
+    result = share_fabric(tenants, PRIORITY, check=True)
     for share in result.shares:
         assert sum(result.why(share.name).values()) == share.time_ps
     assert any(name.startswith("behind a: queueing") for name in result.why("b"))
-    (alone,) = [simulate_shared(tenants[:1], PRIORITY).why("a")]
+    (alone,) = [share_fabric(tenants[:1], PRIORITY).why("a")]
     assert alone == simulate(WORK, model=PRIORITY).why().parts
     with pytest.raises(WeftError, match="no tenant has the name 'c': they are a, b"):
         result.why("c")
-    empty = simulate_shared([Tenant(name="a", work=Job(RING))])
+    empty = share_fabric([Tenant(name="a", work=Job(RING))])
     assert empty.why("a") == {} and empty.shares[0].slowdown == 1
 
 
 def test_what_was_late_or_lost_has_a_name() -> None:
     plan = FaultPlan(timeout="1us", faults=(Straggler(npu="npu3", delay="4us"), Loss(link="*", probability=0.02)))
     tenants = [Tenant(name="a", work=WORK), Tenant(name="b", work=WORK, arrival="1us")]
-    result = simulate_shared(tenants, check=True, faults=plan)
+    result = share_fabric(tenants, check=True, faults=plan)
     assert all(sum(result.why(share.name).values()) == share.time_ps for share in result.shares)
     names = {name for share in result.shares for name in result.why(share.name)}
     assert any(name.endswith("lost and sent again") for name in names)
@@ -173,7 +174,7 @@ def test_arrivals_are_neither_late_nor_slow(fault: Straggler) -> None:
     work = ring.all_reduce(RING, "64KiB")
     times = []
     for arrival in ("0s", "20us"):
-        (share,) = simulate_shared([Tenant(name="a", work=work, arrival=arrival)], check=True, faults=plan).shares
+        (share,) = share_fabric([Tenant(name="a", work=work, arrival=arrival)], check=True, faults=plan).shares
         times.append(share.time_ps)
     late = 8_000_000 if fault.speed == 1 else 0
     assert times[0] == times[1] + late
@@ -184,7 +185,7 @@ def test_an_operation_waits_for_the_arrival_on_every_npu() -> None:
     job = Job(RING)
     first = job.compute("on one", 1_000_000, npus=[0])
     job.compute("on all", 1_000_000, after=[first])
-    result = simulate_shared([Tenant(name="a", work=job, arrival="10us")], check=True)
+    result = share_fabric([Tenant(name="a", work=job, arrival="10us")], check=True)
     assert min(span.start_ps for span in result.run.spans() if span.operation) >= 10_000_000
 
 
@@ -192,7 +193,7 @@ def test_a_process_group_alone() -> None:
     """Half of the fabric reduces, and the other half is idle."""
     work = hierarchical.all_reduce(FABRIC, "16KiB", group="4,2", pipeline_chunks=1)
     both, half = (
-        simulate_shared([Tenant(name="a", work=work, npus=npus)], Model(chunks=1), symmetry="off").run.outcome.events
+        share_fabric([Tenant(name="a", work=work, npus=npus)], Model(chunks=1), symmetry="off").run.outcome.events
         for npus in (None, tuple(range(8)))
     )
     assert both == 2 * half

@@ -6,8 +6,9 @@ import pytest
 
 from collectives import ring, swing
 from sim.faults.plan import FaultPlan, LinkDown, Loss, Repair, Straggler
+from sim.lower.tenants import Tenant
 from sim.program.model import Model
-from sim.run.tenants import Tenant, simulate_shared
+from sim.run.tenants import share_fabric
 from sim.why.path import Walk
 from sim.why.walks import State
 from tests.oracles.tenant_accounts import account
@@ -39,7 +40,7 @@ def tenants() -> list[Tenant]:
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
 def test_the_accounts_are_those_of_the_oracle(plan: str, forwarding: str) -> None:
-    result = simulate_shared(
+    result = share_fabric(
         tenants(), Model(discipline="priority", chunks=2, forwarding=forwarding), faults=PLANS[plan]
     )
     for share in result.shares:
@@ -60,7 +61,7 @@ def test_what_tenants_have_in_common_is_walked_once(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Walk, "step", counted)
     work = ring.all_reduce(FABRIC, "16KiB")
-    result = simulate_shared([Tenant(name=f"t{n}", work=work) for n in range(12)], Model(chunks=2))
+    result = share_fabric([Tenant(name=f"t{n}", work=work) for n in range(12)], Model(chunks=2))
     assert len(result.accounts) == 12
     assert len(left) == len(set(left)) < result.run.outcome.events
     together = len(left)
@@ -72,6 +73,6 @@ def test_what_tenants_have_in_common_is_walked_once(monkeypatch: pytest.MonkeyPa
 def test_each_run_is_told() -> None:
     told: list[tuple[str, int]] = []
     two = [Tenant(name=name, work=ring.all_reduce(FABRIC, "16KiB")) for name in "ab"]
-    result = simulate_shared(two, done=lambda what, time_ps: told.append((what, time_ps)))
+    result = share_fabric(two, done=lambda what, time_ps: told.append((what, time_ps)))
     alone = [(f"{share.name} alone", share.alone_ps) for share in result.shares]
     assert told == [("all together", result.time_ps), *alone]

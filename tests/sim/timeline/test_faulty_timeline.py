@@ -13,11 +13,9 @@ import pytest
 from collectives import ring
 from sim.cli import main
 from sim.faults.plan import FaultPlan, LinkDown, Loss, Repair, SlowLink, Straggler
-from sim.program.model import Model
-from sim.run.faulty_run import run_schedule
-from sim.run.iteration import simulate_job
+from sim.simulation import simulate
 from sim.timeline.perfetto import events
-from sim.timeline.timeline import LATE, Timeline, iteration_timeline, schedule_timeline
+from sim.timeline.timeline import LATE, Timeline
 from topologies import ring as ring_fabric
 from workloads.job import Job
 
@@ -43,11 +41,10 @@ def phases(timeline: Timeline) -> dict[str, list[dict[str, Any]]]:
 
 def timeline_of(plan: FaultPlan, of_job: bool) -> Timeline:
     if not of_job:
-        lowered, faulty, outcome = run_schedule(WORK, Model(chunks=2), plan)
-        return schedule_timeline(lowered, outcome, faulty)
+        return simulate(WORK, chunks=2, faults=plan).timeline()
     job = Job(FABRIC)
     job.collective("gradients", WORK, after=[job.compute("forward", 2_000_000)])
-    return iteration_timeline(simulate_job(job, Model(chunks=2), faults=plan))
+    return simulate(job, chunks=2, faults=plan).timeline()
 
 
 @pytest.mark.parametrize("of_job", [False, True])

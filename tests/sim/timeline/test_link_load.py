@@ -11,12 +11,13 @@ from collectives import build
 from sim import simulate
 from sim.engine.run import run
 from sim.faults.plan import Fault, FaultPlan, Loss, SlowLink, Straggler
-from sim.lower.schedule import Lowered, lower
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
 from sim.plots.critical_path import draw_critical_path
 from sim.plots.link_timeline import draw_link_timeline
 from sim.program.model import make_model
 from sim.program.outcome import Outcome
-from sim.timeline.link_load import Services, link_load, logged_services, result_load, server_load, services
+from sim.timeline.link_load import Services, link_load, server_load, services
 from topologies import WeftError, from_spec
 
 CASES = [
@@ -80,12 +81,12 @@ def test_with_faults_it_is_the_run_with_faults(faults: tuple[Fault, ...], tmp_pa
     schedule = build("ring", "all-reduce", from_spec("ring:6"), "64KiB")
     result = simulate(schedule, chunks=4, faults=FaultPlan(faults=faults))
     assert result.faults is not None
-    assert result.outcome is not None
-    done, _ = logged_services(result)
-    program = result.faults.faulty.program
+    program = result.lowered.program
+    done = services(program, result.logged)
     load = server_load(done, program.n_servers, result.time_ps, 9)
     np.testing.assert_allclose(load, counted(done, program.n_servers, result.time_ps, 9), atol=1e-9)
-    np.testing.assert_allclose(result_load(result, 9).mean(axis=0), result.link_utilisation, atol=1e-9)
+    of_links = link_load(result.lowered, result.logged, 9)
+    np.testing.assert_allclose(of_links.mean(axis=0), result.link_utilisation, atol=1e-9)
     draw_link_timeline(result, tmp_path / "timeline.svg")
     draw_critical_path(result, tmp_path / "path.svg")
 

@@ -16,11 +16,10 @@ from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.engine.run import run
-from sim.lower.schedule import lower
+from sim.lower.job import lower
 from sim.program.model import Model
-from sim.run.iteration import simulate_job
 from sim.timeline.perfetto import events, write_perfetto
-from sim.timeline.timeline import Timeline, iteration_timeline, schedule_timeline
+from sim.timeline.timeline import Timeline, timeline
 from topologies import WeftError, from_spec
 from workloads.job import Job
 
@@ -28,7 +27,7 @@ from workloads.job import Job
 def timeline_of(spec: str, algorithm: str, size: str = "64KiB", **model: Any) -> Timeline:
     schedule = build(algorithm, "all-reduce", from_spec(spec), size)
     lowered = lower(schedule, Model(**model), "off")
-    return schedule_timeline(lowered, run(lowered.program, log=True))
+    return timeline(lowered, run(lowered.program, log=True))
 
 
 def phases(timeline: Timeline) -> dict[str, list[dict[str, Any]]]:
@@ -106,7 +105,7 @@ def iteration() -> Timeline:
     first = job.compute("forward", 10**7)
     reduce = job.collective("reduce", build("ring", "all-reduce", topology, "64KiB"), after=[first])
     job.compute("update", 10**6, after=[reduce])
-    return iteration_timeline(simulate_job(job, Model(chunks=2), symmetry="off"))
+    return simulate(job, chunks=2, symmetry="off").timeline()
 
 
 def test_an_iteration_has_streams_beside_links() -> None:

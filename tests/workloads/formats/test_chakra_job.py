@@ -10,7 +10,6 @@ import pytest
 from collectives.registry import build
 from sim import simulate
 from sim.program.model import Model
-from sim.run.iteration import simulate_job
 from tests.astra_inputs import DATA, collective_node, compute_node, message_node, write_ranks
 from topologies import WeftError, from_spec, ring, switch, torus
 from workloads.formats.chakra import Node, Trace, parse_trace, write_trace
@@ -42,7 +41,7 @@ def test_a_schedule_comes_back(algorithm: str, kind: str, spec: str, version: st
     assert [parse_trace(write_trace(one), "x") for one in traces] == list(traces)
     job = chakra_job(traces, schedule.topology)
     model = Model(chunks=1)
-    assert simulate_job(job, model).time_ps / 1e12 == simulate(schedule, model=model).time_s
+    assert simulate(job, model=model).time_ps / 1e12 == simulate(schedule, model=model).time_s
     sizes = [int(node.attributes[1].value) for one in traces for node in one.nodes if node.kind == "send"]
     assert sum(sizes) == int((schedule.pattern.transfers().blocks * schedule.block_bytes).sum())
 
@@ -65,10 +64,10 @@ def test_waits_and_streams() -> None:
         message_node("receive", 0, 1000, 7, after=[9]), compute_node(20, 9, cpu=True), compute_node(2, 8, after=[7])
     )
     job = chakra_job([first, other], switch(2, bandwidth="1GB/s", latency="1us", hop_latency=0))
-    assert simulate_job(job, PLAIN).time_ps == (20 + 2) * 10**6  # the CPU's 20 us outlast 8 + 4
+    assert simulate(job, model=PLAIN).time_ps == (20 + 2) * 10**6  # the CPU's 20 us outlast 8 + 4
     free = trace(other.nodes[0]._replace(data_after=()), other.nodes[2])
     job = chakra_job([first, free], switch(2, bandwidth="1GB/s", latency="1us", hop_latency=0))
-    assert simulate_job(job, PLAIN).time_ps == (8 + 4 + 2) * 10**6
+    assert simulate(job, model=PLAIN).time_ps == (8 + 4 + 2) * 10**6
 
 
 def test_groups_of_a_dimension() -> None:
@@ -77,7 +76,7 @@ def test_groups_of_a_dimension() -> None:
     nodes = [trace(collective_node("all-reduce", MIB, group=str(1 + rank // 2))) for rank in range(4)]
     job = chakra_job(nodes, topology, "hierarchical", {1: (0, 1), 2: (2, 3)})
     assert sorted(operation.npus or () for operation in job.operations) == [(0, 1), (2, 3)]
-    assert simulate_job(job, Model()).time_ps > 0
+    assert simulate(job, model=Model()).time_ps > 0
     assert group_spec((0, 2), topology) == "-1,2@1"
     assert group_spec((0, 4, 8, 12), ring(16)) == "4@4"
     with pytest.raises(WeftError, match="no product of positions"):
@@ -94,7 +93,7 @@ def test_published_traces() -> None:
         slow = ring(8, bandwidth="1GB/s", latency=0, hop_latency=0)
         job = read_chakra(DATA / "workload" / "custom_ring_allreduce_8npus_1MB" / "custom_allreduce", slow)
         step, adding = 131_072 * 1_000, 7 * 10**6
-        assert simulate_job(job, PLAIN).time_ps == 14 * step + 7 * adding
+        assert simulate(job, model=PLAIN).time_ps == 14 * step + 7 * adding
 
 
 def bad(kind: str, *attributes: tuple[str, Any, str], number: int = 0) -> Trace:

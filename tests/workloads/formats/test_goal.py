@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collectives import Schedule, build
 from sim import simulate
 from sim.program.model import Model
-from sim.run.iteration import IterationResult, simulate_job
+from sim.result import Result
 from tests.places import SHARED
 from topologies import Topology, WeftError, from_spec, ring, switch
 from workloads.formats.goal import parse_goal, read_goal
@@ -28,11 +28,11 @@ SCHEDULES = (
 )
 
 
-def run(text: str, topology: Topology) -> IterationResult:
-    return simulate_job(parse_goal(text, topology, "a.goal"), ONE_PIECE, symmetry="off")
+def run(text: str, topology: Topology) -> Result:
+    return simulate(parse_goal(text, topology, "a.goal"), model=ONE_PIECE, symmetry="off")
 
 
-def ends(result: IterationResult) -> dict[str, int]:
+def ends(result: Result) -> dict[str, int]:
     """End of every operation, by its name, in ps."""
     return {result.job.operations[span.operation].name: span.end_ps for span in result.spans()}
 
@@ -92,7 +92,7 @@ def test_a_real_broadcast_takes_its_rounds(path: Path | None) -> None:
     """Five messages in a row at most, each over two links and a switch, of which bytes take a picosecond or twenty."""
     if path is None:
         return  # the real file is not part of the project
-    result = simulate_job(read_goal(path, switch(32)), ONE_PIECE)
+    result = simulate(read_goal(path, switch(32)), model=ONE_PIECE)
     assert len(result.job.operations) == 31
     assert 5 * 500_000 <= result.time_ps < 5 * 500_000 + 1_000
 
@@ -104,8 +104,8 @@ def test_a_schedule_comes_back_at_its_own_time(spec: str, algorithm: str, kind: 
     text = schedule_to_goal(schedule)
     job = parse_goal(text, topology)
     again = parse_goal(job_to_goal(job), topology)
-    assert simulate_job(job, ONE_PIECE, symmetry="off").time_ps == simulate(schedule, chunks=1).time_ps
-    assert simulate_job(again, ONE_PIECE, symmetry="off").time_ps == simulate(schedule, chunks=1).time_ps
+    assert simulate(job, model=ONE_PIECE, symmetry="off").time_ps == simulate(schedule, chunks=1).time_ps
+    assert simulate(again, model=ONE_PIECE, symmetry="off").time_ps == simulate(schedule, chunks=1).time_ps
 
 
 def test_chunks_wait_for_one_another_as_in_the_schedule() -> None:
@@ -135,8 +135,8 @@ def test_a_job_with_computations_comes_back() -> None:
     text = job_to_goal(job)
     assert "4 operations on ring:4; 1 computations rounded up to whole ns" in text
     back = parse_goal(text, topology)
-    ours = simulate_job(job, ONE_PIECE, symmetry="off").time_ps
-    assert simulate_job(back, ONE_PIECE, symmetry="off").time_ps == ours + 500
+    ours = simulate(job, model=ONE_PIECE, symmetry="off").time_ps
+    assert simulate(back, model=ONE_PIECE, symmetry="off").time_ps == ours + 500
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,145 @@
+"""A program and its legend: what each of its servers and tasks stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from collectives.core.schedule import Schedule
+from collectives.core.transfers import Transfers
+from sim.lower.quotient import Orbits
+from sim.program import I32, I64, Program
+from sim.program.model import Model
+from topologies import Topology, WeftError
+from topologies.text.brief import one_line
+from workloads.job import Job, Operation, Reconfigure
+
+NO_TRANSFER = -1
+"""Row of a task that is no transfer: a computation, or a join at the begin or the end of an operation."""
+
+
+@one_line
+class Lowered(NamedTuple):
+    """A program with its legend.
+
+    S servers: links, compute streams and, under faults, one for each NPU that starts late. T tasks, operation by
+    operation: of a collective in a job its joins at the begin, its transfers, its joins at the end. Tasks that faults
+    add come after all of them and have no row in the legend.
+
+    Attributes
+    ----------
+    program : Program
+    job : Job
+    model : Model
+    orbits : Orbits
+        NPUs and links that stand for others.
+    symmetry : str
+        For people: which NPUs were simulated, and why they stand for all.
+    server_link : (S,) int32
+        Link of each server; -1 for others.
+    server_rank, server_stream : (S,) int32
+        NPU and number in `streams` of a compute stream; -1 for others.
+    streams : tuple of str
+    task_operation, task_rank : (T,) int32
+        Operation of each task, and the NPU (or other source) on which it begins.
+    task_row : (T,) int64
+        Transfer of each task: its row in `transfers[operation]`, `NO_TRANSFER` for none.
+    task_bytes : (T,) int64
+        Bytes of each transfer, headers left out; 0 for others.
+    transfers : tuple of Transfers or None
+        Of each operation; None for a computation.
+    begin_task, end_task : dict of (operation, rank) to int
+        The task whose delivery begins an operation on an NPU (the task itself for a computation), and the one whose
+        delivery ends it; of representatives. Empty for a schedule alone, which nothing waits for.
+    late : mapping of int to str
+        Servers whose only task is the late start of an NPU, by its name.
+    timers : range
+        Servers that pass the time until an NPU sends again.
+    resent : int
+        Chunks that NPUs send again.
+    """
+
+    program: Program
+    job: Job
+    model: Model
+    orbits: Orbits
+    symmetry: str
+    server_link: I32
+    server_rank: I32
+    server_stream: I32
+    streams: tuple[str, ...]
+    task_operation: I32
+    task_rank: I32
+    task_row: I64
+    task_bytes: I64
+    transfers: tuple[Transfers | None, ...]
+    begin_task: dict[tuple[int, int], int]
+    end_task: dict[tuple[int, int], int]
+    late: Mapping[int, str] = {}
+    timers: range = range(0)
+    resent: int = 0
+
+    @property
+    def topology(self) -> Topology:
+        return self.job.topology
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule, of a job that is nothing else.
+
+        Raises
+        ------
+        WeftError
+            The job is of several operations, or of another kind.
+        """
+        alone = self.job.alone
+        if alone is None:
+            raise WeftError(f"a job of {len(self.job.operations)} operations is not a schedule alone")
+        return alone
+
+    @property
+    def task_step(self) -> I32:
+        """Step of each transfer of a schedule alone, (T,)."""
+        transfers = self.transfers[0]
+        assert transfers is not None
+        return transfers.step[self.task_row]
+
+    @property
+    def changes(self) -> list[tuple[int, Reconfigure]]:
+        """Changes of circuits, each with its task."""
+        return [(self.end_task[number, 0], operation.work) for number, operation in enumerate(self.job.operations)
+                if isinstance(operation.work, Reconfigure)]
+
+    def ranks(self, operation: Operation) -> I64:
+        """Representatives that an operation covers."""
+        covered = self.job.ranks(operation)
+        kept: I64 = covered[self.orbits.rank[0][covered] == covered]
+        return kept
+
+    def link_busy_ps(self, busy_ps: I64) -> I64:
+        """Busy time of every link of the topology, (n_links,), from that of the servers."""
+        per_link = np.zeros(self.topology.n_links, np.int64)
+        is_link = self.server_link >= 0
+        per_link[self.server_link[is_link]] = busy_ps[is_link]
+        return per_link[self.orbits.link]
+
+    def images(self) -> I64:
+        """How many tasks of the full program each task stands for, (T,)."""
+        sizes = np.stack([np.bincount(part, minlength=part.size) for part in self.orbits.rank])
+        if len(sizes) == 1:
+            of_task: I64 = sizes[0][self.task_rank].astype(np.int64)
+            return of_task
+        transfers = self.transfers[0]  # only a schedule alone may divide each port by a group of its own
+        assert transfers is not None
+        rows = sizes[np.minimum(transfers.port, len(sizes) - 1), transfers.src]
+        images: I64 = rows[self.task_row].astype(np.int64)
+        return images
+
+    def wire_bytes(self) -> int:
+        """Bytes that leave all ranks, padding included, headers not."""
+        images = self.images()
+        if float(np.dot(self.task_bytes.astype(np.float64), images)) < 2.0**62:
+            return int((self.task_bytes * images).sum())
+        return int(np.dot(self.task_bytes.astype(object), images.astype(object)))

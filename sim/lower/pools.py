@@ -1,0 +1,92 @@
+"""Who takes and gives back the units of pools: those of a schedule alone, and those that operations of a job share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.pattern import Pattern
+from collectives.core.transfers import Pool
+from sim.lower.shape import Shape
+from sim.program import DISCIPLINES, I64, NO_POOLS, PER_TASK, Pools
+from topologies import WeftError
+
+
+def pools_alone(pattern: Pattern, shape: Shape) -> Pools:
+    """The pools of every source, and who uses them; joins take and give, so that no task is a half."""
+    transfers = shape.quotient.transfers
+    assert transfers.pool is not None
+    n_pools = len(pattern.pools)
+    owners, owner = np.unique(shape.task_src, return_inverse=True)
+    uses = []
+    for column in (0, 1):
+        key = transfers.pool[shape.task_row, column]
+        tasks = np.flatnonzero(key >= 0)
+        pool = owner[tasks] * n_pools + key[tasks]
+        uses.append([(int(task), int(one), 1, PER_TASK) for task, one in zip(tasks, pool, strict=True)])
+    return Pools(
+        [pool.capacity for pool in pattern.pools] * owners.size,
+        [DISCIPLINES.index(pool.discipline) for pool in pattern.pools] * owners.size,
+        *uses,
+    )
+
+
+class PoolUses:
+    """Collects the uses of pools, operation by operation: pools of one name on one NPU are one pool."""
+
+    def __init__(self) -> None:
+        self.asks: list[I64] = []  # (3, n): task, rank and pool in one number, place in line
+        self.gives: list[I64] = []
+        self.limits: dict[str, Pool] = {}
+
+    def add(self, operation: str, pools: Sequence[Pool], shape: Shape, first: int) -> None:
+        """The uses of an operation, whose tasks begin at `first`.
+
+        Raises
+        ------
+        WeftError
+            An earlier operation has another pool of that name.
+        """
+        transfers, row = shape.quotient.transfers, shape.task_row
+        if transfers.pool is None:
+            return
+        for pool in pools:
+            before = self.limits.setdefault(pool.name, pool)
+            if before[:2] != pool[:2]:
+                raise WeftError(
+                    f"operation {operation!r} has a pool of {pool.capacity} ({pool.discipline}) for {pool.name}, "
+                    f"an earlier one {before.capacity} ({before.discipline}): operations of a job share it"
+                )
+        names = list(self.limits)
+        number = np.array([names.index(pool.name) for pool in pools], np.int64)
+        for column, collected in enumerate((self.asks, self.gives)):
+            key = transfers.pool[row, column]
+            tasks = np.flatnonzero(key >= 0)
+            pool_id = shape.task_src[tasks].astype(np.int64) << 32 | number[key[tasks]]
+            collected.append(np.stack([first + tasks, pool_id, transfers.pool[row[tasks], 2]]))
+
+    def build(self, priority: npt.NDArray[np.integer]) -> tuple[Pools, npt.NDArray[np.integer]]:
+        """Pools, and priorities in which the place in a pool's line comes after the priority of the operation."""
+        if not self.limits:
+            return NO_POOLS, priority
+        asks, gives = (np.concatenate(one, axis=1) for one in (self.asks, self.gives))
+        ids, pool = np.unique(np.concatenate([asks[1], gives[1]]), return_inverse=True)
+        limits = list(self.limits.values())
+        mine = [limits[number] for number in (ids & 0xFFFFFFFF).tolist()]
+        by_size = np.array([limit.discipline == "priority" for limit in mine])[pool[: asks.shape[1]]]
+        place = np.where(by_size, asks[2], 0)
+        span = int(place.max(initial=0)) + 1
+        ordered = span > 1 or np.unique(priority).size > 1
+        if (int(np.abs(priority).max(initial=0)) + 1) * span >= 2**31:
+            raise WeftError(f"priorities up to {np.abs(priority).max()} are too far apart for pools of {span} sizes")
+        merged = priority.copy()
+        merged[asks[0]] = priority[asks[0]] * span + place
+        uses = np.split(pool, [asks.shape[1]])
+        ask, give = (
+            [(int(task), int(one), 1, PER_TASK) for task, one in zip(rows[0], use, strict=True)]
+            for rows, use in zip((asks, gives), uses, strict=True)
+        )
+        discipline = DISCIPLINES.index("priority" if ordered else "fifo")
+        return Pools([limit.capacity for limit in mine], [discipline] * len(mine), ask, give), merged

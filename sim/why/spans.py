@@ -1,0 +1,176 @@
+"""When the operations of a job ran on each NPU, and what of the communication its computations had to wait for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.faults.apply import add_faults
+from sim.faults.plan import FaultPlan
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
+from sim.program import I64
+from sim.program.outcome import Outcome
+from sim.why.explain import LATE, run_with_log
+from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
+from sim.why.path import Labels, Wait
+from sim.why.walks import Piece
+from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
+
+IDLE_ELSEWHERE = "computation of others"
+"""Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
+
+NO_DIMENSION = ""
+
+
+class Span(NamedTuple):
+    """An operation on an NPU."""
+
+    operation: int
+    rank: int
+    start_ps: int
+    end_ps: int
+
+
+class Spans:
+    """The operations of one run.
+
+    Parameters
+    ----------
+    lowered : Lowered
+        With the joins of its operations.
+    outcome : Outcome
+    """
+
+    def __init__(self, lowered: Lowered, outcome: Outcome) -> None:
+        self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
+        spans = []
+        for (operation, rank), end in lowered.end_task.items():
+            begin = lowered.begin_task[operation, rank]
+            start = outcome.start_ps if begin == end else outcome.finish_ps
+            spans.append(Span(operation, rank, int(start[begin]), int(outcome.finish_ps[end])))
+        self.all = sorted(spans, key=lambda span: (span.start_ps, span.operation))
+
+    def compute_ps(self, rank: int) -> int:
+        """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
+        return _covered([(span.start_ps, span.end_ps) for span in self._stream(rank)])
+
+    def _stream(self, rank: int) -> list[Span]:
+        return [
+            span for span in self.all if span.rank == rank
+            and isinstance(work := self.operations[span.operation].work, Compute) and work.stream == COMPUTE_STREAM
+        ]
+
+    def communication_ps(self, rank: int) -> dict[str, int]:
+        """Time for which an NPU has an operation of each kind of communication under way."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for span in self.all:
+            operation = self.operations[span.operation]
+            if span.rank == rank and not isinstance(operation.work, Compute):
+                found.setdefault(operation.kind, []).append((span.start_ps, span.end_ps))
+        return {kind: _covered(intervals) for kind, intervals in found.items()}
+
+    def busy_ps(self) -> dict[tuple[str, str], int]:
+        """Time that each kind of communication takes on the busiest link of each dimension."""
+        kinds = [operation.kind for operation in self.operations]
+        names = list(dict.fromkeys(kinds))
+        kind_of_task = np.array([names.index(kind) for kind in kinds], np.int64)[self.lowered.task_operation]
+        task, server, service = self._crossings()
+        busy = np.zeros((len(names), self.lowered.server_link.size), np.int64)
+        np.add.at(busy, (kind_of_task[task], server), service)
+        return {
+            (name, dimension): int(row[busiest].max())
+            for name, row in zip(names, busy, strict=True)
+            for dimension, busiest in self._dimensions().items()
+            if row[busiest].any()
+        }
+
+    def _crossings(self) -> tuple[I64, I64, I64]:
+        """Task and server of everything that was served, and for how long."""
+        journal, program = self.outcome.journal, self.lowered.program
+        n_tasks = self.lowered.task_operation.size  # what begins late comes after them
+        if journal is not None:
+            kept = journal.task < n_tasks
+            server = program.route_server[journal.at[kept]]
+            return journal.task[kept], server.astype(np.int64), (journal.end_ps - journal.start_ps)[kept]
+        hops, first = program.hops()[:n_tasks], program.route_ptr[program.task_route[:n_tasks]].astype(np.int64)
+        task = np.repeat(np.arange(n_tasks), hops)
+        at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
+        server = program.route_server[at]
+        cut = program.task_cut[task]
+        lead, rest = (program.service_ps[program.cut_size[cut, k], program.server_rate[server]] for k in (0, 1))
+        leading = program.cut_first[cut].astype(np.int64)
+        service = leading * lead + (program.cut_chunks[cut] - leading) * rest
+        return task, server.astype(np.int64), service
+
+    def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
+        """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
+
+        Each gap between computations is filled with the critical path to the computation after it (or to the end),
+        so that compute and exposed times sum to the makespan. The run must have kept a log.
+        """
+        walk = walk_of(self.lowered.program, self.outcome, _LABELS)
+        found: dict[tuple[str, str], int] = {}
+        for gap in self._gaps(rank):
+            for piece in walk.path(gap):
+                key = self._name(piece)
+                found[key] = found.get(key, 0) + piece.end_ps - piece.start_ps
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _gaps(self, rank: int) -> list[Wait]:
+        """Gaps of the compute stream, each with the task that ends it."""
+        gaps, free = [], 0
+        for span in self._stream(rank):
+            if span.start_ps > free:
+                gaps.append(Wait(self.lowered.end_task[span.operation, rank], free))
+            free = max(free, span.end_ps)
+        if self.outcome.makespan_ps > free:
+            last = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[-1])
+            gaps.append(Wait(last, free, delivered=True))
+        return gaps
+
+    def _name(self, piece: Piece) -> tuple[str, str]:
+        if piece.task >= self.lowered.task_operation.size:
+            return LATE, NO_DIMENSION
+        operation = self.operations[int(self.lowered.task_operation[piece.task])]
+        if piece.name.startswith((REPAIR, RESENT, MOVED)):
+            return operation.kind, piece.name.partition(",")[0]
+        if isinstance(operation.work, Compute):
+            return IDLE_ELSEWHERE, NO_DIMENSION
+        if isinstance(operation.work, Reconfigure):
+            return operation.kind, NO_DIMENSION
+        return operation.kind, self._dimension(int(self.lowered.server_link[piece.server]))
+
+    def _dimension(self, link: int) -> str:
+        number = int(self.lowered.topology.dimension[link])
+        return f"dimension {number}" if number >= 0 else "links"
+
+    def _dimensions(self) -> dict[str, list[int]]:
+        """Servers of each dimension."""
+        found: dict[str, list[int]] = {}
+        for server, link in enumerate(self.lowered.server_link.tolist()):
+            if link >= 0:
+                found.setdefault(self._dimension(link), []).append(server)
+        return found
+
+
+def run_with_joins(lowered: Lowered, plan: FaultPlan | None) -> tuple[Lowered, Outcome]:
+    """A schedule alone once more, as an operation that says when each NPU has ended; with a log."""
+    everyone = bool(np.all(lowered.orbits.rank == np.arange(lowered.orbits.rank.shape[1])))
+    joined = lower(lowered.job, lowered.model, "off" if everyone else "auto", joins=True)
+    if plan is not None:
+        joined = add_faults(joined, plan)
+    return joined, run_with_log(joined)
+
+
+_LABELS = Labels(lambda server: "", lambda hop: [])
+
+
+def _covered(intervals: list[tuple[int, int]]) -> int:
+    """Length of a union of intervals."""
+    total = end = 0
+    for start, stop in sorted(intervals):
+        total += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return total
