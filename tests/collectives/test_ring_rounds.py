@@ -55,7 +55,7 @@ def test_engines_agree_and_what_follows_waits_for_every_round():
     )
     job.compute("next", 1_000_000, after=[reduce])
     result = simulate(job, model=Model(chunks=1))
-    assert run_reference(result.program).finish_ps.tolist() == result.outcome.finish_ps.tolist()
+    assert run_reference(result.lowered.program).finish_ps.tolist() == result.outcome.finish_ps.tolist()
     spans = {span.operation: span for span in result.spans()}
     assert spans[0].end_ps == spans[1].start_ps < spans[1].end_ps == spans[2].start_ps
 

@@ -7,7 +7,7 @@ from sim import simulate
 from sim.faults.plan import FaultPlan, Loss, SlowLink, Straggler
 from topologies import WeftError, switch
 
-HOW = {"chunk": 1024, "packet_header_bytes": 66, "forwarding": "store-and-forward"}
+HOW = {"chunk": 1024, "packet_header": 66, "forwarding": "store-and-forward"}
 
 
 def plan(*faults, retry="npu", timeout="20us", seed=0):

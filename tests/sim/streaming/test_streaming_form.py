@@ -47,7 +47,7 @@ def test_windows_turn_in_whole_round_trips(spec, chunks, slots):
 @pytest.mark.parametrize("slots", [1, 3, 57, 58, 64])
 def test_a_window_is_that_of_a_slot_pool(slots):
     job = PoolStreaming(size_bytes=1024 * (6 * slots + slots // 2), slots=slots)
-    model = {"chunk": job.payload_bytes, "packet_header_bytes": job.header_bytes, "forwarding": "store-and-forward"}
+    model = {"chunk": job.payload_bytes, "packet_header": job.header_bytes, "forwarding": "store-and-forward"}
     result = simulate(job.schedule(), **model)
     assert streaming_ps(result.lowered.program) == job.closed_form_ps() == result.time_ps == time_ps(job)
 
