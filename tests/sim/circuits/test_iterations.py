@@ -96,7 +96,7 @@ def test_engines_agree():
     ))
     fabric = switch(4, bandwidth="10GB/s", **LINKS)
     result = simulate_iteration(job, fabric, Rings((1, 3), {}))
-    assert run_reference(result.program).finish_ps.tolist() == result.outcome.finish_ps.tolist()
+    assert run_reference(result.lowered.program).finish_ps.tolist() == result.outcome.finish_ps.tolist()
     # The small one is a single round.
     rounds = [one.work.schedule.pattern.transfers().rounds[0].tolist() for one in result.job.operations[2:]]
     assert rounds == [[6, 2], [1, 2]]
