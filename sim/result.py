@@ -12,6 +12,7 @@ import numpy.typing as npt
 from collectives.core.schedule import Schedule
 from sim.faults.cost import FaultCost
 from sim.lower.lowered import Lowered
+from sim.program import Program
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from topologies.text.brief import cut
@@ -81,6 +82,11 @@ class Result:
             The job is of several operations, or of another kind.
         """
         return self.lowered.schedule
+
+    @property
+    def program(self) -> Program:
+        """What was run, with its faults."""
+        return self.lowered.program
 
     @cached_property
     def lower_bound_ps(self) -> int:

@@ -34,8 +34,7 @@ def workload() -> workloads.Workload:
 
 
 def timeline() -> sim.Timeline:
-    logged = sim.simulate(schedule(), check=True)
-    return sim.schedule_timeline(logged.lowered, logged.outcome)
+    return result().timeline()
 
 
 def measured() -> sim.Measurements:
