@@ -151,8 +151,6 @@ class _Run:
         lowered = lower(job, model, symmetry)
         outcome = None if self.engine == "analytic" else self._outcome(lowered, self.log)
         estimate = None if job.alone is None else estimate_ps(lowered)
-        if outcome is not None:
-            certify_circuits(lowered.program, outcome, job.topology, lowered.server_link, lowered.changes)
         result = Result(
             job=job, model=model, engine=self.engine, time_ps=_time_ps(outcome, estimate),
             events=0 if outcome is None else outcome.events, estimate_ps=estimate, wall_s=perf_counter() - started,
@@ -183,8 +181,10 @@ class _Run:
         ))
 
     def _checked(self, result: Result) -> Result:
-        if self.check and result.outcome is not None:
-            certify(result.lowered.program, result.outcome, result.lower_bound_ps)
+        lowered, outcome = result.lowered, result.outcome
+        if self.check and outcome is not None:
+            certify(lowered.program, outcome, result.lower_bound_ps)
+            certify_circuits(lowered.program, outcome, lowered.topology, lowered.server_link, lowered.changes)
         return result
 
     def _outcome(self, lowered: Lowered, log: bool) -> Outcome:

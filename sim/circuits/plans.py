@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sim.certify.circuits import certify_circuits
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
@@ -28,4 +29,9 @@ def simulate_plan(job: Job, start_up_ps: int, model: Model = Model(), *, log: bo
     CertificateError
         A transfer on a circuit that is not up.
     """
-    return simulate(job, model=replace(model, endpoint_latency_ps=start_up_ps), log=log)
+    result = simulate(job, model=replace(model, endpoint_latency_ps=start_up_ps), log=log)
+    assert result.outcome is not None  # an engine ran
+    certify_circuits(
+        result.program, result.outcome, job.topology, result.lowered.server_link, result.lowered.changes
+    )
+    return result

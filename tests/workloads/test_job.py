@@ -3,8 +3,7 @@ import pytest
 from sim.faults.plan import FaultPlan, Straggler
 from sim.lower.names import task_names
 from sim.program.model import Model
-from sim.run.iteration import simulate_job
-from sim.timeline.timeline import iteration_timeline
+from sim.simulation import simulate
 from topologies import WeftError, ring
 from workloads.formats.goal_writer import job_to_goal
 from workloads.job import Job
@@ -13,7 +12,7 @@ FABRIC = ring(4, bandwidth="1GB/s", latency="1us", hop_latency="0ns")
 
 
 def times_us(job, **model):
-    result = simulate_job(job, Model(chunks=1, forwarding="store-and-forward", **model), check=True)
+    result = simulate(job, model=Model(chunks=1, forwarding="store-and-forward", **model), check=True)
     return {(span.operation, span.rank): span.end_ps / 1e6 for span in result.spans()}
 
 
@@ -60,12 +59,12 @@ def test_changes_of_circuits_have_names_and_tracks_and_stand_beside_faults():
     first = job.compute("forward", 3_000_000, npus=[2])
     job.reconfigure("change", "10us", [], [link(1, 2)], after=[first])
     job.send("after", 1_000, [1], [2])
-    result = simulate_job(job, Model(chunks=1))
+    result = simulate(job, model=Model(chunks=1))
     name = task_names(result.lowered)
     assert [name(task) for task, _ in result.lowered.changes] == ["change"]
     assert ("reconfiguration", "") in result.exposed_ps(2)
-    assert "optical controller" in [track.thread for track in iteration_timeline(result).tracks]
-    late = simulate_job(job, Model(chunks=1), faults=FaultPlan(faults=(Straggler(npu="npu2", delay="5us"),)))
+    assert "optical controller" in [track.thread for track in result.timeline().tracks]
+    late = simulate(job, model=Model(chunks=1), faults=FaultPlan(faults=(Straggler(npu="npu2", delay="5us"),)))
     assert late.time_ps == result.time_ps + 5_000_000
     with pytest.raises(WeftError, match="GOAL of operation 'change': it knows no circuits that change"):
         job_to_goal(job)
