@@ -26,7 +26,7 @@ class BlackBoxOptimum(NamedTuple):
     evaluations: int
 
 
-def minimise_black_box(
+def minimize_black_box(
     function: Callable[[F64], float],
     feasible: Feasible,
     *,
@@ -35,7 +35,7 @@ def minimise_black_box(
     max_evaluations: int = 1000,
     tolerance: float = 1e-6,
 ) -> BlackBoxOptimum:
-    """Minimise without derivatives; no bound comes with the answer.
+    """Minimize without derivatives; no bound comes with the answer.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Every algorithm on every topology: runs, or refuses with a reason. Writes docs/reference/matrix.md."""
+"""Every algorithm on every topology: runs, or rejects with a reason. Writes docs/reference/matrix.md."""
 
 from __future__ import annotations
 

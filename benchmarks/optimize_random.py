@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.blackbox import minimise_black_box
+from benchmarks.blackbox import minimize_black_box
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.libra import Placed
 from sim.analytic.traffic import F64
@@ -140,7 +140,7 @@ def long_search(case: Case, evaluations: int, start: F64) -> float:
         else:
             point = start * np.exp(rng.normal(0.0, 0.5, n_dims))
             point *= total / point.sum()
-        found = minimise_black_box(case.objective.time_ns, case.feasible, start=point, max_evaluations=left)
+        found = minimize_black_box(case.objective.time_ns, case.feasible, start=point, max_evaluations=left)
         best, left = min(best, found.value), left - found.evaluations
     return best
 

@@ -1,6 +1,6 @@
 """The sample of `make test`: of each table some cases, and everything that is no table.
 
-A *table* is a parametrised test with the mark `table`: its cases differ in data, and a sample of them runs nearly the
+A *table* is a parametrized test with the mark `table`: its cases differ in data, and a sample of them runs nearly the
 same lines. `--sample K` keeps of each table
 
 - every K-th case, by a hash of its name, so that neither order nor a new case changes which;

@@ -79,7 +79,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Feasible": lambda: sim.Feasible([sim.budget(100, 4, spent=True)], 4),
     "sim.FaultPlan": lambda: sim.FaultPlan(faults=tuple(sim.SlowLink(link=f"npu{n}->npu{n + 1}") for n in range(50))),
     "sim.Jitter": lambda: sim.Jitter(link="*", mean="1us"),
-    "sim.Judgement": lambda: sim.Judgement(measured(), FABRIC, (), (LONG,) * 50, None),
+    "sim.Judgment": lambda: sim.Judgment(measured(), FABRIC, (), (LONG,) * 50, None),
     "sim.LinkDown": lambda: sim.LinkDown(link="npu0--npu1"),
     "sim.Loss": lambda: sim.Loss(link="*", probability=0.1),
     "sim.Measurements": measured,

@@ -2,7 +2,7 @@
 
     T(n) = alpha log2(p) Lambda + (n / D) beta Psi Xi                                       (NSDI 2024, equation 1)
 
-A node of a torus of D dimensions has 2D ports; alpha is the time of a step to a neighbour without bytes, beta the
+A node of a torus of D dimensions has 2D ports; alpha is the time of a step to a neighbor without bytes, beta the
 time of a byte on one link. Lambda, Psi and Xi are the latency, bandwidth and congestion deficiencies of table 2;
 the optimum is 1 for each. The table gives limits for large tori; here Psi Xi is the sum over steps of the bytes of
 a message times the messages that share its fullest link. Equation 3 of the paper, for rectangular tori, is too

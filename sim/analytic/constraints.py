@@ -96,7 +96,7 @@ def _rate(term: str, text: str) -> float:
 
 
 class Feasible:
-    """The bandwidths that satisfy all constraints; refuses an empty set when it is built.
+    """The bandwidths that satisfy all constraints; rejects an empty set when it is built.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class _Point(NamedTuple):
 
 
 def check_well_posed(feasible: Feasible, cost: Cost) -> None:
-    """Refuse time x cost where shrinking the network to nothing always pays.
+    """Reject time x cost where shrinking the network to nothing always pays.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What ASTRA-sim does without saying so: inputs that it never ends are refused, silent changes are told."""
+"""What ASTRA-sim does without saying so: inputs that it never ends are rejected, silent changes are told."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NOTES = 20
 def check_collectives(
     meanings: Sequence[Mapping[int, Meaning]], system: System, network: AstraNetwork, groups: Groups
 ) -> None:
-    """Refuse collectives that ASTRA-sim crashes on, never ends, or ends without a result.
+    """Reject collectives that ASTRA-sim crashes on, never ends, or ends without a result.
 
     Raises
     ------

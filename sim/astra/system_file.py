@@ -19,7 +19,7 @@ UNUSED = {
     "boost-mode": (0,), "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0,),
     "L": (0,), "o": (0,), "g": (0,), "G": (0,),
 }
-"""Keys that are accepted where they say that nothing is to be modelled, and those values."""
+"""Keys that are accepted where they say that nothing is to be modeled, and those values."""
 
 KEYS = (
     "scheduling-policy", "collective-optimization", "endpoint-delay", "active-chunks-per-dimension",
@@ -164,7 +164,7 @@ def _choice(data: Mapping[str, Any], key: str, accepted: tuple[str, ...], where:
 def _whole(data: Mapping[str, Any], key: str, low: int, high: int, default: int, where: str) -> int:
     value = data.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise WeftError(f"{where}: {key} is {value!r}: a whole number from {low} to {high} is expected")
+        raise WeftError(f"{where}: {key} is {value!r}: an integer from {low} to {high} is expected")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Alternating optimisation: search strategies on a fabric, find a fabric for the best one, and again (TopoOpt).
+"""Alternating optimization: search strategies on a fabric, find a fabric for the best one, and again (TopoOpt).
 
 The search is a Markov chain over placements: a move gives one operator a random legal placement, the chunk engine
 says what the iteration takes, and a slower one is kept with a probability that falls with the milliseconds it loses.
@@ -128,7 +128,7 @@ class _Chain:
         return self.known[key]
 
     def move(self, strategy: Strategy) -> Strategy:
-        """Another placement for one operator, not the last; sometimes that of its neighbour."""
+        """Another placement for one operator, not the last; sometimes that of its neighbor."""
         n, last = self.model.n, len(strategy) - 1
         at = self.random.randrange(max(last, 1))
         k = self.random.choice(legal_sizes(n))

@@ -10,7 +10,7 @@ from sim.cli.compare import reasons
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json
 from sim.cli.progress import progress
 from sim.measured.curves import curves
-from sim.measured.judge import Fit, Interval, Judgement, judge, unique_sizes
+from sim.measured.judge import Fit, Interval, Judgment, judge, unique_sizes
 from sim.measured.read import read_measurements
 from sim.study.points import check_joined
 from sim.study.spec import Spec
@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> None:
     say_where(arguments)
 
 
-def facts(found: Judgement) -> dict[str, Any]:
-    """The judgement as plain data, in SI units; an end of an interval is null where nothing determines it."""
+def facts(found: Judgment) -> dict[str, Any]:
+    """The judgment as plain data, in SI units; an end of an interval is null where nothing determines it."""
     measured = found.measured
     return {
         "measured": {
@@ -74,7 +74,7 @@ def _plain(interval: Interval) -> list[float | None]:
     return [None if abs(end) > 1e300 or end < 1e-300 < interval.value else end for end in interval]
 
 
-def report(spec: Spec, found: Judgement, refused: dict[str, str] | Any) -> list[str]:
+def report(spec: Spec, found: Judgment, refused: dict[str, str] | Any) -> list[str]:
     """Verdict first, then the tables it rests on."""
     measured, topology, best = found.measured, found.topology, found.best
     left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""
@@ -118,7 +118,7 @@ def _share(interval: Interval) -> str:
     return f"{interval.value:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
 
 
-def _alike(found: Judgement) -> list[str]:
+def _alike(found: Judgment) -> list[str]:
     lines = []
     if found.alike:
         lines.append(f"or          {', '.join(found.alike)}: these points do not tell them from it")
@@ -127,7 +127,7 @@ def _alike(found: Judgement) -> list[str]:
     return lines
 
 
-def _good(found: Judgement) -> list[str]:
+def _good(found: Judgment) -> list[str]:
     last = found.rows()[-1]
     if last["bound_s"] is None:
         return ["bound       not computed: the exact cut of this network is too dear"]
@@ -142,13 +142,13 @@ def _good(found: Judgement) -> list[str]:
     ]
 
 
-def _line(found: Judgement, fit: Fit) -> list[str]:
+def _line(found: Judgment, fit: Fit) -> list[str]:
     note = "" if fit.possible else " (too fast for the links)"
     score = f"{fit.score(len(found.measured.points)):.1f}"
     return [fit.algorithm, f"{fit.residual:.1%}", _time(fit.latency_s), _share(fit.share) + note, score]
 
 
-def _sizes(found: Judgement) -> list[list[str]]:
+def _sizes(found: Judgment) -> list[list[str]]:
     return [
         [
             format_size(row["size_bytes"]), format_time(row["measured_s"] * 1e12),

@@ -31,7 +31,7 @@ STANDARD_OUTPUT = "-"
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Refuse outputs that could not be written, before anything is computed.
+    """Reject outputs that could not be written, before anything is computed.
 
     Raises
     ------

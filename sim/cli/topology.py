@@ -118,7 +118,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"switches   {facts['switches']}",
         f"links      {facts['links']}  (one for each direction of a cable)",
         f"diameter   {diameter}{sampled} links",
-        f"bisection  {bisection}  (one way, tightest half-way cut of a dimension)",
+        f"bisection  {bisection}  (one way, tightest halfway cut of a dimension)",
         f"NPU egress {_range(facts['npu_egress_Bps'], format_rate)}",
     ]
     table = [["dimension", "links", "bandwidth of each", "latency", "hop latency", "egress of an NPU"]]

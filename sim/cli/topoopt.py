@@ -1,4 +1,4 @@
-"""`weft topoopt`: circuits for a training job, alone or searched together with its parallelisation."""
+"""`weft topoopt`: circuits for a training job, alone or searched together with its parallelization."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def memory_bytes(program: Program, log: bool = False) -> int:
 
 
 def check_memory(program: Program, log: bool, limit_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
-    """Refuse a run that would not fit, before it starts."""
+    """Reject a run that would not fit, before it starts."""
     need = memory_bytes(program, log)
     if need > limit_bytes:
         raise WeftError(

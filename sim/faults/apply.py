@@ -36,7 +36,7 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
     Raises
     ------
     WeftError
-        A name that the topology does not have, or what `sim.program.disrupt` refuses.
+        A name that the topology does not have, or what `sim.program.disrupt` rejects.
     """
     topology, history = lowered.topology, History(lowered.topology, plan)
     task_rank = _beginning(lowered)
@@ -95,7 +95,7 @@ def _longer(of_server: I32, program: Program) -> I32:
 
 
 def _check_computes(rank_of: I32, history: History, topology: Topology) -> None:
-    """Refuse the jitter of an NPU that computes nothing: it would change nothing."""
+    """Reject the jitter of an NPU that computes nothing: it would change nothing."""
     idle = np.setdiff1d(np.array(list(history.npu_jitter), np.int64), rank_of)
     if idle.size:
         name = topology.node_name(int(idle[0]))
@@ -106,7 +106,7 @@ def _check_computes(rank_of: I32, history: History, topology: Topology) -> None:
 
 
 def check_names(topology: Topology, plan: FaultPlan) -> None:
-    """Refuse what is not a plan, or one that names what the topology does not have, before anything is simulated.
+    """Reject what is not a plan, or one that names what the topology does not have, before anything is simulated.
 
     Raises
     ------

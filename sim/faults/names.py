@@ -19,7 +19,7 @@ def told(value: object) -> str:
     """A value as an error message shows it: not longer than a line."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number of thousands of digits
+    except ValueError:  # an integer number of thousands of digits
         return "of thousands of digits"
     return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
 

@@ -151,7 +151,7 @@ class FaultPlan:
     def __post_init__(self) -> None:
         check_choice(self.in_flight, IN_FLIGHT, "in-flight")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise WeftError(f"seed {told(self.seed)} is out of range: a whole number from 0 to 2^63 - 1")
+            raise WeftError(f"seed {told(self.seed)} is out of range: an integer from 0 to 2^63 - 1")
         _keep(self, "timeout", _time(self.timeout, "timeout"))
         if parse_time(self.timeout) < 1:
             raise WeftError("timeout 0: at least 1ps")
@@ -231,7 +231,7 @@ def bound_under(plan: FaultPlan | None, found: Bounds) -> int:
 
 
 def check_plan(plan: object) -> None:
-    """Refuse what is not a plan.
+    """Reject what is not a plan.
 
     Raises
     ------
@@ -307,7 +307,7 @@ def _checked(fault: object) -> Fault:
 
 
 def _time(value: object, key: str) -> str:
-    """A time as a whole number of the largest unit that it is a whole number of."""
+    """A time as an integer number of the largest unit that it is an integer of."""
     if isinstance(value, bool) or not isinstance(value, (str, int)) or len(told(value)) > LONGEST_TIME:
         raise _no_time(key, value)
     time_ps = parse_time(value, key)

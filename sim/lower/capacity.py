@@ -19,7 +19,7 @@ SAMPLED_TRANSFERS = 1_000
 
 
 def check_capacity(pattern: Pattern, n_ranks: int) -> None:
-    """Refuse to lower the transfers of more ranks than fit in memory.
+    """Reject to lower the transfers of more ranks than fit in memory.
 
     Parameters
     ----------

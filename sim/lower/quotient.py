@@ -341,7 +341,7 @@ def _any_alike(*columns: npt.NDArray[np.integer]) -> bool:
 
 
 def find_rows(key: I64, want: I64) -> I64:
-    """Place of each wanted number among sorted keys, or of a neighbour where it is not among them."""
+    """Place of each wanted number among sorted keys, or of a neighbor where it is not among them."""
     low = int(key[0]) if key.size else 0
     span = int(key[-1]) - low + 1 if key.size else 0
     if span > 4 * key.size + 1024:

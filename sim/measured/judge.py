@@ -97,7 +97,7 @@ class Fit:
 
 @one_line
 @dataclass(frozen=True)
-class Judgement:
+class Judgment:
     """What became of some measurements.
 
     Attributes
@@ -161,7 +161,7 @@ class Judgement:
 def judge(
     measured: Measurements, topology: Topology, curves: Sequence[Curve], known: Sequence[str] = (), *,
     reducing_switches: bool = False, done: Callable[[str], None] = lambda name: None,
-) -> Judgement:
+) -> Judgment:
     """Fit every candidate, and say which it is.
 
     Parameters
@@ -198,7 +198,7 @@ def judge(
     if is_cheap(topology):
         kind = measured.collective or ""
         bound = float(cut_bound(topology, kind, reducing_switches=reducing_switches).s_per_byte)
-    return Judgement(measured, topology, tuple(fits), tuple(alike), bound)
+    return Judgment(measured, topology, tuple(fits), tuple(alike), bound)
 
 
 def unique_sizes(measured: Measurements) -> list[int]:

@@ -265,7 +265,7 @@ def _own_json(data: Mapping[str, Any], name: str) -> Measurements:
 
 
 def _microseconds(seconds: Any) -> Any:
-    """What is no number stays as it is, to be refused where it stands."""
+    """What is no number stays as it is, to be rejected where it stands."""
     plain = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     return float(seconds) * 1e6 if plain else str(seconds)
 

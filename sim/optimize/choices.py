@@ -15,9 +15,9 @@ from sim.optimize.knobs import Knobs
 from sim.optimize.objective import Objective
 
 MOST_SOLVED = 12
-"""Choices whose bandwidths are optimised; the others are looked at where a search for bandwidths begins."""
+"""Choices whose bandwidths are optimized; the others are looked at where a search for bandwidths begins."""
 
-SOLVED, EXCLUDED, LOOKED_AT = "optimised", "excluded by its bound", "looked at, not optimised"
+SOLVED, EXCLUDED, LOOKED_AT = "optimized", "excluded by its bound", "looked at, not optimized"
 
 
 class Tried(NamedTuple):
@@ -62,10 +62,10 @@ def best_choice(
     cost: Cost | None = None,
     starts: Sequence[F64] = (),
 ) -> Best:
-    """Look at every choice at a few bandwidths, then optimise the bandwidths of the most promising, best first.
+    """Look at every choice at a few bandwidths, then optimize the bandwidths of the most promising, best first.
 
     A choice whose certified bound is not below the best value so far is left: nothing is lost by it. At most
-    MOST_SOLVED are optimised, and that others were only looked at is told with the answer.
+    MOST_SOLVED are optimized, and that others were only looked at is told with the answer.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def best_choice(
     objective_of, solve : callable
     feasible : Feasible
     cost : Cost, optional
-        Minimise time x cost instead of time.
+        Minimize time x cost instead of time.
     starts : sequence of (D,) float64
         Where to look, beside the middle of the feasible set and the optimum of the load bound.
     """

@@ -89,7 +89,7 @@ def optimize(
     objective : Objective
     feasible : Feasible
     cost : Cost, optional
-        Minimise time x cost instead of time.
+        Minimize time x cost instead of time.
     starts : sequence of (D,) float64
         Points to begin from besides the optimum of the floor, the middle of the feasible set and a point between them;
         the result is never worse than the best of them.

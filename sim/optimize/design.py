@@ -34,7 +34,7 @@ class Design:
     lower_bound_ns : float
         Certified: no allowed bandwidths are faster (nan where no bound is known).
     value, bound : float
-        Of what was minimised, ns or ns x $.
+        Of what was minimized, ns or ns x $.
     evaluations, runs, replays : int
     ended : str
     """

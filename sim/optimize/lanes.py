@@ -20,7 +20,7 @@ MOST_LOOKED_AT = 16
 def whole_lanes(
     design: Design, lane_GBps: float, feasible: Feasible, cost: Cost | None, evaluate: Callable[[F64], float]
 ) -> Design:
-    """The best of the whole numbers of lanes just below and above each bandwidth.
+    """The best of the integers of lanes just below and above each bandwidth.
 
     A budget that must be spent may then be left over in part, by less than a lane a dimension: whole lanes rarely add
     up to it. The nearest in the logarithm are looked at, 16 at most.
@@ -31,13 +31,13 @@ def whole_lanes(
     lane_GBps : float
     feasible : Feasible
     cost : Cost, optional
-        Minimise time x cost instead of time.
+        Minimize time x cost instead of time.
     evaluate : callable ((D,) GB/s) -> ns
 
     Raises
     ------
     WeftError
-        No whole numbers of lanes satisfy the constraints.
+        No integers of lanes satisfy the constraints.
     """
     relaxed = Feasible([_at_most(one) for one in feasible.constraints], feasible.n_dims)
     count = design.bandwidth_GBps / lane_GBps

@@ -104,11 +104,11 @@ def toward(feasible: Feasible, wanted: F64) -> F64:
     return positive(Feasible(scaled, n_dims).middle_GBps * wanted)
 
 
-def box_around(centre: F64, width: float) -> list[Constraint]:
+def box_around(center: F64, width: float) -> list[Constraint]:
     """|log (B_d / centre_d)| <= width for every dimension."""
     rows = []
-    for dim, value in enumerate(centre):
-        unit = np.eye(centre.size)[dim]
+    for dim, value in enumerate(center):
+        unit = np.eye(center.size)[dim]
         rows.append(Constraint(tuple(unit), value * np.exp(width), False, f"B{dim + 1} in the box"))
         rows.append(Constraint(tuple(-unit), -value * np.exp(-width), False, f"B{dim + 1} in the box"))
     return rows

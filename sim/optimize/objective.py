@@ -1,4 +1,4 @@
-"""What the optimizer minimises: times of programs at chosen bandwidths, with their critical paths."""
+"""What the optimizer minimizes: times of programs at chosen bandwidths, with their critical paths."""
 
 from __future__ import annotations
 

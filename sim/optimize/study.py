@@ -88,7 +88,7 @@ class Study:
 
     @property
     def goal_cost(self) -> Cost | None:
-        """The cost where it is part of what is minimised."""
+        """The cost where it is part of what is minimized."""
         return self.cost if self.goal == "time-cost" else None
 
     def rows(self) -> list[dict[str, Any]]:

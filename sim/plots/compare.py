@@ -99,7 +99,7 @@ def gains(curves: Curves) -> list[tuple[int, float, str]]:
 
 
 def draw_goodput(axes: Axes, curves: Curves, most: int = 13) -> None:
-    """Goodput, 8 x size / time, in Gb/s; at most so many sizes are labelled."""
+    """Goodput, 8 x size / time, in Gb/s; at most so many sizes are labeled."""
     lines = lines_of(curves)
     for name, points in curves.items():
         sizes = [size for size, _ in points]
@@ -130,7 +130,7 @@ def draw_runtime(axes: Axes, curves: Curves, sizes_bytes: Sequence[int]) -> None
 
 
 def draw_gain(axes: Axes, curves: Curves) -> None:
-    """By how much the fastest beats the second, each bar in the colour of the fastest."""
+    """By how much the fastest beats the second, each bar in the color of the fastest."""
     found, lines = gains(curves), lines_of(curves)
     sizes = [size for size, _, _ in found]
     places = range(len(found))

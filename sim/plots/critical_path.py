@@ -79,7 +79,7 @@ def row_names(result: Result, why: Why) -> list[str]:
 
 
 def colors_of(names: Iterable[str]) -> dict[str, str]:
-    """A colour for every kind of piece, the common ones the same in all figures."""
+    """A color for every kind of piece, the common ones the same in all figures."""
     present = list(dict.fromkeys(map(kind_of, names)))
     kinds = dict.fromkeys([*KINDS, *present])
     return {kind: CYCLE[at % len(CYCLE)].color for at, kind in enumerate(kinds) if kind in present}

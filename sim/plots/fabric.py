@@ -1,4 +1,4 @@
-"""A fabric as a picture: nodes, switches, and links coloured by their dimension."""
+"""A fabric as a picture: nodes, switches, and links colored by their dimension."""
 
 from __future__ import annotations
 

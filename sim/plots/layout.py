@@ -19,7 +19,7 @@ from topologies import NPU, Topology
 Floats = npt.NDArray[np.float64]
 
 APART = 0.055
-"""Distance of a direction from the middle of its cable; neighbours on the grid are 1 apart."""
+"""Distance of a direction from the middle of its cable; neighbors on the grid are 1 apart."""
 
 CLEARANCE = 0.13
 """Between the middle of a node and the ends of its links."""
@@ -102,7 +102,7 @@ def _in_tiers(topology: Topology) -> Floats:
 
 
 def _mean_below(topology: Topology, nodes: Floats, tier: npt.NDArray[np.int64], node: int) -> float:
-    """Mean place of the neighbours one tier below; the number of an NPU."""
+    """Mean place of the neighbors one tier below; the number of an NPU."""
     below = topology.dst[(topology.src == node) & (tier[topology.dst] < tier[node])]
     return float(nodes[below, 0].mean()) if below.size else float(node)
 
@@ -124,7 +124,7 @@ class _Grid:
         return Layout(self.nodes, [self._link(link) for link in range(self.topology.n_links)])
 
     def _positions(self) -> Floats:
-        """Dimensions 0 and 1 as columns and rows, with gaps where nothing joins neighbours; planes side by side."""
+        """Dimensions 0 and 1 as columns and rows, with gaps where nothing joins neighbors; planes side by side."""
         shape, n_npus = self.topology.shape, self.topology.n_npus
         column, row = self._places(0), self._places(1)
         plane, weight = np.zeros(n_npus), 1
@@ -142,7 +142,7 @@ class _Grid:
         return np.concatenate([[0.0], np.cumsum(1.0 + np.array(gaps))])
 
     def _joined(self, dim: int, at: int) -> bool:
-        """Whether links join two neighbouring coordinates."""
+        """Whether links join two neighboring coordinates."""
         here = self.coords[self.topology.src, dim] == at
         return bool(np.any(here & self.between_npus & (self.delta[:, dim] == 1)))
 
@@ -171,7 +171,7 @@ class _Grid:
         return int(np.flatnonzero(self.delta[link])[0])
 
     def _side(self, npu: int, dim: int) -> int:
-        """On which side of an NPU its switch is drawn: where it has no neighbour, else above."""
+        """On which side of an NPU its switch is drawn: where it has no neighbor, else above."""
         at = int(self.coords[npu, dim])
         return -1 if at == 0 or not self._joined(dim, at - 1) else 1
 

@@ -1,4 +1,4 @@
-"""A line style for every algorithm, the same in all figures and in the report; and the colours of load."""
+"""A line style for every algorithm, the same in all figures and in the report; and the colors of load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Line(NamedTuple):
-    """Colour, marker and dashes: each alone tells lines apart, in grey print too."""
+    """Color, marker and dashes: each alone tells lines apart, in gray print too."""
 
     color: str
     marker: str
@@ -30,7 +30,7 @@ CYCLE = (
     Line("#8C2D6B", "X", (0, (2, 1))),
     Line("#333333", "h", (0, (7, 2))),
 )
-"""Colours that the colour-blind tell apart (six of Okabe and Ito, 2008), each with its own marker and dashes."""
+"""Colors that the color-blind tell apart (six of Okabe and Ito, 2008), each with its own marker and dashes."""
 
 HEAT_STOPS = ("#dbe4ee", "#93bfe8", "#4f8fd0", "#8e4fa5", "#800026")
 """From idle to busy, darker all the way for every eye. Idle links are pale and not white: they are there."""
@@ -52,7 +52,7 @@ def lines_of(algorithms: Iterable[str]) -> dict[str, Line]:
 
 
 def _line(place: int) -> Line:
-    """Beyond the cycle, colours come again with other markers and dashes."""
+    """Beyond the cycle, colors come again with other markers and dashes."""
     again, at = divmod(place, len(CYCLE))
     marker, dashes = (CYCLE[(at + shift * again) % len(CYCLE)] for shift in (3, 2))
     return Line(CYCLE[at].color, marker.marker, dashes.dashes)

@@ -28,7 +28,7 @@ MOST_PANELS = 6
 IDLE = to_rgba("#e4e8ee")
 SPREADS = LinearSegmentedColormap.from_list("spreads", ["#08306b", "#2f7fc1", "#8cc4ea"])
 ADDS = LinearSegmentedColormap.from_list("adds", ["#f0b27a", "#d55e00", "#7a2e00"])
-"""From the first step to the last; light and dark differ in grey print too."""
+"""From the first step to the last; light and dark differ in gray print too."""
 
 
 class Way(NamedTuple):
@@ -100,7 +100,7 @@ def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
 
 
 def check_drawable(schedule: Schedule) -> None:
-    """Refuse what could not be told apart."""
+    """Reject what could not be told apart."""
     topology = schedule.topology
     if topology.n_nodes > MOST_NODES_DRAWN:
         raise WeftError(

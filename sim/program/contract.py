@@ -271,12 +271,12 @@ def _owners(ptr: I32) -> I32:
 
 
 def check_healthy(program: Program, what: str) -> None:
-    """Refuse a program in which something changes in time, for those who do not follow that."""
+    """Reject a program in which something changes in time, for those who do not follow that."""
     if not program.is_healthy:
         raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
 
 
 def check_choice(value: str, accepted: Sequence[str], what: str) -> None:
-    """Refuse a word that is not among the accepted ones."""
+    """Reject a word that is not among the accepted ones."""
     if value not in accepted:
         raise WeftError(f"{what} {value!r} is unknown: choose one of {', '.join(accepted)}")

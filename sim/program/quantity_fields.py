@@ -1,4 +1,4 @@
-"""Fields of dataclasses that take a whole number in the unit of their name, or text with a unit.
+"""Fields of dataclasses that take an integer in the unit of their name, or text with a unit.
 
     @dataclass(frozen=True)
     class Job:
@@ -49,7 +49,7 @@ class _Field(ABC, Generic[N]):
 
 
 class Count(_Field[int]):
-    """A whole number from `least` to `most`."""
+    """An integer from `least` to `most`."""
 
     def __init__(self, default: int | None = None, *, least: int = 1, most: int = MOST_COUNT) -> None:
         super().__init__(default)
@@ -84,19 +84,19 @@ class Rate(_Field[float]):
 
 
 def whole(value: object, what: str, least: int = 0, most: int | None = None) -> int:
-    """A whole number from `least` to `most`, both included.
+    """An integer from `least` to `most`, both included.
 
     Raises
     ------
     WeftError
-        Not a whole number, or one out of range.
+        Not an integer, or one out of range.
     """
     try:
         if isinstance(value, bool):
             raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]  # what is no number raises
     except TypeError:
-        raise WeftError(f"{what} {value!r} is not a whole number: give an integer of at least {least}") from None
+        raise WeftError(f"{what} {value!r} is not an integer: give an integer of at least {least}") from None
     if number < least or (most is not None and number > most):
         limit = f" and at most {most}" if most is not None and number > most else ""
         raise WeftError(f"{what} {value!r} is out of range: at least {least}{limit}")

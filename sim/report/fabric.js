@@ -1,4 +1,4 @@
-// The fabric, its links coloured by how busy they are; a slider plays the run.
+// The fabric, its links colored by how busy they are; a slider plays the run.
 
 const HEAT = page.heat.map((hex) =>
   [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));

@@ -16,7 +16,7 @@ KEPT = ("size_bytes", "time_s", "busbw_GBps", "lower_bound_s", "form")
 """What a point of a curve carries."""
 
 MOST_PARTS = len(CYCLE)
-"""Parts of a bar that colours tell apart; more are put together by their kind."""
+"""Parts of a bar that colors tell apart; more are put together by their kind."""
 
 
 def title_of(result: ResultFile) -> str:

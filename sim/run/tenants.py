@@ -18,7 +18,87 @@ from sim.run.tenant_accounts import tenant_accounts
 from sim.simulation import simulate
 from topologies import WeftError
 from topologies.text.brief import one_line
+<<<<<<< HEAD
 from topologies.units import format_time, parse_time
+=======
+from topologies.units import Quantity, format_time, parse_time
+from workloads.job import CLOCK, Job
+
+MOST_PRIORITY = 2**31 - 1
+"""Priorities are 32 bits wide."""
+
+LONGEST_NAME = 60
+"""Characters in the name of a tenant: it stands in tables."""
+
+
+@one_line
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tenant:
+    """A collective or a job that shares the fabric.
+
+    Attributes
+    ----------
+    name : str
+        Printable, of at most 60 characters.
+    work : Schedule or Job
+    arrival : quantity
+        Text with a unit, or seconds.
+    priority : int
+        Small first, on links and streams; added to the priorities of a job's own operations.
+    npus : tuple of int, optional
+        Of a collective: whole process groups of its schedule, each NPU once; all of them unless given.
+
+    Raises
+    ------
+    WeftError
+        A value that is not accepted.
+    """
+
+    name: str
+    work: Schedule | Job
+    arrival: Quantity = "0s"
+    priority: int = 0
+    npus: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.name, str) and self.name.strip() and self.name.isprintable()
+        if not named or len(self.name) > LONGEST_NAME:
+            accepted = f"printable text, not empty and of at most {LONGEST_NAME} characters"
+            raise WeftError(f"tenant {told(self.name)}: a name is {accepted}")
+        where = f"tenant {self.name!r}"
+        if not isinstance(self.work, (Schedule, Job)):
+            raise WeftError(f"{where}: the work {told(self.work)} is neither a schedule nor a job")
+        self._check_arrival(where)
+        if isinstance(self.priority, bool) or not isinstance(self.priority, int):
+            raise WeftError(f"{where}: priority {told(self.priority)} is not an integer")
+        own = [one.priority for one in self.work.operations] if isinstance(self.work, Job) else [0]
+        for priority in (self.priority, *(self.priority + one for one in own)):
+            if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
+                raise WeftError(f"{where}: priority {told(priority)} is out of range: at most {MOST_PRIORITY} from 0")
+        self._check_npus(where)
+
+    def _check_arrival(self, where: str) -> None:
+        time = self.arrival
+        long = time.bit_length() > 64 if isinstance(time, int) else len(str(time)) > LONGEST_TOLD
+        if isinstance(time, bool) or not isinstance(time, (str, Real)) or long:
+            raise WeftError(f"{where}: arrival {told(time)} is not a time: write text with a unit, such as 300ns")
+        parse_time(time, f"{where}: arrival")
+
+    def _check_npus(self, where: str) -> None:
+        if self.npus is None:
+            return
+        if isinstance(self.work, Job):
+            raise WeftError(f"{where}: the operations of a job say themselves on which NPUs they are")
+        said, n_npus = told(self.npus), self.work.topology.n_npus
+        if not isinstance(self.npus, tuple) or not all(type(npu) is int for npu in self.npus):
+            raise WeftError(f"{where}: npus {said} are not a tuple of integers")
+        if not self.npus:
+            raise WeftError(f"{where}: npus are empty: name some, or leave them out for all")
+        if not all(0 <= npu < n_npus for npu in self.npus):
+            raise WeftError(f"{where}: npus {said}: the NPUs are 0 to {n_npus - 1}")
+        if len(set(self.npus)) < len(self.npus):
+            raise WeftError(f"{where}: npus {said} name an NPU twice")
+>>>>>>> c59a3a8 (sim, tests, benchmarks: American spelling; integer, rejected, nonzero; Judgment and minimize_black_box)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class PoolStreaming:
     Raises
     ------
     WeftError
-        Not a whole number, text without a unit, no slot, worker or byte in a packet, or no bandwidth.
+        Not an integer, text without a unit, no slot, worker or byte in a packet, or no bandwidth.
     """
 
     size_bytes: Bytes = Bytes()

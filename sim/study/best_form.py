@@ -54,7 +54,7 @@ def ready_forms(
     Raises
     ------
     WeftError
-        Every form is refused, or too large for memory.
+        Every form is rejected, or too large for memory.
     """
     ready: dict[str, Ready] = {}
     refused: dict[str, str] = {}

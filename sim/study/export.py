@@ -130,6 +130,6 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def check_parquet() -> None:
-    """Refuse Parquet where it cannot be written, before anything is computed."""
+    """Reject Parquet where it cannot be written, before anything is computed."""
     if find_spec("pyarrow") is None:
         raise WeftError("Parquet needs pyarrow: pip install 'weft[data]', or write .csv")

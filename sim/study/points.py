@@ -127,7 +127,7 @@ def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str
 
 
 def check_joined(topology: Topology) -> None:
-    """Refuse a fabric in which an NPU cannot reach another.
+    """Reject a fabric in which an NPU cannot reach another.
 
     Raises
     ------

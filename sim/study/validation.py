@@ -96,7 +96,7 @@ def validate(result: Result) -> Validation:
 def closed_form_ps(result: Result) -> int | None:
     """The deficiency model's time of an all-reduce on a torus of equal links, that of streaming trees, or None.
 
-    A step takes the time to a neighbour (endpoint, wire and router), whatever its distance: the deficiency model knows
+    A step takes the time to a neighbor (endpoint, wire and router), whatever its distance: the deficiency model knows
     distance only as congestion.
     """
     schedule, topology = result.schedule, result.schedule.topology

@@ -71,16 +71,16 @@ def test_another_quantity_is_drawn(page: Chromium) -> None:
 
 
 def test_the_slider_plays_the_load_of_the_links(page: Chromium) -> None:
-    colours = "[...document.querySelectorAll('.link')].map(e => e.getAttribute('stroke')).join()"
+    colors = "[...document.querySelectorAll('.link')].map(e => e.getAttribute('stroke')).join()"
     clock = "document.querySelector('.clock').textContent"
     move = ("(() => {{ const s = document.querySelector('.time'); s.value = {}; "
             "s.dispatchEvent(new Event('input')); }})()")
     page.run(move.format(0))
-    first = page.run(colours), page.run(clock)
+    first = page.run(colors), page.run(clock)
     seen = set()
     for frame in range(20):
         page.run(move.format(frame))
-        seen.add(page.run(colours))
+        seen.add(page.run(colors))
     assert len(seen) > 3
     assert page.run(clock) != first[1]
     page.run(move.format(17))

@@ -1,6 +1,6 @@
 """Least time x cost as a geometric program, where the budget may be left over in part (cvxpy and Clarabel).
 
-With t_j for the maxima the problem is to minimise (constant + sum weight_j t_j) (fixed + price . B) under posynomials
+With t_j for the maxima the problem is to minimize (constant + sum weight_j t_j) (fixed + price . B) under posynomials
 offset + sum w_d / B_d <= t_j. It is convex in the logarithms, hence solved globally. A constraint fits if one side has
 a single term. A budget that must be spent does not: `sim.analytic.time_cost` takes any constraints, and its bound needs
 no trust in a solver; this is the second method, to compare with.

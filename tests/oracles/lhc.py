@@ -1,4 +1,4 @@
-"""The homomorphic codec with lists and whole numbers: no layout object, no compiled loop, no wrap-around."""
+"""The homomorphic codec with lists and integers: no layout object, no compiled loop, no wrap-around."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def murmur(key: int, seed: int) -> int:
 def cells_of(
     element: int, rows: int, lanes: int, rotated: bool, split: bool, seed: int, apart: int = 0
 ) -> list[tuple[int, int]]:
-    """(cell, sign) of an element under each of the three hashes; a block's are neighbours unless `apart`."""
+    """(cell, sign) of an element under each of the three hashes; a block's are neighbors unless `apart`."""
     block, lane = (element % apart, element // apart) if apart and lanes > 1 else divmod(element, lanes)
     found = []
     for j in range(3):

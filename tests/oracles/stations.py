@@ -2,7 +2,7 @@
 
 A chunk climbs through the dimensions (reduce-scatter), and comes down again (all-gather). In a dimension it is served
 for its bytes over the NPU's bandwidth there, then takes the latency of its steps; a dimension works on one chunk at a
-time, latency included. All NPUs do the same at once, so one stands for all; contention between them is not modelled.
+time, latency included. All NPUs do the same at once, so one stands for all; contention between them is not modeled.
 """
 
 from __future__ import annotations

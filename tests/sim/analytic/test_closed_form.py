@@ -74,7 +74,7 @@ def test_table_2_holds_in_the_limit() -> None:
     ("torus:8x8", "ring"), ("torus:4x4", "ring"), ("ring:5", "ring"), ("ring:16", "ring"),
     ("torus:8x8", "bucket"), ("torus:4x8", "bucket"), ("torus:4x4x4", "bucket"), ("torus:3x5", "bucket"),
 ])
-def test_neighbour_algorithms_take_exactly_their_closed_form(spec: str, algorithm: str, size: str) -> None:
+def test_neighbor_algorithms_take_exactly_their_closed_form(spec: str, algorithm: str, size: str) -> None:
     """Only whole picoseconds and whole elements lie between."""
     schedule = build(algorithm, "all-reduce", from_spec(spec), size)
     result = simulate(schedule, chunks=1)

@@ -41,13 +41,13 @@ def test_published_files() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"colour": 1}, "unknown or unused key 'colour'; accepted are scheduling-policy"),
+        ({"color": 1}, "unknown or unused key 'color'; accepted are scheduling-policy"),
         ({"boost_mode": 1}, "boost-mode is 1: only 0 is simulated"),
         ({"L": 3}, "L is 3: only 0 is simulated"),
         ({"model_shared_bus": 1}, "model-shared-bus is 1"),
         ({"preferred_dataset_splits": None}, "key 'preferred-dataset-splits' is missing"),
-        ({"preferred_dataset_splits": 0}, "preferred-dataset-splits is 0: a whole number from 1"),
-        ({"preferred_dataset_splits": 10**9}, "a whole number from 1 to 100000"),
+        ({"preferred_dataset_splits": 0}, "preferred-dataset-splits is 0: an integer from 1"),
+        ({"preferred_dataset_splits": 10**9}, "an integer from 1 to 100000"),
         ({"endpoint_delay": 1.5}, "endpoint-delay is 1.5"),
         ({"endpoint_delay": True}, "endpoint-delay is True"),
         ({"local_mem_bw": 0}, "local-mem-bw is 0: a number above zero"),

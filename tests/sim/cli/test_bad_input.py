@@ -54,7 +54,7 @@ CASES: dict[str, tuple[list[str], str]] = {
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a command says as it refuses."""
+    """The one line that a command says as it rejects."""
     assert main(words) == EXIT_BAD_INPUT
     said = capsys.readouterr()
     assert said.out == ""

@@ -189,10 +189,10 @@ def test_tie_by_hop() -> None:
     builder = ProgramBuilder(SAF)
     shared = builder.server(UNIT)
     early = gate(builder, 5)
-    travelled = builder.task(5, [(builder.server(UNIT), 0), (shared, 0)])
+    traveled = builder.task(5, [(builder.server(UNIT), 0), (shared, 0)])
     injected = builder.task(5, [(shared, 0)], after=[early])
     assert starts(builder, injected) == [5]
-    assert starts(builder, travelled) == [0, 10]
+    assert starts(builder, traveled) == [0, 10]
 
 
 def test_tie_by_task() -> None:

@@ -60,7 +60,7 @@ def test_a_replay_is_the_run_or_is_refused(program: Program, data: st.DataObject
 @settings(max_examples=150, deadline=None)
 @given(pooled_fifo_programs(), st.data())
 def test_pools_grant_in_the_recorded_order_or_not_at_all(program: Program, data: st.DataObject) -> None:
-    """With pools: a replay is the run, or is refused; its own run is refused only where requests tie."""
+    """With pools: a replay is the run, or is rejected; its own run is rejected only where requests tie."""
     tape = recorded(program)
     if tape is None:
         return

@@ -113,9 +113,9 @@ def test_what_is_no_plan_is_refused() -> None:
     """In Python: faults that are none, one without its tuple, and a dict in place of a plan."""
     for faults, message in ((("x",), "'x' is not a fault: they are SlowLink"), (LinkDown(link="*"), "give a tuple")):
         with pytest.raises(WeftError, match=message):
-            FaultPlan(faults=faults)  # type: ignore[arg-type]  # what is refused
+            FaultPlan(faults=faults)  # type: ignore[arg-type]  # what is rejected
     with pytest.raises(WeftError, match="not a FaultPlan"):
-        simulate(RING, faults={"seed": 1})  # type: ignore[arg-type]  # what is refused
+        simulate(RING, faults={"seed": 1})  # type: ignore[arg-type]  # what is rejected
     with pytest.raises(WeftError, match=r"no link 'dimension 9+\.\.\."):
         simulate(RING, faults=FaultPlan(faults=(LinkDown(link="dimension " + "9" * 5000),)))
     with pytest.raises(WeftError, match=r"with its faults a server could take 4\.612e\+06 s or longer"):

@@ -155,7 +155,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_names_that_the_topology_does_not_have(fault: object, message: str) -> None:
-    """They are refused before anything is simulated."""
+    """They are rejected before anything is simulated."""
     with pytest.raises(WeftError, match=message):
         simulate(SWING, faults=FaultPlan(faults=(fault,)))  # type: ignore[arg-type]  # one of the kinds
 

@@ -13,7 +13,7 @@ from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.measured.curves import Curve, curves
-from sim.measured.judge import Judgement, judge
+from sim.measured.judge import Judgment, judge
 from sim.measured.read import Measurements, Point
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
@@ -49,7 +49,7 @@ def noisy(times_s: Iterable[float], noise: float, seed: int = 1, collective: str
     return Measurements("noisy.json", "made up", tuple(points), 0, collective, 8)
 
 
-def judged(topology: Topology, found: list[Curve], name: str, latency_s: float, share: float, seed: int) -> Judgement:
+def judged(topology: Topology, found: list[Curve], name: str, latency_s: float, share: float, seed: int) -> Judgment:
     truth = next(one for one in found if one.name == name)
     return judge(noisy(truth.times_s(latency_s, share), 0.02, seed), topology, found)
 
@@ -121,8 +121,8 @@ def test_what_is_known_is_not_fitted(pair: tuple[Topology, list[Curve]]) -> None
     assert latency.share.low <= 0.8 <= latency.share.high
     nothing = judge(measured, topology, found, ["latency", "bandwidth"]).best
     assert nothing.share == (1.0, 1.0, 1.0)
-    with pytest.raises(WeftError, match="--known 'colour' is unknown"):
-        judge(measured, topology, found, ["colour"])
+    with pytest.raises(WeftError, match="--known 'color' is unknown"):
+        judge(measured, topology, found, ["color"])
 
 
 def test_sizes_that_say_nothing_of_the_bandwidth(pair: tuple[Topology, list[Curve]]) -> None:

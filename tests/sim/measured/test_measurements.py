@@ -132,7 +132,7 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (document(results=None), "lacks the key 'results'"),
         (document(results=[{"time": 3}]), "results[0] lacks the key 'size'"),
         (document(results=[{"size": 3, "out_of_place": {"bw": 1}}]), "out_of_place lacks the key 'time'"),
-        (document(results=[row(8, 1.0, colour=3)]), "results[0] has the unknown key 'colour'"),
+        (document(results=[row(8, 1.0, color=3)]), "results[0] has the unknown key 'color'"),
         (document(results=[{"size": 3, "out_of_place": {"time": 1, "mood": 2}}]), "has the unknown key 'mood'"),
         (document(results=[row(8, -1.0)]), "is out of range"),
         (document(results=[row(2.5, 1.0)]), "size 2.5 or time 1.0 is out of range"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.blackbox import minimise_black_box
+from benchmarks.blackbox import minimize_black_box
 from sim.analytic.constraints import Feasible, budget, parse_constraint
 from sim.analytic.cost import Cost
 from sim.analytic.libra import Placed, iteration_time
@@ -114,7 +114,7 @@ def test_as_good_as_a_long_search_with_a_tenth_of_its_evaluations() -> None:
         )
         feasible = spent(300, 3)
         found = optimize(objective, feasible, max_evaluations=25)
-        reference = minimise_black_box(
+        reference = minimize_black_box(
             objective.time_ns, feasible, start=found.starts[0].bandwidth_GBps, max_evaluations=400, tolerance=0.0
         )
         assert found.value <= 1.005 * reference.value
@@ -205,7 +205,7 @@ def test_front_falls_with_cost() -> None:
 @pytest.mark.parametrize("method", ["nelder-mead", "cobyqa"])
 def test_a_black_box(method: str) -> None:
     """Any function of the bandwidths, here one with a known optimum."""
-    found = minimise_black_box(lambda b: float((np.array([9.0, 4.0, 1.0]) / b).sum()), spent(60, 3), method=method)
+    found = minimize_black_box(lambda b: float((np.array([9.0, 4.0, 1.0]) / b).sum()), spent(60, 3), method=method)
     assert found.bandwidth_GBps == pytest.approx([30, 20, 10], rel=1e-3)
     assert found.value == pytest.approx(36 / 60, rel=1e-6)
 
@@ -217,9 +217,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(WeftError, match="cost has no fixed term"):
         optimize(objective, Feasible([budget(100, 4, spent=False)], 4), cost=Cost(np.ones(4)))
     with pytest.raises(WeftError, match="method 'adam' is unknown"):
-        minimise_black_box(lambda b: 0.0, spent(1, 2), method="adam")
+        minimize_black_box(lambda b: 0.0, spent(1, 2), method="adam")
     with pytest.raises(WeftError, match="with other constraints take cobyqa"):
-        minimise_black_box(lambda b: 0.0, Feasible([parse_constraint("B1 <= B2", 2), budget(9, 2, spent=True)], 2))
+        minimize_black_box(lambda b: 0.0, Feasible([parse_constraint("B1 <= B2", 2), budget(9, 2, spent=True)], 2))
     with pytest.raises(WeftError, match="order \\[0, 0\\] of the dimensions is not a permutation"):
         station_collective("all-reduce", 1e6, (2, 2), chunks=1, order=(0, 0))
     with pytest.raises(WeftError, match="chunks=0"):

@@ -1,4 +1,4 @@
-"""Discrete knobs of the optimizer: what the choices are, which of them is found, and what is refused."""
+"""Discrete knobs of the optimizer: what the choices are, which of them is found, and what is rejected."""
 
 from __future__ import annotations
 

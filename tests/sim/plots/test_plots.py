@@ -116,7 +116,7 @@ def test_figures_have_the_widths_of_a_page(width: str, inches: float) -> None:
     assert mpl.rcParams["pdf.fonttype"] == mpl.rcParamsDefault["pdf.fonttype"]
 
 
-def test_lines_are_told_apart_without_colour() -> None:
+def test_lines_are_told_apart_without_color() -> None:
     assert len({line.marker for line in CYCLE}) == len({line.color for line in CYCLE}) == len(CYCLE)
     assert len({str(line.dashes) for line in CYCLE}) == len(CYCLE)
 

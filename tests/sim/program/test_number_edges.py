@@ -1,4 +1,4 @@
-"""Numbers at the edges: what does not fit is refused in one line that names it; nothing wraps around."""
+"""Numbers at the edges: what does not fit is rejected in one line that names it; nothing wraps around."""
 
 from __future__ import annotations
 

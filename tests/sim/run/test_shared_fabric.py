@@ -53,8 +53,8 @@ def test_a_better_priority_is_hurt_less() -> None:
         first, second = share_fabric(tenants, PRIORITY, check=True).shares
         return first.time_ps, second.time_ps
 
-    equal, favoured = shares(0), shares(1)
-    assert favoured[0] < equal[0] and favoured[0] < favoured[1]
+    equal, favored = shares(0), shares(1)
+    assert favored[0] < equal[0] and favored[0] < favored[1]
 
 
 @pytest.mark.parametrize("faults", [None, FaultPlan(faults=(Straggler(npu="npu3", delay="4us"),))])
@@ -114,13 +114,13 @@ def test_wrong_types_are_one_line(arguments: tuple[Any, ...], message: str) -> N
         ({"arrival": "9" * 5000 + "s"}, "arrival '9{59}\\.\\.\\. is not a time"),
         ({"arrival": 10**5000}, "arrival of thousands of digits is not a time"),
         ({"arrival": float("nan")}, "arrival nan has no unit"),
-        ({"priority": "hi"}, "priority 'hi' is not a whole number"),
-        ({"priority": 1.5}, "priority 1.5 is not a whole number"),
-        ({"priority": True}, "priority True is not a whole number"),
+        ({"priority": "hi"}, "priority 'hi' is not an integer"),
+        ({"priority": 1.5}, "priority 1.5 is not an integer"),
+        ({"priority": True}, "priority True is not an integer"),
         ({"priority": 2**70}, f"priority {2**70} is out of range: at most 2147483647 from 0"),
         ({"priority": 10**5000}, "priority of thousands of digits is out of range"),
         ({"priority": -(2**31)}, "priority -2147483648 is out of range"),
-        ({"npus": "0-3"}, "npus '0-3' are not a tuple of whole numbers"),
+        ({"npus": "0-3"}, "npus '0-3' are not a tuple of integers"),
         ({"npus": ()}, "npus are empty: name some, or leave them out for all"),
         ({"npus": (0, 1, 2, 3, 0, 0)}, r"npus \(0, 1, 2, 3, 0, 0\) name an NPU twice"),
         ({"npus": (0, 16)}, r"npus \(0, 16\): the NPUs are 0 to 15"),

@@ -1,6 +1,6 @@
-"""Can the colour-blind tell the lines of a figure apart, and does grey print keep the order of the heat?
+"""Can the color-blind tell the lines of a figure apart, and does gray print keep the order of the heat?
 
-Colour vision deficiency as in Machado, Oliveira and Fernandes (2009), severity 1; differences in CIE L*a*b*.
+Color vision deficiency as in Machado, Oliveira and Fernandes (2009), severity 1; differences in CIE L*a*b*.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WHITE = np.array([0.95047, 1.0, 1.08883])
 
 
 def lab(rgb: Floats, sight: str = "full") -> Floats:
-    """L*a*b* of colours (n, 3) from 0 to 1, as an eye sees them."""
+    """L*a*b* of colors (n, 3) from 0 to 1, as an eye sees them."""
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     seen = np.clip(linear @ np.array(SIGHT[sight]).T, 0, 1)
     ratio = seen @ np.array(TO_XYZ).T / WHITE
@@ -56,6 +56,6 @@ def test_the_heat_grows_darker_for_every_eye(sight: str) -> None:
 
 @pytest.mark.parametrize(("palette", "darker"), [(ADDS, True), (SPREADS, False)])
 def test_steps_of_trees_change_in_lightness(palette: object, darker: bool) -> None:
-    lightness = lab(palette(np.linspace(0, 1, 17))[:, :3])[:, 0]  # type: ignore[operator]  # a colour map
+    lightness = lab(palette(np.linspace(0, 1, 17))[:, :3])[:, 0]  # type: ignore[operator]  # a color map
     assert np.all(np.diff(lightness) < 0) == darker
     assert np.all(np.diff(lightness) > 0) != darker

@@ -18,7 +18,7 @@ KINDS = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.functi
 
 
 def built(name: str, kind: str, spec: str) -> Schedule | None:
-    """The schedule, or None where the algorithm refuses the fabric."""
+    """The schedule, or None where the algorithm rejects the fabric."""
     try:
         return build(name, kind, from_spec(spec), "64KiB")
     except WeftError:

@@ -127,7 +127,7 @@ def change(graph, where, key, value):
         ("a", "rank", 1, "has the rank 1, already taken by node"),
         ("a", "rank", 2, "no node has the rank 0; ranks are 0 to 1"),
         ("s", "rank", 2, "node s is a switch and has the rank 2"),
-        ("a", "colour", "red", "node a has the unknown key 'colour': accepted are coord, hop_latency_s, kind, rank"),
+        ("a", "color", "red", "node a has the unknown key 'color': accepted are coord, hop_latency_s, kind, rank"),
         ("a", "coord", (0,), "node b lacks the key 'coord'"),
         ("a", "hop_latency_s", "1ns", "node a hop_latency_s is '1ns': give a number"),
         ("a", "hop_latency_s", -1.0, "node a hop_latency_s -1.0 is negative"),

@@ -321,8 +321,8 @@ def test_nothing_of_a_million_elements_is_left_at_1_23(form, density, width):
 
 
 @pytest.mark.verify
-def test_wide_blocks_of_neighbours_need_more():
-    """Turned lanes of 1,024 neighbours: at 1.23 some dense unions fail and half of those with rows."""
+def test_wide_blocks_of_neighbors_need_more():
+    """Turned lanes of 1,024 neighbors: at 1.23 some dense unions fail and half of those with rows."""
     assert share_complete(10**6, 0.3366, 1.23, "rotated", 60) < 1
     assert share_complete(10**6, 0.3366, 1.25, "rotated", 60) == 1
     assert share_complete(10**6, 0.0773, 1.23, "rotated", 20, 1024) < 0.7

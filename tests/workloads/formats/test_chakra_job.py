@@ -71,7 +71,7 @@ def test_waits_and_streams() -> None:
 
 
 def test_groups_of_a_dimension() -> None:
-    """Two groups of a row each, in the hierarchical algorithm; one that is no product is refused."""
+    """Two groups of a row each, in the hierarchical algorithm; one that is no product is rejected."""
     topology = torus((2, 2))
     nodes = [trace(collective_node("all-reduce", MIB, group=str(1 + rank // 2))) for rank in range(4)]
     job = chakra_job(nodes, topology, "hierarchical", {1: (0, 1), 2: (2, 3)})
@@ -107,7 +107,7 @@ MESSAGE = (("comm_size", 8, "int64"), ("comm_dst", 1, "int32"))
 @pytest.mark.parametrize(
     ("first", "message"),
     [
-        (bad("collective", *COLLECTIVE, ("colour", 1, "int32")), "node 0: unknown or unused attribute 'colour'"),
+        (bad("collective", *COLLECTIVE, ("color", 1, "int32")), "node 0: unknown or unused attribute 'color'"),
         (bad("collective", *COLLECTIVE, COLLECTIVE[0]), "attribute 'comm_type' is given twice"),
         (bad("collective", COLLECTIVE[0]), "lacks the attribute 'comm_size'"),
         (bad("collective", ("comm_type", 10, "int64")), "comm_type is 10"),
