@@ -13,12 +13,8 @@ from sim.faults.plan import NodeDown as NodeDown
 from sim.faults.plan import Repair as Repair
 from sim.faults.plan import SlowLink as SlowLink
 from sim.faults.plan import Straggler as Straggler
-<<<<<<< HEAD
 from sim.lower.tenants import Tenant as Tenant
-from sim.measured.judge import Judgement as Judgement
-=======
 from sim.measured.judge import Judgment as Judgment
->>>>>>> c59a3a8 (sim, tests, benchmarks: American spelling; integer, rejected, nonzero; Judgment and minimize_black_box)
 from sim.measured.judge import judge as judge
 from sim.measured.read import Measurements as Measurements
 from sim.measured.read import read_measurements as read_measurements

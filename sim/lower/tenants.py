@@ -62,7 +62,7 @@ class Tenant:
             raise WeftError(f"{where}: the work {told(self.work)} is neither a schedule nor a job")
         self._check_arrival(where)
         if isinstance(self.priority, bool) or not isinstance(self.priority, int):
-            raise WeftError(f"{where}: priority {told(self.priority)} is not a whole number")
+            raise WeftError(f"{where}: priority {told(self.priority)} is not an integer")
         own = [one.priority for one in self.work.operations] if isinstance(self.work, Job) else [0]
         for priority in (self.priority, *(self.priority + one for one in own)):
             if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
@@ -83,7 +83,7 @@ class Tenant:
             raise WeftError(f"{where}: the operations of a job say themselves on which NPUs they are")
         said, n_npus = told(self.npus), self.work.topology.n_npus
         if not isinstance(self.npus, tuple) or not all(type(npu) is int for npu in self.npus):
-            raise WeftError(f"{where}: npus {said} are not a tuple of whole numbers")
+            raise WeftError(f"{where}: npus {said} are not a tuple of integers")
         if not self.npus:
             raise WeftError(f"{where}: npus are empty: name some, or leave them out for all")
         if not all(0 <= npu < n_npus for npu in self.npus):

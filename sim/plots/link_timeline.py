@@ -64,13 +64,8 @@ def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None
 
 
 def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server_link: I32) -> None:
-<<<<<<< HEAD
-    """A row for each simulated link, a bar for each service, coloured by its step."""
-    topology = result.schedule.topology
-=======
     """A row for each simulated link, a bar for each service, colored by its step."""
-    topology, shape = result.schedule.topology, result.lowered.shape
->>>>>>> c59a3a8 (sim, tests, benchmarks: American spelling; integer, rejected, nonzero; Judgment and minimize_black_box)
+    topology = result.schedule.topology
     scale, _ = time_unit(result.time_ps / PS_PER_S)
     on_links = server_link[done.server] >= 0  # what begins late waits at a server that is no link
     done = Services(*(column[on_links] for column in done))
