@@ -72,7 +72,7 @@ def lower(
     if alone is not None and not joins:
         shape = shape_of(alone.pattern, model.tie, seed, symmetry)
         return _Lowering(job, model, shape.quotient.orbits, shape).run(shape.quotient.symmetry)
-    if model.deliver == "head" and alone is None:
+    if model.deliver == "head" and any(isinstance(one.work, (Compute, Reconfigure)) for one in job.operations):
         raise WeftError("a job has computations, which deliver their end: head delivery is not for jobs")
     orbits, words = job_orbits(job, model.tie, seed, symmetry)
     return _Lowering(job, model, orbits).run(words)
@@ -191,7 +191,7 @@ class _Lowering:
         end = self._add_joins(number, template.ranks)
         self._edges(begin + np.arange(n_ranks), end + np.arange(n_ranks))
         self._edges(first + template.ends[0], end + template.ends[1])
-        if isinstance(operation.work, Collective) and self.alone is None:
+        if isinstance(operation.work, Collective) and self.job.alone is None:
             self.pools.add(operation.name, operation.work.schedule.pattern.pools, shape, first)
         for at, rank in enumerate(template.ranks.tolist()):
             self.begin[number, rank], self.end[number, rank] = begin + at, end + at
@@ -351,15 +351,17 @@ class _Lowering:
 
     def _pools(self, priority: npt.NDArray[np.integer]) -> tuple[Pools, npt.NDArray[np.integer]]:
         """Pools, and the priorities of the tasks, which name their places in a pool's line as well."""
-        if self.alone is None:
+        alone, template = self.job.alone, self.transfers[0] if self.transfers else None
+        if alone is None or template is None:
             return self.pools.build(priority)
-        alone = self.job.alone
-        assert alone is not None
-        pooled = self.alone.quotient.transfers.pool
+        pooled, shape = template.transfers.pool, template.shape
         if pooled is None:
             return NO_POOLS, priority
-        mine = pooled[self.alone.task_row]
-        return pools_alone(alone.pattern, self.alone), np.where(mine[:, 0] >= 0, mine[:, 2], priority)
+        first = template.ranks.size  # behind the joins at the begin, if there are any
+        mine, ordered = pooled[shape.task_row], priority.copy()
+        after = slice(first, first + shape.task_row.size)
+        ordered[after] = np.where(mine[:, 0] >= 0, mine[:, 2], ordered[after])
+        return pools_alone(alone.pattern, shape, first), ordered
 
 
 def _block_bytes(operation: Operation) -> int | I64:

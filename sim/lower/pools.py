@@ -14,8 +14,11 @@ from sim.program import DISCIPLINES, I64, NO_POOLS, PER_TASK, Pools
 from topologies import WeftError
 
 
-def pools_alone(pattern: Pattern, shape: Shape) -> Pools:
-    """The pools of every source, and who uses them; joins take and give, so that no task is a half."""
+def pools_alone(pattern: Pattern, shape: Shape, first: int = 0) -> Pools:
+    """The pools of every source, and who uses them; joins take and give, so that no task is a half.
+
+    The tasks of the shape begin at `first`.
+    """
     transfers = shape.quotient.transfers
     assert transfers.pool is not None
     n_pools = len(pattern.pools)
@@ -25,7 +28,7 @@ def pools_alone(pattern: Pattern, shape: Shape) -> Pools:
         key = transfers.pool[shape.task_row, column]
         tasks = np.flatnonzero(key >= 0)
         pool = owner[tasks] * n_pools + key[tasks]
-        uses.append([(int(task), int(one), 1, PER_TASK) for task, one in zip(tasks, pool, strict=True)])
+        uses.append([(first + int(task), int(one), 1, PER_TASK) for task, one in zip(tasks, pool, strict=True)])
     return Pools(
         [pool.capacity for pool in pattern.pools] * owners.size,
         [DISCIPLINES.index(pool.discipline) for pool in pattern.pools] * owners.size,
