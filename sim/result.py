@@ -89,6 +89,13 @@ class Result:
         return self.lowered.program
 
     @cached_property
+    def healthy(self) -> Lowered:
+        """The program without faults, and its legend: all NPUs, where there are faults."""
+        from sim.lower.job import lower
+
+        return self.lowered if self.faults is None else lower(self.job, self.model, "off")
+
+    @cached_property
     def lower_bound_ps(self) -> int:
         """No run is faster."""
         from sim.analytic.program_bound import lower_bound_ps

@@ -90,7 +90,7 @@ class Validation(NamedTuple):
 
 def validate(result: Result) -> Validation:
     """Hold a simulated result against its predictions; runs it once more, with a log."""
-    return Validation(result, closed_form_ps(result), estimate_parts(result.lowered), result.why())
+    return Validation(result, closed_form_ps(result), estimate_parts(result.healthy), result.why())
 
 
 def closed_form_ps(result: Result) -> int | None:
@@ -104,7 +104,7 @@ def closed_form_ps(result: Result) -> int | None:
     if schedule.kind.name == "all-reduce" and is_plain_torus(topology):
         factors = deficiency(schedule.pattern.algorithm, schedule.pattern.form, topology.shape)
     if factors is None:
-        return streaming_ps(result.lowered.program)
+        return streaming_ps(result.healthy.program)
     alpha_ps = result.model.endpoint_latency_ps + int(topology.latency_ps[0] + topology.hop_latency_ps[0])
     n_dims = sum(extent > 1 for extent in topology.shape)
     return factors.time_ps(schedule.size_bytes, alpha_ps, float(topology.bandwidth_Bps[0]), n_dims)

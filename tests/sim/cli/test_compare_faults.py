@@ -116,6 +116,6 @@ def test_faults_that_make_it_faster_come_with_a_reason(
 def test_a_slowdown_of_nothing() -> None:
     """1 where both times are 0; where the healthy run alone takes no time, no number says how often."""
     assert slowdown(0, 0) == 1 and slowdown(3, 2) == 1.5
-    cost = FaultCost(None, None, 0, 5, 0, 0)  # type: ignore[arg-type]  # times alone matter here
+    cost = FaultCost(None, 0, 5, 0, 0)  # type: ignore[arg-type]  # times alone matter here
     assert cost.slowdown == float("inf") and finite(cost.slowdown) is None and finite(2.0) == 2
     assert str(cost) == "faults: +5 ps on the healthy 0 ps (it took no time)" and times(2) == "(2.00 times)"
