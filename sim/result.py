@@ -10,11 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
+from sim.analytic.program_bound import lower_bound_ps
+from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost
+from sim.faults.effects import without_effect
+from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
 from sim.program.model import Model
 from sim.program.outcome import Outcome
+from sim.timeline.timeline import timeline
+from sim.why.explain import explain_run, run_with_log
+from sim.why.spans import Spans, run_with_joins
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table, to_frame
 from topologies.units import PS_PER_S, format_size, format_time
@@ -91,15 +98,11 @@ class Result:
     @cached_property
     def healthy(self) -> Lowered:
         """The program without faults, and its legend: all NPUs, where there are faults."""
-        from sim.lower.job import lower
-
         return self.lowered if self.faults is None else lower(self.job, self.model, "off")
 
     @cached_property
     def lower_bound_ps(self) -> int:
         """No run is faster."""
-        from sim.analytic.program_bound import lower_bound_ps
-
         return lower_bound_ps(self.lowered, None if self.faults is None else self.faults.plan)
 
     @property
@@ -174,8 +177,6 @@ class Result:
     @cached_property
     def logged(self) -> Outcome:
         """The run with its log (or, under faults, its journal); one that kept none is done once more."""
-        from sim.why.explain import run_with_log
-
         if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
             return run_with_log(self.lowered)
         return self.outcome
@@ -188,14 +189,10 @@ class Result:
         by : {"dimension", "operation", "kind", "tenant"}
             How its pieces are named: by what was done on which class of links, or by whose they are.
         """
-        from sim.why.explain import explain_run
-
         return explain_run(self.lowered, self.logged, by)
 
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""
-        from sim.timeline.timeline import timeline
-
         return timeline(self.lowered, self.logged)
 
     @property
@@ -224,19 +221,16 @@ class Result:
 
         Compute and exposed times sum to the makespan.
         """
-        from sim.why.spans import Spans
-
         lowered = self._spans.lowered
         return Spans(lowered, self.logged if lowered is self.lowered else self._spans.outcome).exposed_ps(rank)
 
     @cached_property
     def _spans(self) -> Spans:
         """The operations; a schedule alone is run once more, with the joins that say when each NPU has ended."""
-        from sim.why.spans import Spans, run_with_joins
-
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
-        return Spans(*run_with_joins(self.lowered, None if self.faults is None else self.faults.plan))
+        plan = None if self.faults is None else self.faults.plan
+        return Spans(*run_with_joins(self.lowered, lambda joined: joined if plan is None else add_faults(joined, plan)))
 
     def row(self) -> dict[str, Any]:
         """One tidy row of a table; keys may be added, never renamed.
@@ -272,8 +266,6 @@ class Result:
         """What a reader of the number should know: the cost of faults, which of them did nothing, and padding."""
         notes = [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
-            from sim.faults.effects import without_effect
-
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
         return notes if self.job.alone is None else notes + _padding(self.job.alone)
 

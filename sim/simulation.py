@@ -8,10 +8,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from collectives.core.schedule import Schedule
+from sim.analytic.estimate import estimate_ps
 from sim.certify.circuits import certify_circuits
 from sim.certify.healthy import certify
+from sim.engine.run import check_memory, run
+from sim.faults.apply import add_faults, check_names
+from sim.faults.cost import FaultCost, named_deadlock
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
+from sim.lower.names import task_names
 from sim.lower.tenants import Tenant, merge
 from sim.program import check_choice
 from sim.program.model import ENGINES, SYMMETRY, Model, make_model
@@ -119,8 +124,6 @@ def simulate(
     if max_events is not None and (engine != "chunk" or max_events < 1):
         raise WeftError(f"a limit of {max_events} events: at least 1, and of the chunk engine alone")
     if faults is not None:
-        from sim.faults.apply import check_names  # only runs with faults need it
-
         check_names(job.topology, faults)
     run = _Run(engine, log or check, check, progress, max_events)
     healthy = run.healthy(job, model, symmetry)
@@ -145,8 +148,6 @@ class _Run:
 
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
-        from sim.analytic.estimate import estimate_ps
-
         started = perf_counter()
         lowered = lower(job, model, symmetry)
         outcome = None if self.engine == "analytic" else self._outcome(lowered, self.log)
@@ -160,9 +161,6 @@ class _Run:
 
     def faulty(self, healthy: Result, plan: FaultPlan) -> Result:
         """The same job once more, with faults: all NPUs, with a journal."""
-        from sim.faults.apply import add_faults
-        from sim.faults.cost import FaultCost
-
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
         started = perf_counter()
@@ -170,9 +168,6 @@ class _Run:
         try:
             outcome = self._outcome(lowered, log=True)
         except Deadlock as stuck:
-            from sim.faults.cost import named_deadlock
-            from sim.lower.names import task_names
-
             raise named_deadlock(stuck, lowered, task_names(lowered), plan) from None
         return self._checked(replace(
             healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, outcome=outcome,
@@ -192,8 +187,6 @@ class _Run:
             from sim.engine.reference import run_reference  # SimPy: only the oracle needs it
 
             return run_reference(lowered.program, log=log)
-        from sim.engine.run import check_memory, run  # the compiler is loaded by those who simulate
-
         check_memory(lowered.program, log)
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 from pathlib import Path
 
 import pytest
 
+from tests import import_graph
 from tests.places import ROOT
 
 ROOMS = ("topologies", "collectives", "workloads", "sim")
@@ -42,3 +44,37 @@ def test_every_folder_of_tests_mirrors_a_package() -> None:
 
 def test_every_package_has_tests() -> None:
     assert {name for name in packages() if not list((ROOT / "tests" / name).glob("test_*.py"))} == set()
+
+
+def test_no_modules_import_each_other() -> None:
+    assert import_graph.circles() == []
+
+
+MOST_FLOORS = {"topologies": 6, "collectives": 6, "workloads": 6, "sim": 9}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_go_down_few_floors(room: str) -> None:
+    """The longest chain of imports among the files and folders of a package; one that goes in a circle raises."""
+    found = import_graph.floors(room)
+    assert max(found.values()) <= MOST_FLOORS[room], sorted(found.items(), key=lambda one: -one[1])
+
+
+MOST_INSIDE = 20
+"""Imports of our own modules inside functions, which hide from a reader what a module stands on."""
+
+
+def test_imports_stand_at_the_top_or_say_why_not() -> None:
+    inside = [one for one in import_graph.imports() if one.inside]
+    assert len(inside) <= MOST_INSIDE, [f"{one.module}:{one.line}" for one in inside]
+    assert [f"{one.module}:{one.line} has no reason" for one in inside if "  # " not in one.text] == []
+
+
+def test_every_package_says_what_it_answers_and_what_it_imports() -> None:
+    """In the first lines of its `__init__`."""
+    silent = []
+    for name in sorted(packages()):
+        text = ast.get_docstring(ast.parse((ROOT / name / "__init__.py").read_text(encoding="utf-8"))) or ""
+        if "Imports" not in text and "/" in name:
+            silent.append(name)
+    assert silent == []

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
-from sim.analytic.bounds import bounds, load_bound_ps, path_bound_ps
-from sim.faults.plan import FaultPlan, bound_under
+from sim.analytic.bounds import Bounds, bounds, load_bound_ps, path_bound_ps
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
 from sim.program.columns import i32
 
 
-def lower_bound_ps(lowered: Lowered, plan: FaultPlan | None = None) -> int:
+class Faults(Protocol):
+    """What a bound asks of a fault plan."""
+
+    @property
+    def moves_routes(self) -> bool:
+        """Whether chunks may take other routes than on the healthy fabric."""
+
+
+def lower_bound_ps(lowered: Lowered, plan: Faults | None = None) -> int:
     """Of a run with the faults of a plan, in ps; of a schedule alone also what any algorithm must move."""
     if lowered.job.alone is None:
         return program_bound_ps(lowered.program)
     return bound_under(plan, bounds(lowered if plan is None else lower(lowered.job, lowered.model)))
+
+
+def bound_under(plan: Faults | None, found: Bounds) -> int:
+    """The tightest of the bounds of a healthy fabric that holds under a plan, in ps.
+
+    What servers must serve, and the path of every transfer, hold for the healthy routes: where chunks may take others,
+    what has to enter and leave the NPUs, and to cross the tightest cut, is what is left.
+    """
+    return found.best_ps if plan is None or not plan.moves_routes else max(found.wire_ps, found.cut_ps)
 
 
 def program_bound_ps(program: Program) -> int:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from collectives import Schedule, algorithm, build
 from sim.cli.trace import read_job
-from sim.faults.names import LONGEST_TOLD, told
 from sim.lower.tenants import Tenant
 from sim.program.options import parse_value
 from sim.study.jobs import build_job
@@ -21,6 +20,7 @@ from sim.study.keys import KINDS, keys_of
 from sim.study.spec import Spec
 from topologies import Topology
 from topologies.errors import WeftError
+from topologies.text.told import LONGEST_TOLD, told
 from topologies.units import format_size, parse_sweep_size
 from workloads.job import Job
 

@@ -1,5 +1,5 @@
 """What goes wrong on the way, and what it costs: plans of slowdowns, failures and loss, and how they are written into
 a program.
 
-Imports `sim.program`; never an engine.
+Imports `sim.lower` and `sim.program`; never an engine.
 """

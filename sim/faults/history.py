@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.faults.names import breadth, links_named, node_named, told
+from sim.faults.names import breadth, links_named, node_named
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, quantiles_ps
 from sim.program.contract import I64
 from sim.program.disrupt import Phase
 from topologies import Topology, WeftError
+from topologies.text.told import told
 from topologies.units import parse_time
 
 AT_ONE_TIME = (Repair, SlowLink, LinkDown, NodeDown)

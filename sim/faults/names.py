@@ -8,20 +8,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from topologies import Topology, WeftError
+from topologies.text.told import told
 
 EVERY, DIMENSION, BOTH_WAYS, ONE_WAY = range(4)
 """How much of a fabric a name of links stands for, from all of it down to one direction of a cable."""
 
-LONGEST_TOLD = 60
-
-
-def told(value: object) -> str:
-    """A value as an error message shows it: not longer than a line."""
-    try:
-        text = repr(value)
-    except ValueError:  # an integer number of thousands of digits
-        return "of thousands of digits"
-    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
 
 
 def breadth(name: str) -> int:

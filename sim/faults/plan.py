@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sim.faults.names import breadth, told
+from sim.faults.names import breadth
 from sim.faults.names import links_named as links_named
 from sim.faults.names import node_named as node_named
 from sim.faults.retry import RETRIES, SOURCE
@@ -24,10 +24,8 @@ from sim.program.contract import I64, check_choice
 from topologies import WeftError
 from topologies.text.brief import one_line
 from topologies.text.plain_data import read_toml
+from topologies.text.told import told
 from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_time
-
-if TYPE_CHECKING:
-    from sim.analytic.bounds import Bounds
 
 IN_FLIGHT = ("lost", "wait", "complete")
 """What becomes of a chunk that is being sent when its link goes down; `complete` drains."""
@@ -219,15 +217,6 @@ class FaultPlan:
             if tables:
                 data[name] = [{key: value for key, value in one.items() if value is not None} for one in tables]
         return data
-
-
-def bound_under(plan: FaultPlan | None, found: Bounds) -> int:
-    """The tightest of the bounds of a healthy fabric that holds under a plan, in ps.
-
-    What servers must serve, and the way of every transfer, hold for the healthy routes: where chunks may take others,
-    what has to enter and leave the NPUs, and to cross the tightest cut, is what is left.
-    """
-    return found.best_ps if plan is None or not plan.moves_routes else max(found.wire_ps, found.cut_ps)
 
 
 def check_plan(plan: object) -> None:

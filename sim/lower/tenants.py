@@ -9,10 +9,10 @@ from numbers import Real
 import numpy as np
 
 from collectives.core.schedule import Schedule
-from sim.faults.names import LONGEST_TOLD, told
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.text.brief import one_line
+from topologies.text.told import LONGEST_TOLD, told
 from topologies.units import Quantity, parse_time
 from workloads.job import CLOCK, Job
 

@@ -1,4 +1,4 @@
 """How real machines compare: measurements are read, judged, and set beside simulated ones.
 
-Imports `sim.study` and what it imports.
+Imports `sim.study`, `sim.analytic` and what they import.
 """

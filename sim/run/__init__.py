@@ -1,4 +1,4 @@
 """Jobs, tenants and faulty runs, from work to result.
 
-Imports everything from `sim.why` and `sim.analytic` down.
+Imports `sim.simulation` and what stands below it.
 """

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sim.program import I64
 from sim.result import Result
+from sim.run.share import Share
 from sim.why.explain import labels
 from sim.why.faulty_path import walk_of
 from sim.why.path import Wait
 from sim.why.walks import Branch, Piece, Stretch
-
-if TYPE_CHECKING:
-    from sim.run.tenants import Share
 
 NOBODY = -1
 """Owner of the arrivals, and of what faults delay: they have one name for all tenants."""

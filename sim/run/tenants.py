@@ -8,48 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from sim.faults.cost import slowdown, times
 from sim.faults.plan import FaultPlan
 from sim.lower.tenants import Tenant
 from sim.program import I64
 from sim.program.model import Model
 from sim.result import Result
+from sim.run.share import Share
 from sim.run.tenant_accounts import tenant_accounts
 from sim.simulation import simulate
 from topologies import WeftError
 from topologies.text.brief import one_line
-from topologies.units import format_time, parse_time
-
-
-@dataclass(frozen=True)
-class Share:
-    """One tenant's part of a run.
-
-    Attributes
-    ----------
-    name : str
-    time_ps : int
-        From its arrival to its end.
-    alone_ps : int
-        The same with the fabric to itself, and healthy.
-    arrival_ps : int
-    operations : range
-        Its operations in the job of all tenants.
-    """
-
-    name: str
-    time_ps: int
-    alone_ps: int
-    arrival_ps: int = 0
-    operations: range = range(0)
-
-    @property
-    def slowdown(self) -> float:
-        """Time over the time alone; 1 where both are 0, and infinite where it takes no time alone."""
-        return slowdown(self.time_ps, self.alone_ps)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {format_time(self.time_ps)}, alone {format_time(self.alone_ps)} {times(self.slowdown)}"
+from topologies.units import parse_time
 
 
 @one_line

@@ -16,7 +16,6 @@ import numpy as np
 
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
 from collectives.core.collective import Collective, collective
-from sim.faults.names import told
 from sim.faults.plan import FaultPlan
 from sim.program import check_choice
 from sim.program.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
@@ -49,6 +48,7 @@ from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json, read_toml
+from topologies.text.told import told
 from topologies.units import Quantity, format_size, parse_sweep_size
 
 PRESET_LINKS: dict[str, dict[str, str]] = {

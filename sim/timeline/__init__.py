@@ -1,4 +1,4 @@
 """When everything happened: every chunk on every link, for pictures and for ui.perfetto.dev.
 
-Imports `sim.result` and what it imports.
+Imports `sim.lower` and `sim.program`.
 """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from sim.faults.apply import add_faults
-from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import I64
@@ -155,12 +154,14 @@ class Spans:
         return found
 
 
-def run_with_joins(lowered: Lowered, plan: FaultPlan | None) -> tuple[Lowered, Outcome]:
-    """A schedule alone once more, as an operation that says when each NPU has ended; with a log."""
+def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tuple[Lowered, Outcome]:
+    """A schedule alone once more, as an operation that says when each NPU has ended; with a log.
+
+    `change` adds the faults of the run to the program, where it has any.
+    """
     everyone = bool(np.all(lowered.orbits.rank == np.arange(lowered.orbits.rank.shape[1])))
     joined = lower(lowered.job, lowered.model, "off" if everyone else "auto", joins=True)
-    if plan is not None:
-        joined = add_faults(joined, plan)
+    joined = change(joined)
     return joined, run_with_log(joined)
 
 

@@ -10,8 +10,9 @@ from collectives import Schedule, build, ring, swing
 from collectives.registry import ALGORITHMS
 from sim import simulate
 from sim.analytic.bounds import Bounds
+from sim.analytic.program_bound import bound_under
 from sim.faults.history import History
-from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, bound_under
+from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.job import lower
 from sim.program import DELIVERY, FORWARDING
 from sim.program.contract import CLOCK_END_PS

@@ -1,0 +1,39 @@
+"""One tenant's part of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.faults.cost import slowdown, times
+from topologies.units import format_time
+
+
+@dataclass(frozen=True)
+class Share:
+    """One tenant's part of a run.
+
+    Attributes
+    ----------
+    name : str
+    time_ps : int
+        From its arrival to its end.
+    alone_ps : int
+        The same with the fabric to itself, and healthy.
+    arrival_ps : int
+    operations : range
+        Its operations in the job of all tenants.
+    """
+
+    name: str
+    time_ps: int
+    alone_ps: int
+    arrival_ps: int = 0
+    operations: range = range(0)
+
+    @property
+    def slowdown(self) -> float:
+        """Time over the time alone; 1 where both are 0, and infinite where it takes no time alone."""
+        return slowdown(self.time_ps, self.alone_ps)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {format_time(self.time_ps)}, alone {format_time(self.alone_ps)} {times(self.slowdown)}"
