@@ -30,7 +30,7 @@ from topologies import NPU, Topology, WeftError
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.symmetry import link_orbits
 from topologies.flows.cuts import whole_capacities
-from topologies.flows.maxflow import FlowNetwork
+from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
@@ -145,7 +145,8 @@ def _least_time(choices: Sequence[Mapping[int, int]], rates: Mapping[int, int]) 
     if not choices:
         return Fraction(0)
     place = {link: len(choices) + at for at, link in enumerate(links)}
-    network = FlowNetwork(len(choices) + len(links) + 2)
+    most = len(choices) * sum(rates[link] for link in links)  # of any capacity below, and of their sums
+    network = FlowNetwork(len(choices) + len(links) + 2, 4 * most * (len(choices) + 1) > LARGEST)
     source, sink = network.n_nodes - 2, network.n_nodes - 1
     supply = [network.add(source, at) for at in range(len(choices))]
     inner = [network.add(at, place[link]) for at, mine in enumerate(choices) for link in mine]

@@ -6,23 +6,30 @@ The optimum is that of a fluid: a run approaches it with many chunks, shallow tr
 chunk first (`discipline="lowest-chunk-first"`). If all chunks of a root are queued from the start, FIFO stays up to
 1.46 times above the bound; here a transfer has at most one chunk at its first link, which paces the roots, and FIFO
 needs up to twice as many chunks (1.049 against 1.026 at 64 chunks, MI250 reduce-scatter).
+
+If the optimum takes more than `most_k` trees per root (128 by default), as unround rates do, fewer are used: the fewest
+within a loss of 1 % that pad the array by at most 1 %, or those that lose least. The result says how many, and their
+exact loss.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import islice
 
+from collectives.core.collective import collective
 from collectives.core.forms import check_form
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.few_trees import Limits, check_blocks, fewer_trees
 from collectives.trees.forest import Forest, reversed_forest
 from collectives.trees.pack import broadcast_forest, gather_forest, reduce_forest, scatter_forest
 from collectives.trees.pattern import forest_pattern
-from collectives.trees.rooted_forest import all_reduce_forests
-from collectives.trees.transitive import moved_around, root_trees, transitive_pattern
+from collectives.trees.rooted_forest import all_reduce_forests, equal_roots_are_best
+from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
-from topologies.units import Quantity
+from topologies.units import Quantity, parse_size
 
 NAME = "pipelined"
 PACK_NPUS = 256
@@ -30,9 +37,13 @@ PACK_NPUS = 256
 
 FORMS = ("two-phase", "best-roots")
 
+TRIES = 8
+"""Numbers of trees tried if trees do not fit past switches, whose links are rounded down one by one."""
+
 
 def all_gather(
-    topology: Topology, size: Quantity, *, k: int | None = None, element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
+    element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-gather along k trees from every root.
 
@@ -45,26 +56,33 @@ def all_gather(
     k : int, optional
         Trees per root. Default: as many as the optimum takes, or a multiple if that makes them shallower; fewer cost
         bandwidth.
+    most_k : int, optional
+        Limit on the default for `k`: if the optimum takes more, fewer are used at a loss. Default: 128.
+    loss : float, optional
+        Loss of bandwidth accepted with fewer trees, from 0 to below 1; it is an error if `most_k` trees lose more.
+        Default: 0.01, or the smallest that `most_k` trees reach.
     element_bytes : int
 
     Raises
     ------
     WeftError
-        Unreachable NPUs, or a k that does not fit past the switches.
+        Unreachable NPUs, a k that does not fit past the switches or whose blocks could not be held, or a loss that
+        cannot be reached.
     """
-    return schedule(_pattern(topology, "all-gather", k, ""), size, element_bytes)
+    return _schedule(topology, "all-gather", "", size, element_bytes, k, Limits(most_k, loss))
 
 
 def reduce_scatter(
-    topology: Topology, size: Quantity, *, k: int | None = None, element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
+    element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """Reduce-scatter along k trees toward every root; parameters as for `all_gather`."""
-    return schedule(_pattern(topology, "reduce-scatter", k, ""), size, element_bytes)
+    return _schedule(topology, "reduce-scatter", "", size, element_bytes, k, Limits(most_k, loss))
 
 
 def all_reduce(
-    topology: Topology, size: Quantity, *, k: int | None = None, form: str = "two-phase",
-    element_bytes: int = ELEMENT_BYTES,
+    topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
+    form: str = "two-phase", element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
@@ -74,7 +92,9 @@ def all_reduce(
     size : quantity
         Bytes of the array.
     k : int, optional
-        Trees per root in each direction; only for the form "two-phase".
+        Trees per root in each direction; ignored by the form "best-roots".
+    most_k, loss
+        As for `all_gather`.
     form : {"two-phase", "best-roots"}
         "two-phase": reduce-scatter and all-gather, with every rank the root of an equal part. "best-roots": the
         roots, and the bandwidth of either direction, come from a linear program: better if the nodes of the network are
@@ -87,26 +107,78 @@ def all_reduce(
         As for `all_gather`; an unknown form.
     """
     check_form(NAME, form, FORMS)
-    return schedule(_pattern(topology, "all-reduce", k, form), size, element_bytes)
+    return _schedule(topology, "all-reduce", form, size, element_bytes, k, Limits(most_k, loss))
 
 
-def broadcast(topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+def broadcast(
+    topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None, loss: float | None = None,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
     """Broadcast along trees from one root, at the rate of the minimum cut between it and any NPU."""
-    return schedule(_rooted(topology, "broadcast", root), size, element_bytes)
+    return _schedule(topology, "broadcast", "", size, element_bytes, None, Limits(most_k, loss), root)
 
 
-def reduce(topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+def reduce(
+    topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None, loss: float | None = None,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
     """Reduce along trees toward one root; the reverse of `broadcast`."""
-    return schedule(_rooted(topology, "reduce", root), size, element_bytes)
+    return _schedule(topology, "reduce", "", size, element_bytes, None, Limits(most_k, loss), root)
+
+
+def _schedule(
+    topology: Topology, kind: str, form: str, size: Quantity, element_bytes: int, k: int | None, limits: Limits,
+    root: int = 0,
+) -> Schedule:
+    """The schedule with as many trees as the optimum takes, or with fewer if those are too many."""
+    if k is not None:
+        if limits != Limits():
+            raise WeftError(f"{NAME}: k fixes the number of trees; most_k and loss choose it: give one or the other")
+        check_blocks(topology, k, topology.n_npus)
+        return schedule(_pattern(topology, kind, k, form, root, ""), size, element_bytes)
+    if form == "best-roots" and not equal_roots_are_best(topology):
+        if limits != Limits():
+            raise WeftError(f"{NAME}: most_k and loss are for equal roots, and best-roots chooses others here")
+        return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
+    _check_npus(topology, kind, form)
+    refused = None
+    for few in islice(fewer_trees(topology, kind, limits, parse_size(size), max(1, element_bytes), root), TRIES):
+        try:
+            return schedule(_pattern(topology, kind, few.k, form, root, str(few)), size, element_bytes)
+        except WeftError as error:  # rounded down, a switch may receive less than it sends
+            refused = error
+    if refused is not None:
+        raise refused
+    return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
+
+
+def _check_npus(topology: Topology, kind: str, form: str) -> None:
+    """Reject what would take many minutes, before anything is computed."""
+    is_translated = form != "best-roots" and has_free_translations(topology)
+    if not collective(kind).rooted and topology.n_npus > PACK_NPUS and not is_translated:
+        raise _too_many(topology)
+
+
+def _too_many(topology: Topology) -> WeftError:
+    return WeftError(
+        f"{NAME} on {topology.name}: packing trees for {topology.n_npus} NPUs that are not alike would take many "
+        f"minutes (limit: {PACK_NPUS})"
+    )
 
 
 @remembered
-def _pattern(topology: Topology, kind: str, k: int | None, form: str) -> Pattern:
-    trees = root_trees(topology) if k is None and form != "best-roots" else None
+def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int, note: str) -> Pattern:
+    """The pattern of k trees per root; a note is for numbers of trees below those of the optimum."""
+    if collective(kind).rooted:
+        down = broadcast_forest(topology, root, k) if kind == "broadcast" else None
+        up = reduce_forest(topology, root, k) if kind == "reduce" else None
+        return forest_pattern(topology, kind, NAME, up=up, down=down, root=root, note=note)
+    translated = (k is None or note) and form != "best-roots"
+    trees = root_trees(topology, k) if translated else None
     if trees is not None:
-        return transitive_pattern(topology, trees, kind, NAME, form)
-    up, down = forests(topology, kind, k, form)
-    return forest_pattern(topology, kind, NAME, up=up, down=down, form=form)
+        return transitive_pattern(topology, trees, kind, NAME, form, note=note)
+    up, down = forests(topology, kind, k if note or form != "best-roots" else None, form)
+    return forest_pattern(topology, kind, NAME, up=up, down=down, form=form, note=note)
 
 
 @remembered
@@ -129,27 +201,17 @@ def forests(
         As for `all_gather`.
     """
     if form == "best-roots":
-        return all_reduce_forests(topology)
+        return all_reduce_forests(topology, k if equal_roots_are_best(topology) else None)
     trees = root_trees(topology) if k is None else None
     if trees is not None:
         down_trees = moved_around(topology, trees)
         up_trees = reversed_forest(down_trees)
         return (None if kind == "all-gather" else up_trees), (None if kind == "reduce-scatter" else down_trees)
     if topology.n_npus > PACK_NPUS:
-        raise WeftError(
-            f"{NAME} on {topology.name}: packing trees for {topology.n_npus} NPUs that are not alike would take many "
-            f"minutes (limit: {PACK_NPUS})"
-        )
+        raise _too_many(topology)
     up = None if kind == "all-gather" else scatter_forest(topology, k)
     down = None if kind == "reduce-scatter" else gather_forest(topology, k)
     if up and down:
         both = math.lcm(up.blocks_of_root(0), down.blocks_of_root(0))
         return up.times(both // up.blocks_of_root(0)), down.times(both // down.blocks_of_root(0))
     return up, down
-
-
-@remembered
-def _rooted(topology: Topology, kind: str, root: int) -> Pattern:
-    if kind == "broadcast":
-        return forest_pattern(topology, kind, NAME, down=broadcast_forest(topology, root), root=root)
-    return forest_pattern(topology, kind, NAME, up=reduce_forest(topology, root), root=root)

@@ -227,7 +227,11 @@ _ALGORITHMS = (
             "reduce": pipelined.reduce,
         },
         {"all-reduce": pipelined.FORMS},
-        options={"k": "trees per root (default: as many as the optimum takes)"},
+        options={
+            "k": "trees per root (default: as many as the optimum takes)",
+            "most_k": "limit on k by default: fewer trees than the optimum takes lose bandwidth (default: 128)",
+            "loss": "loss accepted with fewer trees, as a fraction (default: 0.01, or the smallest that is reached)",
+        },
     ),
     Algorithm(
         concurrent_flow.NAME,

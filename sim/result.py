@@ -263,11 +263,16 @@ class Result:
         }
 
     def notes(self) -> list[str]:
-        """What a reader of the number should know: the cost of faults, which of them did nothing, and padding."""
-        notes = [] if self.faults is None else [str(self.faults)]
+        """What a reader of the number should know: the cost of faults, which of them did nothing, and padding.
+
+        Notes of the patterns, such as a loss of bandwidth, come first.
+        """
+        alone = self.job.alone
+        notes = [alone.pattern.note] if alone is not None and alone.pattern.note else []
+        notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
-        return notes if self.job.alone is None else notes + _padding(self.job.alone)
+        return notes if alone is None else notes + _padding(alone)
 
     def _title(self) -> str:
         alone, topology = self.job.alone, self.job.topology.name

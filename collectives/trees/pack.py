@@ -77,15 +77,15 @@ def scatter_forest(
 
 
 @remembered
-def broadcast_forest(topology: Topology, root: int, level: bool | None = None, spread: bool | None = None) -> Forest:
-    """Trees away from one root, at the largest rate of a broadcast."""
-    return pack_forest(topology, broadcast_shares(topology, root), level, spread)
+def broadcast_forest(topology: Topology, root: int, k: int | None = None) -> Forest:
+    """Trees away from one root, at the largest rate of a broadcast, or of one with k trees."""
+    return pack_forest(topology, broadcast_shares(topology, root, k), None, None)
 
 
 @remembered
-def reduce_forest(topology: Topology, root: int, level: bool | None = None, spread: bool | None = None) -> Forest:
-    """Trees toward one root, at the largest rate of a reduction."""
-    return turned_back(broadcast_forest(mirror_of(topology), root, level, spread), topology)
+def reduce_forest(topology: Topology, root: int, k: int | None = None) -> Forest:
+    """Trees toward one root, at the largest rate of a reduction, or of one with k trees."""
+    return turned_back(broadcast_forest(mirror_of(topology), root, k), topology)
 
 
 def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: bool | None) -> Forest:

@@ -40,6 +40,7 @@ def forest_pattern(
     form: str = "",
     root: int = 0,
     whole: bool = False,
+    note: str = "",
 ) -> Pattern:
     """The pattern of a forest, checked tree by tree and proved.
 
@@ -56,6 +57,8 @@ def forest_pattern(
         For broadcast and reduce.
     whole : bool
         Whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
+    note : str
+        As in `Pattern`.
     """
     for forest in (up, down):
         if forest is not None:
@@ -69,7 +72,7 @@ def forest_pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=n_blocks,
         emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
         blocks_of=lambda source, slot: blocks[source, slot],
-        own_proof=lambda: _prove_pieces(topology, kind, pieces, n_blocks, root), root=root,
+        own_proof=lambda: _prove_pieces(topology, kind, pieces, n_blocks, root), root=root, note=note,
     )
 
 

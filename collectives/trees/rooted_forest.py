@@ -14,11 +14,11 @@ import numpy as np
 
 from collectives.trees.forest import Forest
 from collectives.trees.pack import gather_forest, mirror_of, pack_forest, scatter_forest, turned_back
-from collectives.trees.shares import Shares
+from collectives.trees.shares import MOST_BLOCKS, Shares
 from topologies import Topology, WeftError
 from topologies.flows.partitions import partition_s_per_byte
 from topologies.flows.programs import best_roots
-from topologies.flows.tightest_cut import gather_cut, scatter_cut, separating_cut
+from topologies.flows.tightest_cut import gather_cut, remembered, scatter_cut, separating_cut
 
 DENOMINATORS = (1, 2, 4, 6, 12, 60, 720)
 """Largest denominators tried for the shares of a solution, smallest first."""
@@ -27,26 +27,23 @@ MOST_VARIABLES = 12_000
 """Limit on the variables of the linear program: about ten seconds."""
 
 
-def all_reduce_forests(topology: Topology) -> tuple[Forest, Forest]:
+def all_reduce_forests(topology: Topology, k: int | None = None) -> tuple[Forest, Forest]:
     """Trees up and down for the best all-reduce along trees.
+
+    Parameters
+    ----------
+    topology : Topology
+    k : int, optional
+        Trees per root where equal roots are best; default: as many as the optimum takes.
 
     Raises
     ------
     WeftError
-        Unreachable NPUs, or a solution whose fractions are too fine.
+        Unreachable NPUs, a linear program that is too large, or a solution whose fractions are too fine.
     """
-    simple = two_phase_rate_Bps(topology)
-    if simple is None or 1 / simple <= _bound_s_per_byte(topology):
-        return scatter_forest(topology), gather_forest(topology)  # already optimal: no program is needed
-    variables = 2 * topology.n_npus * topology.n_links
-    if variables > MOST_VARIABLES:
-        raise WeftError(
-            f"best-roots on {topology.name}: the linear program would have {variables:,} variables (limit: "
-            f"{MOST_VARIABLES:,}); use the form two-phase"
-        )
+    if equal_roots_are_best(topology):
+        return scatter_forest(topology, k), gather_forest(topology, k)
     best = best_roots(topology)
-    if best.rate_Bps <= float(simple) * (1 + 1e-6):
-        return scatter_forest(topology), gather_forest(topology)
     unit = float(topology.bandwidth_Bps.max())
     for denominator in DENOMINATORS:
         shares = [_near(share / unit, denominator) for share in best.share_Bps.tolist()]
@@ -59,6 +56,27 @@ def all_reduce_forests(topology: Topology) -> tuple[Forest, Forest]:
         f"topology {topology.name}: the best roots of an all-reduce need fractions finer than 1/{DENOMINATORS[-1]}; "
         "use the form two-phase"
     )
+
+
+@remembered
+def equal_roots_are_best(topology: Topology) -> bool:
+    """Whether a reduce-scatter and an all-gather are as fast as an all-reduce with chosen roots.
+
+    Raises
+    ------
+    WeftError
+        Unreachable NPUs, or a linear program that is too large.
+    """
+    simple = two_phase_rate_Bps(topology)
+    if simple is None or 1 / simple <= _bound_s_per_byte(topology):
+        return True  # already optimal: no program is needed
+    variables = 2 * topology.n_npus * topology.n_links
+    if variables > MOST_VARIABLES:
+        raise WeftError(
+            f"best-roots on {topology.name}: the linear program would have {variables:,} variables (limit: "
+            f"{MOST_VARIABLES:,}); use the form two-phase"
+        )
+    return best_roots(topology).rate_Bps <= float(simple) * (1 + 1e-6)
 
 
 def two_phase_rate_Bps(topology: Topology) -> Fraction | None:
@@ -85,7 +103,13 @@ def _near(value: float, denominator: int) -> Fraction:
 def _packed(
     topology: Topology, shares: list[Fraction], spread: np.ndarray[tuple[int], np.dtype[np.float64]], denominator: int
 ) -> tuple[Forest, Forest] | None:
-    """Both forests, or None if the rounded fractions do not fit."""
+    """Both forests, or None if the rounded fractions do not fit.
+
+    Raises
+    ------
+    WeftError
+        More blocks than a schedule can hold.
+    """
     unit = topology.bandwidth_Bps.max()
     down = [_near(one, denominator) for one in spread.tolist()]
     rates = [Fraction(float(rate)) / Fraction(float(unit)) for rate in topology.bandwidth_Bps.tolist()]
@@ -94,6 +118,11 @@ def _packed(
         return None
     whole = math.lcm(*(one.denominator for one in (*shares, *down, *up)))
     roots = {npu: int(share * whole) for npu, share in enumerate(shares) if share}
+    if sum(roots.values()) * topology.n_npus > MOST_BLOCKS:
+        raise WeftError(
+            f"best-roots on {topology.name}: its rates take {sum(roots.values()):,} blocks (limit: "
+            f"{MOST_BLOCKS // topology.n_npus:,}); use the form two-phase"
+        )
     s_per_block_byte = Fraction(1, whole) / Fraction(float(unit))
     mirror = mirror_of(topology)
     turned = np.lexsort((topology.src, topology.dst)).tolist()

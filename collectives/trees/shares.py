@@ -2,19 +2,28 @@
 
 With 1/x* = p/q in integer units of bandwidth and g the greatest common divisor of q and all bandwidths, k = q/g trees
 per root and U = p/g trees per unit of bandwidth reach it (arXiv 2305.18461, section 3). Fewer trees cost bandwidth:
-for a given k, the smallest U for which the trees fit is found.
+for a given k, the smallest U for which the trees fit is found. Links then carry floor(U b) trees, never more than they
+have bandwidth for.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from topologies import Topology, WeftError
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
-from topologies.flows.tightest_cut import broadcast_cut, gather_cut
+from topologies.flows.tightest_cut import broadcast_cut, gather_cut, is_transitive, remembered
+
+MOST_BLOCKS = 4_000_000
+"""Limit on blocks that each of the NPUs must receive, over all NPUs: seconds, and below 2 GB."""
+
+MOST_POINTS = 4096
+"""Scales that are listed; a wider range is halved first."""
 
 
 @dataclass(frozen=True)
@@ -52,67 +61,96 @@ def gather_shares(topology: Topology, k: int | None = None) -> Shares:
     n = topology.n_npus
     if k is not None and k < 1:
         raise WeftError(f"k is {k}: every root needs at least 1 tree")
-    unit, rates = whole_capacities(topology.bandwidth_Bps)
     cut = gather_cut(topology)
     if cut is None:
         return Shares({0: k or 1}, [0] * topology.n_links, Fraction(0))
-    ratio = cut.s_per_byte * unit
     if k is None:
+        unit, rates = whole_capacities(topology.bandwidth_Bps)
+        ratio = cut.s_per_byte * unit
         divisor = math.gcd(ratio.denominator, *rates)
         k, per_unit = ratio.denominator // divisor, Fraction(ratio.numerator, divisor)
-    else:
-        per_unit = _least_scale(topology, rates, k, ratio)
-    links = [math.floor(per_unit * rate) for rate in rates]
-    return Shares(dict.fromkeys(range(n), k), links, per_unit / unit)
+        return Shares(dict.fromkeys(range(n), k), _rounded(rates, per_unit), per_unit / unit)
+    return _fixed_shares(topology, k, None, range(n))
 
 
-def broadcast_shares(topology: Topology, root: int) -> Shares:
-    """Shares of a broadcast from one root.
+def broadcast_shares(topology: Topology, root: int, k: int | None = None) -> Shares:
+    """Shares of a broadcast from one root, with k trees (default: as many as the optimum takes).
 
     Raises
     ------
     WeftError
         A root that is not a rank, or unreachable NPUs.
     """
-    unit, rates = whole_capacities(topology.bandwidth_Bps)
     cut = broadcast_cut(topology, root)
     if cut is None:
         return Shares({root: 1}, [0] * topology.n_links, Fraction(0))
+    if k is not None:
+        return _fixed_shares(topology, k, root, (root,))
+    unit, rates = whole_capacities(topology.bandwidth_Bps)
     rate = int(cut.rate_Bps / unit)
     divisor = math.gcd(rate, *rates)
     return Shares({root: rate // divisor}, [one // divisor for one in rates], 1 / (unit * divisor))
 
 
-def _least_scale(topology: Topology, rates: list[int], k: int, ratio: Fraction) -> Fraction:
-    """Smallest U for which k trees per root fit into links that carry floor(U b) of them.
+def s_per_byte_of_root(topology: Topology, root: int | None) -> Fraction:
+    """Seconds per byte of each root's data at the optimum: of all roots (None), or of one. 0 for one NPU."""
+    cut = gather_cut(topology) if root is None else broadcast_cut(topology, root)
+    return Fraction(0) if cut is None else cut.s_per_byte
 
-    U is a multiple of 1/b for some bandwidth b, at least k/x* and at most that plus 1 / min b.
+
+def trees_fit(topology: Topology, k: int, root: int | None, s_per_block_byte: Fraction) -> bool:
+    """Whether k trees from every root (None), or from one, fit into that time."""
+    unit, _ = whole_capacities(topology.bandwidth_Bps)
+    return _Fits(topology, k, root, s_per_block_byte * unit)(s_per_block_byte * unit)
+
+
+@remembered
+def least_s_per_block_byte(topology: Topology, k: int, root: int | None) -> Fraction:
+    """Shortest time per byte of every block, with k trees from every root (None), or from one.
+
+    It is U per unit of bandwidth for the smallest U for which the trees fit into links that carry floor(U b) of them: a
+    multiple of 1/b for some bandwidth b, at least k/x* and at most that plus 1 / min b.
     """
-    fits = _Fits(topology, rates, k)
-    best = k * ratio + Fraction(1, min(rates))
-    for rate in sorted(set(rates), reverse=True):
-        low, high = math.ceil(k * ratio * rate), math.ceil(best * rate) - 1
-        if low > high or not fits(Fraction(high, rate)):
-            continue
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if fits(Fraction(middle, rate)) else (middle + 1, high)
-        best = Fraction(high, rate)
-    return best
+    unit, rates = whole_capacities(topology.bandwidth_Bps)
+    distinct = sorted(set(rates))
+    low = k * s_per_byte_of_root(topology, root) * unit
+    high = low + Fraction(1, distinct[0])
+    fits = _Fits(topology, k, root, high)
+    while sum(math.floor(high * rate) - math.ceil(low * rate) + 1 for rate in distinct) > MOST_POINTS:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    points = sorted({
+        Fraction(many, rate) for rate in distinct for many in range(math.ceil(low * rate), math.floor(high * rate) + 1)
+    })
+    return points[bisect_left(points, True, hi=len(points) - 1, key=fits)] / unit
+
+
+def _fixed_shares(topology: Topology, k: int, root: int | None, roots: Iterable[int]) -> Shares:
+    unit, rates = whole_capacities(topology.bandwidth_Bps)
+    s_per_block_byte = least_s_per_block_byte(topology, k, root)
+    return Shares(dict.fromkeys(roots, k), _rounded(rates, s_per_block_byte * unit), s_per_block_byte)
+
+
+def _rounded(rates: list[int], per_unit: Fraction) -> list[int]:
+    return [math.floor(per_unit * rate) for rate in rates]
 
 
 class _Fits:
-    """Whether k trees per root fit, by one flow to each NPU."""
+    """Whether k trees per root fit at scales up to `most`, by one flow to each NPU, or to one if all are alike."""
 
-    def __init__(self, topology: Topology, rates: list[int], k: int) -> None:
+    def __init__(self, topology: Topology, k: int, root: int | None, most: Fraction) -> None:
         n = topology.n_npus
-        self.n, self.source, self.need, self.rates = n, topology.n_nodes, n * k, rates
-        self.network = FlowNetwork(topology.n_nodes + 1, 4 * n * k * sum(rates) > LARGEST)
+        _, self.rates = whole_capacities(topology.bandwidth_Bps)
+        roots = range(n) if root is None else (root,)
+        self.source, self.need = topology.n_nodes, k * len(roots)
+        total = self.need + sum(_rounded(self.rates, most))
+        self.network = FlowNetwork(topology.n_nodes + 1, 4 * total > LARGEST)
         ends = zip(topology.src.tolist(), topology.dst.tolist(), strict=True)
         self.arcs = [self.network.add(tail, head) for tail, head in ends]
-        for npu in range(n):
+        for npu in roots:
             self.network.add(self.source, npu, k)
+        self.sinks = range(1) if root is None and is_transitive(topology) else range(n)
 
     def __call__(self, scale: Fraction) -> bool:
-        self.network.capacity[self.arcs] = [scale.numerator * rate // scale.denominator for rate in self.rates]
-        return all(self.network.flow(self.source, npu, self.need) >= self.need for npu in range(self.n))
+        self.network.capacity[self.arcs] = _rounded(self.rates, scale)
+        return all(self.network.flow(self.source, npu, self.need) >= self.need for npu in self.sinks)

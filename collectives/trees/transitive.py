@@ -56,7 +56,8 @@ class RootTrees:
 
 
 def transitive_pattern(
-    topology: Topology, trees: RootTrees, kind: str, algorithm: str, form: str = "", *, whole: bool = False
+    topology: Topology, trees: RootTrees, kind: str, algorithm: str, form: str = "", *, whole: bool = False,
+    note: str = "",
 ) -> Pattern:
     """The pattern of the trees of rank 0 and their translations.
 
@@ -70,6 +71,8 @@ def transitive_pattern(
     algorithm, form : str
     whole : bool
         Whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
+    note : str
+        As in `Pattern`.
     """
     grid = Grid(topology.shape)
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
@@ -77,16 +80,19 @@ def transitive_pattern(
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=trees.k * grid.p,
         emit=edges.emit, blocks_of=edges.blocks_of, groups=translations(topology),
-        own_proof=partial(_prove, topology, trees),
+        own_proof=partial(_prove, topology, trees), note=note,
     )
 
 
 @remembered
-def root_trees(topology: Topology) -> RootTrees | None:
-    """Shortest-path trees of rank 0 that respect the optimal shares in every link orbit, if there are any."""
+def root_trees(topology: Topology, k: int | None = None) -> RootTrees | None:
+    """Shortest-path trees of rank 0 that respect the shares of k trees in every link orbit, if there are any.
+
+    By default, as many trees as the optimum takes.
+    """
     if not has_free_translations(topology):
         return None
-    shares = gather_shares(topology)
+    shares = gather_shares(topology, k)
     distance = distances_to_zero(topology)
     k = shares.roots[0]
     nodes = np.arange(1, topology.n_nodes)

@@ -93,6 +93,8 @@ def _msccl(schedule: Schedule, trees: int | None) -> str:
     pattern = schedule.pattern
     if pattern.algorithm != pipelined.NAME:
         raise WeftError(f"--msccl writes the trees of {pipelined.NAME}, not {schedule.name}")
+    if trees is None and pattern.note:
+        trees = pattern.n_blocks // pattern.p  # fewer than the optimum takes
     up, down = pipelined.forests(pattern.topology, pattern.kind.name, trees, pattern.form or "two-phase")
     return to_msccl(pattern.kind.name, up, down, name=pattern.topology.name)
 
@@ -170,7 +172,7 @@ def describe(schedule: Schedule, rank: int | None = None) -> dict[str, Any]:
         "bytes_sent_by_rank": int(shown.blocks.sum()) * schedule.block_bytes,
         "proof": schedule.proof,
         "symmetry": quotient(pattern, "first", 0).symmetry,
-    }
+    } | ({"note": pattern.note} if pattern.note else {})
     return facts | ({} if rank is None else {"transfers": _transfers(schedule, shown)})
 
 
@@ -205,6 +207,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"rank {facts['rank']:<5} sends {facts['transfers_of_rank']} transfers, {sent} in all",
         f"proof      {facts['proof']}",
         f"symmetry   {facts['symmetry']}",
+        *([f"note       {facts['note']}"] if "note" in facts else []),
     ]
     if "transfers" not in facts:
         return text
