@@ -1,4 +1,4 @@
 """Fabrics whose circuits change while the work runs.
 
-Imports `sim.simulation` and what stands below it.
+Imports `sim.simulation` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""Iterations of TopoOpt's jobs, run: their times, and the bytes that servers forward for each other."""
+"""Simulated iterations of TopoOpt's jobs: their times, and the bytes that servers forward for each other."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def simulate_iteration(
 
 
 def run_carried(job: Job, transport: Transport) -> Result:
-    """Run a job whose messages and rounds are carried so, without a log."""
+    """Run a job with this transport of messages and rounds, without a log."""
     return simulate(job, chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed)
 
 
 def bandwidth_tax(lowered: Lowered) -> float:
-    """Bytes on all links over bytes that leave a server for another; 1 where nothing moves."""
+    """Bytes on all links divided by bytes sent between servers; 1 if nothing moves."""
     program, hops = lowered.program, lowered.program.hops()
     first = program.route_ptr[program.task_route]
     moves = hops > 0
@@ -40,8 +40,8 @@ def bandwidth_tax(lowered: Lowered) -> float:
 def lower_bound_ps(iteration: Iteration, rate_Bps: float) -> int:
     """No run is faster where a server sends `rate_Bps`: it computes, and its all-reduces follow their first operation.
 
-    Each all-reduce of k servers sends 2 (k-1)/k of its bytes from every member, none before its operation ends; by the
-    bytes of those that begin last, from any moment on.
+    Each all-reduce of k servers sends 2 (k-1)/k of its bytes from every member, none before its operation ends. The
+    bound is the largest, over all moments, of that moment plus the time to send the bytes that become ready after it.
     """
     done, best = 0, iteration.compute_ps()
     if not iteration.is_uniform():

@@ -1,7 +1,7 @@
 """Circuits that follow demand while a job trains: pause, drain, look, switch, go dark, go on.
 
 The state machine of TopoOpt's OCS baseline. A cycle is live for four reconfiguration delays; then no sender starts
-another chunk, what is under way drains, the remaining bytes of all transfers are known at once, a greedy rule builds
+another chunk, what is under way drains, the remaining bytes of all transfers are collected, a greedy rule builds
 the next circuits, and the fabric is dark for one delay. Computation goes on meanwhile.
 
 A live period is simulated by the chunk engine until its end; the chunks that had begun by then are simulated to their
@@ -27,7 +27,7 @@ from topologies.units import Quantity, parse_bandwidth, parse_time
 from workloads.topoopt import Iteration
 
 LIVE_DELAYS = 4
-"""Delays that a cycle is live."""
+"""Length of the live part of a cycle, in reconfiguration delays."""
 
 Pair = tuple[int, int]
 _Key = tuple[int, int, int]
@@ -36,7 +36,7 @@ _Key = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Cycles:
-    """How a run went.
+    """Outcome of a run.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Cycles:
 def greedy_circuits(
     demand: npt.NDArray[np.float64], degree: int, rng: random.Random, *, connect: bool = True
 ) -> list[Pair]:
-    """Duplex circuits for a demand: the pair that wants most gets one and its wish halves.
+    """Duplex circuits for a demand: the pair with the largest demand gets one and its demand halves.
 
-    Then servers without circuits and free interfaces are filled at random, and parts are joined.
+    Then servers without circuits and free interfaces are connected at random, and components are joined.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def greedy_circuits(
     degree : int
     rng : Random
     connect : bool
-        Whether to fill up and join parts, so that servers can forward for each other.
+        Whether to use up free interfaces and join components, so that servers can forward for each other.
     """
     n = len(demand)
     wish = np.maximum(demand, demand.T)
@@ -97,7 +97,7 @@ def _fill(pairs: list[Pair], free: list[int], rng: random.Random) -> None:
 
 
 def _join(pairs: list[Pair], wish: npt.NDArray[np.float64], n: int, degree: int) -> None:
-    """Swap two circuits of different parts crosswise, those that are wanted least and lie on a cycle first."""
+    """Swap the ends of two circuits of different components, those of least demand that lie on a cycle first."""
     while True:
         graph = rx.PyGraph()
         graph.add_nodes_from(range(n))
@@ -106,7 +106,7 @@ def _join(pairs: list[Pair], wish: npt.NDArray[np.float64], n: int, degree: int)
         if len(parts) == 1:
             return
         if degree < 2:
-            raise WeftError(f"{degree} interface a server cannot join {n} servers: at least 2, or no forwarding")
+            raise WeftError(f"{degree} interface per server cannot connect {n} servers: at least 2, or no forwarding")
         parallel = Counter(pairs)
         bridges = {(min(edge), max(edge)) for edge in rx.bridges(graph)}
         bridges = {pair for pair in bridges if parallel[pair] == 1}
@@ -119,7 +119,7 @@ def _join(pairs: list[Pair], wish: npt.NDArray[np.float64], n: int, degree: int)
         first, second = smallest[0], smallest[1]
         one, other = least(first), least(second)
         (c, d) = pairs[other]
-        if one < 0:  # a server alone, with all its interfaces free, goes in between
+        if one < 0:  # an isolated server, all its interfaces free, is inserted
             (alone,) = first
             pairs[other] = min(c, alone), max(c, alone)
             pairs.append((min(d, alone), max(d, alone)))
@@ -140,7 +140,7 @@ class _Stream:
     done : list of int
         Rounds that each server has delivered.
     left : list of int
-        Bytes left of each server's present round.
+        Bytes left of each server's current round.
     """
 
     ready_ps: int
@@ -158,7 +158,7 @@ class CircuitMachine:
     Parameters
     ----------
     iteration : Iteration
-        Uniform: every server does the same, and only all-reduces join them.
+        Uniform: every server does the same, and only all-reduces couple them.
     degree : int
         Duplex interfaces of each server.
     delay : quantity
@@ -167,7 +167,7 @@ class CircuitMachine:
         Parallel directed rings of each all-reduce: +1, -1, then +3, -3, ...; the released code has one.
     bandwidth, latency : quantity
     forwarding : bool
-        Whether servers forward for each other; without, pairs wait until they have a circuit.
+        Whether servers forward for each other; otherwise pairs wait until they have a circuit.
     chunk_bytes : int
     seed : int
     """
@@ -195,7 +195,7 @@ class CircuitMachine:
         self._latency_ps = parse_time(self.latency, "latency of a circuit")
 
     def run(self) -> Cycles:
-        """Go through the cycles until everything is delivered."""
+        """Run cycles until everything is delivered."""
         n, rng = self.iteration.n, random.Random(self.seed)
         streams = self._streams()
         total = sum(n * stream.rounds * stream.block for stream in streams)
@@ -234,7 +234,7 @@ class CircuitMachine:
         return optical(circuits, bandwidth=self.bandwidth, latency=self.latency)
 
     def _demand(self, streams: list[_Stream], now: int) -> npt.NDArray[np.float64]:
-        """Bytes left of every transfer that may be under way."""
+        """Bytes left of every transfer that may be in flight."""
         n = self.iteration.n
         demand = np.zeros((n, n))
         for stream in streams:
@@ -245,7 +245,7 @@ class CircuitMachine:
         return demand
 
     def _live(self, streams: list[_Stream], fabric: Topology, now: int, live: int) -> tuple[int, int]:
-        """One live period and its drain: ps until all chunks under way are delivered, and until the last delivery."""
+        """One live period and its drain: ps until all chunks in flight are delivered, and until the last delivery."""
         tasks, program = self._program(streams, fabric, now, live, None)
         if not tasks:
             return live, 0
@@ -268,7 +268,7 @@ class CircuitMachine:
     def _program(
         self, streams: list[_Stream], fabric: Topology, now: int, live: int, kept: dict[_Key, int] | None
     ) -> tuple[dict[_Key, int], ProgramBuilder]:
-        """Tasks of the rounds that may begin in this period, or of the kept ones cut short."""
+        """Tasks of the rounds that may begin in this period, or the kept tasks truncated."""
         n, builder = self.iteration.n, ProgramBuilder()
         links = [builder.server(float(rate)) for rate in fabric.bandwidth_Bps]
         clock = builder.server(10**12)
@@ -287,7 +287,7 @@ class CircuitMachine:
             if stream.ready_ps - now > at:
                 tick = builder.task(stream.ready_ps - now - at, [(clock, 0)], after=[tick] if tick >= 0 else [])
                 at = stream.ready_ps - now
-            # A round takes at least its block at the full rate of a server, and two latencies.
+            # A round takes at least the time of its block at the full rate of a server, plus two latencies.
             most = 2 + live // (2 * latency + int(stream.block * 1e12 / (self._rate * self.degree)))
             for step in range(min(stream.done), stream.rounds):
                 for v in range(n):
@@ -303,7 +303,7 @@ class CircuitMachine:
                     waits = [tasks[one] for one in before if one in tasks]
                     if any(one not in tasks and stream.done[one[1]] <= one[2] for one in before if step):
                         continue  # what it waits for cannot end in this period
-                    # The acknowledgement comes back over as many links.
+                    # The acknowledgment comes back over as many links.
                     path = [(links[link], latency) for link in route[:-1]]
                     path.append((links[route[-1]], latency * (1 + len(route))))
                     tasks[key] = builder.task(
@@ -318,7 +318,7 @@ class CircuitMachine:
 def _routes(
     fabric: Topology, src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64], forwarding: bool
 ) -> list[list[int] | None]:
-    """Links from each source to its destination; None where they may not be joined."""
+    """Links from each source to its destination; None where forwarding is not allowed."""
     if not forwarding:
         return [[int(link)] if link >= 0 else None for link in fabric.link_ids(src, dst)]
     paths = fabric.paths(src, dst, "ecmp", 1)

@@ -1,4 +1,4 @@
-"""Collectives that switch circuits, run: by a plan, or by planes that take turns."""
+"""Simulated collectives that switch circuits: by a plan, or by planes that take turns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from workloads.job import Job
 
 
 def simulate_plan(job: Job, start_up_ps: int, model: Model = Model(), *, log: bool = False) -> Result:
-    """Run the job of a plan; nothing crosses a circuit that is not up, or the run is rejected.
+    """Run the job of a plan; a run in which a transfer crosses a circuit that is not up is rejected.
 
     Parameters
     ----------
     job : Job
         Of `workloads.reconfigured`.
     start_up_ps : int
-        Of every step: the endpoint latency of the model, whose own is not used.
+        Start-up time of every step: replaces the endpoint latency of the model.
     model : Model
     log : bool
         Whether to keep what `explain_epochs` needs.

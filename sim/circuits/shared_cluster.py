@@ -37,7 +37,7 @@ def place_randomly(sizes: Sequence[int], n: int, rng: random.Random) -> list[tup
     Raises
     ------
     WeftError
-        More servers asked than there are.
+        More servers requested than the cluster has.
     """
     if sum(sizes) > n:
         raise WeftError(f"jobs of {sum(sizes)} servers in a cluster of {n}")
@@ -73,9 +73,9 @@ def contended_ps(
 def cluster_job(
     jobs: Sequence[ClusterJob], network: Topology, iterations: int, transport: Transport = PACKETS
 ) -> tuple[Job, list[range]]:
-    """All jobs as one, and the operations of the last iteration of each.
+    """All jobs merged into one, and the operations of the last iteration of each.
 
-    An iteration begins on a server when the computations and all-reduces of the one before have ended there.
+    An iteration begins on a server when the computations and all-reduces of the previous one have ended there.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def cluster_job(
 def isolated_ps(
     jobs: Sequence[ClusterJob], fabrics: Sequence[Fabric], *, transport: Transport = PACKETS,
 ) -> list[float]:
-    """Iteration time of each job, in ps, on circuits of its own: nobody else is on them."""
+    """Iteration time of each job, in ps, on dedicated circuits, without contention."""
     times = []
     for job, fabric in zip(jobs, fabrics, strict=True):
         rings = Rings(fabric.jumps, fabric.group_jumps)
@@ -107,9 +107,9 @@ def isolated_ps(
 
 
 def start_times_ps(jobs: Sequence[ClusterJob], durations_ps: Sequence[int], n: int, panel: PatchPanel) -> list[int]:
-    """When each job starts in a cluster of n servers, first come first served; its circuits are laid ahead or not.
+    """Start time of each job in a cluster of n servers, first come, first served, with or without look-ahead.
 
-    With look-ahead the robot lays the circuits of a waiting job from its arrival on, one job after the other.
+    With look-ahead the robot patches the circuits of a waiting job from its arrival on, one job after the other.
     """
     provision = replace(panel, lookahead=False).start_delay_ps() - replace(panel, lookahead=True).start_delay_ps()
     flip = replace(panel, lookahead=True).start_delay_ps()

@@ -1,7 +1,7 @@
-"""Alternating optimization: search strategies on a fabric, find a fabric for the best one, and again (TopoOpt).
+"""Alternating optimization: search strategies on a fabric, find a fabric for the best one, and repeat (TopoOpt).
 
 The search is a Markov chain over placements: a move gives one operator a random legal placement, the chunk engine
-says what the iteration takes, and a slower one is kept with a probability that falls with the milliseconds it loses.
+times the iteration, and a slower one is kept with a probability that falls with the milliseconds it loses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workloads.topoopt import (
 from workloads.topoopt.strategy import legal_sizes
 
 SEARCH_ROUNDS = 32
-"""Rounds that an all-reduce is joined into while searching: within 1.5 % of all; the result is simulated with all."""
+"""Rounds that an all-reduce is merged into while searching: within 1.5 % of all rounds; the result uses all of them."""
 
 FabricFor = Callable[[Demand], Fabric]
 """A fabric for a demand; a fixed network gives the same for any."""
@@ -66,14 +66,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Settings:
-    """How long and how boldly to search.
+    """Length and temperature of a search.
 
     Attributes
     ----------
     budget : int
-        Moves in all; 0 finds a fabric for the start and moves nothing.
+        Total number of moves; 0 finds a fabric for the start and moves nothing.
     outer : int
-        Times that strategy and fabric take turns.
+        Number of alternations between strategy and fabric.
     temper_per_ms : float
         A move that loses t ms is kept with probability exp(-temper t).
     seed : int
@@ -111,7 +111,7 @@ def iteration_ps(model: OperatorModel, strategy: Strategy, fabric: Fabric, trans
 
 
 class _Chain:
-    """The Markov chain: current and best strategy on the present fabric."""
+    """The Markov chain: current and best strategy on the current fabric."""
 
     def __init__(self, model: OperatorModel, settings: Settings) -> None:
         self.model, self.settings = model, settings
@@ -152,7 +152,7 @@ def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Set
     chain = _Chain(model, settings)
     start = data_parallel(model)
     fabric = first = fabric_for(Demand.of(iteration_of(model, start)))
-    keep = [fabric]  # fabrics are told apart by identity: none may be freed and its place taken by another
+    keep = [fabric]  # fabrics are compared by identity: none may be freed and its id reused
     best, best_fabric, best_ps = start, fabric, chain.time_ps(start, fabric)
     history, to_best = [(chain.evaluations, best_ps)], chain.evaluations
     for turn in range(settings.outer):
@@ -175,6 +175,6 @@ def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Set
     seconds = (perf_counter() - started) / max(chain.evaluations, 1)
     start_ps = iteration_ps(model, start, first, settings.transport)
     time_ps = iteration_ps(model, best, best_fabric, settings.transport)
-    if time_ps > start_ps:  # joined rounds ranked them the other way
+    if time_ps > start_ps:  # merged rounds ranked them differently
         best, best_fabric, time_ps = start, first, start_ps
     return Found(best, best_fabric, time_ps, start_ps, chain.evaluations, to_best, seconds, tuple(history))

@@ -63,7 +63,7 @@ def test_bad_input_is_named():
         CircuitMachine(job(), 4, "0s")
     with pytest.raises(WeftError, match="reconfiguration delay '10' is not a time"):
         CircuitMachine(job(), 4, "10")
-    with pytest.raises(WeftError, match="1 interface a server cannot join 8 servers"):
+    with pytest.raises(WeftError, match="1 interface per server cannot connect 8 servers"):
         CircuitMachine(job(), 1, "1ms").run()
     ends = np.array([0]), np.array([1]), np.array([5])
     some = Iteration("some", 8, (Op("a", 1), Op("b", 1, None, (0,), (Flows(0, *ends),))))
