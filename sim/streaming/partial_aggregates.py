@@ -1,14 +1,14 @@
 """Partial aggregates after a timeout: what a leaf switch does about a late worker (Canary).
 
 Workers hang on leaves, leaves on a root. A static leaf keeps a slot for each packet until all of its workers have
-sent it. A leaf with a timeout sends on what it has, with a count, and frees the slot; a packet that comes later goes up
-by itself, and the root adds partial sums until the count is full. Nobody's result is earlier, but the slots are free.
+sent it. A leaf with a timeout forwards what it has, with a count, and frees the slot; a packet that comes later goes up
+alone, and the root adds partial sums until the count is complete. No result arrives earlier, but slots are freed.
 
 A worker that is late holds the others back: they wait for results before they send more. So the packets of the first
 window miss the timeout, and with them those of later windows only as far as the late worker's link is behind by more
-than the timeout. Which ones do depends on times, and times on which ones do. They are found by running: at first
-as if none missed it, then with those that did, until a run shows the ones that it was built with. As a packet
-misses the timeout by what happened before, each run is right for longer than the last, and there is one answer.
+than the timeout. Which packets do depends on the times, and the times depend on which packets do. They are found by
+iteration: first as if none missed it, then with those that did, until a run reproduces its own assumption. Whether a
+packet misses the timeout depends only on earlier events, so each run is correct for longer, and the answer is unique.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from topologies.units import PS_PER_S
 
 @dataclass(frozen=True, kw_only=True)
 class LateWorker:
-    """Worker 0 of a job begins late; its leaf is leaf 0.
+    """Worker 0 of a job, on leaf 0, begins late.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class LateWorker:
     leaves : int
     late_ps : int, or text such as "1ms"
     timeout_ps : int, text, or None
-        From the arrival of a packet at the leaf; what comes at its end is in time. None keeps the slot until all are
-        there.
+        From the arrival of a packet at the leaf; a packet that arrives exactly at the end is in time. None keeps the
+        slot until all have arrived.
     """
 
     job: PoolStreaming
@@ -55,7 +55,7 @@ class LateWorker:
 
     def __post_init__(self) -> None:
         if self.job.workers % self.leaves or self.job.workers // self.leaves < 2:
-            raise WeftError(f"{self.job.workers} workers on {self.leaves} leaves: give each leaf as many, at least two")
+            raise WeftError(f"{self.job.workers} workers on {self.leaves} leaves: give each as many, at least 2")
         if self.timer_ps == 0:
             raise WeftError("a timeout of 0 ps would send every packet alone: at least 1 ps, or None")
 
@@ -66,7 +66,7 @@ class LateWorker:
 
     @property
     def round_trip_ps(self) -> int:
-        """From the start of a full packet to its result, over the leaf and the root."""
+        """From the start of a full packet to its result, through the leaf and the root."""
         return 4 * (self.job.latency_ps + self.job.wire_ps) + 3 * self.job.switch_latency_ps
 
     def closed_form_ps(self) -> int:
@@ -79,15 +79,15 @@ class LateWorker:
 
 
 class Held(NamedTuple):
-    """What a run shows: its time, how long slots of leaf 0 are held, and what leaves it for the root.
+    """Measurements of a run: its time, how long slots of leaf 0 are held, and what it sends to the root.
 
     Attributes
     ----------
     makespan_ps : int
     longest_ps, mean_ps : int, float
-        From the first packet in a slot until its sum is on its way.
+        From the first packet in a slot until its sum is sent.
     packets_up : int
-        Sums, partial sums and packets that came too late.
+        Sums, partial sums and late packets.
     partial_sums : int
     """
 
@@ -143,7 +143,7 @@ def _build(case: LateWorker, partial: npt.NDArray[np.bool_]) -> _Built:
     sums, first_tie = nothing, 2 * packets
 
     def wait(time_ps: int, after: Sequence[I64], count: int) -> I64:
-        """Let time pass: a service takes 1 ps at least, the rest is latency."""
+        """Wait: a service takes at least 1 ps, the rest is latency."""
         timers = builder.servers([Fraction(PS_PER_S)] * count) if time_ps else NO_SERVER
         return builder.tasks(nothing[:count], timers, max(time_ps - 1, 0), after=after)
 
@@ -158,7 +158,7 @@ def _build(case: LateWorker, partial: npt.NDArray[np.bool_]) -> _Built:
         builder.order(mine[complete, 0], ready[complete])
         ready[~complete] = wait(case.timer_ps or 0, [ready[~complete]], int(np.count_nonzero(~complete)))
         sums = builder.tasks(work, leaf_up[leaf], job.to_switch_ps, after=[ready], tie_class=first_tie)
-        tie = first_tie[~complete] + 1  # a sum goes before what came too late for it
+        tie = first_tie[~complete] + 1  # a sum precedes the packets that were too late for it
         alone = builder.tasks(
             work[~complete], leaf_up[leaf], job.to_switch_ps, after=[mine[~complete, 0]], tie_class=tie
         )

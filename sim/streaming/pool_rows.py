@@ -1,4 +1,4 @@
-"""Rows of `weft pool`: one a number of slots and, where there are several, a rule or a timeout."""
+"""Rows of `weft pool`: one per number of slots and, where there are several, per rule or timeout."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def streaming_rows(
 
 
 def sharing_rows(job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Sequence[str], pool: int) -> list[Row]:
-    """Several jobs on one switch of `pool` slots; the time is that of the last, the closed form that of one alone."""
+    """Several jobs on one switch of `pool` slots; the time is that of the last, the closed form that of one job."""
     rows = []
     for count in slots:
         for rule in rules:

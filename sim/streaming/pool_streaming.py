@@ -2,10 +2,10 @@
 
 A worker sends packet i + s when it has the result of packet i; the switch adds the packets of one number in a slot
 and sends the sum to all. That is the in-network all-reduce with s slots. Late and slow workers and loss are a fault
-plan, in which NPUs send again what was lost (`sim.faults.retry`); they combine as one likes.
+plan, in which NPUs retransmit what was lost (`sim.faults.retry`); they can be combined freely.
 
-Workers that are neither late nor slow do the same at the same time: unless packets are lost, one stands for all that
-are alike. A switch that aggregates has two workers at least, so that the twin of a single one stands beside it.
+Workers that are neither late nor slow do the same at the same time: unless packets are lost, one represents all that
+are alike. A switch that aggregates has at least two workers, so a single representative gets an identical twin.
 
 An array of no bytes has no packets and takes no time.
 """
@@ -32,7 +32,7 @@ from sim.simulation import simulate
 from topologies import Topology, WeftError, switch
 
 MOST_APART = 2**12
-"""Workers that lose packets, or are late or slow each in its own way: the sum waits for all of them, one by one."""
+"""Workers that lose packets, or are late or slow individually: the sum waits for each of them."""
 
 T = TypeVar("T")
 
@@ -51,12 +51,12 @@ class PoolStreaming:
     ----------
     size_bytes : int, or text such as "1MiB"
     slots : int
-        Packets that each worker may have on the way.
+        Packets that each worker may have in flight.
     workers : int
     payload_bytes, header_bytes : int, or text
     bandwidth_Bps : float, or text such as "100Gb/s"
     latency_ps : int, or text such as "2us"
-        Between a worker and the switch, one way.
+        One-way latency between a worker and the switch.
     switch_latency_ps : int, or text
 
     Raises
@@ -90,7 +90,7 @@ class PoolStreaming:
 
     @property
     def round_trip_ps(self) -> int:
-        """From the start of a full packet to its result, with nothing in the way."""
+        """From the start of a full packet to its result, without queueing."""
         return 2 * (self.latency_ps + self.wire_ps) + self.switch_latency_ps
 
     @property
@@ -107,12 +107,12 @@ class PoolStreaming:
         """The in-network all-reduce of this job, or of as many workers (two at least), on a switch of its links."""
         npus = max(2, self.workers if workers is None else workers)
         if npus > MOST_APART:
-            raise WeftError(f"{npus} workers of which each is otherwise: at most {MOST_APART}")
+            raise WeftError(f"{npus} workers that all behave differently: at most {MOST_APART} are simulated")
         fabric = _star(npus, self.bandwidth_Bps, self.latency_ps, self.switch_latency_ps)
         return in_network.all_reduce(fabric, self.size_bytes, slots=self.slots, element_bytes=1)
 
     def closed_form_ps(self) -> int:
-        """Time of full packets, nobody late or slow, and nothing lost, exactly; see `sim.analytic.streaming_form`."""
+        """Exact time of full packets, no worker late or slow and nothing lost; see `sim.analytic.streaming_form`."""
         if self.n_packets == 0:
             return 0
         return self.round_trip_ps + turns_ps(self.n_packets - 1, self.slots, self.round_trip_ps, self.wire_ps)
@@ -136,19 +136,19 @@ def time_ps(
     late_ps : mapping from worker to ps, or to text such as "5ms"
         Workers that begin later.
     rate_factor : mapping from worker to factor
-        Workers whose links are slower, both ways.
+        Workers whose links are slower, in both directions.
     loss : float
         Probability of every packet on each link and direction.
     timeout_ps : int, or text such as "1ms"
-        From when a packet has left its worker; longer than a round trip, that of the slowest worker. Nothing is lost
-        unless given.
+        Counted from when a packet has left its worker; longer than the round trip of the slowest worker. Required if
+        packets are lost.
     seed : int
     engine : {"chunk", "reference"}
 
     Raises
     ------
     WeftError
-        No such worker, a time, factor or probability out of range, or a timeout that ends before a result can be there.
+        No such worker, a time, factor or probability out of range, or a timeout that ends before a result can arrive.
     """
     late, slow = _late(job, late_ps), _slow(job, rate_factor)
     lossy = timeout_ps is not None
@@ -178,7 +178,7 @@ def slow_down(
     job: PoolStreaming, loss: float, timeout_ps: int | str, seed: int, *, late_ps: Late | None = None,
     rate_factor: Slow | None = None,
 ) -> float:
-    """Time with loss over time without, late and slow workers in both; 1 where nothing is sent."""
+    """Time with loss divided by time without, late and slow workers in both; 1 if nothing is sent."""
     clean = time_ps(job, late_ps=late_ps, rate_factor=rate_factor)
     lossy = time_ps(job, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed)
     return lossy / clean if clean else 1.0

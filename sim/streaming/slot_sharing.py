@@ -1,21 +1,21 @@
-"""Several jobs that share the slots of one aggregating switch: divided, first come, locked, or hashed.
+"""Several jobs that share the slots of one aggregating switch: divided, first come, first served, locked, or hashed.
 
-Jobs have workers and links of their own and meet only at the switch. Under every rule a worker has as many packets on
-the way as the job's window and its share of the slots allow, whichever is less; a packet holds its slot from when its
-workers send it until they have the result, as the switch keeps a sum until it sees who follows in its slot. The rules
-differ in what a job's share is.
+Jobs have dedicated workers and links and meet only at the switch. Under every rule a worker has as many packets in
+flight as the job's window and its share of the slots allow, whichever is less; a packet holds its slot from when its
+workers send it until they have the result, as the switch keeps a sum until the next packet in its slot. The rules
+differ in a job's share.
 
 static
-    An equal part of the slots, for itself.
+    An equal part of the slots, reserved.
 shared
-    All slots; requests queue, first come first served.
+    All slots; requests queue, first come, first served.
 locked
-    All slots, one job after the other, from the first packet to the last result (SHARP on Quantum: one a switch).
+    All slots, one job after the other, from the first packet to the last result (SHARP on Quantum: one per switch).
 port-locked
-    All slots of its ports, which it locks as long as it runs (SHARP on Quantum-2: one a port). As jobs have ports of
-    their own here, none waits, and each runs as if alone.
+    All slots of its ports, which it locks as long as it runs (SHARP on Quantum-2: one per port). As jobs have
+    dedicated ports here, none waits, and each runs as if alone.
 hashed
-    All slots, but a packet's is a hash of (job, number). Where another packet on the way has the same one, of any job,
+    All slots, but a packet's is a hash of (job, number). If another packet in flight, of any job, has the same slot,
     the workers' packets go to the job's parameter server instead, all through its one link (ATP). Which packets
     collide is decided when the program is built, as if all jobs kept pace; a packet that went to the server still
     counts, as it does in the published formula.
@@ -45,7 +45,7 @@ MOST_WORKERS = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing:
-    """Jobs alike on one switch.
+    """Identical jobs on one switch.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class Sharing:
         if self.rule not in RULES:
             raise WeftError(f"slot rule {self.rule!r} is unknown: choose one of {', '.join(RULES)}")
         if self.jobs * self.job.workers > MOST_WORKERS:
-            raise WeftError(f"{self.jobs} jobs of {self.job.workers} workers: at most {MOST_WORKERS} workers together")
+            raise WeftError(f"{self.jobs} jobs of {self.job.workers} workers: at most {MOST_WORKERS} workers in total")
         if self.rule == "static" and self.slots < self.jobs:
             raise WeftError(f"{self.jobs} jobs on {self.slots} slots: a static share needs a slot for each")
 
     @property
     def window(self) -> int:
-        """Packets that a worker may have on the way: the job's window, or its share of the slots if that is less."""
+        """Packets that a worker may have in flight: the job's window, or its share of the slots if that is less."""
         return min(self.job.slots, self.slots // self.jobs if self.rule == "static" else self.slots)
 
 
@@ -100,7 +100,7 @@ def sharing_program(sharing: Sharing) -> tuple[Program, I64]:
 
 
 class Collisions(NamedTuple):
-    """For each packet of a job, whether its slot is that of another on the way: of another job, or of its own."""
+    """For each packet of a job, whether its slot is that of another in flight, of another job or of the same one."""
 
     others: npt.NDArray[np.bool_]
     own: npt.NDArray[np.bool_]
@@ -127,7 +127,7 @@ def fallback_share(sharing: Sharing, number: int = 0) -> float:
 
 
 def _last_in(slots: I64, wanted: I64, upto: I64) -> I64:
-    """The last packet, `upto` at most, whose slot is the wanted one; far back where there is none."""
+    """The last packet up to `upto` that has the wanted slot; a large negative number if there is none."""
     n = slots.size
     keys = np.sort(slots * n + np.arange(n))
     place = np.searchsorted(keys, wanted * n + upto, side="right") - 1
@@ -136,9 +136,9 @@ def _last_in(slots: I64, wanted: I64, upto: I64) -> I64:
 
 
 def _shared_job(builder: ProgramBuilder, sharing: Sharing, pool: int) -> int:
-    """Add a job, of which one worker stands for all: they do the same at the same time. Returns the task that ends it.
+    """Add a job, with one worker representing all: they do the same at the same time. Returns the task that ends it.
 
-    A packet asks for its slot before it is sent, which is what a schedule cannot say.
+    A packet requests its slot before it is sent, which a schedule cannot express.
     """
     job = sharing.job
     if job.n_packets == 0:
@@ -157,7 +157,7 @@ def _shared_job(builder: ProgramBuilder, sharing: Sharing, pool: int) -> int:
 def _hashed_job(builder: ProgramBuilder, sharing: Sharing, number: int) -> int:
     """Add a job with its server; a packet takes one place on the server's link if it is a sum, else one per worker.
 
-    Every packet is a task, as each takes its own path. At one time lower workers come first, and then lower packets.
+    Every packet is a task, as each takes its own path. Ties go to the lower worker, then to the lower packet.
     """
     job = sharing.job
     rates = [Fraction(job.bandwidth_Bps)] * job.workers

@@ -239,7 +239,7 @@ def test_a_sum_of_too_many_different_workers_is_rejected():
     crowd = PoolStreaming(size_bytes=1, slots=1, workers=5000)
     assert time_ps(crowd, late_ps=dict.fromkeys(range(4999), 7)) == time_ps(crowd) + 7
     for wrong in ({"loss": 0.1, "timeout_ps": 10**9}, {"late_ps": {worker: worker for worker in range(5000)}}):
-        with pytest.raises(WeftError, match="5000 workers of which each is otherwise: at most 4096"):
+        with pytest.raises(WeftError, match="5000 workers that all behave differently: at most 4096"):
             time_ps(crowd, **wrong)
 
 
