@@ -1,4 +1,4 @@
-"""ASTRA-sim's answer, to the nanosecond: a small simulator with its rules, which are not those of weft's engines.
+"""ASTRA-sim's result, to the nanosecond: a small simulator of its rules, which differ from those of weft's engines.
 
 Imports the packages below `sim`, and nothing of `sim` itself: it shares no code with the engines it is compared with.
 """

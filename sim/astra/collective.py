@@ -16,7 +16,7 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 class PhaseSpec(NamedTuple):
-    """What a phase does.
+    """Specification of a phase.
 
     Attributes
     ----------
@@ -26,9 +26,9 @@ class PhaseSpec(NamedTuple):
     members : sequence of int
         NPUs of the phase in their order, n of them.
     size : int
-        Bytes that each NPU brings.
+        Bytes that each NPU contributes.
     direction : int
-        1 is clockwise, -1 the other way around.
+        1 is clockwise, -1 anticlockwise.
     window : int
         Messages in flight of `direct`; 0 for n - 1.
     delay_ns : int
@@ -70,7 +70,7 @@ class Host(Protocol):
         """Call after a delay."""
 
     def reduction_ns(self, size: int) -> int:
-        """Time to add a message of some bytes to what is there."""
+        """Time to reduce a message of some bytes into local memory."""
 
     def exchange(self, tag: int, dst: int, src: int, size: int, received: Callable[[Any], None]) -> None:
         """Send to one peer and receive from another, both `size` bytes."""

@@ -1,6 +1,6 @@
 """Custom collectives: Chakra traces of sends, receives and computations that stand for a collective.
 
-Every stream of a collective runs the whole trace of its NPU. Nodes go as soon as nothing holds them back, by id; no
+Every stream of a collective runs the whole trace of its NPU. Nodes are issued, by id, once their dependencies end; no
 endpoint delay is charged, the sizes are those of the trace, and a computation takes its whole microseconds or 1 ns.
 """
 
@@ -36,7 +36,7 @@ class Host(Protocol):
 
 
 def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
-    """The traces of a custom collective, one an NPU.
+    """The traces of a custom collective, one per NPU.
 
     Raises
     ------
@@ -45,16 +45,16 @@ def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
     """
     traces, unread = read_ranks(prefix, n_npus)
     if unread:
-        raise WeftError(f"custom collective {prefix}: {unread[0]} is of an NPU that the network does not have")
+        raise WeftError(f"custom collective {prefix}: {unread[0]} belongs to an NPU that the network does not have")
     found = []
     for npu, trace in enumerate(traces):
         where = f"trace {prefix}.{npu}.et"
         meanings = {node.id: meaning(node, npu, n_npus, where) for node in trace.nodes}
         for node, what in meanings.items():
             if what is None or isinstance(what, Communicates):
-                raise WeftError(f"{where}: node {node} is no send, receive or computation: ASTRA-sim never ends it")
+                raise WeftError(f"{where}: node {node} is not a send, receive or computation: ASTRA-sim never ends it")
         if not meanings:
-            raise WeftError(f"{where}: has no nodes: ASTRA-sim never ends the collective")
+            raise WeftError(f"{where}: no nodes: ASTRA-sim never ends the collective")
         found.append(CustomTrace(meanings, {node.id: node.after for node in trace.nodes}))
     return found
 

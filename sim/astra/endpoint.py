@@ -1,7 +1,7 @@
 """One NPU of the compatibility run: collectives cut into streams, streams in queues, delayed calls.
 
 A stream goes through its phases, one dimension each. A queue of a dimension runs a few streams at once; the others
-wait behind them by priority, equals in their order. Delayed calls of one NPU that fall into the same ns are one event.
+wait behind them by priority, equals in their order. Delayed calls of one NPU that fall in the same ns are one event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_STREAMS = 1_000_000
 """Of one collective, on all NPUs together."""
 
 GROUP_DELAY_NS = 10
-"""Endpoint delay inside a communicator group of fewer than all NPUs, whatever the system file says."""
+"""Endpoint delay inside a communicator group of fewer than all NPUs, regardless of the system file."""
 
 _STREAMS_OF_A_GROUP = 1_000_000
 
@@ -37,7 +37,7 @@ class Opened(Protocol):
 
 
 class Planned(NamedTuple):
-    """A phase and the queue that it runs in; `make` takes the tag of its messages and whom to tell of its end."""
+    """A phase and the queue that it runs in; `make` takes the tag of its messages and a callback for its end."""
 
     queue: int
     make: Callable[[int, Callable[[], None]], Opened]
@@ -91,7 +91,7 @@ class Endpoint:
         calls.append(call)
 
     def _run_calls(self, time_ns: int) -> None:
-        for call in self._calls[time_ns]:  # also what is added meanwhile
+        for call in self._calls[time_ns]:  # includes calls added meanwhile
             call()
         del self._calls[time_ns]
 
@@ -115,7 +115,7 @@ class Endpoint:
         ----------
         kind : str
         size : int
-            Bytes that each NPU brings.
+            Bytes that each NPU contributes.
         dims : tuple of bool or None
             Dimensions that take part; None for all.
         group : Group or None

@@ -21,7 +21,7 @@ BACKENDS = ("aware", "unaware")
 """Congestion-aware, with queues at links; congestion-unaware, with none."""
 
 MOST_HOPS, MOST_MESSAGES = 20_000_000, 2_000_000
-"""Hops of all routes in use, and messages on the way or not yet received, that memory is given to."""
+"""Limits on hops of all routes in use, and on messages in flight or not yet received, for the sake of memory."""
 
 Key = tuple[str, int, int, int, int]
 """What a send and a receive agree on: traffic class, tag, source, destination, bytes."""
@@ -35,7 +35,7 @@ class Clock:
     now : int
         ns.
     most_events : int
-        After which the run is given up.
+        Limit after which the run is abandoned.
     """
 
     def __init__(self, most_events: int) -> None:
@@ -43,7 +43,7 @@ class Clock:
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
 
     def at(self, time_ns: int, call: Callable[[Any], None], argument: Any) -> None:
-        """Call with an argument at a time; those of one ns are called in the order in which they were added."""
+        """Call with an argument at a time; those of the same ns are called in insertion order."""
         heappush(self._heap, (time_ns, self.events, call, argument))
         self.events += 1
 
@@ -74,7 +74,7 @@ class Link:
 
 
 class Message:
-    """Bytes on their way; `hop` counts the links crossed."""
+    """A message in flight; `hop` counts the links crossed."""
 
     __slots__ = ("hop", "key", "route", "sent")
 
@@ -83,7 +83,7 @@ class Message:
 
 
 class _Hops(NamedTuple):
-    """Hops in the first dimension that differs, and what its links are."""
+    """Hops in the first dimension that differs, and its links."""
 
     number: int
     bandwidth: float
@@ -110,7 +110,7 @@ class MessageNetwork:
         self._hops_known = self._messages = 0
 
     def send(self, key: Key, sent: Callable[[], None] | None = None) -> None:
-        """Send a message; `sent` is called when it has arrived, before the receiver hears of it."""
+        """Send a message; `sent` is called when it has arrived, before the receiver is notified."""
         _, _, src, dst, size = key
         route = self._route(src, dst)
         for link in route:
@@ -143,7 +143,7 @@ class MessageNetwork:
         return max((int(link.bytes / link.bandwidth) for link in self.links.values()), default=0)
 
     def waits(self) -> Key | None:
-        """A receive whose message has not come, if any."""
+        """A receive whose message has not arrived, if any."""
         return next(iter(self._waiting), None)
 
     def _enter(self, message: Message) -> None:
@@ -195,14 +195,14 @@ class MessageNetwork:
         return route
 
     def _links(self, src: int, dst: int) -> list[Link]:
-        """Dimension 0 first; the shorter way around a ring, clockwise where both are alike."""
+        """Dimension 0 first; the shorter direction around a ring, clockwise if both are equal."""
         found, here, stride = [], src, 1
         for number, dim in enumerate(self.description.dimensions):
             a, b = here // stride % dim.npus, dst // stride % dim.npus
             if a != b:
                 nodes = [here + (place - a) * stride for place in _places(dim.kind, a, b, dim.npus)]
                 if dim.kind == "Switch":
-                    nodes.insert(1, -1 - (here - a * stride))  # a number for the switch of this line
+                    nodes.insert(1, -1 - (here - a * stride))  # an id for the switch of this line
                 found += [self._link(number, tail, head) for tail, head in pairwise(nodes)]
                 here = nodes[-1]
             stride *= dim.npus
@@ -233,7 +233,7 @@ class MessageNetwork:
 
 
 def _places(kind: str, a: int, b: int, extent: int) -> list[int]:
-    """Positions that a message passes on its way from a to b, both included."""
+    """Positions on the path of a message from a to b, both included."""
     if kind != "Ring":
         return [a, b]
     forward = (b - a) % extent

@@ -1,4 +1,4 @@
-"""What ASTRA-sim does without saying so: inputs that it never ends are rejected, silent changes are told."""
+"""What ASTRA-sim does silently: inputs that never end are rejected, silent changes are reported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def notes_of(
     meanings: Sequence[Mapping[int, Meaning]], system: System, network: AstraNetwork, groups: Groups, backend: str,
     cycles: int, busiest_ns: int, unread: Sequence[str],
 ) -> list[str]:
-    """Lines about what happened without being asked for.
+    """Notes on what happened unasked.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def notes_of(
     busiest_ns : int
         Bytes of the busiest link, in time.
     unread : sequence of str
-        Traces of NPUs that are not there.
+        Traces of NPUs that the network does not have.
     """
     used = list(dict.fromkeys(_collectives(meanings)))
     notes = ["1 cycle is 1 ns; 1 GB/s of the network is 2^30 B/s, 1 GB/s of local-mem-bw is 10^9 B/s"]
@@ -99,7 +99,7 @@ def _size_notes(one: Communicates, system: System, network: AstraNetwork, groups
         return [f"a {one.kind} is not simulated: it takes the time of the trace"]
     chunk, streams = split(one.size, one.kind, system.splits, network.npus)
     if one.kind in system.custom:
-        return [f"a custom {one.kind} moves the bytes of its traces, {streams} times, whatever the workload says"]
+        return [f"a custom {one.kind} moves the bytes of its traces, {streams} times, regardless of the workload"]
     notes = []
     if chunk * streams != one.size:
         notes.append(
@@ -109,8 +109,8 @@ def _size_notes(one: Communicates, system: System, network: AstraNetwork, groups
     members = len(groups[one.group]) if one.group else network.npus
     if one.kind != "all-gather" and chunk % members:
         notes.append(
-            f"{one.kind} of {one.size} bytes: a split of {chunk} bytes does not divide by {members} NPUs, and messages "
-            f"are cut to whole bytes: {chunk // members * members} of {chunk} are moved"
+            f"{one.kind} of {one.size} bytes: a split of {chunk} bytes is not divisible by {members} NPUs, and "
+            f"messages are truncated to whole bytes: {chunk // members * members} of {chunk} are moved"
         )
     return notes
 
@@ -127,8 +127,8 @@ def _algorithm_notes(used: Sequence[Communicates], system: System, network: Astr
             continue
         if one.group and len(groups[one.group]) < network.npus:
             notes.append(
-                "a communicator group of fewer than all NPUs runs a ring with an endpoint delay of 10 ns, whatever the "
-                "system file says"
+                "a communicator group of fewer than all NPUs runs a ring with an endpoint delay of 10 ns, regardless "
+                "of the system file"
             )
             continue
         if one.kind in system.custom:

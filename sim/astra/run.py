@@ -1,4 +1,4 @@
-"""A run: files in, one line for each NPU out, and what ASTRA-sim does not say."""
+"""A run: files in, one line per NPU out, and what ASTRA-sim does not report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_EVENTS = 200_000_000
 
 @dataclass(frozen=True)
 class AstraResult:
-    """What a run gives.
+    """Result of a run.
 
     Attributes
     ----------
@@ -31,14 +31,14 @@ class AstraResult:
     system : System
     backend : {"aware", "unaware"}
     cycles, exposed : tuple of int
-        ns of each NPU: when it finished, and how much of that its GPU did not compute.
+        ns of each NPU: when it finished, and how much of that its GPU was not computing.
     order : tuple of int
-        NPUs as they finished.
+        NPUs in the order in which they finished.
     events : int
     busiest_ns : int
         Time that the busiest link needs for its bytes alone: no congestion-aware run is faster.
     notes : tuple of str
-        What ASTRA-sim does without saying so.
+        What ASTRA-sim does silently.
     """
 
     network: AstraNetwork
@@ -78,7 +78,7 @@ def run_astra(
     backend : {"aware", "unaware"}
         Congestion-aware, in any number of dimensions, or congestion-unaware.
     queues : int
-        Queues of a dimension.
+        Queues per dimension.
     most_events : int
 
     Raises
@@ -113,7 +113,7 @@ def run_astra(
 
 
 class _Shared(NamedTuple):
-    """What all NPUs share."""
+    """State shared by all NPUs."""
 
     system: System
     network: MessageNetwork
@@ -139,7 +139,7 @@ def _load(workload: str | Path, shared: _Shared) -> tuple[list[NpuTrace], list[s
 
 
 def _stuck(npu: int, links: MessageNetwork) -> str:
-    """Why an NPU never ended."""
+    """Reason why an NPU never ends."""
     key = links.waits()
     if key is None:
         return f"NPU {npu} never ends: ASTRA-sim would stop without its line"

@@ -19,7 +19,7 @@ UNUSED = {
     "boost-mode": (0,), "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0,),
     "L": (0,), "o": (0,), "g": (0,), "G": (0,),
 }
-"""Keys that are accepted where they say that nothing is to be modeled, and those values."""
+"""Keys that are accepted only with values that leave their feature off, and those values."""
 
 KEYS = (
     "scheduling-policy", "collective-optimization", "endpoint-delay", "active-chunks-per-dimension",
@@ -46,21 +46,21 @@ class System:
     Attributes
     ----------
     policy : {"LIFO", "FIFO", "EXPLICIT"}
-        LIFO unless the file says: the collective begun last goes first.
+        Default: LIFO, the collective begun last goes first.
     optimization : {"baseline", "localBWAware", ""}
-        How an all-reduce uses several dimensions; "" where the file does not say.
+        How an all-reduce uses several dimensions; "" if not given.
     endpoint_delay_ns, active_chunks, splits : int
     memory_Bps : float
-        Memory bandwidth that reductions take; 0 where the file does not say, and they are free.
+        Memory bandwidth that reductions take; 0 if not given: reductions are then free.
     peak_flops : float
     roofline, replay : bool
         Whether computations are timed by their operations and bytes; whether all nodes take the time of the trace.
     algorithms : mapping of str to tuple of Implementation
-        By kind of collective, one a dimension.
+        By kind of collective, one per dimension.
     custom : mapping of str to str
         Prefix of the traces of a custom collective, by kind.
     queues : int
-        Queues of a dimension, from the command line.
+        Queues per dimension, from the command line.
     source : str
     """
 
@@ -111,12 +111,12 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
     dims : int
         Dimensions of the network.
     queues : int
-        Queues of a dimension (ASTRA-sim's `--num-queues-per-dim`).
+        Queues per dimension (ASTRA-sim's `--num-queues-per-dim`).
 
     Raises
     ------
     WeftError
-        Names file and key: one that ASTRA-sim does not read or that changes nothing, a value out of range.
+        Names the file and the key: a key that ASTRA-sim does not read or that has no effect, or a value out of range.
     """
     data, source = read_json_object(path, "system file"), str(path)
     where = f"system file {source}"
@@ -129,12 +129,12 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
     if "preferred-dataset-splits" not in data:
         raise WeftError(f"{where}: key 'preferred-dataset-splits' is missing; ASTRA-sim crashes without it")
     if not 1 <= queues <= MOST_QUEUES:
-        raise WeftError(f"{queues} queues a dimension: 1 to {MOST_QUEUES} are accepted")
+        raise WeftError(f"{queues} queues per dimension: 1 to {MOST_QUEUES} are accepted")
     optimization = _choice(data, "collective-optimization", OPTIMIZATIONS, where, "")
     if dims > 1 and not optimization:
         raise WeftError(f"{where}: key 'collective-optimization' is missing, and the network has {dims} dimensions")
     if queues > 1 and optimization != "baseline":
-        raise WeftError(f"{where}: {queues} queues a dimension need collective-optimization baseline")
+        raise WeftError(f"{where}: {queues} queues per dimension need collective-optimization baseline")
     roofline = bool(_whole(data, "roofline-enabled", 0, 1, 0, where))
     memory, peak = (_number(data, key, where) for key in ("local-mem-bw", "peak-perf"))
     for key, value in (("local-mem-bw", memory), ("peak-perf", peak)):
@@ -186,7 +186,7 @@ def _algorithms(data: Mapping[str, Any], kind: str, where: str) -> tuple[Impleme
 def _custom(data: Mapping[str, Any], kind: str, where: str) -> str:
     key = f"{kind}-implementation-custom"
     if f"{kind}-implementation" in data:
-        raise WeftError(f"{where}: {kind}-implementation and {key} are two answers: give one of them")
+        raise WeftError(f"{where}: {kind}-implementation and {key} conflict: give one of them")
     value = data[key]
     if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], str):
         raise WeftError(f"{where}: {key} is {value!r}: a list of one prefix of traces is expected")
@@ -205,5 +205,5 @@ def _algorithm(text: Any, where: str) -> Implementation:
     if found[4]:
         return Implementation("halvingDoubling", 0)
     if found[3] and not int(found[3]):
-        raise WeftError(f"{where}: {text!r} has a window of no message")
+        raise WeftError(f"{where}: {text!r} has a window of zero messages")
     return Implementation("direct", int(found[3] or 0))

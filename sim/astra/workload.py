@@ -1,7 +1,7 @@
-"""One NPU's trace: which node goes next, and what it waits for.
+"""One NPU's trace: which node is issued next, and what it waits for.
 
 Nodes that wait for nothing are issued by id. A CPU runs one operation, a GPU one computation and one collective or
-send at a time; receives take no place. A node in replay, and a computation without roofline, takes the whole
+send at a time; receives occupy no resource. A node in replay, and a computation without roofline, takes the whole
 microseconds of the trace, or 1 ns where it has none.
 """
 
@@ -63,9 +63,9 @@ class NpuTrace:
         self._left = len(meanings)
 
     def issue(self) -> None:
-        """Begin what can begin; notice the end."""
+        """Begin what can begin; detect the end."""
         ended = True
-        while ended:  # a node without meaning ends at once and may free others
+        while ended:  # a node without a meaning ends at once and may unblock others
             ended = False
             chosen = [
                 (heappop(ready), place) for place, ready in self._ready.items() if not self._busy[place]
@@ -118,14 +118,14 @@ class NpuTrace:
         group = None
         if what.group:
             if what.group not in self.groups:
-                raise WeftError(f"{self.where}: node {node}: communicator group {what.group} is in no file")
+                raise WeftError(f"{self.where}: node {node}: communicator group {what.group} is defined in no file")
             group = what.group, self.groups[what.group]
             if self.endpoint.npu not in group[1]:
                 raise WeftError(f"{self.where}: node {node}: NPU {self.endpoint.npu} is not in its group {what.group}")
         self.endpoint.collective(what.kind, what.size, what.dims, group, what.priority, done)
 
     def _duration_ns(self, what: Computes) -> int | None:
-        """Time of a computation; None for one that ASTRA-sim passes over."""
+        """Time of a computation; None for one that ASTRA-sim skips."""
         system = self.endpoint.system
         if system.replay or not system.roofline or what.on_cpu:
             return what.duration_us * NS_PER_US or 1

@@ -251,7 +251,7 @@ def test_a_group_runs_a_ring_with_its_own_delay(tmp_path: Path) -> None:
     ("kind", "size", "system", "note"),
     [
         ("all-reduce", 1_000_003, {"preferred-dataset-splits": 3}, "in 3 splits runs as 4 of 333334 bytes: +33.3%"),
-        ("all-reduce", 100, {}, "does not divide by 8 NPUs"),
+        ("all-reduce", 100, {}, "is not divisible by 8 NPUs"),
         ("all-reduce", 8, {}, "in 4 splits runs as 4 of 8 bytes: +300.0%"),
         ("all-reduce", MIB, {"local-mem-bw": None}, "reductions take no time"),
         ("all-to-all", MIB, {}, "28 messages one after the other; direct sends 7 at once"),
@@ -376,8 +376,8 @@ def test_the_published_custom_collective() -> None:
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ([collective_node("all-gather", 8)], "node 0 is no send, receive or computation"),
-        ([], "has no nodes"),
+        ([collective_node("all-gather", 8)], "node 0 is not a send, receive or computation"),
+        ([], "no nodes: ASTRA-sim"),
         ([message_node("receive", 1, 8, 0)], "NPU 0 never ends"),
     ],
 )

@@ -57,7 +57,7 @@ def test_published_files() -> None:
         ({"all_reduce_implementation": "ring"}, "all-reduce-implementation is 'ring': a list"),
         ({"all_reduce_implementation": ["doubleBinaryTree"]}, "'doubleBinaryTree' is not simulated"),
         ({"all_reduce_implementation": [3]}, "3 is not simulated"),
-        ({"all_reduce_implementation": ["direct0"]}, "'direct0' has a window of no message"),
+        ({"all_reduce_implementation": ["direct0"]}, "'direct0' has a window of zero messages"),
         ({"all_reduce_implementation_custom": "x"}, "custom is 'x': a list of one prefix"),
         ({"all_reduce_implementation_custom": ["x"], "all_reduce_implementation": ["ring"]}, "give one of them"),
         ({"roofline_enabled": 1}, "key 'peak-perf' is missing, and roofline-enabled is 1"),
