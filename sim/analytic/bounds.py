@@ -1,4 +1,4 @@
-"""Lower bounds that no run undercuts, exact in whole picoseconds."""
+"""Lower bounds on every run, exact in integer picoseconds."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Bounds(NamedTuple):
     Attributes
     ----------
     load_ps : int
-        The busiest server must serve all that crosses it.
+        The busiest server must serve all traffic that crosses it.
     path_ps : int
-        The longest chain of dependencies, as if no transfer ever met another.
+        The longest chain of dependencies, without contention.
     wire_ps : int
-        What any algorithm must move into and out of the NPUs; 0 where heads count as delivery.
+        Traffic that any algorithm must move into and out of the NPUs; 0 where heads count as delivery.
     cut_ps : int
-        What any algorithm must move across the tightest cut; 0 where heads count as delivery, where the cut would
-        take long to find (`sim.analytic.cut_bound`), and for process groups.
+        Traffic that any algorithm must move across the tightest cut; 0 where heads count as delivery, where the cut
+        would take long to find (`sim.analytic.cut_bound`), and for process groups.
     """
 
     load_ps: int
@@ -54,7 +54,7 @@ def bounds(lowered: Lowered) -> Bounds:
 
 
 def load_bound_ps(program: Program) -> int:
-    """Work of the busiest server; with head delivery without its longest service."""
+    """Work of the busiest server; with head delivery, without its longest service."""
     if program.chunk_hops() == 0:
         return 0
     task, at = _crossings(program)
@@ -111,7 +111,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
 
 
 def _cut_bound_ps(lowered: Lowered) -> int:
-    """What must cross the tightest cut of the collective."""
+    """Time for the traffic that must cross the tightest cut of the collective."""
     schedule = lowered.schedule
     pattern, topology = schedule.pattern, schedule.topology
     nothing = lowered.program.deliver_head or schedule.size_bytes == 0 or pattern.group_size < pattern.p

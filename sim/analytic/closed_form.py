@@ -74,7 +74,7 @@ def deficiency(algorithm: str, form: str, shape: Shape) -> Deficiency | None:
 
 
 def swing_xi(shape: Shape) -> Fraction:
-    """Congestion deficiency of Swing's bandwidth form on a torus of powers of two: messages counted link by link.
+    """Congestion deficiency of Swing's bandwidth form on a power-of-two torus: messages counted link by link.
 
     1.0781 on 8x8, 1.1843 on 64x64, 1.2207 on 64x16, 1.0254 on 8x8x8.
     """
@@ -124,14 +124,14 @@ def _loads(extents: Shape, distance: Distance) -> Iterator[Fraction]:
 
 
 def _single_loads(extents: Shape, distance: Distance) -> Iterator[Fraction]:
-    """The same for one port; at half the extent both ways around are equally long and share the messages."""
+    """The same for one port; at half the extent both directions are equally long and share the messages."""
     for dim, sigma in _dimension_order(extents, 0):
         tied = 2 ** (sigma + 1) == extents[dim]
         yield distance(sigma) / (2 if tied else 1)
 
 
 def _dimension_order(extents: Shape, start: int) -> list[tuple[int, int]]:
-    """(dimension, sigma) of each step: the dimensions in turn, those that are done left out (section 4.2)."""
+    """(dimension, sigma) of each step: the dimensions in turn, without the finished ones (section 4.2)."""
     left = [extent.bit_length() - 1 for extent in extents]
     done = [0] * len(extents)
     order: list[tuple[int, int]] = []

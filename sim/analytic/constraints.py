@@ -38,7 +38,7 @@ class Constraint:
 
 
 def budget(total_GBps: float, n_dims: int, *, spent: bool) -> Constraint:
-    """The sum over dimensions is at most `total_GBps`, or exactly that where it must be `spent`."""
+    """The sum over dimensions is at most `total_GBps`, or equal to it if it must be `spent`."""
     if not 0 < total_GBps < float("inf"):
         raise WeftError(f"budget {total_GBps:g} GB/s must be above zero and finite")
     sign = "=" if spent else "<="
@@ -46,7 +46,7 @@ def budget(total_GBps: float, n_dims: int, *, spent: bool) -> Constraint:
 
 
 def parse_constraint(text: str, n_dims: int) -> Constraint:
-    """A constraint as one writes it: "B1 >= B2", "B3 + B4 = 200GB/s", "2*B1 <= B2 + 10".
+    """Parse a constraint as users write it: "B1 >= B2", "B3 + B4 = 200GB/s", "2*B1 <= B2 + 10".
 
     B1 is the bandwidth of an NPU into dimension 1, the innermost; a bare number is GB/s.
 
@@ -63,7 +63,7 @@ def parse_constraint(text: str, n_dims: int) -> Constraint:
     if sides[1] == ">=":
         row, bound = -row, -bound
     if not row.any():
-        raise WeftError(f"constraint {text!r} says nothing about any dimension: name them B1 to B{n_dims}")
+        raise WeftError(f"constraint {text!r} constrains no dimension: they are B1 to B{n_dims}")
     return Constraint(tuple(row.tolist()), bound, sides[1] in ("=", "=="), text)
 
 
@@ -106,7 +106,7 @@ class Feasible:
     Raises
     ------
     WeftError
-        Names the fewest constraints that contradict each other, or the dimension that they leave without bandwidth.
+        Names a minimal set of constraints that contradict each other, or the dimension left without bandwidth.
     """
 
     def __init__(self, constraints: Sequence[Constraint], n_dims: int) -> None:
@@ -114,7 +114,7 @@ class Feasible:
         for one in self.constraints:
             if len(one.coefficients) != n_dims:
                 count = len(one.coefficients)
-                raise WeftError(f"constraint {one.text!r} is about {count} dimensions; there are {n_dims}")
+                raise WeftError(f"constraint {one.text!r} has {count} dimensions; the network has {n_dims}")
         self.matrix = np.array([one.coefficients for one in self.constraints], np.float64).reshape(-1, n_dims)
         self.bound = np.array([one.bound for one in self.constraints], np.float64)
         self.equal = np.array([one.equal for one in self.constraints], bool)
@@ -123,7 +123,7 @@ class Feasible:
 
     @property
     def contains_zero(self) -> bool:
-        """Whether all bandwidths may shrink to nothing together."""
+        """Whether all bandwidths may shrink to zero together."""
         return bool(np.all(np.where(self.equal, self.bound == 0, self.bound >= 0)))
 
     @cached_property
@@ -133,12 +133,12 @@ class Feasible:
         for dim in range(self.n_dims):
             result = self._extreme(-np.eye(self.n_dims)[dim])
             if result is not None:
-                caps[dim] = result[dim] * (1 + 1e-9)  # a cap may be too wide, never too tight
+                caps[dim] = result[dim] * (1 + 1e-9)  # a cap may be too loose, never too tight
         return caps
 
     @cached_property
     def middle_GBps(self) -> F64:
-        """A point that keeps away from zero in every dimension, (D,)."""
+        """A point bounded away from zero in every dimension, (D,)."""
         return self._widest()[0]
 
     def cheapest(self, price: F64) -> float:
@@ -147,7 +147,7 @@ class Feasible:
         return 0.0 if result is None else float(price @ result)
 
     def violation(self, bandwidth_GBps: F64) -> float:
-        """By how much the worst constraint is missed, relative to its size."""
+        """Relative violation of the worst constraint."""
         if not self.constraints:
             return 0.0
         over = self.matrix @ bandwidth_GBps - self.bound
@@ -181,7 +181,7 @@ class Feasible:
         return np.asarray(result.x, np.float64) if result.status == 0 else None
 
     def _widest(self) -> tuple[F64, float]:
-        """The point whose least bandwidth is largest, and that bandwidth."""
+        """The point with the largest minimum bandwidth, and that bandwidth."""
         low = np.hstack([-np.eye(self.n_dims), np.ones((self.n_dims, 1))])
         price = np.zeros(self.n_dims + 1)
         price[-1] = -1.0
@@ -195,7 +195,7 @@ class Feasible:
         if not self.constraints or self._linprog(nothing).status != 2:
             return
         kept = list(range(len(self.constraints)))
-        for row in list(kept):  # leave out what is not needed for the contradiction
+        for row in list(kept):  # drop rows that the contradiction does not need
             fewer = [other for other in kept if other != row]
             if fewer and self._linprog(nothing, fewer).status == 2:
                 kept = fewer

@@ -33,7 +33,7 @@ class Certificate(NamedTuple):
     Attributes
     ----------
     floor : Floor
-        Below the time at every bandwidth.
+        A lower bound on the time at every bandwidth.
     multiplier : (m,) float64
         Of the constraints; not negative for inequalities. ns per unit of the bound.
     bound_ns : float
@@ -74,7 +74,7 @@ def least_time(time: Epigraph, feasible: Feasible, caps_GBps: F64 | None = None)
     time : Epigraph
     feasible : Feasible
     caps_GBps : (D,) float64, optional
-        What no bandwidth exceeds, for the certificate; those of `feasible` unless given.
+        Upper limits of the bandwidths, for the certificate; default: those of `feasible`.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
         csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, _settings()
     ).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved", "InsufficientProgress"):
-        raise WeftError(f"no least time was found: the solver says {solution.status}")
+        raise WeftError(f"no least time was found: the solver reports {solution.status}")
     point, dual = np.array(solution.x), np.array(solution.z) * worth
     rows = dual[equal.size : equal.size + n_rows]
     multiplier = np.zeros(size.size)

@@ -35,7 +35,7 @@ class Cost:
     price : (D,) float64
         $ for one GB/s of every NPU into each dimension.
     fixed : float
-        $ of what does not depend on bandwidth, such as the NPUs.
+        $ for parts that do not depend on bandwidth, such as the NPUs.
     """
 
     price: F64
@@ -77,7 +77,7 @@ def network_cost(
         Price tier of each dimension.
     prices : mapping from tier to Prices
     counting : {"2024", "2022"}
-        How many links a ring or a fully connected block pays for; in 2024 a switch needs a price for its NIC.
+        How many links a ring or a fully connected block is charged for; in 2024 a switch needs a price for its NIC.
     fixed : float
         $ besides the network.
 

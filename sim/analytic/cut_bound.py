@@ -1,4 +1,4 @@
-"""The exact bound of a collective on a network, whatever the algorithm: seconds a byte, and the cut that says so."""
+"""The exact bound of a collective on a network, whatever the algorithm: seconds per byte, and the bottleneck cut."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from topologies.flows.tightest_cut import (
 )
 
 EXACT_NODES = 256
-"""Nodes up to which every simulation is held against the exact cut: a fifth of a second, once a topology."""
+"""Nodes up to which every simulation is compared with the exact cut: 0.2 s, once per topology."""
 
 ALIKE_LINKS = 20_000
-"""Links up to which it is also taken where all NPUs are alike, and one flow suffices."""
+"""Links up to which it is also computed if all NPUs are equivalent, so that one flow suffices."""
 
 
 class CutBound(NamedTuple):
@@ -64,7 +64,7 @@ def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_sw
     Raises
     ------
     WeftError
-        NPUs that cannot be reached, an unknown collective, or a root that is no rank.
+        NPUs that cannot be reached, an unknown collective, or a root that is not a rank.
     """
     bounds: dict[str, Callable[[], CutBound]] = {
         "all-gather": lambda: _shared(topology, gather_cut(topology)),
@@ -80,7 +80,7 @@ def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_sw
 
 
 def is_cheap(topology: Topology) -> bool:
-    """Whether the exact cut takes a moment only."""
+    """Whether the exact cut is quick to compute."""
     return topology.n_nodes <= EXACT_NODES or (topology.n_links <= ALIKE_LINKS and is_transitive(topology))
 
 
@@ -112,7 +112,7 @@ def _all_reduce(topology: Topology, reducing_switches: bool) -> CutBound:
 
 @remembered
 def _all_to_all(topology: Topology) -> CutBound:
-    """The larger of: what one NPU must send or receive, and the bytes times the links that they must cross."""
+    """The larger of two times: for what one NPU must send or receive, and for the bytes times the links they cross."""
     n = topology.n_npus
     if n == 1:
         return CutBound(Fraction(0), (), "one NPU")
@@ -122,7 +122,7 @@ def _all_to_all(topology: Topology) -> CutBound:
         rates = [sum(capacity[link] for link in np.flatnonzero(ends == npu).tolist()) for npu in range(n)]
         least = min(range(n), key=rates.__getitem__)
         if not rates[least]:
-            raise WeftError(f"topology {topology.name}: {topology.node_name(least)} has no link to {verb} by")
+            raise WeftError(f"topology {topology.name}: {topology.node_name(least)} has no link to {verb} on")
         reason = f"it must {verb} {n - 1} blocks"
         found.append(CutBound(Fraction(n - 1, n) / (unit * rates[least]), (least,), reason))
     hops = _distance_sum(topology)

@@ -75,7 +75,7 @@ class Epigraph(NamedTuple):
         ----------
         multiplier : (R,) float64
             Any weights, such as a solver's dual variables. Negative ones are dropped and the rest scaled so that the
-            rows of each variable carry together exactly what the variable is worth: no trust in the solver is needed.
+            rows of each variable sum to the weight of the variable: no trust in the solver is needed.
         """
         share = np.maximum(multiplier, 0.0)
         worth = self.weight.copy()

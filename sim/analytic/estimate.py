@@ -18,7 +18,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_ps(lowered: Lowered) -> int:
-    """Time if every step began when the one before it had ended everywhere.
+    """Time if every step began when the previous one had ended everywhere.
 
     A step takes the longest latency of its routes and the time that the bytes crossing its fullest link need there:
     sum over steps of alpha + n_s * congestion_s / bandwidth. Steps of one number in all ports run together.

@@ -34,7 +34,7 @@ class Placed(NamedTuple):
     workload : Workload
     groups : mapping from group to NPUs of each dimension
     weight : float
-        Worth of its time beside other workloads.
+        Weight of its time relative to other workloads.
     pipeline : Pipeline or None
         Stages of layers; the workload is then one microbatch of all of them.
     """
@@ -51,7 +51,7 @@ class Placed(NamedTuple):
 
     @property
     def compute_ns(self) -> float:
-        """Compute of an iteration that nothing overlaps: of a pipeline the bubbles too, messages taken for nothing."""
+        """Compute of an iteration that nothing overlaps; for a pipeline with its bubbles, messages being free."""
         if self.pipeline is None:
             return self.workload.compute_ns
         times = [
@@ -117,7 +117,7 @@ def _add_forward(sums: _Sums, one: Placed, phase: Phase, times: int) -> None:
 def _add_pipeline(sums: _Sums, one: Placed, microbatches: int) -> None:
     """The first microbatch through all stages, the others behind it at the pace of the slowest, then the gradients.
 
-    Messages between stages are taken for nothing: on which links they go is not part of LIBRA's model.
+    Messages between stages are free: LIBRA's model does not include the links that they take.
     """
     passes, gradients = list[_Branch](), list[_Branch]()
     for stage in cut_into_stages(one.workload, one.n_stages):

@@ -1,4 +1,4 @@
-"""A time that no run undercuts, whatever it is of: a schedule, a job, several at once, with and without faults."""
+"""A lower bound on any run: of a schedule, a job, or several at once, with and without faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sim.program.columns import i32
 
 
 class Faults(Protocol):
-    """What a bound asks of a fault plan."""
+    """What a bound needs to know of a fault plan."""
 
     @property
     def moves_routes(self) -> bool:
@@ -22,7 +22,7 @@ class Faults(Protocol):
 
 
 def lower_bound_ps(lowered: Lowered, plan: Faults | None = None) -> int:
-    """Of a run with the faults of a plan, in ps; of a schedule alone also what any algorithm must move."""
+    """Lower bound of a run with the faults of a plan, in ps; for a schedule alone also what any algorithm must move."""
     if lowered.job.alone is None:
         return program_bound_ps(lowered.program)
     return bound_under(plan, bounds(lowered if plan is None else lower(lowered.job, lowered.model)))

@@ -1,4 +1,4 @@
-"""The roof over every algorithm: what the fabric allows at each size, by its tightest cut and its longest way."""
+"""The roof over every algorithm: what the fabric allows at each size, by its tightest cut and its longest path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Roof(NamedTuple):
     Attributes
     ----------
     latency_s : float
-        Of the longest of the quickest ways between two NPUs whose data must meet.
+        Of the longest among the quickest paths between two NPUs whose data must meet.
     s_per_byte : Fraction
         Of the tightest cut.
     """
@@ -69,7 +69,7 @@ def roof(
 
 
 def _longest_way_ps(topology: Topology, kind: str, root: int) -> int:
-    """The longest of the quickest ways that a contribution must take: between any two NPUs, or from or to the root."""
+    """Longest among the quickest paths that contributions must take: between any two NPUs, or from or to the root."""
     n = topology.n_nodes
     weights = np.maximum(topology.latency_ps + topology.hop_latency_ps[topology.dst], 1)
     order = np.lexsort((weights, topology.dst, topology.src))

@@ -3,7 +3,7 @@
     T = RTT + q max(RTT_s, s service) + r service,        C - 1 = q s + r
 
 The first of C chunks needs RTT from the first sender to the last receiver, and the others follow at the pace of the
-slowest link. Where s chunks at most are on the way at once (in-network aggregation: one slot a chunk) they go in
+slowest link. If at most s chunks are in flight at once (in-network aggregation: one slot per chunk), they go in
 turns of s, each as long as the round trip RTT_s to what a chunk waits for. For many chunks that is the published RTT
 + (C - 1) max(service, RTT / s), which counts part of a turn as that part of a round trip.
 """
@@ -16,9 +16,9 @@ from sim.program.contract import I64, Program
 
 
 def streaming_ps(program: Program) -> int | None:
-    """Time by the formula; None where transfers share links, or wait for others as a whole.
+    """Time by the formula; None where transfers share links, or wait for whole transfers.
 
-    The last chunk counts as a whole one.
+    The last chunk counts as a full one.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def _first_chunk(program: Program) -> tuple[I64, I64]:
 
 
 def _delivered(program: Program, time_ps: I64) -> I64:
-    """When the first chunk of each task is delivered if nothing is in its way."""
+    """When the first chunk of each task is delivered without contention."""
     parent, child, lag = program.stream_edges()
     parent, child = parent[lag == 0], child[lag == 0]
     done = time_ps.copy()

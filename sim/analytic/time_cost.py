@@ -23,7 +23,7 @@ MAX_SOLVES = 200
 
 
 class LeastProduct(NamedTuple):
-    """The least time x cost, where it is reached, and a bound that nothing undercuts.
+    """The least time x cost, where it is reached, and a lower bound.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ def least_time_cost(time: Epigraph, feasible: Feasible, cost: Cost, tolerance: f
     """
     check_well_posed(feasible, cost)
     fastest = least_time(time, feasible)
-    top = cost.of(fastest.bandwidth_GBps)  # a dearer network is no faster
+    top = cost.of(fastest.bandwidth_GBps)  # a more expensive network is no faster
     low = cost.fixed + feasible.cheapest(cost.price)
     points = [_Point(top, fastest, 0.0)]
     for solves in range(1, MAX_SOLVES):
@@ -111,7 +111,7 @@ def least_time_cost(time: Epigraph, feasible: Feasible, cost: Cost, tolerance: f
 
 
 def _weakest(points: list[_Point], low: float) -> tuple[float, float]:
-    """The least value that c T(c) may have anywhere, and a cost at which to look closer."""
+    """A lower bound of c T(c) over all costs, and the cost at which to solve next."""
     first, last = points[0], points[-1]
     cheap = low * max(first.line(low), last.line(low))
     found = [(cheap, 0.5 * (low + first.limit))]
@@ -133,6 +133,6 @@ def _crossing(left: _Point, right: _Point) -> float:
 
 def _solve_at(time: Epigraph, feasible: Feasible, cost: Cost, limit: float) -> _Point:
     row = Constraint(tuple(cost.price.tolist()), limit - cost.fixed, False, f"cost <= {limit:g} $")
-    # With the caps of the wider set the bound is linear in the limit: a line below the least time at any cost.
+    # With the caps of the larger set the bound is linear in the limit: a line below the least time at any cost.
     least = least_time(time, feasible.with_row(row), feasible.caps_GBps)
     return _Point(limit, least, -float(least.certificate.multiplier[-1]))

@@ -26,7 +26,7 @@ def dimension_traffic(kind: str, size_bytes: float, sizes: Sequence[int]) -> F64
     size_bytes : float
         Buffer of an NPU before: for an all-gather its shard, otherwise the full array.
     sizes : sequence of int
-        NPUs of the group in each dimension; 1 where it does not use one.
+        NPUs of the group in each dimension; 1 for a dimension that it does not use.
 
     Raises
     ------
@@ -41,5 +41,5 @@ def dimension_traffic(kind: str, size_bytes: float, sizes: Sequence[int]) -> F64
         return size_bytes * (np.prod(p) / (below * p)) * (p - 1)
     factor = {"reduce-scatter": 1.0, "all-reduce": 2.0}.get(kind)
     if factor is None:
-        raise WeftError(f"collective {kind!r} is not taken dimension by dimension: choose one of {', '.join(KINDS)}")
+        raise WeftError(f"collective {kind!r} is not hierarchical: choose one of {', '.join(KINDS)}")
     return factor * size_bytes / below * (p - 1) / p

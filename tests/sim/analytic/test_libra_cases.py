@@ -107,7 +107,7 @@ def test_traffic_as_printed(kind: str, size: int, groups: tuple[int, ...], megab
 @pytest.mark.parametrize("groups", [(1,), (4,), (1, 1), (2, 1, 8), (16, 8, 32)])
 def test_traffic_as_a_loop(kind: str, groups: tuple[int, ...]) -> None:
     assert dimension_traffic(kind, 1e9, groups) == pytest.approx(oracle.traffic(kind, 1e9, groups), rel=1e-14)
-    with pytest.raises(WeftError, match="'broadcast' is not taken dimension by dimension"):
+    with pytest.raises(WeftError, match="'broadcast' is not hierarchical"):
         dimension_traffic("broadcast", 1.0, groups)
 
 
