@@ -1,4 +1,4 @@
-"""How real machines compare: measurements are read, judged, and set beside simulated ones.
+"""How real machines compare: measurements are read, judged, and compared with simulated times.
 
 Imports `sim.study`, `sim.analytic` and what they import.
 """

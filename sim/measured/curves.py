@@ -1,7 +1,7 @@
-"""The curve of an algorithm, time over size, at any latency and bandwidth: lowered once, run as often as asked.
+"""The curve of an algorithm, time over size, at any latency and bandwidth: lowered once, run repeatedly.
 
-A program holds service times and latencies as tables. Another bandwidth of all links divides the one by its share,
-another latency of all transfers adds to the other, and nothing else of the program changes.
+A program holds service times and latencies as tables. A different bandwidth of all links scales the services, a
+different latency of all transfers adds to the latencies, and nothing else in the program changes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Curve:
         latency_s : float
             Added to every transfer.
         share : float
-            Bandwidth of every link, of what it is in the topology.
+            Bandwidth of every link, relative to the topology.
         """
         key = round(latency_s * PS_PER_S), share
         if key not in self._known:

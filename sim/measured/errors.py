@@ -35,6 +35,6 @@ def mean_error(rows: Iterable[Mapping[str, Any]]) -> float:
 
 
 def geometric_error(rows: Iterable[Mapping[str, Any]]) -> float:
-    """How many times too slow or too fast, in the geometric mean; 1 is exact."""
+    """Geometric mean of the factor by which times are too slow or too fast; 1 is exact."""
     logs = [abs(math.log1p(row["error"])) for row in rows]
     return math.exp(math.fsum(logs) / len(logs))

@@ -1,12 +1,12 @@
-"""The judge of measurements: latency and bandwidth of the links, the algorithm that a curve looks like, and how good
-the numbers are.
+"""The judge of measurements: latency and bandwidth of the links, the most likely algorithm, and how good the
+numbers are.
 
-Each candidate is simulated at the measured sizes and fitted: a latency for every transfer (what the network's own
-latencies leave unsaid: launch, software, protocol) and one share of the links' bandwidth for all of them, by least
-squares of relative errors. Most curves are nearly straight lines, which two numbers fit whatever the algorithm. So a
-candidate whose links would have to be faster than the topology says is put last, and the others are ordered by their
+Each candidate is simulated at the measured sizes and fitted: a latency for every transfer (what the network's
+latencies do not include: launch, software, protocol) and one share of the links' bandwidth for all of them, by least
+squares of relative errors. Most curves are nearly straight lines, which two parameters fit for any algorithm. So a
+candidate whose links would have to be faster than in the topology is ranked last, and the others are ordered by their
 score: n ln(residual^2), twice the log-likelihood of n points, plus the square of ln(share) over `SHARE_SPREAD`, for
-the links of a real network carry nearly what they should. Scores that differ by less than `TELLS_APART` tell nothing.
+real links run close to their nominal rate. Scores that differ by less than `TELLS_APART` do not decide.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FARTHEST = 7.0
 
 _STEP = 0.05
 """Half a width over which slopes are taken, of the logarithm of the share and of the latency in its scale: another
-order of chunks at a busy link makes simulated times jump by a percent or two, and slopes must see past that."""
+order of chunks at a busy link makes simulated times jump by a percent or two, and slopes must average over that."""
 
 
 class Interval(NamedTuple):
@@ -63,13 +63,13 @@ class Interval(NamedTuple):
 @one_line
 @dataclass(frozen=True)
 class Fit:
-    """A candidate at the latency and the bandwidth that suit it best.
+    """A candidate at its best-fit latency and bandwidth.
 
     Attributes
     ----------
     algorithm : str
     latency_s : Interval
-        Of a transfer, beyond the network's own.
+        Per transfer, on top of the network's latencies.
     share : Interval
         Of the links' bandwidth.
     residual : float
@@ -86,7 +86,7 @@ class Fit:
 
     @property
     def possible(self) -> bool:
-        """Whether no link need be faster than the topology says."""
+        """Whether no link would have to be faster than in the topology."""
         return self.share.low <= 1.0
 
     def score(self, n_points: int) -> float:
@@ -98,18 +98,18 @@ class Fit:
 @one_line
 @dataclass(frozen=True)
 class Judgment:
-    """What became of some measurements.
+    """Verdict on some measurements.
 
     Attributes
     ----------
     measured : Measurements
     topology : Topology
     fits : tuple of Fit
-        The likeliest first.
+        Most likely first.
     alike : tuple of str
-        Algorithms that these points cannot tell from the first.
+        Algorithms that these points cannot distinguish from the first.
     bound_s_per_byte : float or None
-        Of the exact cut; None where it is too dear.
+        Of the exact cut; None where it is too expensive to compute.
     """
 
     measured: Measurements
@@ -120,11 +120,11 @@ class Judgment:
 
     @property
     def best(self) -> Fit:
-        """The likeliest candidate."""
+        """The most likely candidate."""
         return self.fits[0]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row a point: measured, simulated, error, and share of the bound."""
+        """One row per point: measured, simulated, error, and share of the bound."""
         sizes = unique_sizes(self.measured)
         simulated = dict(zip(sizes, self.best.times_s.tolist(), strict=True))
         factor = collective(self.measured.collective or "").bus_factor(self.topology.n_npus)
@@ -162,7 +162,7 @@ def judge(
     measured: Measurements, topology: Topology, curves: Sequence[Curve], known: Sequence[str] = (), *,
     reducing_switches: bool = False, done: Callable[[str], None] = lambda name: None,
 ) -> Judgment:
-    """Fit every candidate, and say which it is.
+    """Fit every candidate, and identify the algorithm.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def judge(
     curves : sequence of Curve
         Candidates, at `unique_sizes(measured)`.
     known : sequence of {"latency", "bandwidth"}
-        What is as the topology says, and not fitted.
+        Taken from the topology, not fitted.
     reducing_switches : bool
         Whether the bound of an all-reduce may count on switches that add.
     done : callable (name)
@@ -247,7 +247,7 @@ def _fit(one: Curve, measured: Measurements, known: Sequence[str]) -> Fit:
 
 
 def _latency_scale(one: Curve, at: np.ndarray[Any, np.dtype[np.int64]], times: F64) -> float:
-    """A latency of a transfer that explains the smallest size; it is where the fit starts."""
+    """A latency per transfer that explains the smallest size; the fit starts there."""
     unit = 1e-6
     bare, slowed = one.times_s(0.0, 1.0)[at[0]], one.times_s(unit, 1.0)[at[0]]
     transfers = max((slowed - bare) / unit, 1.0)
@@ -284,7 +284,7 @@ def _result(
 
 
 def _ranked(fits: Sequence[Fit], n_points: int) -> tuple[list[Fit], list[str]]:
-    """The likeliest first, and the names of those that are not told from it."""
+    """The fits, most likely first, and the names of those indistinguishable from the first."""
     ordered = sorted(fits, key=lambda fit: (not fit.possible, fit.score(n_points)))
     first = ordered[0]
     alike = [

@@ -32,8 +32,9 @@ def nccl_json(
     Returns
     -------
     str
-        Out-of-place and in-place hold the one result, `nwrong` is 0 because schedules are proved, and times of day are
-        empty: a simulation has none. Booleans are quoted and roots padded, as nccl-tests writes them.
+        Out-of-place and in-place hold the same result, `nwrong` is 0 because schedules are checked for correctness when
+        built, and times of day are empty: a simulation has none. Booleans are quoted and roots padded, as
+        nccl-tests writes them.
     """
     rows = list(rows)
     results = [_result(row, n_ranks, element_bytes, root) for row in rows]

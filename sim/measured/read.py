@@ -1,7 +1,7 @@
 """Measured times: nccl-tests text and JSON, OSU micro-benchmark text, and tables or JSON of our own.
 
-Sizes are turned into those of nccl-tests, the whole array: OSU's all-gather and all-to-all say the bytes of one pair of
-ranks, which is a p-th of it. A reader follows the header of the file, not the position of columns.
+Sizes are converted to those of nccl-tests, the whole array: OSU's all-gather and all-to-all report the bytes of one
+pair of ranks, which is 1/p of it. A reader follows the header of the file, not the position of columns.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Measurements:
     left_out : int
         How many were.
     collective : str or None
-        Where the file says it.
+        If the file states it.
     n_ranks : int or None
         Likewise.
     """
@@ -99,11 +99,11 @@ def read_measurements(
     ----------
     path : path
     collective : str, optional
-        Must agree with the file's own, if that says it.
+        Must agree with that of the file, if it states one.
     n_ranks : int, optional
         Likewise; OSU files need it.
     placement : {"out-of-place", "in-place"}
-        Which of the two that nccl-tests measures.
+        Which of the two measurements of nccl-tests to use.
 
     Raises
     ------
@@ -128,10 +128,10 @@ def read_measurements(
 def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) -> Measurements:
     for what, said, asked in (("collective", found.collective, collective), ("ranks", found.n_ranks, n_ranks)):
         if said is not None and asked is not None and said != asked:
-            raise WeftError(f"{found.source} measured {what} {said}, and {asked} is asked for")
+            raise WeftError(f"{found.source} measured {what} {said}, but {asked} is requested")
     name = found.collective or collective
     if name is None:
-        raise WeftError(f"{found.source} does not say which collective it measured: give --collective")
+        raise WeftError(f"{found.source} does not name its collective: give --collective")
     if not found.points:
         raise WeftError(f"{found.source} ({found.format}) has no measured time")
     if len(found.points) > MOST_POINTS:
@@ -141,7 +141,7 @@ def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) ->
 
 
 def _points(rows: Sequence[tuple[str, Any, Any]], source: str) -> tuple[tuple[Point, ...], int]:
-    """Points of (where, size in bytes, time in us); empty arrays and times that are none are counted."""
+    """Points of (where, size in bytes, time in us); empty arrays and missing times are counted."""
     points, left_out = [], 0
     for where, size, time_us in rows:
         try:
@@ -187,7 +187,7 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
             at = [place for place, column in enumerate(columns) if column == "time"]
             rows.append((f"line {number}", words[0], words[at[PLACEMENTS.index(placement) if len(at) > 1 else 0]]))
     if not columns:
-        raise WeftError(f"{name} is of no known format: nccl-tests text or JSON, OSU text, or weft's JSON are read")
+        raise WeftError(f"{name} has no known format: nccl-tests text or JSON, OSU text, or weft's JSON are read")
     points, left_out = _points(rows, name)
     return Measurements(name, "nccl-tests text", points, left_out, collective, len(ranks) or None)
 
@@ -202,7 +202,7 @@ def _check_columns(columns: Sequence[str], where: str) -> None:
 
 def _nccl_collective(test: str, where: str) -> str:
     if test not in NCCL_TESTS:
-        raise WeftError(f"{where}: the test {test}_perf is of no collective that is known: {', '.join(NCCL_TESTS)}")
+        raise WeftError(f"{where}: the test {test}_perf measures no known collective: {', '.join(NCCL_TESTS)}")
     return NCCL_TESTS[test]
 
 
@@ -265,7 +265,7 @@ def _own_json(data: Mapping[str, Any], name: str) -> Measurements:
 
 
 def _microseconds(seconds: Any) -> Any:
-    """What is no number stays as it is, to be rejected where it stands."""
+    """Values that are not numbers are kept, to be rejected where they occur."""
     plain = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     return float(seconds) * 1e6 if plain else str(seconds)
 

@@ -219,7 +219,7 @@ def test_validate_holds_simulated_against_measured(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["judge", "FILE", "--topology", "switch:4"], "measured ranks 8, and 4 is asked for"),
+        (["judge", "FILE", "--topology", "switch:4"], "measured ranks 8, but 4 is requested"),
         (["judge", "FILE", "--topology", "switch:8", "--collective", "all-gather"], "measured collective all-reduce"),
         (["judge", "FILE", "--topology", "switch:8", "--algorithm", "bfb"], "only direct networks are supported"),
         (["judge", "none.json", "--topology", "switch:8"], "none.json cannot be read"),

@@ -125,9 +125,9 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hello\n", "is of no known format"),
+        ("hello\n", "has no known format"),
         ("{", "is not JSON"),
-        ("[1]", "is of no known format"),
+        ("[1]", "has no known format"),
         (document(magic=1), "has the unknown key 'magic'"),
         (document(results=None), "lacks the key 'results'"),
         (document(results=[{"time": 3}]), "results[0] lacks the key 'size'"),
@@ -140,8 +140,8 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (document().replace("1048576", "1e999"), "size inf or time 25.0 is not a number"),
         (document(results=[{"size": "many", "out_of_place": {"time": 1}}]), "size 'many'"),
         (document(results=[row(0, 1.0)]), "has no measured time"),
-        (document(args=["./gather_perf"]), "gather_perf is of no collective that is known"),
-        (document(args=[]), "does not say which collective it measured: give --collective"),
+        (document(args=["./gather_perf"]), "gather_perf measures no known collective"),
+        (document(args=[]), "does not name its collective: give --collective"),
         (NCCL.replace("  #wrong", "  sparkle"), "line 7 has the unknown column 'sparkle'"),
         (NCCL[: NCCL.index("8.25")], "columns: is the file cut off?"),
         (NCCL.replace("#       size", "#       sise"), "numbers before the header"),
@@ -164,8 +164,8 @@ def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"collective": "all-gather"}, "measured collective all-reduce, and all-gather is asked for"),
-        ({"n_ranks": 8}, "measured ranks 2, and 8 is asked for"),
+        ({"collective": "all-gather"}, "measured collective all-reduce, but all-gather is requested"),
+        ({"n_ranks": 8}, "measured ranks 2, but 8 is requested"),
         ({"placement": "beside"}, "placement 'beside' is unknown"),
     ],
 )
