@@ -1,4 +1,4 @@
-"""The report: one HTML page, with all that it needs inside, from the JSON results of a folder.
+"""The report: one self-contained HTML page from the JSON results of a folder.
 
 Imports `sim.plots`, `sim.study` and what they import.
 """

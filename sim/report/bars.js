@@ -1,4 +1,4 @@
-// Stacked bars, a row each: where the time went, what was hidden, how a budget was shared out.
+// Stacked bars, a row each: where the time went, what was hidden, how a budget was split.
 
 function barsElement(section) {
   const box = html("div", { class: "bars" });

@@ -1,4 +1,4 @@
-"""The fabric of a result and its links' load over time: the result's own points, run again from its spec with a log."""
+"""The fabric of a result and its links' load over time: its points, run again from its spec with a log."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from topologies.units import format_rate, format_size, format_time
 
 MOST_NODES = 300
 MOST_LINKS = 3000
-"""A fabric in which more could not be told apart."""
+"""Limits of a fabric beyond which nodes and links cannot be distinguished."""
 
 MOST_SERVICES = 400_000
-"""Of a run that is done again for the page: half a second."""
+"""Limit for a run that is repeated for the page: half a second."""
 
 MOST_FABRICS = 6
-"""Places of a sweep that are drawn."""
+"""Points of a sweep's axes that are drawn."""
 
 MOST_RUNS = 8
-"""Runs that one fabric plays."""
+"""Runs played per fabric."""
 
 
 def fabric_sections(result: ResultFile, frames: int) -> tuple[list[Section], list[str]]:
-    """The fabric of a result, and lines that say what of it is not shown.
+    """The fabric of a result, and lines on what is not shown.
 
     Parameters
     ----------
     result : ResultFile
     frames : int
-        Moments of the slider.
+        Points in time of the slider.
     """
     rows = [row for row in result.rows if row.get("size_bytes") and row.get("time_s") and row.get("algorithm")]
     if not rows or not isinstance(result.data.get("spec"), dict):
@@ -53,12 +53,12 @@ def fabric_sections(result: ResultFile, frames: int) -> tuple[list[Section], lis
         notes += said
     if len(runs) > MOST_FABRICS:
         more = len(runs) - MOST_FABRICS
-        notes.append(f"{more} further places of the sweep are not played: the page holds {MOST_FABRICS}")
+        notes.append(f"{more} further points of the sweep are not played: the page holds {MOST_FABRICS}")
     return sections, notes
 
 
 def runs_of(data: Mapping[str, Any], rows: Sequence[Row]) -> list[tuple[dict[str, Any], list[Row]]]:
-    """The rows of each spec: of a sweep, of each place on its axes, which the rows name as "section.key"."""
+    """The rows of each spec; for a sweep, of each point on its axes, which the rows name as "section.key"."""
     groups: dict[str, tuple[dict[str, Any], list[Row]]] = {}
     for row in rows:
         spec = {section: dict(keys) for section, keys in data.items() if isinstance(keys, Mapping)}
@@ -79,7 +79,7 @@ def _fabric(data: Mapping[str, Any], rows: Sequence[Row], frames: int) -> tuple[
         return [], [f"the fabric is not drawn: {wrong}"]
     if topology.n_nodes > MOST_NODES or topology.n_links > MOST_LINKS:
         size = f"{topology.n_nodes:,} nodes and {topology.n_links:,} links"
-        return [], [f"the fabric is not drawn: {size}, more than {MOST_NODES} or {MOST_LINKS:,} cannot be told apart"]
+        return [], [f"the fabric is not drawn: {size}; more than {MOST_NODES} or {MOST_LINKS:,} are too many"]
     plays, notes = _plays(spec, topology, [row for row in rows if row.get("topology") == topology.name], frames)
     where = ", ".join([topology.name, *axes_of(rows[0])])
     return ([_section(topology, where, plays)] if plays else []), notes

@@ -1,4 +1,4 @@
-"""The page: style, script and data put into one template, so that it needs neither a server nor the network."""
+"""The page: style, script and data in one template, so that it needs neither a server nor the network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sim.version import weft_version
 from topologies import WeftError
 
 FRAMES = 60
-"""Moments of the slider unless asked for others."""
+"""Default number of points in time of the slider."""
 
 MOST_FRAMES = 1000
 
@@ -34,11 +34,11 @@ def report_page(
     Parameters
     ----------
     folder : Path
-        Its JSON files, those of its folders included, are the results.
+        Its JSON files, including those in subfolders, are the results.
     title : str, optional
-        "Results in FOLDER" unless given.
+        Default: "Results in FOLDER".
     frames : int
-        Moments into which a run is cut for the slider.
+        Points in time that the slider shows of a run.
     done : callable (name)
         Called after each file.
 
@@ -52,7 +52,7 @@ def report_page(
     Raises
     ------
     WeftError
-        No such folder, no results, or a number of frames that is none.
+        No such folder, no results, or a number of frames out of range.
     """
     if not 1 <= frames <= MOST_FRAMES:
         raise WeftError(f"--frames {frames} is out of range: from 1 to {MOST_FRAMES}")
@@ -75,7 +75,7 @@ def _part(result: ResultFile, frames: int) -> dict[str, Any]:
 
 
 def render(title: str, data: dict[str, Any]) -> str:
-    """The page of plain data; no `<` of the data can end its script element."""
+    """The page from plain data; no `<` in the data can end its script element."""
     here = files("sim.report")
     text = json.dumps(data | {"heat": HEAT_STOPS}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Template((here / "template.html").read_text(encoding="utf-8")).substitute(

@@ -34,7 +34,7 @@ class ResultFile(NamedTuple):
 
 
 def read_results(folder: Path) -> tuple[list[ResultFile], list[str]]:
-    """The result files below a folder by name, and for each other JSON file a line that says why it is left out.
+    """The result files below a folder by name, and for each other JSON file the reason why it is left out.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def read_results(folder: Path) -> tuple[list[ResultFile], list[str]]:
         No such folder, or no result in it.
     """
     if not folder.is_dir():
-        raise WeftError(f"{folder} is no folder: name one with results that --json wrote")
+        raise WeftError(f"{folder} is not a folder: name one with results that --json wrote")
     found: list[ResultFile] = []
     left_out: list[str] = []
     for path in sorted(folder.rglob("*.json")):
@@ -61,10 +61,10 @@ def read_result(path: Path, name: str) -> ResultFile:
     """One result file, under a name for messages."""
     data = parse_json(read_input(path, "result"), name)
     if not isinstance(data, dict):
-        raise WeftError(f"{name} is not a result: it is no JSON object")
+        raise WeftError(f"{name} is not a result: it is not a JSON object")
     rows = next((data[key] for key in ROWS if isinstance(data.get(key), list)), None)
     if rows is None and "topology" in data and "npus" in data:
-        rows = [data]  # what `weft topology` says of one fabric
+        rows = [data]  # what `weft topology` reports of one fabric
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise WeftError(f"{name} is not a result: it has no rows")
     return ResultFile(name, data, rows)

@@ -13,10 +13,10 @@ from topologies.units import format_size
 Section = dict[str, Any]
 
 KEPT = ("size_bytes", "time_s", "busbw_GBps", "lower_bound_s", "form")
-"""What a point of a curve carries."""
+"""Data of a point of a curve."""
 
 MOST_PARTS = len(CYCLE)
-"""Parts of a bar that colors tell apart; more are put together by their kind."""
+"""Parts of a bar that colors can distinguish; more are merged by kind."""
 
 
 def title_of(result: ResultFile) -> str:
@@ -52,7 +52,7 @@ def _series_name(row: Row) -> str:
 
 
 def axes_of(row: Row) -> list[str]:
-    """A row's place on the axes of a sweep that neither the fabric, the algorithm nor the size tells."""
+    """A row's values on the axes of a sweep other than fabric, algorithm and size."""
     told = ("topology.spec", "collective.name", "collective.algorithms")
     axes = [key for key in row if "." in key and key not in told and not key.startswith("sweep.")]
     return [f"{key.partition('.')[2].replace('_', ' ')} {row[key]}" for key in axes]
@@ -100,7 +100,7 @@ def _iteration(rows: Sequence[Row]) -> list[Section]:
 
 
 def _bandwidths(rows: Sequence[Row]) -> list[Section]:
-    """How a budget was shared out among dimensions."""
+    """How a budget was split across dimensions."""
     known = [row for row in rows if isinstance(row.get("bandwidth_GBps"), list)]
     parts = [{f"dimension {dim}": rate for dim, rate in enumerate(row["bandwidth_GBps"], start=1)} for row in known]
     names = [" ".join(str(row[key]) for key in ("objective", "evaluator") if row.get(key)) or "split" for row in known]
@@ -110,7 +110,7 @@ def _bandwidths(rows: Sequence[Row]) -> list[Section]:
 def bars(
     title: str, names: Sequence[str], parts: Sequence[dict[str, float]], unit: str, *, share: bool = False
 ) -> list[Section]:
-    """One section of stacked bars, or none where there is nothing to stack."""
+    """One section of stacked bars, or none if there is nothing to stack."""
     if len({name for one in parts for name in one}) > MOST_PARTS:
         parts = [_by_kind(one) for one in parts]
     keys = list(dict.fromkeys(name for one in parts for name in one))

@@ -92,7 +92,7 @@ def test_every_result_has_its_parts_in_the_order_of_the_names(page: Page) -> Non
         "a.json": ["curves", "fabric", "table"], "b.json": ["curves", "bars", "fabric", "table"],
         "below/c.json": ["table"], "below/d.json": ["table"], "below/e.json": ["table"],
     }
-    assert page.data["left_out"] == ["other.json is not a result: it is no JSON object"]
+    assert page.data["left_out"] == ["other.json is not a result: it is not a JSON object"]
     assert [one["title"] for one in page.data["results"]][:2] == ["all-reduce on torus:4x4", "all-gather on fat-tree:4"]
 
 
@@ -192,7 +192,7 @@ def test_training_and_optimisation_have_bars(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("{", "is not JSON"), ("[]", "is no JSON object"), ("{}", "has no rows"), ('{"rows": [1]}', "has no rows"),
+    [("{", "is not JSON"), ("[]", "is not a JSON object"), ("{}", "has no rows"), ('{"rows": [1]}', "has no rows"),
      ("\udcff", "is not UTF-8 text")],
 )
 def test_a_folder_without_results_is_refused(tmp_path: Path, content: str, said: str) -> None:
@@ -204,7 +204,7 @@ def test_a_folder_without_results_is_refused(tmp_path: Path, content: str, said:
 def test_bad_input_takes_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "a.json", [{"x": 1}])
     for words, said in (
-        ([str(tmp_path / "none")], "is no folder"), ([str(tmp_path), "--frames", "0"], "--frames 0 is out of range"),
+        ([str(tmp_path / "none")], "is not a folder"), ([str(tmp_path), "--frames", "0"], "--frames 0 is out of range"),
         ([str(tmp_path), "--page", str(tmp_path / "a.pdf")], "has the suffix '.pdf'"),
     ):
         assert main(["report", *words]) == 2
