@@ -15,13 +15,13 @@ from sim.optimize.knobs import Knobs
 from sim.optimize.objective import Objective
 
 MOST_SOLVED = 12
-"""Choices whose bandwidths are optimized; the others are looked at where a search for bandwidths begins."""
+"""Choices whose bandwidths are optimized; the others are only evaluated at the starting points of such a search."""
 
 SOLVED, EXCLUDED, LOOKED_AT = "optimized", "excluded by its bound", "looked at, not optimized"
 
 
 class Tried(NamedTuple):
-    """A choice and how far it was followed.
+    """A choice and how far it was pursued.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Tried(NamedTuple):
     value, time_ns : float
         Least seen, ns or ns x $, and the time there.
     bound : float
-        No bandwidths are better with this choice; nan where none is known.
+        No bandwidths are better with this choice; nan if unknown.
     how : str
         SOLVED, EXCLUDED or LOOKED_AT.
     """
@@ -62,10 +62,10 @@ def best_choice(
     cost: Cost | None = None,
     starts: Sequence[F64] = (),
 ) -> Best:
-    """Look at every choice at a few bandwidths, then optimize the bandwidths of the most promising, best first.
+    """Evaluate every choice at a few bandwidths, then optimize the bandwidths of the most promising, best first.
 
-    A choice whose certified bound is not below the best value so far is left: nothing is lost by it. At most
-    MOST_SOLVED are optimized, and that others were only looked at is told with the answer.
+    A choice whose certified bound is not below the best value so far is skipped without loss. At most MOST_SOLVED
+    are optimized; the result reports which others were only evaluated.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def best_choice(
     cost : Cost, optional
         Minimize time x cost instead of time.
     starts : sequence of (D,) float64
-        Where to look, beside the middle of the feasible set and the optimum of the load bound.
+        Where to evaluate, in addition to the middle of the feasible set and the optimum of the load bound.
     """
     if len(choices) == 1:
         objective = objective_of(choices[0])
@@ -93,7 +93,7 @@ def best_choice(
             evaluations += 2 + len(starts)
             continue
         design = solve(objective)
-        evaluations += design.evaluations  # where it was looked at included: the search begins there
+        evaluations += design.evaluations  # includes the starting points, where the choice was evaluated before
         tried.append(_solved(first.knobs, design))
         if best is None or design.value < best.design.value:
             best = Best(first.knobs, design, objective, ())

@@ -2,9 +2,9 @@
 
 For a fixed order of service the simulated time is a maximum over paths of constant + sum w_d / B_d, convex in the
 bandwidths. Each run gives the path that was longest there: a row of a convex model (`Epigraph`), whose optimum is the
-next point to simulate. Plain descent would stall where several dimensions tie, which is where the optimum lies; rows
-meet there. Where the order of service changes a row may lie above the time elsewhere: the model is then trusted in a
-smaller box around the best point, and rows that contradict what was simulated there are dropped.
+next point to simulate. Plain descent would stall where several dimensions tie, which is where the optimum lies and
+rows meet. Where the order of service changes, a row may lie above the time elsewhere: the model is then trusted in a
+smaller box around the best point, and rows that contradict simulations there are dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Optimum(NamedTuple):
     time_bound_ns : float
         No feasible time is below; nan where no floor is known.
     evaluations, runs, replays : int
-        Different choices of bandwidths looked at; programs simulated by the engine; programs replayed from a tape.
+        Distinct bandwidths evaluated; programs simulated by the engine; programs replayed from a tape.
     history : tuple of float
         Best value after each evaluation.
     ended : str
@@ -100,7 +100,7 @@ def optimize(
     Raises
     ------
     WeftError
-        A start that the constraints forbid, or an ill-posed time x cost.
+        A start that violates the constraints, or an ill-posed time x cost.
     """
     search = _Search(objective, feasible, cost, tolerance, max_evaluations)
     return search.run(starts)
@@ -173,8 +173,8 @@ class _Search:
     def _starts(self, given: Sequence[F64]) -> tuple[float | None, list[F64]]:
         """The certified bound of the floor, and points to begin from.
 
-        The floor is right with many chunks; with one, bandwidths go with the square root of the bytes. The points are
-        those asked for, the optimum of the floor, the middle of the feasible set and some on the way between them.
+        The floor is accurate with many chunks; with one, bandwidths scale with the square root of the bytes. The points
+        are those given, the optimum of the floor, the middle of the feasible set and some points between them.
         """
         for point in given:
             if self.feasible.violation(point) > 1e-6:
@@ -204,7 +204,7 @@ class _Search:
         return found
 
     def _descend(self, best: Evaluation, reached: list[F64], box: float = FIRST_BOX) -> str:
-        """Go down from a point; `reached` are the ends of earlier descents, where this one stops, and gets its own."""
+        """Descend from a point; `reached` are the ends of earlier descents, where this one stops; adds its own end."""
         self.rows = paths_of(best)
         while len(self.seen) < self.max_evaluations:
             if any(near(best.bandwidth_GBps, end, SAME_END) for end in reached):
@@ -236,9 +236,9 @@ class _Search:
         return f"{self.max_evaluations} evaluations are used up"
 
     def _look_around(self, begun: Sequence[Evaluation], reached: list[F64]) -> str:
-        """Simplex steps at the best point; where they or the paths show other orders of service, more than that.
+        """Simplex steps at the best point, and more if they or the paths show other orders of service.
 
-        Then the best start gets simplex steps too (a descent from it may have stepped over a valley), and descents
+        Then the best start also gets simplex steps (a descent from it may have stepped over a valley), and descents
         begin at random points around the best.
         """
         rng = np.random.default_rng(0)
@@ -270,7 +270,7 @@ class _Search:
         return self.bound is not None and self._value(best) <= self.bound * (1 + self.tolerance)
 
     def _polish(self, best: Evaluation, effort: int) -> None:
-        """A few simplex steps around the best point: across changes of the order of service no model holds."""
+        """A few simplex steps around the best point: no model holds across changes of the order of service."""
         from scipy.optimize import minimize  # heavy: loaded where it is used
 
         n_dims = self.objective.n_dims

@@ -19,7 +19,7 @@ from sim.optimize.objective import Objective
 
 NS = 1e-9
 VIOLATION = 1e-6
-"""Relative, by which a constraint may be missed."""
+"""Relative tolerance of constraints."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Design:
     ----------
     bandwidth_GBps : (D,) float64
     time_ns, equal_time_ns : float
-        At the bandwidths, and with the same total shared out equally.
+        At the bandwidths, and with the same total split equally.
     lower_bound_ns : float
         Certified: no allowed bandwidths are faster (nan where no bound is known).
     value, bound : float
-        Of what was minimized, ns or ns x $.
+        Of the objective, ns or ns x $.
     evaluations, runs, replays : int
     ended : str
     """
@@ -80,7 +80,7 @@ def _known(value: float) -> float | None:
 
 
 def equal_split(bandwidth_GBps: F64) -> F64:
-    """The same total in every dimension alike."""
+    """The same total, split equally across dimensions."""
     return np.full(bandwidth_GBps.size, bandwidth_GBps.mean())
 
 

@@ -1,4 +1,4 @@
-"""Discrete knobs: what is chosen outside, while the bandwidths are found inside."""
+"""Discrete knobs: chosen by the outer search; the inner one finds the bandwidths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.training import kind_of
 
 HIERARCHICAL, THEMIS = "hierarchical", "themis"
 EVERY = "all"
-"""Instead of a list of values: all that there are."""
+"""Stands for all values, instead of a list."""
 MOST_CHOICES = 512
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Knobs:
-    """A choice of what is not a bandwidth.
+    """A choice of everything but the bandwidths.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Knobs:
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether the algorithm itself cuts the array into chunks that follow each other."""
+        """Whether the algorithm itself cuts the array into pipelined chunks."""
         return self.algorithm in (HIERARCHICAL, THEMIS)
 
     @property
@@ -61,7 +61,7 @@ class Knobs:
 
 @dataclass(frozen=True)
 class Asked:
-    """Knobs as they are asked for.
+    """Requested values of the knobs.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Asked:
     options : tuple of str
         "trees=1;2;4": values of an option, of which each algorithm takes those that it knows.
     orders : str or None
-        "0,1,2;2,1,0", or "all": of every collective by itself.
+        "0,1,2;2,1,0", or "all": every order, for each collective separately.
     dimension_algorithms : str or None
         "ring,direct;direct,direct", or "all".
     """
@@ -82,20 +82,20 @@ class Asked:
     dimension_algorithms: str | None = None
 
     def choices(self, shape: tuple[int, ...], placed: Sequence[Placed], collective: str) -> list[Knobs]:
-        """All of them, in the order asked for.
+        """All choices, in the requested order.
 
         Parameters
         ----------
         shape : tuple of int
             NPUs of the network along each dimension.
         placed : sequence of Placed
-            Workloads; empty where one collective is studied.
+            Workloads; empty for a single collective.
         collective : str
 
         Raises
         ------
         WeftError
-            A value that is not accepted, an option that no algorithm takes, or more choices than can be looked at.
+            A value that is not accepted, an option that no algorithm takes, or too many choices.
         """
         options = [parse_axis(text) for text in self.options]
         for name, _ in options:

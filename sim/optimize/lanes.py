@@ -1,4 +1,4 @@
-"""Bandwidth comes in lanes: the best whole multiples near a continuous optimum."""
+"""Bandwidth comes in lanes: the best integer multiples near a continuous optimum."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MOST_LOOKED_AT = 16
 def whole_lanes(
     design: Design, lane_GBps: float, feasible: Feasible, cost: Cost | None, evaluate: Callable[[F64], float]
 ) -> Design:
-    """The best of the integers of lanes just below and above each bandwidth.
+    """The best of the integer numbers of lanes just below and above each bandwidth.
 
-    A budget that must be spent may then be left over in part, by less than a lane a dimension: whole lanes rarely add
-    up to it. The nearest in the logarithm are looked at, 16 at most.
+    A budget that must be spent may then be left over in part, by less than one lane per dimension: integer numbers of
+    lanes rarely add up to it. The nearest in the logarithm are evaluated, at most 16.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def whole_lanes(
     Raises
     ------
     WeftError
-        No integers of lanes satisfy the constraints.
+        No integer numbers of lanes satisfy the constraints.
     """
     relaxed = Feasible([_at_most(one) for one in feasible.constraints], feasible.n_dims)
     count = design.bandwidth_GBps / lane_GBps

@@ -1,4 +1,4 @@
-"""The convex model of a simulated time: critical paths as rows, above floors that hold everywhere."""
+"""The convex model of a simulated time: rows from critical paths, above floors that hold everywhere."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Row(NamedTuple):
         return float(self.offset_ns + (self.slope_bytes / bandwidth_GBps).sum())
 
     def above(self, one: Evaluation) -> bool:
-        """Whether it is longer than what was simulated: the order of service is another one there."""
+        """Whether it is longer than the simulated time: the order of service is different there."""
         return self.at(one.bandwidth_GBps) > one.parts[self.part].time_ns * (1 + ROUNDING)
 
     def lowered_onto(self, one: Evaluation) -> Row:
-        """The row, moved down where it lies above what was simulated."""
+        """The row, moved down if it lies above the simulated time."""
         over = self.at(one.bandwidth_GBps) - one.parts[self.part].time_ns
         return self if over <= 0 else self._replace(offset_ns=self.offset_ns - over)
 
@@ -56,7 +56,7 @@ def convex_model(
     weights : sequence of float
         Of the parts.
     floors : sequence of Epigraph
-        One a part, or none at all.
+        One per part, or none at all.
     paths : iterable of Row
     n_dims : int
     """

@@ -64,7 +64,7 @@ class Objective(Protocol):
     runs, replays : int
         Programs simulated by the engine, and evaluated from a recorded tape.
     floors : tuple of Epigraph
-        Times that its parts never undercut, one each; empty where none is known.
+        Lower bounds on the times of its parts, one each; empty if none is known.
     """
 
     @property
@@ -85,8 +85,8 @@ class Objective(Protocol):
 class Simulated:
     """A weighted sum of the simulated times of several programs, and a constant.
 
-    Where servers and pools are fifo, a tape of the last run is replayed as long as the order of service, and that in
-    which pools are asked and given back, stays; a replay that finds another order is no evaluation, and the engine
+    Where servers and pools are fifo, a tape of the last run is replayed as long as the order of service, and the order
+    of requests and releases of pools, do not change; a replay that finds another order is discarded and the engine
     runs. Programs with another discipline run in the engine each time.
 
     Parameters
@@ -95,7 +95,7 @@ class Simulated:
     constant_ns : float
         Compute that nothing overlaps.
     floors : sequence of Epigraph, optional
-        Times that the parts never undercut; the load bounds of the programs unless given.
+        Lower bounds on the times of the parts; default: the load bounds of the programs.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Simulated:
         self.runs += 1
         if can_record(program):
             tape = Tape.record(program)
-            if tape.replay(program).in_order:  # not where chunks ask a pool in the same picosecond
+            if tape.replay(program).in_order:  # false if chunks request a slot of a pool in the same picosecond
                 self._tapes[index] = tape
                 found = gradient(tape, program)
                 return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)

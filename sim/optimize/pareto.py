@@ -1,4 +1,4 @@
-"""Time over cost: the best design at each total bandwidth, and which of them nothing beats on both."""
+"""Time over cost: the best design at each total bandwidth, and which of them are not dominated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.optimize.design import Design, equal_split
 
 
 class FrontPoint(NamedTuple):
-    """The best design at a total bandwidth, beside the equal split.
+    """The best design at a total bandwidth, and the equal split.
 
     Attributes
     ----------
@@ -19,7 +19,7 @@ class FrontPoint(NamedTuple):
     design : Design
     cost, equal_cost : float
     dominated : bool
-        Whether another point is no dearer and faster.
+        Whether another point is faster and costs no more.
     """
 
     total_GBps: float

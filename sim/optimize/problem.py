@@ -28,23 +28,23 @@ from workloads.pipeline import Pipeline, activation_bytes
 NETWORK_FILES = (".yml", ".yaml")
 
 USUAL_TENSOR = {"gpt-3": 16, "msft-1t": 128}
-"""Tensor parallelism of LIBRA's evaluation, where none is given; 1 for other models."""
+"""Default tensor parallelism: that of LIBRA's evaluation; 1 for other models."""
 
 USUAL_SAMPLES = {"token": 32768, "image": 32, "row": 2048}
-"""Samples of a tensor-parallel group in an iteration, where none are given."""
+"""Default samples per tensor-parallel group and iteration."""
 
 BUDGET_RULES = ("spent", "at-most")
 
 
 @dataclass(frozen=True)
 class Network:
-    """A product of blocks and the price tier of each dimension (none where nobody named them).
+    """A product of blocks and the price tier of each dimension (none if not given).
 
     Attributes
     ----------
     name : str
     topology : Topology
-        With latencies; bandwidths do not matter.
+        With latencies; bandwidths are ignored.
     tiers : tuple of str
     """
 
@@ -58,12 +58,12 @@ class Network:
 
     @property
     def has_formulas(self) -> bool:
-        """Whether LIBRA's formulas speak of its bandwidths: each belongs to a dimension of NPUs."""
+        """Whether LIBRA's formulas cover its bandwidths: each belongs to a dimension of NPUs."""
         return len(self.topology.shape) == self.n_dims
 
     @property
     def has_usual_prices(self) -> bool:
-        """Whether the published tiers are meant for it: up to four dimensions, the last of switches, no other."""
+        """Whether the published tiers apply: up to four dimensions, the last and only the last of switches."""
         router = self.topology.router
         if not isinstance(router, DimensionOrderRouter):
             return False
@@ -76,18 +76,18 @@ class Network:
         Raises
         ------
         WeftError
-            It is no product of priced blocks, or a tier has no price.
+            It is not a product of priced blocks, or a tier has no price.
         """
         router = self.topology.router
         if not isinstance(router, DimensionOrderRouter):
-            raise WeftError(f"{self.name} has no price list: it is no product of blocks RI, FC and SW")
+            raise WeftError(f"{self.name} has no price list: it is not a product of blocks RI, FC and SW")
         blocks = [block.kind for block in router.blocks]
         tiers = self.tiers or usual_tiers(blocks)
         return network_cost(blocks, self.topology.shape, tiers, prices, counting=counting, fixed=fixed)
 
 
 class Microbatches(NamedTuple):
-    """How many pass through a pipeline, the activations of one (the model's own unless given), and their order."""
+    """Number of microbatches, activation size of each (default: from the model), and their order."""
 
     number: int
     activation_bytes: int | None
@@ -102,12 +102,12 @@ def circulants(text: str, degrees: str | None) -> list[str]:
     text : str
         A network; "circulant:64" where degrees are given.
     degrees : str or None
-        "2,4,8": ports of each NPU, two for a jump and its way back; the jumps are in geometric progression (TopoOpt).
+        "2,4,8": ports of each NPU, two per jump, one in each direction; jumps in geometric progression (TopoOpt).
 
     Raises
     ------
     WeftError
-        Another network, or a degree that is odd, or more than there are jumps for.
+        Another network, or a degree that is odd or exceeds the number of jumps.
     """
     if degrees is None:
         return [text]
@@ -139,7 +139,7 @@ def read_any_network(
 def with_link_classes(topology: Topology) -> Topology:
     """Links that belong to no dimension in classes of one bandwidth and latency, the fastest first, after the others.
 
-    They are the dimensions whose bandwidths are shared out where a network has no other.
+    They are the dimensions among which the budget is split if the network has no others.
     """
     bare = topology.dimension < 0
     if not bare.any():
@@ -173,11 +173,11 @@ def place_workload(
     communicator : str, optional
         File with the groups of a text workload.
     parallelism : str, optional
-        Of a model: "tp=16,dp=256"; that of LIBRA's evaluation unless given.
+        Of a model: "tp=16,dp=256"; default: that of LIBRA's evaluation.
     samples : float, optional
-        Of a tensor-parallel group of a model in the iteration; in a microbatch where there is a pipeline.
+        Per tensor-parallel group of a model and iteration; per microbatch if there is a pipeline.
     accelerator : Accelerator, optional
-        For a model, which has no compute times of its own.
+        For a model, which does not include compute times.
     compute_scale : float
         Multiplies the compute times.
     weight : float
@@ -194,7 +194,7 @@ def place_workload(
         if not Path(name).is_file():
             raise WeftError(f"workload {name!r} is neither a file nor a model: models are {', '.join(MODELS)}")
         if communicator is None:
-            raise WeftError(f"workload {name} does not say who communicates with whom: give a communicator file")
+            raise WeftError(f"workload {name} does not define its process groups: give a communicator file")
         if microbatches is not None:
             raise WeftError(f"workload {name} has no pipeline stages: microbatches are of a model with pp above 1")
         workload = read_text_workload(name).scaled(compute_scale)
@@ -202,13 +202,13 @@ def place_workload(
     if communicator is not None:
         raise WeftError(f"model {name} has groups by its parallelism: leave out the communicator file {communicator}")
     if accelerator is None:
-        raise WeftError(f"model {name} needs an accelerator: operations a second, and the share that training reaches")
+        raise WeftError(f"model {name} needs an accelerator: operations per second and the share that training reaches")
     chosen = model(name)
     how = parse_parallelism(
         f"tp={USUAL_TENSOR.get(name, 1)}" if parallelism is None else parallelism, math.prod(shape)
     )
     if (how.pp > 1) != (microbatches is not None):
-        raise WeftError(f"model {name} with pp={how.pp}: microbatches go with pipeline stages, and stages with them")
+        raise WeftError(f"model {name} with pp={how.pp}: microbatches need stages, and stages microbatches")
     if microbatches is not None and microbatches.number < 1:
         raise WeftError(f"model {name} with {microbatches.number} microbatches: at least 1")
     usual = USUAL_SAMPLES[chosen.sample]
@@ -238,14 +238,14 @@ def limits(
     ----------
     n_dims : int
     total : quantity, optional
-        Of an NPU over all dimensions: "500GB/s".
+        Per NPU, over all dimensions: "500GB/s".
     rule : {"spent", "at-most"}
         Whether the total is spent in full, as LIBRA's files do, or may be less.
     constraints : sequence of str
         "B1 >= B2", "B3 + B4 = 200GB/s", ...
     cost : Cost, optional
     dollars : float, optional
-        The most that the network may cost; needs `cost`.
+        Upper limit of the network's cost; needs `cost`.
 
     Raises
     ------

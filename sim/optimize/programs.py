@@ -1,7 +1,7 @@
 """Objectives from what a user has: a collective on a fabric, or a training iteration on a product of dimensions.
 
 Schedules are built for the network as given, and keep their transfers while bandwidths change: those of most
-algorithms do not depend on them; themis, pipelined, bfb and the like look at them once, when they are built.
+algorithms do not depend on them; themis, pipelined, bfb and the like read them once, when they are built.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def collective_objective(
 
 
 def on_network(schedule: Schedule, topology: Topology) -> Schedule:
-    """The same transfers on the same network with other bandwidths."""
+    """The same transfers on the same network with different bandwidths."""
     return replace(schedule, pattern=replace(schedule.pattern, topology=topology))
 
 
@@ -79,7 +79,7 @@ def iteration_objective(
 ) -> Simulated:
     """The time of a training iteration of each workload, weighted and summed.
 
-    Without overlap an iteration is its collectives one after the other: each different one is simulated once and
+    Without overlap an iteration is its collectives one after the other: each distinct one is simulated once and
     counted as often as it occurs. Otherwise, and where there is a pipeline, the whole iteration is one program.
 
     Parameters

@@ -1,4 +1,4 @@
-"""One program at many bandwidths: only service times change, what waits for what and what is cut does not."""
+"""One program at many bandwidths: only service times change; dependencies and chunks do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topologies.units import PS_PER_S
 
 GB = 10**9
 PS_PER_BASE_BYTE = 2
-"""A byte in dimension 0 at its base rate; more than the least service of 1 ps, so that nothing reads as nothing."""
+"""Time of a byte in dimension 0 at its base rate; above the least service of 1 ps, so that 0 bytes read as 0."""
 
 FIXED_RATE = -1
 
@@ -33,7 +33,7 @@ class Retimed:
     server_dim : (S,) int
         Dimension of each server, -1 for one whose rate is fixed.
     servers_per_npu : (D,) float
-        How many servers share an NPU's bandwidth into a dimension: 2 for a ring.
+        Number of servers that share an NPU's bandwidth into a dimension: 2 for a ring.
     size_bytes : (Z,) int64
         Chunk sizes, the rows of the service table.
     """
