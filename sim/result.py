@@ -268,7 +268,7 @@ class Result:
         Notes of the patterns, such as a loss of bandwidth, come first.
         """
         alone = self.job.alone
-        notes = [alone.pattern.note] if alone is not None and alone.pattern.note else []
+        notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)

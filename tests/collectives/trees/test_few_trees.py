@@ -163,7 +163,7 @@ def test_options_that_cannot_be_used_are_rejected(options, said):
 
 def test_the_result_says_what_is_lost():
     s = build("pipelined", "all-gather", measured(0), "1MiB")
-    assert s.pattern.note and f"note: {s.pattern.note}" in str(simulate(s))
+    assert s.pattern.note and f"note: pipelined: {s.pattern.note}" in str(simulate(s))
 
 
 def test_few_trees_are_exact_as_before():
