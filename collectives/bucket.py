@@ -99,7 +99,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=max(2 * len(grid.dims), 1) * grid.p,
         emit=emit, blocks_of=blocks_of, groups=translations(topology),
-        smaller=lambda: _pattern(shrink(topology), kind), key=(grid.shape,),
+        smaller=lambda: _pattern(shrink(topology), kind),
     )
 
 

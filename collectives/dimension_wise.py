@@ -56,7 +56,6 @@ def _pattern(topology: Topology) -> Pattern:
     return Pattern(
         topology=topology, kind=collective("all-to-all"), algorithm=NAME, n_blocks=grid.p**2, emit=emit,
         blocks_of=blocks_of, groups=translations(topology), smaller=lambda: _pattern(shrink(topology)),
-        key=(grid.shape,),
     )
 
 

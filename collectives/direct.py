@@ -74,7 +74,6 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=p * p if kind == "all-to-all" else p,
         emit=emit, blocks_of=blocks_of, groups=translations(topology), smaller=lambda: _pattern(shrink(topology), kind),
-        key=(grid.shape,),
     )
 
 

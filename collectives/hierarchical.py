@@ -364,7 +364,7 @@ def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
     return Pattern(
         topology=topology, kind=kind, algorithm=name, n_blocks=len(plan.orders) * per_chunk, emit=emit,
         blocks_of=carried, groups=_groups(topology, plan), smaller=lambda: _smaller(name, plan),
-        key=(plan.group, plan.algorithms, plan.orders), pools=_pools(plan),
+        pools=_pools(plan),
     )
 
 

@@ -45,7 +45,7 @@ def _pattern(topology: Topology) -> Pattern:
     return rounds_pattern(
         topology, collective("all-to-all"), NAME, "", rounds, n_blocks=p * p,
         groups=translations(topology) if len(topology.shape) == 1 else (),
-        smaller=lambda: _pattern(shrink(topology)), key=(),
+        smaller=lambda: _pattern(shrink(topology)),
     )
 
 

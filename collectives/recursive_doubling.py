@@ -97,7 +97,6 @@ def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
         topology, collective(kind), name, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
         groups=_groups(topology, name), smaller=lambda: _pattern(shrink(topology), name, kind, form),
-        key=(grid.shape,),
     )
 
 

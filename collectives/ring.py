@@ -132,13 +132,12 @@ def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
     return cycles_pattern(
         topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
         groups=_groups(topology, directions), smaller=lambda: _pattern(_smaller(topology), kind, directions),
-        key=(grid.shape, directions),
     )
 
 
 def cycles_pattern(
     topology: Topology, kind: str, algorithm: str, orders: Sequence[Ranks], *, groups: Groups | tuple[Group, ...] = (),
-    smaller: Callable[[], Pattern] | None = None, key: tuple[object, ...] | None = None,
+    smaller: Callable[[], Pattern] | None = None,
 ) -> Pattern:
     """The pattern of concurrent rings, each with an equal part of the array.
 
@@ -150,7 +149,7 @@ def cycles_pattern(
     algorithm : str
     orders : sequence of (p,) int64
         Ranks in the order of each directed cycle.
-    groups, smaller, key
+    groups, smaller
         As in `Pattern`.
     """
     p = topology.n_npus
@@ -171,7 +170,7 @@ def cycles_pattern(
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=len(cycles) * p, emit=emit,
-        blocks_of=blocks_of, groups=groups, smaller=smaller, key=key,
+        blocks_of=blocks_of, groups=groups, smaller=smaller,
     )
 
 

@@ -86,7 +86,7 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
         topology, collective(kind), NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
         groups=_groups(topology, butterfly.regular_dims()),
-        smaller=lambda: _pattern(shrink(topology), kind, form), key=(grid.shape,),
+        smaller=lambda: _pattern(shrink(topology), kind, form),
     )
 
 

@@ -70,11 +70,10 @@ def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
     if form == "binomial":
         return rounds_pattern(
             topology, collective(kind), NAME, form, _rounds(p, root, kind), n_blocks=1, smaller=smaller, root=root,
-            key=(),
         )
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, form=form, n_blocks=1,
-        emit=partial(_chain, p, root, kind), blocks_of=_all, smaller=smaller, root=root, key=(),
+        emit=partial(_chain, p, root, kind), blocks_of=_all, smaller=smaller, root=root,
     )
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.core import by_value
 from collectives.core.collective import Collective
-from collectives.core.proof import BlocksOf, prove
+from collectives.core.emission import Emission, Emit, digest_of
+from collectives.core.proof import BlocksOf, ScheduleError, prove
 from collectives.core.symmetry import Group
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
@@ -20,12 +20,18 @@ PROOF_MOVES = 150_000
 PROOF_TRANSFERS = 40_000
 """Limits on block moves in total, and on transfers per port, for proving a pattern itself: about two seconds."""
 
-_PROVED: dict[tuple[object, ...], str] = {}
+OWN_TRANSFERS = 100_000
+"""Limit on the transfers of a pattern with a proof of its own that are emitted once for all."""
+
+CHECKED_COUNTS = 16
+CHECKED_RANKS = 1024
+"""Of a pattern too large to prove: transfers whose blocks are counted, and the most ranks for which they are."""
+
+_PROVED: set[bytes] = set()
+"""Digests of what was proved in this process."""
 
 _SHRINKING: list[int] = []
 """Ranks of the patterns whose smaller members are under construction."""
-
-Emit = Callable[[npt.NDArray[np.integer]], Transfers]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,6 +42,11 @@ class Pattern:
     `PROOF_TRANSFERS`, proves the same algorithm on a smaller topology of the same family. If there is no smaller one,
     the pattern itself is proved.
 
+    "proved" speaks of the arrays themselves: they are emitted once, read-only, and are what is simulated and written.
+    "proved on torus:4x4" speaks of that smaller member, and of the generator as far as it is the same at both sizes: of
+    the pattern itself, the links that transfers name and the ranges of all columns are checked in every part that is
+    emitted, the numbers of blocks in a few transfers, and that the first sources are emitted alike each time.
+
     Attributes
     ----------
     topology : Topology
@@ -45,7 +56,7 @@ class Pattern:
     n_blocks : int
         Number of equal blocks the collective moves, over all ranks.
     emit : callable (ranks) -> Transfers
-        The transfers of the given sources only.
+        The transfers of the given sources only. Kept as an `Emission`, which checks and freezes them.
     blocks_of : callable (source, slot) -> sequence of int
         Blocks carried by a transfer, for the proof.
     groups : sequence of Group
@@ -53,8 +64,6 @@ class Pattern:
     smaller : callable () -> Pattern, or None
         The same algorithm on a smaller topology, for the proof of a pattern that is itself too large.
     root : int
-    key : tuple or None
-        Everything the transfers depend on, including options: patterns with equal keys are proved once.
     n_sources : int or None
         Number of sources of transfers if switches are among them (default: the ranks).
     pools : tuple of Pool
@@ -79,7 +88,6 @@ class Pattern:
     groups: Sequence[Group] = ()
     smaller: Callable[[], Pattern] | None = None
     root: int = 0
-    key: tuple[object, ...] | None = None
     n_sources: int | None = None
     pools: tuple[Pool, ...] = ()
     own_proof: Callable[[], str] | None = None
@@ -93,6 +101,7 @@ class Pattern:
             raise WeftError(f"{self.name}: {self.n_blocks} blocks do not fit {self.kind.name} over {p} ranks")
         if not 0 <= self.root < p:
             raise WeftError(f"root {self.root} is not one of the {p} ranks")
+        object.__setattr__(self, "emit", Emission(self.emit, self.topology, self.n_sources or p, self.name))
         object.__setattr__(self, "proof", self._prove())
 
     def __repr__(self) -> str:
@@ -132,19 +141,11 @@ class Pattern:
         return bool(int(t.blocks.sum()) * self.p // few.size > PROOF_MOVES or most > PROOF_TRANSFERS)
 
     def _prove(self) -> str:
-        key = self.key and (self.kind.name, self.algorithm, self.form, self.root, self.p, self.n_blocks, *self.key)
-        if key is None or key not in _PROVED:
-            proof = self._prove_anew()
-            if key is None:
-                return proof
-            _PROVED[key] = proof
-        return _PROVED[key]
-
-    def _prove_anew(self) -> str:
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
         if not self.only_own_proof and (is_no_smaller or not self.is_too_large()):
-            prove(self.kind, self.p, self.n_blocks, self.root, self.transfers(), self.blocks_of)
+            self._prove_whole()
             return "proved"
+        self._check_few()
         if self.own_proof is not None:
             return self.own_proof()
         if self.smaller is None:
@@ -157,8 +158,48 @@ class Pattern:
             small = self.smaller()
         finally:
             _SHRINKING.pop()
-        same = self.key is not None and (small.key, small.p) == (self.key, self.p)
-        return f"proved on {small.topology.name}" if small.proof == "proved" and not same else small.proof
+        if small.proof != "proved":
+            return small.proof
+        return "proved" if small.p == self.p and self._is_proved() else f"proved on {small.topology.name}"
+
+    def _prove_whole(self) -> None:
+        """Prove the transfers that will be emitted, unless the same ones were proved before."""
+        t, carried, digest = self._all()
+        if digest not in _PROVED:
+            by_place = dict(zip(zip(t.src.tolist(), t.slot.tolist(), strict=True), carried, strict=True))
+            prove(self.kind, self.p, self.n_blocks, self.root, t, lambda source, slot: by_place[source, slot])
+            _PROVED.add(digest)
+
+    def _is_proved(self) -> bool:
+        """Whether exactly these transfers were proved, as those of a smaller member that is none."""
+        return self._all()[2] in _PROVED
+
+    def _all(self) -> tuple[Transfers, list[tuple[int, ...]], bytes]:
+        """The transfers of every source, from now on frozen, their blocks, and the digest of what is to be proved."""
+        t = self._emission.freeze()
+        pairs = zip(t.src.tolist(), t.slot.tolist(), strict=True)
+        carried = [tuple(self.blocks_of(source, slot)) for source, slot in pairs]
+        return t, carried, digest_of(self.kind, self.p, self.n_blocks, self.root, t, carried)
+
+    def _check_few(self) -> None:
+        """What can be checked of a pattern that is not proved itself, from the transfers that are kept of it."""
+        t, n = self._emission.kept()
+        if t.src.size * self.p <= OWN_TRANSFERS * n:
+            self._emission.freeze()
+        if self.only_own_proof or self.p > CHECKED_RANKS:
+            return  # its blocks have no names, or take long to list
+        rows = np.unique(np.linspace(0, t.src.size - 1, min(t.src.size, CHECKED_COUNTS)).astype(np.int64))
+        for row in rows.tolist():
+            source, slot, declared = int(t.src[row]), int(t.slot[row]), int(t.blocks[row])
+            found = len(self.blocks_of(source, slot))
+            if found != declared:
+                where = f"{self.name} on {self.topology.name}: slot {slot} of rank {source}"
+                raise ScheduleError(f"{where} declares {declared} blocks and has {found}")
+
+    @property
+    def _emission(self) -> Emission:
+        assert isinstance(self.emit, Emission)
+        return self.emit
 
 
 def _restored(topology: Topology, data: bytes) -> Pattern:

@@ -148,13 +148,12 @@ def rounds_pattern(
     groups: Sequence[Group] = (),
     smaller: Callable[[], Pattern] | None = None,
     root: int = 0,
-    key: tuple[object, ...] | None = None,
 ) -> Pattern:
     """The pattern of an algorithm in rounds.
 
     Parameters
     ----------
-    topology, kind, algorithm, form, n_blocks, groups, smaller, root, key
+    topology, kind, algorithm, form, n_blocks, groups, smaller, root
         As in `Pattern`.
     rounds : sequence of Round or Fan
         Slots are ordered by step, then port; rounds of the same step and port keep their order.
@@ -171,7 +170,7 @@ def rounds_pattern(
 
     return Pattern(
         topology=topology, kind=kind, algorithm=algorithm, form=form, n_blocks=n_blocks, emit=emit,
-        blocks_of=blocks_of, groups=groups, smaller=smaller, root=root, key=key,
+        blocks_of=blocks_of, groups=groups, smaller=smaller, root=root,
     )
 
 

@@ -293,10 +293,11 @@ def test_small_networks_are_of_the_kind_of_the_large_one(monkeypatch):
         units = with_reduction_units(units, "1GB/s", nodes=range(fabric.n_npus if rails else 0, fabric.n_nodes))
         for network in (fabric, units):
             proof = in_network.all_reduce(network, "1MiB", form=form, routers=True).proof
-            assert proof == f"proved on {small}"
+            same = spec == small and network is fabric  # fat-tree:4 emits what the small one does
+            assert proof == ("proved" if same else f"proved on {small}")
         if form != "rail-wise":
             best = parameter_server.all_reduce(fabric, "1MiB", fallback=0.5, parts=4, server=1, routers=True)
-            assert best.proof == f"proved on {small}"
+            assert best.proof == ("proved" if spec == small else f"proved on {small}")
 
 
 def test_what_would_take_too_long_is_refused_at_once():

@@ -1,0 +1,219 @@
+"""The transfers of a pattern, frozen: what was proved is what is lowered.
+
+A pattern that is proved itself emits once; all later parts are rows of that read-only table. One that is too large for
+that is emitted in parts. The first part is kept, read-only, and serves whoever asks for its sources again; in any other
+part, the rows of kept sources must be what they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.collective import Collective
+from collectives.core.proof import ScheduleError
+from collectives.core.routes import check_named_links
+from collectives.core.transfers import Transfers, take
+from topologies import Topology
+
+Emit = Callable[[npt.NDArray[np.integer]], Transfers]
+
+MOST_KEPT = 65_536
+"""Limit on the transfers that are kept of a pattern that is emitted in parts."""
+
+
+class Emission:
+    """What a generator emits, checked and read-only.
+
+    Parameters
+    ----------
+    emit : callable (ranks) -> Transfers
+    topology : Topology
+        Has the nodes, and the links that transfers may name.
+    n_sources : int
+    name : str
+        For messages.
+    """
+
+    def __init__(self, emit: Emit, topology: Topology, n_sources: int, name: str) -> None:
+        self._emit, self._topology, self._n_sources, self._name = emit, topology, n_sources, name
+        self._known = np.zeros(n_sources, np.bool_)
+        self._kept: Transfers | None = None
+
+    def __call__(self, ranks: npt.NDArray[np.integer]) -> Transfers:
+        """The transfers of some sources."""
+        ranks = np.asarray(ranks)
+        asked = self._asked(ranks)
+        if self._kept is None:
+            return self._keep(self._checked(ranks, asked), ranks)
+        if np.array_equal(asked, self._known):
+            return self._kept
+        if np.all(self._known[ranks]):
+            return _frozen(_of_sources(self._kept, asked))
+        t = self._checked(ranks, asked)
+        self._compare(_of_sources(t, self._known), _of_sources(self._kept, asked))
+        return _frozen(t)
+
+    def freeze(self) -> Transfers:
+        """The transfers of every source, emitted now; from here on, they are what is emitted."""
+        every = np.ones(self._n_sources, np.bool_)
+        if self._kept is None or not np.all(self._known):
+            t = self._checked(np.arange(self._n_sources), every)
+            if self._kept is not None:
+                self._compare(_of_sources(t, self._known), self._kept)
+            self._kept, self._known = _frozen(t, copy=True), every  # its generator may have kept the arrays
+        return self._kept
+
+    def kept(self) -> tuple[Transfers, int]:
+        """The transfers that serve whoever asks again, and of how many sources they are"""
+        if self._kept is None:
+            self(np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64)))
+        assert self._kept is not None
+        return self._kept, max(int(np.count_nonzero(self._known)), 1)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._kept is not None:
+            _frozen(self._kept)  # arrays from a pickle can be written
+
+    def _asked(self, ranks: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        outside = np.flatnonzero((ranks < 0) | (ranks >= self._n_sources))
+        if outside.size:
+            raise ScheduleError(f"{self._name}: rank {ranks[outside[0]]} is not one of the {self._n_sources} sources")
+        asked = np.zeros(self._n_sources, np.bool_)
+        asked[ranks] = True
+        return asked
+
+    def _keep(self, t: Transfers, ranks: npt.NDArray[np.integer]) -> Transfers:
+        """Keep the first sources of the first part, as many as fit; returns the part."""
+        rows = np.cumsum(np.bincount(t.src, minlength=self._n_sources)[np.sort(ranks)])
+        few = np.sort(ranks)[rows <= MOST_KEPT]
+        self._known[few] = True
+        self._kept = _frozen(_of_sources(t, self._known))
+        return self._kept if few.size == ranks.size else _frozen(t)
+
+    def _checked(self, ranks: npt.NDArray[np.integer], asked: npt.NDArray[np.bool_]) -> Transfers:
+        t = self._emit(ranks)
+        self._check_columns(t)
+        if t.src.size:
+            nodes = self._topology.n_nodes
+            low, high = int(t.src.min()), int(t.src.max())
+            if low < 0 or high >= self._n_sources or not np.all(asked[t.src]):
+                wrong = next(rank for rank in t.src.tolist() if not 0 <= rank < self._n_sources or not asked[rank])
+                raise ScheduleError(f"{self._name} emits a transfer of rank {wrong}, which was not asked for")
+            for column, least, most in (
+                ("dst", 0, nodes - 1), ("slot", 0, None), ("step", 0, None), ("port", 0, None), ("blocks", 0, None)
+            ):
+                values = getattr(t, column)
+                if values.min() < least or (most is not None and values.max() > most):
+                    row = int(np.argmax((values < least) | (values > (values.max() if most is None else most))))
+                    raise ScheduleError(
+                        f"{self._name}: slot {t.slot[row]} of rank {t.src[row]} has {column} {values[row]}, which is "
+                        f"{f'not one of 0 to {most}' if most is not None else 'negative'}"
+                    )
+        check_named_links(t, self._topology, self._name)
+        return t
+
+    def _check_columns(self, t: Transfers) -> None:
+        n = t.src.size
+        short = [name for name in Transfers._fields[:8] if len(getattr(t, name)) != n]
+        waits = [len(t.dep_src), len(t.dep_slot), len(t.dep_lag)]
+        if short or not _is_csr(t.dep_ptr, n, waits[0]) or len(set(waits)) > 1:
+            raise ScheduleError(f"{self._name} emits columns of unequal length: {short[0] if short else 'dep_ptr'}")
+        for column in ("pool", "rounds"):
+            values = getattr(t, column)
+            if values is not None and len(values) != n:
+                raise ScheduleError(f"{self._name} emits columns of unequal length: {column}")
+        if (t.via_ptr is None) != (t.via_links is None) or (
+            t.via_ptr is not None and t.via_links is not None and not _is_csr(t.via_ptr, n, len(t.via_links))
+        ):
+            raise ScheduleError(f"{self._name} emits columns of unequal length: via_ptr")
+
+    def _compare(self, new: Transfers, old: Transfers) -> None:
+        """Reject transfers that were others when their source was asked for before."""
+        where = _first_difference(new, old)
+        if where is not None:
+            raise ScheduleError(
+                f"{self._name} on {self._topology.name}: slot {where[1]} of rank {where[0]} is not what it was when it "
+                "was emitted before: an algorithm must emit the same transfers each time"
+            )
+
+
+def digest_of(
+    kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]
+) -> bytes:
+    """All that a proof depends on: the transfers, the blocks of each, and what the collective asks of every block."""
+    asked = hashlib.blake2b(digest_size=32)
+    asked.update(repr((kind.name, p, n_blocks, root)).encode())
+    numbers: dict[tuple[Sequence[int], Sequence[int]], int] = {}
+    for block in range(n_blocks):
+        ends = kind.sources(block, p, root), kind.wanted_by(block, p, root)
+        if ends not in numbers:
+            asked.update(repr(ends).encode())
+        asked.update(numbers.setdefault(ends, len(numbers)).to_bytes(8, "little"))
+    blocks = np.array([block for some in carried for block in some], np.int64)
+    counts = np.array([len(some) for some in carried], np.int64)
+    for column in (*t, counts, blocks):
+        asked.update(b"none" if column is None else repr((column.dtype.str, column.shape)).encode())
+        if column is not None:
+            asked.update(np.ascontiguousarray(column).data)
+    return asked.digest()
+
+
+def _is_csr(ptr: npt.NDArray[np.int64], n: int, items: int) -> bool:
+    return len(ptr) == n + 1 and ptr[0] == 0 and ptr[-1] == items and bool(np.all(ptr[1:] >= ptr[:-1]))
+
+
+def _of_sources(t: Transfers, wanted: npt.NDArray[np.bool_]) -> Transfers:
+    return take(t, np.flatnonzero(wanted[t.src]))
+
+
+def _frozen(t: Transfers, copy: bool = False) -> Transfers:
+    """The table with arrays that cannot be written; copies, where another array or the generator shares them."""
+    return Transfers(*(None if column is None else _read_only(column, copy) for column in t))  # type: ignore[arg-type]
+
+
+def _read_only(column: npt.NDArray[Any], copy: bool) -> npt.NDArray[Any]:
+    if copy or column.base is not None:
+        column = column.copy()
+    column.flags.writeable = False
+    return column
+
+
+def _first_difference(a: Transfers, b: Transfers) -> tuple[int, int] | None:
+    """Source and slot of a transfer that two tables do not have alike."""
+    n = min(a.src.size, b.src.size)
+    if n == 0:
+        longer = a if a.src.size else b
+        return (int(longer.src[0]), int(longer.slot[0])) if longer.src.size else None
+    unequal = np.zeros(n, np.bool_)
+    for name in (*Transfers._fields[:8], "pool", "rounds"):
+        one, other = getattr(a, name), getattr(b, name)
+        if one is not None and other is not None:
+            unequal |= (one[:n] != other[:n]).reshape(n, -1).any(axis=1)
+        elif one is not other:
+            unequal[:] = True
+    for ptr, *items in (("dep_ptr", "dep_src", "dep_slot", "dep_lag"), ("via_ptr", "via_links")):
+        unequal |= _rows_differ(n, *((getattr(t, ptr), [getattr(t, item) for item in items]) for t in (a, b)))
+    if unequal.any():
+        row = int(np.argmax(unequal))
+        return int(b.src[row]), int(b.slot[row])
+    longer = a if a.src.size > n else b
+    return (int(longer.src[n]), int(longer.slot[n])) if longer.src.size > n else None
+
+
+def _rows_differ(n: int, one: tuple[Any, list[Any]], other: tuple[Any, list[Any]]) -> npt.NDArray[np.bool_]:
+    """Which of the first n rows have other items in two CSR tables; all of them, if only one table has any."""
+    if one[0] is None or other[0] is None:
+        return np.full(n, one[0] is not other[0])
+    unequal: npt.NDArray[np.bool_] = np.diff(one[0][: n + 1]) != np.diff(other[0][: n + 1])
+    most = int(np.argmax(unequal)) if unequal.any() else n  # from the first row of another length, places are shifted
+    end = int(one[0][most])
+    owner = np.repeat(np.arange(most), np.diff(one[0][: most + 1]))
+    for here, there in zip(one[1], other[1], strict=True):
+        unequal[owner[here[:end] != there[:end]]] = True
+    return unequal
