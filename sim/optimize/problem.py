@@ -208,7 +208,7 @@ def place_workload(
         f"tp={USUAL_TENSOR.get(name, 1)}" if parallelism is None else parallelism, math.prod(shape)
     )
     if (how.pp > 1) != (microbatches is not None):
-        raise WeftError(f"model {name} with pp={how.pp}: microbatches need stages, and stages microbatches")
+        raise WeftError(f"model {name} with pp={how.pp}: microbatches need pipeline stages, and stages microbatches")
     if microbatches is not None and microbatches.number < 1:
         raise WeftError(f"model {name} with {microbatches.number} microbatches: at least 1")
     usual = USUAL_SAMPLES[chosen.sample]

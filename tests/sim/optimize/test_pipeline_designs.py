@@ -75,8 +75,8 @@ def test_models_in_stages() -> None:
 @pytest.mark.parametrize(
     ("name", "parallelism", "microbatches", "message"),
     [
-        ("bert-base", "tp=2,pp=4", None, "microbatches go with pipeline stages"),
-        ("bert-base", "tp=2", Microbatches(4, None, "1f1b"), "microbatches go with pipeline stages"),
+        ("bert-base", "tp=2,pp=4", None, "microbatches need pipeline stages"),
+        ("bert-base", "tp=2", Microbatches(4, None, "1f1b"), "microbatches need pipeline stages"),
         ("resnet-50", "pp=4", Microbatches(4, None, "1f1b"), "no equal layers between pipeline stages"),
         ("bert-base", "tp=2,pp=4", Microbatches(0, None, "1f1b"), "at least 1"),
     ],
