@@ -1,8 +1,8 @@
 """Pictures of results. Nothing outside this package and the papers imports matplotlib.
 
-The names are loaded when they are used: a command that draws nothing does not pay for the library.
+The names are loaded on first use: a command that draws nothing does not pay for the library.
 
-Imports results, timelines and designs; never `sim.study`, whose specs it asks through a protocol.
+Imports results, timelines and designs; never `sim.study`, whose specs it uses through a protocol.
 """
 
 from topologies.lazy import exports

@@ -16,10 +16,10 @@ Curves = dict[str, list[tuple[int, float]]]
 """By algorithm: (size in bytes, time in seconds), ascending."""
 
 MOST_IN_AXES = 6
-"""Algorithms whose legend has room among the curves."""
+"""Algorithms whose legend fits among the curves."""
 
 SMALL_BYTES = 32 * 1024
-"""Up to here a goodput cannot be read from the figure, and the runtime is drawn instead."""
+"""Sizes up to this have a goodput too small for the figure: the runtime is drawn instead."""
 
 
 def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *, width: str = WIDE) -> None:
@@ -32,7 +32,7 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *
     path : Path
         .png, .pdf or .svg.
     title : str, optional
-        "all-reduce on torus:8x8" unless given.
+        Default: "all-reduce on torus:8x8".
     width : {"narrow", "wide"}
         Narrow shows the goodput alone.
     """
@@ -69,7 +69,7 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *
 
 def assumptions(row: Row) -> str:
     """What decides the times: forwarding, chunking, engine."""
-    cut = f"{size_label(row['chunk_bytes'])} chunks" if row["chunk_bytes"] else f"{row['chunks']} chunks a transfer"
+    cut = f"{size_label(row['chunk_bytes'])} chunks" if row["chunk_bytes"] else f"{row['chunks']} chunks per transfer"
     return f"{row['forwarding']}, {cut}, {row['engine']} engine "
 
 
@@ -111,7 +111,7 @@ def draw_goodput(axes: Axes, curves: Curves, most: int = 13) -> None:
 
 
 def draw_runtime(axes: Axes, curves: Curves, sizes_bytes: Sequence[int]) -> None:
-    """Runtime at some sizes, in microseconds, on a logarithmic axis where algorithms lie far apart."""
+    """Runtime at some sizes, in microseconds, on a logarithmic axis if algorithms differ widely."""
     lines = lines_of(curves)
     shown = [time_s for points in curves.values() for size, time_s in points if size in sizes_bytes]
     for name, points in curves.items():

@@ -17,7 +17,7 @@ from topologies import WeftError
 from topologies.units import PS_PER_S, format_size, format_time
 
 MOST_ROWS = 40
-"""Links that have a row of their own; a longer path is drawn by the class of its pieces."""
+"""Most links with one row each; a longer path is drawn by the class of its pieces."""
 
 KINDS = ("serialisation", "queueing", "propagation", "hop processing", "endpoint")
 

@@ -27,11 +27,11 @@ def draw_topology(topology: Topology, path: Path) -> None:
     Raises
     ------
     WeftError
-        More nodes than can be told apart.
+        More nodes than can be distinguished.
     """
     if topology.n_nodes > MOST_NODES_DRAWN:
         raise WeftError(
-            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be told apart in a "
+            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be distinguished in a "
             "picture; draw a smaller one of the family"
         )
     dimensions = np.unique(topology.dimension)

@@ -1,4 +1,4 @@
-"""Every figure of results by name, for commands that are told which to draw."""
+"""Every figure of results by name, for commands that take the name of a figure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rooted(Protocol):
 
 
 class FigureSpec(Protocol):
-    """What a figure wants to know of a spec: its fabric, its model and its collective."""
+    """What a figure needs to know of a spec: its fabric, its model and its collective."""
 
     def build_topology(self) -> Topology: ...
 
@@ -115,7 +115,7 @@ _IN_SWITCHES = ("in-network",)
 FIGURES: dict[str, Callable[[Drawing], None]] = {
     "comparison": _comparison, "speed-up": _speedup, "scaling": _scaling, "roofline": _roofline, "account": _account,
 }
-"""Figures that rows of results make."""
+"""Figures drawn from rows of results."""
 
 HELPS = {
     "comparison": "goodput by size, runtime of small arrays, lead of the fastest",
@@ -132,7 +132,7 @@ def draw(name: str, wanted: Drawing) -> None:
     Raises
     ------
     WeftError
-        An unknown figure, nothing to draw, or rows that do not make it.
+        An unknown figure, nothing to draw, or rows that lack what the figure needs.
     """
     if name not in FIGURES:
         raise WeftError(f"figure {name!r} is unknown: choose one of {', '.join(FIGURES)}")

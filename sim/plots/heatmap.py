@@ -1,7 +1,7 @@
 """How busy every link was, drawn on the fabric.
 
-Fabrics of up to 300 nodes are drawn link by link; larger grids of two dimensions as one image for each direction, a
-pixel a link; other large fabrics as the links of each dimension in order of their busy share.
+Fabrics of up to 300 nodes are drawn link by link; larger grids of two dimensions as one image for each direction, one
+pixel per link; other large fabrics as the links of each dimension in order of their busy share.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def draw_heatmap(
 
 @contextmanager
 def fabric_figure(placed: Layout, most: str = WIDE) -> Iterator[tuple[Figure, Axes]]:
-    """A figure whose proportions suit a layout, at most so wide, and its axes."""
+    """A figure with the proportions of a layout, at most `width` wide, and its axes."""
     wide, tall = (side + 1.0 for side in placed.extent())
     width, inches = (WIDE, 6.2) if wide > 1.7 * tall and most == WIDE else (NARROW, 2.9)
     with figure(width, height_in=float(np.clip(inches * tall / wide, 1.2, 6.0)) + 0.35) as drawn:
@@ -118,7 +118,7 @@ def _finish(drawn: Figure, axes: Sequence[Axes], title: str, path: Path) -> None
 
 
 def _draw_images(drawn: Figure, topology: Topology, utilisation: Floats) -> list[Axes]:
-    """One image for each direction of each dimension: the pixel of a node is its link that way."""
+    """One image for each direction of each dimension: the pixel of a node is its link in that direction."""
     columns, rows = topology.shape
     axes: list[Axes] = list(np.ravel(drawn.subplots(*((1, 4) if columns < 2 * rows else (2, 2)))))
     steps = (topology.coords[topology.dst] - topology.coords[topology.src]).astype(np.int64)

@@ -1,10 +1,10 @@
 """Where nodes and links of a fabric are drawn.
 
-A link is drawn as a harpoon to the right of the middle of its cable, so that the two directions stand side by side.
-NPUs of several dimensions stand on a grid, the planes of further dimensions beside each other. There a link that
+A link is drawn as a harpoon to the right of the center of its cable, so that the two directions are side by side.
+NPUs of several dimensions form a grid, the planes of further dimensions beside each other. There a link that
 wraps around, one to or from a switch, and one of a third or further dimension is a stub at its NPU; links that pass
-over nodes are arcs. Switches that are joined to each other stand in tiers above the NPUs. Other fabrics stand on a
-circle around their switches.
+over nodes are arcs. Switches that are connected to each other form tiers above the NPUs. Other fabrics form a circle
+around their switches.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from topologies import NPU, Topology
 Floats = npt.NDArray[np.float64]
 
 APART = 0.055
-"""Distance of a direction from the middle of its cable; neighbors on the grid are 1 apart."""
+"""Distance of a direction from the center of its cable; neighbors on the grid have distance 1."""
 
 CLEARANCE = 0.13
-"""Between the middle of a node and the ends of its links."""
+"""Distance between the center of a node and the ends of its links."""
 
 STUB, GAP = 0.5, 0.4
 _STUB_ANGLES = np.radians([45, 20, 70])
-"""Of dimensions 2, 3 and 4; of the way back, turned by 180 degrees."""
+"""Of dimensions 2, 3 and 4; the reverse directions are turned by 180 degrees."""
 
 
 class Layout(NamedTuple):
@@ -66,7 +66,7 @@ def layout(topology: Topology) -> Layout:
 
 
 def _swing(start: Floats, end: Floats) -> float:
-    """How far the link of two nodes of one tier swings out, to pass those between."""
+    """Bend of a link between two nodes of one tier, to pass the nodes between them."""
     length = float(abs(end[0] - start[0]))
     return 0.12 * length if start[1] == end[1] else 0.0
 

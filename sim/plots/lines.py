@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Line(NamedTuple):
-    """Color, marker and dashes: each alone tells lines apart, in gray print too."""
+    """Color, marker and dashes: each alone distinguishes lines, in gray print too."""
 
     color: str
     marker: str
@@ -30,20 +30,20 @@ CYCLE = (
     Line("#8C2D6B", "X", (0, (2, 1))),
     Line("#333333", "h", (0, (7, 2))),
 )
-"""Colors that the color-blind tell apart (six of Okabe and Ito, 2008), each with its own marker and dashes."""
+"""Colors that the color-blind can distinguish (six of Okabe and Ito, 2008), each with its own marker and dashes."""
 
 HEAT_STOPS = ("#dbe4ee", "#93bfe8", "#4f8fd0", "#8e4fa5", "#800026")
-"""From idle to busy, darker all the way for every eye. Idle links are pale and not white: they are there."""
+"""From idle to busy, monotonically darker for every eye. Idle links are pale, not white: they exist."""
 
 _OWN = ("swing", "recursive-doubling", "bucket", "ring", "pipelined", "direct", "mirrored-recursive-doubling",
         "hierarchical")
-"""Algorithms that have a line of their own, that of their place in the cycle."""
+"""Algorithms with a reserved line, given by their place in the cycle."""
 
 
 def lines_of(algorithms: Iterable[str]) -> dict[str, Line]:
     """A line for every algorithm of a figure, all different.
 
-    The commonest keep theirs, so that figures can be laid side by side; the others take what they leave free.
+    The most common ones keep theirs, so that figures can be compared; the others take the remaining lines.
     """
     names = list(dict.fromkeys(algorithms))
     places = {name: _OWN.index(name) for name in names if name in _OWN}
@@ -52,7 +52,7 @@ def lines_of(algorithms: Iterable[str]) -> dict[str, Line]:
 
 
 def _line(place: int) -> Line:
-    """Beyond the cycle, colors come again with other markers and dashes."""
+    """Beyond the cycle, colors repeat with other markers and dashes."""
     again, at = divmod(place, len(CYCLE))
     marker, dashes = (CYCLE[(at + shift * again) % len(CYCLE)] for shift in (3, 2))
     return Line(CYCLE[at].color, marker.marker, dashes.dashes)

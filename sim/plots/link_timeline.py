@@ -67,7 +67,7 @@ def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server
     """A row for each simulated link, a bar for each service, colored by its step."""
     topology = result.schedule.topology
     scale, _ = time_unit(result.time_ps / PS_PER_S)
-    on_links = server_link[done.server] >= 0  # what begins late waits at a server that is no link
+    on_links = server_link[done.server] >= 0  # a task that begins late waits at a server that is not a link
     done = Services(*(column[on_links] for column in done))
     used = np.unique(done.server)
     steps = result.lowered.task_step[done.task]
@@ -88,7 +88,7 @@ def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server
     patches = [Patch(color=colors[at], label=f"step {name}") for at, name in enumerate(shown)]
     columns = 8 if drawn.get_figwidth() > 5 else 4
     drawn.legend(handles=patches, loc="outside lower center", ncols=columns, fontsize=6, handlelength=1.2,
-                 title=None if names.size <= len(CYCLE) else f"{names.size} steps; colors come again",
+                 title=None if names.size <= len(CYCLE) else f"{names.size} steps; colors repeat",
                  title_fontsize=6)
 
 

@@ -12,7 +12,7 @@ from sim.plots.style import CYCLE, NARROW, figure, save
 
 
 def draw_pareto(front: Sequence[FrontPoint], path: Path) -> None:
-    """Draw the front; dominated points are open.
+    """Draw the front; dominated points are hollow.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
     Parameters
     ----------
     rows : sequence of row
-        Of `sim.streaming.pool_rows`: one array, of more than no bytes, and several numbers of slots.
+        Of `sim.streaming.pool_rows`: one nonempty array, and several numbers of slots.
     path : Path
         .png, .pdf or .svg.
     width : {"narrow", "wide"}

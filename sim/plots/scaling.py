@@ -26,7 +26,7 @@ def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = No
     path : Path
         .png, .pdf or .svg.
     size_bytes : int, optional
-        The largest that all fabrics have, unless given.
+        Default: the largest that all fabrics have.
     width : {"narrow", "wide"}
         Narrow shows the bandwidth alone.
 
@@ -73,7 +73,7 @@ def common_size(rows: Sequence[Row]) -> int:
         sizes.setdefault(row["topology"], set()).add(row["size_bytes"])
     shared = set.intersection(*sizes.values()) if sizes else set()
     if not shared:
-        raise WeftError(f"scaling needs one size on all fabrics: {', '.join(sizes)} share none")
+        raise WeftError(f"scaling needs a size common to all fabrics: {', '.join(sizes)} have none")
     return max(shared)
 
 

@@ -23,13 +23,13 @@ def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None
     path : Path
         .png, .pdf or .svg.
     baseline : str, optional
-        The algorithm that the others are held against; the first of the rows unless given.
+        The algorithm that the others are compared with; default: the first of the rows.
     width : {"narrow", "wide"}
 
     Raises
     ------
     WeftError
-        The baseline is not among the algorithms, or nothing stands beside it.
+        The baseline is not among the algorithms, or is the only one.
     """
     curves = curves_of(rows)
     base = baseline or next(iter(curves), "")

@@ -72,7 +72,7 @@ def sizes_axis(axes: Any, sizes_bytes: Iterable[int], most: int = 8) -> None:
 
 
 def log_axis(axes: Axes) -> None:
-    """A logarithmic axis of values, base 10, with plain numbers; 1, 2 and 5 are labeled where there is room."""
+    """A logarithmic axis of values, base 10, with plain numbers; 1, 2 and 5 are labeled where space permits."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -13,7 +13,7 @@ from topologies.units import PS_PER_S
 from workloads.job import Compute
 
 MAX_NPUS = 8
-"""NPUs drawn at most, spread over those that were simulated."""
+"""Limit of NPUs drawn, spread over those that were simulated."""
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 

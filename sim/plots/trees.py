@@ -1,4 +1,4 @@
-"""A schedule on its fabric: the way of a block as a tree, or the links that each step fills."""
+"""A schedule on its fabric: the route of a block as a tree, or the links that each step fills."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Way(NamedTuple):
     Attributes
     ----------
     blocks : list of int
-        Those that take it.
+        The blocks that take this route.
     link, step : (n,) int64
         Links that they cross, in the order of the steps.
     adds : (n,) bool
         Whether the receiver adds.
     root : int
-        The node where the spreading begins or the sum ends.
+        The node where the broadcast begins or the sum ends.
     """
 
     blocks: list[int]
@@ -54,7 +54,7 @@ class Way(NamedTuple):
 
 
 def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE) -> None:
-    """Draw the ways of the blocks of one rank, one panel for each that differs.
+    """Draw the routes of the blocks of one rank, one panel for each distinct one.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE)
     Raises
     ------
     WeftError
-        More nodes than can be told apart, or blocks without names.
+        More nodes than can be distinguished, or blocks without names.
     """
     check_drawable(schedule)
     ways = ways_of(schedule, rank)
@@ -83,7 +83,7 @@ def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE)
 
 
 def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
-    """Draw what each step sends over every link, one panel a step; parameters and errors as for `draw_trees`."""
+    """Draw what each step sends over every link, one panel per step; parameters and errors as for `draw_trees`."""
     check_drawable(schedule)
     loads = step_loads(schedule)
     shown = loads if len(loads) <= MOST_PANELS else loads[: MOST_PANELS // 2] + loads[-(MOST_PANELS // 2) :]
@@ -100,17 +100,17 @@ def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
 
 
 def check_drawable(schedule: Schedule) -> None:
-    """Reject what could not be told apart."""
+    """Reject fabrics whose nodes could not be distinguished."""
     topology = schedule.topology
     if topology.n_nodes > MOST_NODES_DRAWN:
         raise WeftError(
-            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be told apart in a "
+            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be distinguished in a "
             "picture; draw a smaller one of the family"
         )
 
 
 def ways_of(schedule: Schedule, rank: int = 0) -> list[Way]:
-    """The different ways of the blocks of one rank, in the order of the blocks."""
+    """The distinct routes of the blocks of one rank, in the order of the blocks."""
     pattern, topology = schedule.pattern, schedule.topology
     if pattern.only_own_proof:
         raise WeftError(f"{schedule.name} on {topology.name}: its blocks have no names to follow; draw its steps")
@@ -130,7 +130,7 @@ def ways_of(schedule: Schedule, rank: int = 0) -> list[Way]:
 
 
 def _way(transfers: Transfers, paths: Paths, rows: Sequence[int], blocks: list[int]) -> Way:
-    """The way along some transfers, in the order of their steps."""
+    """The route along some transfers, in the order of their steps."""
     hops = [paths.links[paths.ptr[row] : paths.ptr[row + 1]] for row in rows]
     row_of = np.repeat(np.array(rows, np.int64), [len(one) for one in hops])
     link = np.concatenate([np.zeros(0, np.int64), *hops]).astype(np.int64)
@@ -140,7 +140,7 @@ def _way(transfers: Transfers, paths: Paths, rows: Sequence[int], blocks: list[i
 
 
 def blocks_of_rank(schedule: Schedule, rank: int) -> list[int]:
-    """Blocks that start or end at a rank alone; all of them where every rank has a part in every block."""
+    """Blocks that start or end at one rank only; all blocks if every rank contributes to every block."""
     kind, p, root = schedule.kind, schedule.pattern.p, schedule.pattern.root
     blocks = range(schedule.pattern.n_blocks)
     owned = []

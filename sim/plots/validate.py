@@ -54,7 +54,7 @@ def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def draw_parts(axes: Axes, rows: Sequence[Row], columns: int = 5) -> None:
-    """Shares of the critical path, a bar a row; the legend in so many columns."""
+    """Shares of the critical path, one bar per row; the legend in so many columns."""
     places = np.arange(len(rows))
     bottom = np.zeros(len(rows))
     for line, name in zip(CYCLE, PARTS, strict=False):

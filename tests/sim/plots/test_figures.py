@@ -145,7 +145,7 @@ def test_trees_and_steps_are_drawn(tmp_path: Path) -> None:
 
 
 def test_trees_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WeftError, match="at most 300 can be told apart"):
+    with pytest.raises(WeftError, match="at most 300 can be distinguished"):
         draw_trees(build("ring", "all-reduce", from_spec("ring:400"), "1MiB"), tmp_path / "a.svg")
 
 

@@ -103,7 +103,7 @@ def test_a_fabric_is_drawn(tmp_path: Path, spec: str) -> None:
 
 
 def test_a_fabric_too_large_to_see_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WeftError, match="at most 300 can be told apart"):
+    with pytest.raises(WeftError, match="at most 300 can be distinguished"):
         draw_topology(from_spec("torus:32x32"), tmp_path / "figure.png")
 
 
