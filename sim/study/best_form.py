@@ -18,7 +18,7 @@ from topologies.units import format_time
 
 
 class BestForm(NamedTuple):
-    """The fastest form, and what became of the others.
+    """The fastest form, and the outcome of the others.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class BestForm(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A form that can run: its schedule, and a time that no run of it undercuts."""
+    """A form that can run: its schedule, and a lower bound on its time."""
 
     schedule: Schedule
     lower_bound_ps: int
@@ -47,7 +47,7 @@ def ready_forms(
     ----------
     forms : sequence of str
     schedule_of : callable (form) -> Schedule
-        May refuse a form with a `WeftError`.
+        May reject a form with a `WeftError`.
     model : Model
     symmetry : {"auto", "off"}
 
@@ -83,8 +83,8 @@ def best_form(
 ) -> BestForm:
     """Simulate the forms that may win, the one with the lowest bound first.
 
-    A form whose lower bound exceeds the best simulated time cannot be faster and is not simulated. Of equal times
-    the form that is named first wins, whatever the order of simulation.
+    A form whose lower bound exceeds the best simulated time cannot be faster and is not simulated. Ties go to the
+    form named first, whatever the order of simulation.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def best_form(
         Of `ready_forms`.
     simulate : callable (schedule) -> Result
     refused : mapping of str to str, optional
-        Of `ready_forms`; told with the others.
+        Of `ready_forms`; reported with the others.
     prune : bool
         False simulates all, for times that need not respect the bounds (analytic estimates, detours).
 

@@ -1,4 +1,4 @@
-"""Who computes which point: locks that end with their process, so that several share a sweep and none waits in vain."""
+"""Claims on points: locks that end with their process, so that several processes share a sweep and none gets stuck."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from topologies import WeftError
 
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _OFFSET_LETTERS = 15
-"""Of a hexadecimal key: a byte below 2^60 stands for the point. Two points that share one only wait for each other."""
+"""Digits of a key: a byte below 2^60 represents the point. Two points with the same byte only wait for each other."""
 
 
 class Claims:
     """Claims on points of a store, in an empty file beside it.
 
-    A claim is a lock on one byte of the file, which the system gives back when the process ends, however it ends. The
-    store is right without claims; they keep processes from computing the same point. Locks belong to a process: use one
-    `Claims` a store in each.
+    A claim is a lock on one byte of the file, which the system releases when the process ends, however it ends. The
+    store is correct without claims; they keep processes from computing the same point. Locks belong to a process: use
+    one `Claims` per store in each.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Claims:
             raise WeftError(f"claims file {self.path}: {fault.strerror}") from None
 
     def take(self, key: str) -> bool:
-        """Claim a point; False where another process has."""
+        """Claim a point; False if another process has."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(key))
         except OSError as fault:
@@ -46,7 +46,7 @@ class Claims:
         return True
 
     def give_back(self, key: str) -> None:
-        """Let others have the point."""
+        """Release the point to others."""
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _offset(key))
 
     def __enter__(self) -> Claims:

@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: a scheduler that already runs, by its address."""
+"""A Dask cluster as an executor: a running scheduler, by its address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
     Raises
     ------
     WeftError
-        distributed is not installed, or nobody answers, or there are no workers.
+        distributed is not installed, the scheduler does not answer, or it has no workers.
     """
     try:
         distributed: Any = import_module("distributed")

@@ -1,4 +1,4 @@
-"""Design problems of a spec: what its section `[optimize]` asks, one study per network."""
+"""Design problems of a spec: its section `[optimize]`, one study per network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_studies(spec: Spec) -> list[Study]:
     Raises
     ------
     WeftError
-        Keys that contradict each other, and whatever is wrong in the files.
+        Keys that contradict each other, and errors in the files.
     """
     asked = spec.optimize
     names = [name for text in asked.network or () for name in circulants(text, asked.degrees)]
@@ -71,9 +71,9 @@ def _check(spec: Spec, placed: Sequence[Placed]) -> None:
         known = ", ".join(loops)
         raise WeftError(f"--loop {loop!r} is unknown to the {asked.evaluator} evaluator: choose one of {known}")
     if asked.checkpointed and loop not in ANALYTIC_LOOPS:
-        raise WeftError(f"--checkpointed does not go with --loop {loop}")
+        raise WeftError(f"--checkpointed cannot be combined with --loop {loop}")
     if asked.checkpointed and any(one.pipeline for one in placed):
-        raise WeftError("--checkpointed does not go with pipeline stages")
+        raise WeftError("--checkpointed cannot be combined with pipeline stages")
     if asked.evaluations < 1:
         raise WeftError(f"--evaluations {asked.evaluations}: at least 1")
     if placed and asked.evaluator == "analytic":
@@ -83,7 +83,7 @@ def _check(spec: Spec, placed: Sequence[Placed]) -> None:
         }
         for flag, value in given.items():
             if value:
-                raise WeftError(f"{flag} changes nothing in LIBRA's formulas of a workload: add --evaluator simulated")
+                raise WeftError(f"{flag} has no effect in LIBRA's formulas of a workload: add --evaluator simulated")
 
 
 def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
@@ -92,7 +92,7 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
     if bool(names) == bool(spec.collective.name):
         raise WeftError("give either --workload or --collective")
     if spec.sweep.begin is not None and names:
-        raise WeftError("--size belongs to --collective; a workload has sizes of its own")
+        raise WeftError("--size belongs to --collective; a workload has its own sizes")
     files = [name for name in names if name not in MODELS]
     models = [name for name in names if name in MODELS]
     communicator = _one_each(asked.communicator, files, "--communicator", "text workloads", None)

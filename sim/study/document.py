@@ -1,4 +1,4 @@
-"""The JSON that every command writes: what was asked, by which weft, and what came out."""
+"""The JSON that every command writes: the spec, the version of weft, and the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.program.model import Model
 from sim.version import weft_version
 
 UNREPEATABLE = ("wall_s", "seconds_per_evaluation")
-"""Keys of rows that say how long this machine took: everything else is the same when a document runs again."""
+"""Keys of rows with the time that this machine took: everything else is the same when a document runs again."""
 
 
 def document(
@@ -27,7 +27,7 @@ def document(
         Sections of keys.
     rows : iterable of mapping
     model : Model, optional
-        What the spec's model comes to.
+        The resolved model of the spec.
     **more
         Further keys, before the rows.
 

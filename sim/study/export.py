@@ -1,4 +1,4 @@
-"""What a sweep has found, as tidy rows in its own order, whatever ran it and in whatever order it ended."""
+"""The results of a sweep, as tidy rows in its own order, whatever ran it and in whatever order points ended."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Counts = dict[str, Counter[int]]
 
 
 class Status(NamedTuple):
-    """How far a sweep is.
+    """Progress of a sweep.
 
     Attributes
     ----------
     points : int
-        Different ones.
+        Distinct ones.
     finished : int
     refused : dict of str to list of str
-        Points among them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless it holds
-        at all of theirs.
+        Points among them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless the reason
+        holds at all of their sizes.
     """
 
     points: int
@@ -61,7 +61,7 @@ def status_of(sweep: Sweep, store: Store) -> Status:
 
 
 def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
-    """A name, with the sizes at which not all of its points, or not all sizes, are meant."""
+    """A name, with sizes unless all are affected, and counts where only some points of a size are."""
     if here == every:
         return name
     some = {size: "" if count == every[size] else f" ({count} of {every[size]} points)" for size, count in here.items()}
@@ -71,8 +71,8 @@ def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
 def sweep_rows(sweep: Sweep, store: Store) -> list[Row]:
     """Rows of the finished points: the value on each axis, the columns of `Result.row` but `wall_s`, and `refused`.
 
-    Every row has all columns; those of a point that cannot run are None but for what names it. A point that the axes
-    reach twice has a row for each.
+    Every row has all columns; those of a point that cannot run are None except those that identify it. A point that
+    occurs twice on the axes has two rows.
     """
     rows = []
     for task, place in zip(sweep.points, sweep.places, strict=True):
@@ -130,6 +130,6 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def check_parquet() -> None:
-    """Reject Parquet where it cannot be written, before anything is computed."""
+    """Reject Parquet if it cannot be written, before anything is computed."""
     if find_spec("pyarrow") is None:
         raise WeftError("Parquet needs pyarrow: pip install 'weft[data]', or write .csv")

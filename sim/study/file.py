@@ -25,7 +25,7 @@ class Sweep:
     Attributes
     ----------
     axes : dict of str to tuple
-        By "section.key": the values that are gone through. Algorithms and sizes are columns of every row anyway.
+        By "section.key": the values of the axis. Algorithms and sizes are columns of every row anyway.
     points : tuple of Task
     places : tuple of dict
         The value on each axis, of every point.
@@ -45,7 +45,7 @@ def read_sweep(
     ----------
     path : path
     check, why, max_events
-        For every point; see `sim.study.points.Task`. `why` is that of the section `[account]` unless given.
+        For every point; see `sim.study.points.Task`. Default of `why`: that of the section `[account]`.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def make_sweep(
 
 
 def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-    """Lists, where a key takes one value; unknown sections and keys are left to `Spec.from_dict`."""
+    """Lists given for keys that take one value; unknown sections and keys are left to `Spec.from_dict`."""
     count = 1
     for section, kind in EXPERIMENT.items():  # the fabric varies slowest: it is built once
         keys = data.get(section, {})
@@ -118,7 +118,7 @@ def _check_count(count: int, where: str) -> None:
 def _specs(
     data: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], where: str
 ) -> Iterator[tuple[Spec, dict[str, Any]]]:
-    """Every combination that is accepted as a whole: links, model, sizes and algorithm names are right."""
+    """Every combination, checked as a whole: links, model, sizes and algorithm names."""
     count, joined = 0, None
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))

@@ -1,4 +1,4 @@
-"""Jobs of a spec: what its sections `[workload]` and `[training]` stand for on a fabric."""
+"""Jobs of a spec: its sections `[workload]` and `[training]` on a fabric."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def build_job(
     Raises
     ------
     WeftError
-        Keys that are missing or contradict each other, and whatever is wrong in the files.
+        Keys that are missing or contradict each other, and errors in the files.
     """
     workload, groups = build_workload(work, training, topology)
     return workload, _iteration(work, training, topology, algorithm, workload, groups)
@@ -69,7 +69,7 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
 
 
 def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
-    """A model of ours; all its layers, whatever the pipeline."""
+    """A built-in model; all its layers, whatever the pipeline."""
     if work.samples is None or work.peak is None or work.efficiency is None:
         missing = next(name for name in ("samples", "peak", "efficiency") if getattr(work, name) is None)
         raise WeftError(f"--workload {work.name} needs --{missing}")
@@ -102,7 +102,7 @@ def parse_groups(text: str) -> Groups:
     Raises
     ------
     WeftError
-        Names the part that is no group.
+        Names the part that is not a group.
     """
     groups = {}
     for part in filter(None, (one.strip() for one in text.split(";"))):
@@ -112,7 +112,7 @@ def parse_groups(text: str) -> Groups:
         except ValueError:
             sizes = ()
         if not (name and equals and sizes):
-            raise WeftError(f"--groups: {part!r} is no group, such as forward=16,-1,-1")
+            raise WeftError(f"--groups: {part!r} is not a group, such as forward=16,-1,-1")
         groups[name.strip()] = tuple(1 if size < 0 else size for size in sizes)
     return groups
 

@@ -1,4 +1,4 @@
-"""What a point stands for, however it is spelled, and the key that results are stored under."""
+"""The meaning of a point, independent of its spelling, and the key that results are stored under."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESOLVED = {
     ),
     "sweep": ("begin", "end", "factor", "step"),
 }
-"""Keys of a spec that are told by what they come to: links, fields of the model, options of the algorithm, the size."""
+"""Keys of a spec identified by their resolved value: links, fields of the model, options of the algorithm, size."""
 
 
 def point_key(task: Task) -> str:
@@ -39,7 +39,7 @@ def point_key(task: Task) -> str:
 
 
 def meaning(task: Task) -> dict[str, Any]:
-    """All that a point's row depends on, as plain data; limits and checks do not belong to it."""
+    """All that a point's row depends on, as plain data, without limits and checks."""
     spec = task.spec
     plan = spec.build_faults()
     return {
@@ -89,7 +89,7 @@ def _model(spec: Spec) -> dict[str, Any]:
 
 
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
-    """Keys that stand for themselves: the form, and whatever a spec may get later."""
+    """Keys taken as spelled: the form, and any key that a spec may get later."""
     others = {
         section: {name: value for name, value in keys.items() if name not in _RESOLVED.get(section, ())}
         for section, keys in spec.to_dict(EXPERIMENT).items()

@@ -1,4 +1,4 @@
-"""All keys of a spec: one dataclass per section, and in each field what a file, a flag and a reader need to know of it.
+"""All keys of a spec: one dataclass per section; each field has what a file, a flag and a reader need to know of it.
 
 A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth` and the attribute
 `spec.topology.link_bandwidth`. Only the standard library is imported: the command line builds its help from here.
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from sim.faults.plan import FaultPlan
 
 REPEATED = ("options", "texts", "numbers")
-"""Kinds whose flag is written again for another value."""
+"""Kinds whose flag is repeated for another value."""
 
 
 class Kind(NamedTuple):
-    """What values a key takes.
+    """The values that a key takes.
 
     Attributes
     ----------
     accepts : callable
         Whether a value of a file is of this kind.
     wanted : str
-        What to write instead.
+        What to write, for error messages.
     parse : callable
         The value of the text after a flag, or of one of several flags; raises ValueError.
     """
@@ -85,7 +85,7 @@ def key(
     kind: str, help: str, metavar: str = "", flags: Sequence[str] = (), *, value: Any = None, default: str = "",
     choices: Sequence[str] = (),
 ) -> Any:
-    """A field of a section.
+    """Define a field of a section.
 
     Parameters
     ----------
@@ -96,13 +96,13 @@ def key(
     metavar : str
         What follows the flag.
     flags : sequence of str
-        `--name-of-the-field` unless given.
+        Default: `--name-of-the-field`.
     value : object
-        Where the key is not given; None where that is to be told from any value.
+        Value if the key is not given; None if that must be distinguishable from any value.
     default : str
-        The default for people; `value` unless given.
+        The default as shown to people; default: `value`.
     choices : sequence of str
-        The accepted values, where these are all.
+        The accepted values, if they are a fixed set.
     """
     shown = default or _shown(value)
     return field(default=value, metadata={
@@ -126,7 +126,7 @@ def flags_of(field: Field[Any]) -> tuple[str, ...]:
 
 
 def shown_default(field: Field[Any], value: Any = None) -> str:
-    """The default of a key for people: its own, or `value` where a command has another; "" where there is none."""
+    """The default of a key as shown to people: its own, or `value` if a command has another; "" if there is none."""
     return _shown(value) if value is not None else str(field.metadata["default"])
 
 
@@ -152,7 +152,7 @@ class TopologyKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveKeys:
-    """Section `[collective]`: what must move, and by which algorithms."""
+    """Section `[collective]`: the collective and its algorithms."""
 
     name: str | None = key("text", "all-reduce, reduce-scatter, all-gather, ...", "NAME", ("--collective",),
                            default="all-reduce")

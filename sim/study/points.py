@@ -28,7 +28,7 @@ from topologies.units import format_time
 
 @one_line
 class Task(NamedTuple):
-    """One point to compute; a pure function of these.
+    """One point to compute; its row is a pure function of these.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Task(NamedTuple):
     check : bool
         Check every certificate.
     why : bool
-        Account the critical path; runs the point once more, with a log.
+        Account for the critical path; runs the point once more, with a log.
     max_events : int, optional
         Give up after this many services.
     """
@@ -69,7 +69,7 @@ def row_of(task: Task, best: BestForm) -> Row:
 
 
 def _gains(result: Result, max_events: int | None) -> list[str]:
-    """Why a run with faults is faster than the healthy one; both are run once more, with a log."""
+    """Reason why a run with faults is faster than the healthy one; both are run once more, with a log."""
     if result.faults is None or result.faults.time_ps >= result.faults.healthy_ps:
         return []
     healthy = simulate(result.schedule, model=result.model, engine=result.engine, max_events=max_events).why().parts
@@ -102,7 +102,7 @@ def simulate_ready(
     task: Task, ready: Mapping[str, Ready], refused: Mapping[str, str],
     progress: Callable[[Progress], None] | None = None,
 ) -> BestForm:
-    """Simulate the forms of `ready_point`, as far as they can be the best."""
+    """Simulate the forms of `ready_point` that can be the best."""
     spec, faults = task.spec, task.spec.build_faults()
     run = partial(
         simulate, model=spec.build_model(), engine=spec.engine, symmetry=spec.symmetry, check=task.check,
@@ -115,7 +115,7 @@ def simulate_ready(
 def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated."""
     topology = topology_of(spec)
-    spec.build_model()  # what is wrong with the model or the fabric is not an algorithm's refusal
+    spec.build_model()  # an error in the model or the fabric is not a limit of an algorithm
     check_joined(topology)
     refused = {}
     for name in names:
@@ -140,7 +140,7 @@ def check_joined(topology: Topology) -> None:
     apart = np.flatnonzero(together != together[0])
     if apart.size:
         names = topology.node_name(0), topology.node_name(int(apart[0]))
-        raise WeftError(f"topology {topology.name}: no route joins {names[0]} and {names[1]} both ways")
+        raise WeftError(f"topology {topology.name}: no route joins {names[0]} and {names[1]} in both directions")
 
 
 def compute_all(
@@ -178,7 +178,7 @@ def _collected(
     tasks: Sequence[Task], ended: Iterable[tuple[int, Callable[[], Row]]], done: Callable[[Task, Row], None],
     stuck: Callable[[Task, Deadlock], None] | None,
 ) -> list[Row]:
-    """The rows of points, given by their number as they end, in the order of the tasks."""
+    """Rows that arrive with the number of their point, put in the order of the tasks."""
     rows: dict[int, Row] = {}
     for index, row in ended:
         try:
@@ -207,7 +207,7 @@ def _stamp(spec: str) -> tuple[int, int]:
     try:
         facts = Path(spec).stat()
     except (OSError, ValueError):
-        return 0, 0  # no file; where it should be one, the reader says what is wrong
+        return 0, 0  # no file; if there should be one, the reader reports what is wrong
     return facts.st_mtime_ns, facts.st_size
 
 

@@ -18,17 +18,17 @@ EXIT_ORPHANED = 1
 
 
 class WorkerPool(ProcessPoolExecutor):
-    """Worker processes that do not hear Ctrl-C before `begin_worker`: until then it would be a traceback of imports."""
+    """Worker processes that ignore Ctrl-C before `begin_worker`: until then it would be a traceback of imports."""
 
     def submit(
         self, fn: Callable[Arguments, Found], /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Future[Found]:
-        """As of every executor; workers are started here, and inherit what is blocked."""
+        """As of every executor; workers are started here and inherit the blocked signals."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return super().submit(fn, *args, **kwargs)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C of meanwhile is heard now
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that came meanwhile is delivered now
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def begin_worker() -> None:
-    """What a worker does first: Ctrl-C is to end it silently, for the parent speaks; so is the end of the parent."""
+    """First step of a worker: Ctrl-C ends it silently, for the parent reports it; so does the end of the parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, see `WorkerPool`
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()

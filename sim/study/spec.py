@@ -1,4 +1,4 @@
-"""What a command is asked, in one spec with three spellings: a TOML file, flags of the command line, a frozen object.
+"""The input of a command, one spec with three spellings: a TOML file, flags of the command line, a frozen object.
 
 `sim.study.keys` is the table of all keys. A key of `[topology] [collective] [model] [sweep]` that is not given is
 None, and takes the value of the preset, if one is named, or the default that its help states.
@@ -54,10 +54,10 @@ from topologies.units import Quantity, format_size, parse_sweep_size
 PRESET_LINKS: dict[str, dict[str, str]] = {
     "swing-paper": {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
 }
-"""Links that a preset of `sim.program.model` goes with."""
+"""Links that belong to a preset of `sim.program.model`."""
 
 DEFAULT_SIZE = "32M"
-"""The size of nccl-tests where none is given."""
+"""The default size, that of nccl-tests."""
 
 DEFAULT_FACTOR = 2
 MAX_SIZES = 10_000
@@ -70,7 +70,7 @@ for _kind in SECTIONS.values():  # here, for `sim.study.keys` is loaded for ever
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What a command is asked: a fabric, what runs on it, the model, and the command's own sections.
+    """The input of a command: a fabric, what runs on it, the model, and the command's own sections.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Spec:
                     f"their options are {', '.join(accepted) or 'none'}"
                 )
 
-    # --- what it stands for
+    # --- its meaning
 
     def build_topology(self) -> Topology:
         """The fabric.
@@ -185,7 +185,7 @@ class Spec:
         )
 
     def build_faults(self) -> FaultPlan | None:
-        """What goes wrong; None where nothing does.
+        """The fault plan; None if there is none.
 
         Raises
         ------
@@ -197,12 +197,12 @@ class Spec:
 
     @property
     def kind(self) -> Collective:
-        """The collective; all-reduce unless given."""
+        """The collective; default: all-reduce."""
         return collective(self.collective.name or "all-reduce")
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Names of the algorithms, those that do the collective unless given."""
+        """Names of the algorithms; default: all for the collective."""
         named = self.collective.algorithms
         for name in named or ():
             algorithm(name)
@@ -232,11 +232,11 @@ class Spec:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element, to whole ones of which blocks are padded."""
+        """Bytes of an element; blocks are padded to a multiple of it."""
         return ELEMENT_BYTES if self.collective.element_bytes is None else self.collective.element_bytes
 
     def options_of(self, name: str) -> dict[str, object]:
-        """Options of an algorithm for `collectives.build`: of those of the spec, the ones that it takes."""
+        """Options of an algorithm for `collectives.build`: those of the spec that it takes."""
         taken = algorithm(name).options
         options = {option: value for option, value in self._chosen_options.items() if option in taken}
         options["element_bytes"] = self.element_bytes
@@ -270,8 +270,8 @@ class Spec:
         Parameters
         ----------
         sections : iterable of str
-            Written with every key that has a value, defaults too; other sections are left out. Unless given: those of
-            an experiment, and whatever else differs from its default.
+            Written with every key that has a value, including defaults; other sections are left out. Default: those of
+            an experiment, and keys that differ from their default.
         """
         chosen = tuple(sections) or tuple(
             name for name, kind in SECTIONS.items() if name in EXPERIMENT or getattr(self, name) != kind()
@@ -288,7 +288,7 @@ class Spec:
         return data
 
     def self_contained(self) -> Spec:
-        """The same spec with its fault plan itself in place of the name of a file, which may change."""
+        """The same spec with the fault plan itself instead of the name of a file, which may change."""
         return self.updated({"model": {"faults": self.build_faults()}})
 
     @classmethod
@@ -330,7 +330,7 @@ class Spec:
 
 
 TENANT = "tenant"
-"""Name of the tables of tenants, which stand beside the sections."""
+"""Name of the tables of tenants, which exist beside the sections."""
 
 
 def changes_in(data: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def changes_in(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises
     ------
     WeftError
-        An unknown section or key, or a section that is no table.
+        An unknown section or key, or a section that is not a table.
     """
     _check_keys(data, (*SECTIONS, TENANT), where, "section")
     changes: dict[str, Any] = {}
@@ -406,7 +406,7 @@ def _swept(value: Quantity, flag: str) -> int:
 
 def _geometric(begin: int, end: int, factor: int) -> tuple[int, ...]:
     if factor < 2:
-        raise WeftError(f"-f {factor} does not advance: give a whole factor of at least 2")
+        raise WeftError(f"-f {factor} does not advance: give an integer factor of at least 2")
     if begin == 0 and end > 0:
         raise WeftError("-b 0 does not advance by a factor: begin above zero, or give a step -i")
     sizes = [begin]
@@ -439,7 +439,7 @@ def _check_value(section: str, key: Field[Any], value: Any) -> None:
 
 
 def read_sections(path: Path, what: str = "spec file") -> Mapping[str, Any]:
-    """The sections of a TOML file, or of a result's JSON; `what` begins every complaint.
+    """The sections of a TOML file, or of a result's JSON; `what` begins every error message.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Finished points of sweeps in one SQLite file: each written whole in its own transaction, never changed afterwards.
 
-While somebody writes there is a write-ahead log beside it, synced at every commit: one sync a point, where the rollback
-journal takes four, and readers need not wait. The last one to close folds the log in and leaves one plain file, which
-can also be read on a disk that cannot be written. The log is for local disks: processes share its index in memory.
+While a process writes there is a write-ahead log beside it, synced at every commit: one sync per point, while the
+rollback journal takes four, and readers need not wait. The last process to close merges the log and leaves one plain
+file, which can also be read on a read-only disk. The log is for local disks: processes share its index in memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CREATE TABLE point (
 
 @one_line
 class Finished(NamedTuple):
-    """A point that is done: it has a row, or a reason why it cannot run.
+    """A finished point: it has a row, or a reason why it cannot run.
 
     Attributes
     ----------
@@ -77,16 +77,16 @@ class Store:
     Parameters
     ----------
     path : path
-        Created if it is not there, unless `read_only`.
+        Created if it does not exist, unless `read_only`.
     read_only : bool
-        Only look; works on a disk that cannot be written.
+        Only read; works on a read-only disk.
 
     Raises
     ------
     WeftError
-        The file cannot be opened, or is something else.
+        The file cannot be opened, or is not a store.
     OSError
-        Here and later: the disk is full, or fails.
+        Here and later: the disk is full or fails.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
@@ -114,7 +114,7 @@ class Store:
             self._begin_log()
 
     def _begin_log(self) -> None:
-        """Write ahead; where the file system cannot, the rollback journal stays, which is as safe."""
+        """Write ahead; if the file system cannot, the rollback journal stays, which is as safe."""
         last = monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -130,12 +130,12 @@ class Store:
 
     def _check_format(self) -> None:
         if self._value("PRAGMA application_id") != APPLICATION_ID:
-            raise WeftError(f"store {self.path} is a database of something else: name another file")
+            raise WeftError(f"store {self.path} is another kind of database: name another file")
         if (found := self._value("PRAGMA user_version")) != FORMAT:
             raise WeftError(f"store {self.path} has format {found}, and this weft reads {FORMAT}: name another file")
 
     def _create(self) -> None:
-        """Make the table, unless another process has been quicker."""
+        """Create the table, unless another process already has."""
         with self._database:
             self._database.execute("BEGIN EXCLUSIVE")
             if self._is_new():
@@ -144,7 +144,7 @@ class Store:
                 self._database.execute(f"PRAGMA user_version = {FORMAT}")
 
     def add(self, point: Finished) -> bool:
-        """Write a point, durably; False where it is already there, which changes nothing."""
+        """Write a point, durably; False if it is already stored, which changes nothing."""
         row = None if point.row is None else json.dumps(point.row)
         values = (point.key, json.dumps(point.spec), row, point.refused, point.wall_s, point.weft)
         with self._told():
@@ -172,18 +172,18 @@ class Store:
             return int(self._value("SELECT count(*) FROM point"))
 
     def reasons(self) -> dict[str, str | None]:
-        """Every key, with the reason where the point cannot run."""
+        """Every key, with the reason if the point cannot run."""
         with self._told():
             return dict(self._database.execute("SELECT key, refused FROM point").fetchall())
 
     def close(self) -> None:
-        """Close the file; nothing waits to be written. The log goes when nobody else has the file open."""
+        """Close the file; nothing is left to write. The log is removed if no other process has the file open."""
         try:
             if not self._read_only:
                 self._database.execute("PRAGMA busy_timeout = 0")
                 self._database.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error:
-            pass  # others have it open, or the disk is full: the log stays, and all is in it
+            pass  # another process has it open, or the disk is full: the log stays and holds everything
         finally:
             self._database.close()
 

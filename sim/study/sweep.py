@@ -1,4 +1,4 @@
-"""Run the points of a sweep that are not stored yet, on any executor; what is finished is stored at once."""
+"""Run the points of a sweep that are not stored yet, on any executor; finished points are stored at once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from topologies import WeftError
 from topologies.text.brief import one_line
 
 IN_FLIGHT = 4
-"""Points handed to a worker at a time: enough to keep it busy while finished ones are written."""
+"""Points per worker in flight: enough to keep it busy while finished ones are written."""
 
 POLL_SECONDS = 0.2
-"""Between two looks at points that another process computes."""
+"""Interval between checks for points that another process computes."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +37,7 @@ T = TypeVar("T")
 @one_line
 @dataclass
 class Tally:
-    """What became of the points of a sweep.
+    """Outcome of the points of a sweep.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Tally:
     computed : int
         Finished by this run; `refused` among them.
     elsewhere : int
-        Finished by another process meanwhile.
+        Finished by another process in the meantime.
     refused : int
         Stored with a reason why they cannot run.
     failed : dict of str to str
@@ -72,8 +72,8 @@ def run_sweep(
 ) -> Tally:
     """Compute and store the points that are not stored yet.
 
-    Interrupted at any moment, even by kill -9, it goes on from there when called again. Several processes may run the
-    same sweep on one store: they share the points.
+    If interrupted at any moment, even by kill -9, it resumes when called again. Several processes may run the same
+    sweep on one store: they share the points.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ def run_sweep(
     executor : concurrent.futures.Executor, optional
         Where to compute: threads, processes, a cluster. It is not shut down.
     workers : int
-        Processes to compute in without an executor; 1 computes in this one.
+        Processes to compute in without an executor; 1: in this process.
     in_flight : int, optional
-        Points handed out at a time; four a worker unless given (with an executor: 64).
+        Points handed out at a time; default: four per worker (with an executor: 64).
     done : callable (task, point)
         Called as each point is finished; with text where it failed, None where another process finished it.
     progress : callable, optional
@@ -94,7 +94,7 @@ def run_sweep(
     Returns
     -------
     Tally
-        The same rows are in the store whatever ran them.
+        The rows in the store are the same whatever ran them.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def run_sweep(
 
 
 def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Finished | str:
-    """Compute a point, wherever it is called; text where it did not end."""
+    """Compute a point, wherever it is called; text if it did not end."""
     begun = partial(Finished, point_key(task), point_spec(task).to_dict(), weft=weft_version())
     try:
         ready = ready_point(task)

@@ -29,7 +29,7 @@ def nccl_table(rows: Iterable[Row], n_ranks: int, element_bytes: int = 4, root: 
     ----------
     rows : iterable of row
     n_ranks : int
-        For the count, which is per rank where nccl-tests counts so.
+        For the count, which is per rank for some collectives in nccl-tests.
     element_bytes : int
     root : int
         Of rooted collectives.
@@ -37,8 +37,8 @@ def nccl_table(rows: Iterable[Row], n_ranks: int, element_bytes: int = 4, root: 
     Returns
     -------
     str
-        A simulation has no out-of-place and in-place variants: both columns hold the one result. `#wrong` is 0
-        because schedules are proved.
+        A simulation has no out-of-place and in-place variants: both columns hold the same result. `#wrong` is 0
+        because schedules are checked for correctness when built.
     """
     measured = _heads("time", "algbw", "busbw", "#wrong")
     lines = [
@@ -62,7 +62,7 @@ def _heads(*names: str) -> str:
 
 
 class NcclFields(NamedTuple):
-    """What nccl-tests says of a row besides its times."""
+    """What nccl-tests reports of a row besides its times."""
 
     n_elements: int
     type: str
@@ -90,7 +90,7 @@ def _nccl_row(row: Row, n_ranks: int, element_bytes: int, root: int) -> str:
 
 
 def _fitted(value: float, width: int) -> str:
-    """A number with two decimals, or as many as fit; in exponent form where its whole part does not."""
+    """A number with two decimals, or as many as fit; in exponent form if its integer part does not fit."""
     for decimals in (2, 1, 0):
         text = f"{value:{width}.{decimals}f}"
         if len(text) <= width:
@@ -99,10 +99,10 @@ def _fitted(value: float, width: int) -> str:
 
 
 def comparison_table(rows: Sequence[Row]) -> str:
-    """Times side by side: a line a size, a column an algorithm, `*` at the fastest (each of equals).
+    """Times side by side: one line per size, one column per algorithm, `*` at the fastest (at every one of a tie).
 
-    The form is named by its first letters where an algorithm has several; the last column says how much faster the
-    winner is than the second.
+    The form is named by its first letters where an algorithm has several; the last column is the lead of the winner
+    over the second.
     """
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
@@ -146,7 +146,7 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> str:
 
 
 def legend(rows: Sequence[Row]) -> list[str]:
-    """What the letters of `comparison_table` stand for."""
+    """The meaning of the letters in `comparison_table`."""
     short = abbreviations(row["form"] for row in rows)
     several = len({row["algorithm"] for row in rows}) > 1
     words = ["* fastest at this size"] * several + [f"{letters} = {form} form" for form, letters in short.items()]
@@ -154,7 +154,7 @@ def legend(rows: Sequence[Row]) -> list[str]:
 
 
 def abbreviations(forms: Iterable[str]) -> dict[str, str]:
-    """The first letters of each form, as many as tell them all apart."""
+    """The first letters of each form, as many as distinguish them all."""
     names = [form for form in dict.fromkeys(forms) if form]
     letters = 1
     while len({name[:letters] for name in names}) < len(names):
@@ -163,7 +163,7 @@ def abbreviations(forms: Iterable[str]) -> dict[str, str]:
 
 
 def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:
-    """One note for all rows alike, or one for each algorithm and form, with the sizes that it holds for if not all."""
+    """One note if it holds for all rows, or one per algorithm and form, with the sizes that it holds for if not all."""
     every: dict[str, list[int]] = {}
     said: dict[str, dict[str, list[int]]] = {}
     for row in rows:
@@ -182,7 +182,7 @@ def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Tidy CSV, one row a point; nested values as JSON."""
+    """Tidy CSV, one row per point; nested values as JSON."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()

@@ -25,7 +25,7 @@ class Validation(NamedTuple):
     result : Result
     closed_form_ps : int or None
         Of the deficiency model (`sim.analytic.closed_form`), or of arrays that stream along trees
-        (`sim.analytic.streaming_form`); None where neither holds.
+        (`sim.analytic.streaming_form`); None if neither applies.
     estimate : Estimate
         Alpha-beta, steps in lockstep, with the routes and loads of this schedule.
     why : Why
@@ -39,7 +39,7 @@ class Validation(NamedTuple):
 
     @property
     def residual_ps(self) -> int:
-        """Simulated less estimated."""
+        """Simulated minus estimated."""
         return self.result.time_ps - sum(self.estimate)
 
     @property
@@ -52,7 +52,7 @@ class Validation(NamedTuple):
 
     @property
     def residual_parts_ps(self) -> dict[str, int]:
-        """The residual: path less estimate for latencies and for services, and all else; sums to the residual."""
+        """Parts of the residual: path minus estimate for latencies and for services, and the rest."""
         path = self.path_ps
         latency = sum(path.get(name, 0) for name in LATENCIES)
         service = path.get(SERIALISATION, 0) + path.get(QUEUEING, 0)
@@ -64,7 +64,7 @@ class Validation(NamedTuple):
         return {name: part for name, part in parts.items() if part}
 
     def verdict(self) -> str:
-        """One line: that they agree, or what makes the difference."""
+        """One line: that they agree, or the reasons for the difference."""
         if not self.residual_ps:
             return "simulated = predicted"
         return "; ".join(self._reason(name, part) for name, part in self.residual_parts_ps.items())
@@ -89,7 +89,7 @@ class Validation(NamedTuple):
 
 
 def validate(result: Result) -> Validation:
-    """Hold a simulated result against its predictions; runs it once more, with a log."""
+    """Compare a simulated result with its predictions; runs it once more, with a log."""
     return Validation(result, closed_form_ps(result), estimate_parts(result.healthy), result.why())
 
 
@@ -111,7 +111,7 @@ def closed_form_ps(result: Result) -> int | None:
 
 
 def is_plain_torus(topology: Topology) -> bool:
-    """Whether the fabric is a ring in every dimension, all links alike."""
+    """Whether the fabric is a ring in every dimension, with identical links."""
     alike = all(np.unique(values).size == 1 for values in (topology.bandwidth_Bps, topology.latency_ps))
     torus = topology.name.startswith(("torus:", "ring:")) and topology.n_links > 0
     return torus and alike and np.unique(topology.hop_latency_ps).size == 1

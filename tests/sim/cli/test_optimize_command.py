@@ -167,7 +167,7 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--counting", "1999"], "counting '1999' is unknown"),
         (["--weight", "1", "--weight", "2"], "--weight is given 2 times for 1 workloads"),
         (["--size", "1M"], "--size belongs to --collective"),
-        (["--orders", "all"], "--orders changes nothing in LIBRA's formulas of a workload"),
+        (["--orders", "all"], "--orders has no effect in LIBRA's formulas of a workload"),
         (["--degrees", "2"], "--degrees is for circulants"),
         (["--algorithms", "none", "--evaluator", "simulated"], "algorithm 'none' is unknown"),
         (["--option", "trees=1", "--evaluator", "simulated"], "none of the algorithms hierarchical takes it"),

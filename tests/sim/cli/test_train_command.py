@@ -132,7 +132,7 @@ def test_bad_flags_are_one_line(
 def test_groups_as_text() -> None:
     assert parse_groups("a=4,-1; b=-1,2") == {"a": (4, 1), "b": (1, 2)}
     for text in ("a", "a=", "a=x", "=1"):
-        with pytest.raises(WeftError, match="is no group, such as"):
+        with pytest.raises(WeftError, match="is not a group, such as"):
             parse_groups(text)
 
 
