@@ -20,10 +20,10 @@ EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""
 
 EXIT_INTERRUPTED = 130
-"""As a shell counts a program that Ctrl-C ended."""
+"""The shell convention for a program ended by Ctrl-C."""
 
 EXIT_TERMINATED = 143
-"""As a shell counts a program that SIGTERM ended."""
+"""The shell convention for a program ended by SIGTERM."""
 
 EXIT_CODES = {
     0: "done",
@@ -32,7 +32,7 @@ EXIT_CODES = {
     EXIT_INTERRUPTED: "interrupted by Ctrl-C",
     EXIT_TERMINATED: "ended by SIGTERM",
 }
-"""What the exit codes mean."""
+"""Meaning of the exit codes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = words[0] if words else ""
     if name not in COMMANDS:
-        _overview().parse_args(words)  # shows the help, or what is wrong
+        _overview().parse_args(words)  # prints the help, or the error
     try:
         parsed = command_parser(name).parse_args(words[1:])
-        command = importlib.import_module(f"sim.cli.{name}")  # only now: a help needs no compiler
+        command = importlib.import_module(f"sim.cli.{name}")  # only now: help needs no compiler
         with ends_in_order():
             code = int(command.run(parsed) or 0)
         sys.stdout.flush()
@@ -69,7 +69,7 @@ def _interrupted(signal: KeyboardInterrupt) -> int:
 
 
 def _settle_standard_output() -> None:
-    """What it could not take is dropped: the flush at exit must not fail again."""
+    """Unwritten output is dropped: the flush at exit must not fail again."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -51,12 +51,12 @@ def by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def check_used(sections: Mapping[str, Any], command: str, where: str) -> None:
-    """Nothing that a file says is left out silently.
+    """Reject sections and keys that the command does not use: nothing in a file is ignored silently.
 
     Raises
     ------
     WeftError
-        Names the section or key, the command, and what it takes.
+        Names the section or key, the command, and what the command takes.
     """
     taken = accepted(COMMANDS[command])
     for section, keys in sections.items():
@@ -89,7 +89,7 @@ def required(spec: Spec, *names: str) -> None:
 
 
 def document_spec(arguments: argparse.Namespace, spec: Spec) -> dict[str, Any]:
-    """The spec as a command's JSON holds it: every key that the command takes, with its value."""
+    """The spec for a command's JSON: every key that the command takes, with its value."""
     taken = accepted(COMMANDS[arguments.command])
     data = spec.self_contained().to_dict(taken)
     return {

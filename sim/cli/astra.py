@@ -1,4 +1,4 @@
-"""`weft astra`: ASTRA-sim's inputs by ASTRA-sim's rules, to the nanosecond, and what ASTRA-sim does not say."""
+"""`weft astra`: ASTRA-sim's inputs by ASTRA-sim's rules, to the nanosecond, and what ASTRA-sim does not report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def facts(result: AstraResult) -> dict[str, Any]:
 
 
 def rows_of(result: AstraResult) -> list[dict[str, Any]]:
-    """A row for each NPU."""
+    """One row per NPU."""
     return [
         {
             "npu": npu, "cycles": result.cycles[npu], "exposed_cycles": result.exposed[npu],

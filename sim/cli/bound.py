@@ -1,4 +1,4 @@
-"""`weft bound`: the exact lower bound of a collective on a fabric, and the cut that says so."""
+"""`weft bound`: the exact lower bound of a collective on a fabric, and the bottleneck cut."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _note(topology: Topology, kind: str, reducing_switches: bool) -> list[str]:
-    """What the bound leaves out, where the fabric could do it."""
+    """A note on what the fabric could do beyond the bound."""
     if reducing_switches or kind == "all-to-all" or SWITCH not in topology.kind:
         return []
     return ["# switches only forward here: adding up or multicast in the network may be faster (--reducing-switches)"]
@@ -42,9 +42,9 @@ def _note(topology: Topology, kind: str, reducing_switches: bool) -> list[str]:
 def bound_rows(
     topology: Topology, kind: str, root: int = 0, *, programs: bool = False, reducing_switches: bool = False
 ) -> list[dict[str, Any]]:
-    """Rows of the bound: the cut first, then what is known to be reached.
+    """Rows of the bound: the cut first, then rates known to be achievable.
 
-    `inverse_x` is the time in seconds, as a fraction, at shards of 1 GB, an N-th of the size: 1/x* of arXiv 2305.18461
+    `inverse_x` is the time in seconds, as a fraction, at shards of 1 GB, 1/N of the size: 1/x* of arXiv 2305.18461
     with bandwidths in GB/s. A broadcast or reduce has no shards, and 1/x is the time of 1 GB. The size of an
     all-to-all is that of one rank, as nccl-tests counts it.
     """
@@ -92,7 +92,7 @@ def _line(topology: Topology, row: dict[str, Any]) -> str:
 
 
 def _set(topology: Topology, names: list[str]) -> str:
-    """The bottleneck in few words: its nodes, or those that it lacks."""
+    """The bottleneck in a few words: its nodes, or those outside it."""
     if not names:
         return ""
     inside = set(names)

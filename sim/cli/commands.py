@@ -1,6 +1,6 @@
-"""The commands of weft: what each is for, which keys of a spec it uses, and its further flags.
+"""The commands of weft: the purpose of each, the keys of a spec that it uses, and its additional flags.
 
-Whatever a help shows is here and in `sim.study.keys`; the module of a command, and with it the compiler and the
+All help texts are here and in `sim.study.keys`; the module of a command, and with it the compiler and the
 libraries of figures, is loaded when the command runs.
 """
 
@@ -21,7 +21,7 @@ def _nothing(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command: a module `sim.cli.NAME` with a function `run(arguments)`, and what its help says.
+    """A command: a module `sim.cli.NAME` with a function `run(arguments)`, and its help.
 
     Attributes
     ----------
@@ -31,17 +31,17 @@ class Command:
     uses : tuple of str
         Sections of a spec, or single keys as "section.key", that the command takes; "tenant" stands for its tables.
     without : tuple of str
-        Keys of these sections that mean nothing to it.
+        Keys of these sections that it does not use.
     defaults : mapping
         Its own defaults, by "section.key".
     positional : str
         Key that is written without a flag.
     run_flags : tuple of str
-        Of "workers", "check" and "max_events": they change how a run is done, not its result.
+        Subset of "workers", "check" and "max_events": they change how a run is done, not its result.
     outputs : tuple of str
         Files that it writes; see `sim.cli.flags`.
     figures : tuple of str
-        What `--plot` draws, the default first.
+        Figures of `--plot`, the default first.
     more : callable
         Adds flags of the command's own.
     notes : str
@@ -116,7 +116,7 @@ FILE has the sections [topology] [collective] [model] [sweep] of an experiment; 
 """
 
 SIZES = ("sweep.end", "sweep.factor", "sweep.step")
-"""Keys of a sweep, without which it is one size."""
+"""Keys of a sweep over sizes, not used by commands that take one size."""
 
 LINKS = ("topology.link_bandwidth", "topology.link_latency", "topology.hop_latency")
 

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def refusals(spec: Spec) -> dict[str, str]:
-    """Why algorithms cannot run; an algorithm that the user named must.
+    """Reasons why algorithms cannot run; one that the user named must run.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def refusals(spec: Spec) -> dict[str, str]:
 
 
 def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    """Each reason once, and the algorithms that it holds for."""
+    """Each reason once, with the algorithms that it applies to."""
     together: dict[str, list[str]] = {}
     for name, why in refused.items():
         together.setdefault(why, []).append(name)
@@ -70,7 +70,7 @@ def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
 def compute(
     spec: Spec, names: Sequence[str], arguments: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """A row for every algorithm and size, and why algorithms can never end under faults.
+    """One row per algorithm and size, and reasons why algorithms can never end under faults.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def compute(
 
 
 def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> dict[str, str]:
-    """Why algorithms can never end under faults, by name.
+    """Reasons why algorithms can never end under faults, by name.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) ->
 
 
 def _never(stuck: Mapping[int, WeftError], sizes_bytes: Sequence[int]) -> str:
-    """Why an algorithm can never end, once for all sizes or size by size."""
+    """The reason why an algorithm can never end, once for all sizes or size by size."""
     at: dict[str, list[str]] = {}
     for size in sizes_bytes:
         if size in stuck:
@@ -124,7 +124,7 @@ def _never(stuck: Mapping[int, WeftError], sizes_bytes: Sequence[int]) -> str:
 
 
 def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
-    """Lines under a table: who is not in it, or not at all sizes, and why."""
+    """Lines under a table: algorithms that are missing, or missing at some sizes, and why."""
     lines = [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
     return lines + [f"# {', '.join(names)} can never end: {why}" for why, names in reasons(stuck)]
 
@@ -142,7 +142,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
 
 
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
-    """What decides the answer: links, forwarding and chunking, engine, symmetry, proof."""
+    """What determines the result: links, forwarding and chunking, engine, symmetry, proof."""
     preset = f", preset {spec.model.preset}" if spec.model.preset else ""
     lines = [f"# model: {spec.build_model().describe()}; {spec.engine} engine, seed {spec.build_model().seed}{preset}"]
     lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]

@@ -19,7 +19,7 @@ from workloads.models import MODELS
 NAME = "completion"
 
 PREAMBLE = {"bash": "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}  # torus:8x8 is one word\n"}
-"""What scripts begin with, by shell."""
+"""First lines of scripts, by shell."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def named_parser() -> Parser:
-    """The parser of weft, whose flags know the names and files that may follow them."""
+    """The parser of weft, with flags that know the names and files that may follow them."""
     parser, known = Parser(prog="weft"), names_by_flag()
     commands = parser.add_subparsers(metavar="COMMAND")
     for name, command in COMMANDS.items():
@@ -37,7 +37,7 @@ def named_parser() -> Parser:
         for action in sub._actions:
             _name(action, known)
             if not action.option_strings and action.nargs == "?":
-                action.nargs = None  # shtab completes only what must be given
+                action.nargs = None  # shtab completes only required arguments
     return parser
 
 
@@ -55,7 +55,7 @@ def names_by_flag() -> dict[str, tuple[str, ...]]:
 
 
 def _name(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> None:
-    """Tell shtab what may follow a flag: the names of a registry, a folder or a file."""
+    """Set what shtab completes after a flag: the names of a registry, a folder or a file."""
     taken = str(action.metavar or "")
     section, dot, key = action.dest.partition(".")
     if dot:

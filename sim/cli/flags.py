@@ -14,7 +14,7 @@ from sim.study.keys import KINDS, REPEATED, SECTIONS, flags_of, keys_of, shown_d
 EXIT_BAD_INPUT = 2
 
 TENANT = "tenant"
-"""In `Command.uses`: the tables of tenants, which have no flags of their own."""
+"""In `Command.uses`: the tables of tenants, which have no flags."""
 
 OUTPUTS = {
     "json": "write results and their provenance, to run again with --spec ('-': standard output)",
@@ -32,10 +32,10 @@ OUTPUTS = {
     "export": "write all finished points as a tidy table: .csv or .parquet ('-': CSV to standard output)",
     "page": "the page ('-': standard output; default: DIR/report.html)",
 }
-"""Flags of files that commands write, and their helps."""
+"""Flags of files that commands write, and their help."""
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and takes no abbreviated flags."""
+    """Reports errors in one line, and accepts no abbreviated flags."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **named})
@@ -65,7 +65,7 @@ def fill(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def accepted(command: Command) -> dict[str, tuple[str, ...]]:
-    """The keys that a command takes, by section; none of the tables of tenants."""
+    """The keys that a command takes, by section, without the tables of tenants."""
     found: dict[str, tuple[str, ...]] = {}
     for use in command.uses:
         section, dot, key = use.partition(".")
@@ -92,7 +92,7 @@ def _add_spec(parser: argparse.ArgumentParser, command: Command) -> None:
 
 
 def add_key(group: argparse._ActionsContainer, command: Command, section: str, name: str) -> None:
-    """The flag of a key, or the key itself where the command takes it without one."""
+    """The flag of a key, or the key itself if the command takes it without a flag."""
     key, dest = keys_of(section)[name], f"{section}.{name}"
     kind, taken = key.metadata["kind"], key.metadata["metavar"]
     help_text = _help(key, command.defaults.get(dest))
@@ -124,7 +124,7 @@ def _parsed(kind: str, text: str) -> Any:
 
 
 def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Flags that change how a run is done and not what comes out."""
+    """Flags that change how a run is done, not its result."""
     if not command.run_flags:
         return
     group = parser.add_argument_group("run")
@@ -142,16 +142,16 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
 
 
 def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Files that a command writes, the figure of `--plot`, and what it reports while it works."""
+    """Flags for the files that a command writes, the figure of `--plot`, and progress."""
     group = parser.add_argument_group("output")
     for kind in command.outputs:
         group.add_argument(f"--{kind.replace('_', '-')}", metavar="FILE", help=OUTPUTS[kind])
     if command.figures:
         _add_figure(group, command.figures)
     group.add_argument("--quiet", action="store_const", const=True, default=None,
-                       help="neither progress nor the names of written files")
+                       help="print neither progress nor the names of written files")
     group.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
-                       help="both, as lines, also where standard error is no terminal")
+                       help="print both, as lines, even if standard error is not a terminal")
 
 
 def _add_figure(group: argparse._ArgumentGroup, names: Sequence[str]) -> None:

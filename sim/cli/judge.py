@@ -1,4 +1,4 @@
-"""`weft judge`: what measured times say about latency, bandwidth and algorithm, and whether they are good."""
+"""`weft judge`: what measured times imply about latency, bandwidth and algorithm, and how good they are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def facts(found: Judgment) -> dict[str, Any]:
-    """The judgment as plain data, in SI units; an end of an interval is null where nothing determines it."""
+    """The judgment as plain data, in SI units; an end of an interval is null if nothing determines it."""
     measured = found.measured
     return {
         "measured": {
@@ -75,7 +75,7 @@ def _plain(interval: Interval) -> list[float | None]:
 
 
 def report(spec: Spec, found: Judgment, refused: dict[str, str] | Any) -> list[str]:
-    """Verdict first, then the tables it rests on."""
+    """The verdict, then the tables that support it."""
     measured, topology, best = found.measured, found.topology, found.best
     left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""
     lines = [
@@ -83,7 +83,7 @@ def report(spec: Spec, found: Judgment, refused: dict[str, str] | Any) -> list[s
         f"points of {measured.source} ({measured.format}){left_out}",
         f"# model: {spec.build_model().describe()}",
         f"looks like  {best.algorithm}, within {best.residual:.1%} (root mean square of the relative errors)",
-        f"latency     {_time(best.latency_s)} per transfer, beyond the network's own",
+        f"latency     {_time(best.latency_s)} per transfer, on top of the network's",
         f"bandwidth   {_share(best.share)} of the links' {rates(topology)}",
         *_alike(found),
         *_good(found),
@@ -95,8 +95,8 @@ def report(spec: Spec, found: Judgment, refused: dict[str, str] | Any) -> list[s
     lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
     return [
         *lines,
-        "# intervals of 95 %; score: -2 log-likelihood and the distance of the bandwidth from nominal, the least is "
-        "likeliest, 6 apart is 20 to 1",
+        "# intervals of 95 %; score: -2 log-likelihood plus a penalty for bandwidth off nominal, the lowest is the "
+        "most likely, a difference of 6 is 20 to 1",
     ]
 
 
@@ -121,21 +121,21 @@ def _share(interval: Interval) -> str:
 def _alike(found: Judgment) -> list[str]:
     lines = []
     if found.alike:
-        lines.append(f"or          {', '.join(found.alike)}: these points do not tell them from it")
+        lines.append(f"or          {', '.join(found.alike)}: these points do not distinguish them")
     if not found.best.possible:
-        lines.append("but         no candidate fits links as slow as the topology says: it, or the sizes, may be wrong")
+        lines.append("but         no candidate fits links as slow as in the topology: it, or the sizes, may be wrong")
     return lines
 
 
 def _good(found: Judgment) -> list[str]:
     last = found.rows()[-1]
     if last["bound_s"] is None:
-        return ["bound       not computed: the exact cut of this network is too dear"]
+        return ["bound       not computed: the exact cut of this network is too expensive"]
     size, grade = format_size(last["size_bytes"]), found.grade()
     said = f"{grade}: {size} at {last['share_of_bound']:.1%} of the bound; from 80 % good, from 50 % fair"
     if grade == "impossible":
         few = ", ".join(format_size(size) for size in found.too_fast()[:4])
-        said = f"impossible: {few} measured faster than any algorithm on these links without switches that add"
+        said = f"impossible: {few} measured faster than any algorithm on these links without switches that reduce"
     return [
         f"bound       {format_time(last['bound_s'] * 1e12)} for {size}, the exact cut, whatever the algorithm",
         f"verdict     {said}",

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
-    """Lines for people."""
+    """Readable lines."""
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
         shares = " / ".join(f"{value:.2f}" for value in row["bandwidth_GBps"])
@@ -83,7 +83,7 @@ def _choices(choices: list[dict[str, Any]]) -> list[str]:
 
 
 def _compared(objective: str, rows: list[dict[str, Any]]) -> list[str]:
-    """The networks beside each other, and the best."""
+    """The networks side by side, and the best."""
     def value(row: dict[str, Any]) -> float:
         return float(row["time_s"] * (row["cost"] if objective == "time-cost" else 1.0))
 

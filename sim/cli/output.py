@@ -25,18 +25,18 @@ FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),
             "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
 TEXTS = ("json", "csv", "links", "page", "export", "goal", "htsim", "nccl_json")
-"""Those whose file may be standard output."""
+"""Flags whose file may be standard output."""
 
 STANDARD_OUTPUT = "-"
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Reject outputs that could not be written, before anything is computed.
+    """Reject outputs that cannot be written, before anything is computed.
 
     Raises
     ------
     WeftError
-        No such folder, a folder in place of the file, no permission, or a figure of an unknown kind.
+        No such folder, a folder instead of a file, no permission, or a figure of an unknown kind.
     """
     for flag in OUTPUTS:
         name = getattr(arguments, flag, None)
@@ -96,14 +96,14 @@ def write_figure(
 
 
 def say(arguments: argparse.Namespace, *lines: str) -> None:
-    """Print for people: to standard output, or to standard error where a file goes there."""
+    """Print readable lines: to standard output, or to standard error if a file goes to standard output."""
     taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in OUTPUTS)
     for line in lines:
         print(line, file=sys.stderr if taken else sys.stdout)
 
 
 def say_where(arguments: argparse.Namespace) -> None:
-    """Tell a person at a terminal, or whoever asked with `--progress`, which files were written."""
+    """Report which files were written: at a terminal, or with `--progress`."""
     if arguments.quiet or (arguments.quiet is None and not sys.stderr.isatty()):
         return
     for flag in OUTPUTS:

@@ -1,4 +1,4 @@
-"""`weft paper NAME`: a published evaluation, point by point beside ours."""
+"""`weft paper NAME`: a published evaluation, point by point next to ours."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _values(row: dict[str, str]) -> dict[str, str | float | int | None]:
 
 
 def _value(text: str) -> str | float | int | None:
-    """A cell as the number that it is; what JSON has no number for stays text."""
+    """A cell as a number; what JSON cannot represent as a number stays text."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`weft plot`: figures of results that are there already, of one file or of several together."""
+"""`weft plot`: figures of existing results, from one file or several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, choose, draw."""
     check_outputs(arguments)
     if not (arguments.plot or arguments.json):
-        raise WeftError("nothing is asked for: give --plot FILE or --json FILE")
+        raise WeftError("nothing to write: give --plot FILE or --json FILE")
     asked = spec_of(arguments)
     required(asked, "plot.files")
     size = None if asked.plot.size is None else parse_sweep_size(asked.plot.size, "--size")
@@ -35,12 +35,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:
-    """The rows of all files, and the spec where one file has it.
+    """The rows of all files, and the spec if there is one file and it has one.
 
     Raises
     ------
     WeftError
-        A file that is no result, or whose rows are of something else.
+        A file that is not a result, or whose rows have no collective.
     """
     rows: list[dict[str, Any]] = []
     spec = None

@@ -1,4 +1,4 @@
-"""`weft pool`: a slot pool of an aggregating switch, with what goes wrong in one."""
+"""`weft pool`: a slot pool of an aggregating switch, with stragglers, loss and shared slots."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _rows(keys: PoolKeys, job: PoolStreaming) -> list[Row]:
-    """Rows of the one of three models that the keys ask for."""
+    """Rows of the one of three models that the keys select."""
     slots, late = keys.slots, _by_worker(keys.late, "--late", "3=5ms", parse_time)
     if _given(keys, "jobs", "rule", "switch_slots"):
         _refuse(keys, "jobs that share a switch", "late", "slow", "loss", "timeout", "seeds", "partial_timeout",
@@ -61,7 +61,7 @@ def _rows(keys: PoolKeys, job: PoolStreaming) -> list[Row]:
         timer_ps, leaves = parse_time(keys.partial_timeout, "--partial-timeout"), keys.leaves
         return pool_rows.partial_rows(job, slots, 2 if leaves is None else leaves, next(iter(late.values())), timer_ps)
     if (keys.loss is None) != (keys.timeout is None):
-        raise WeftError("--loss P and --timeout TIME go together: what is lost is sent again after the timeout")
+        raise WeftError("--loss P and --timeout TIME go together: lost packets are sent again after the timeout")
     if keys.loss is None:
         _refuse(keys, "a job without --loss", "seeds")
     slow = _by_worker(keys.slow, "--slow", "3=0.5", _share)
@@ -124,7 +124,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "held_most_s": ("at most", lambda value: format_time(value * PS_PER_S)),
     "packets_up": ("packets up", str), "partial_sums": ("partial sums", str),
 }
-"""Heading of each column that people see, and how its values are written."""
+"""Heading of each printed column, and how its values are written."""
 
 
 def _lines(rows: list[Row]) -> list[list[str]]:
@@ -136,7 +136,7 @@ def _lines(rows: list[Row]) -> list[list[str]]:
 def _title(job: PoolStreaming, row: Row) -> str:
     several = f"{row['jobs']} jobs on {row['switch_slots']} slots, each " if "jobs" in row else ""
     mean = f", mean of {row['seeds']} seeds" if "seeds" in row else ""
-    alone = "" if "leaf" in row else "\n# closed form: a job alone with these slots, nobody late or slow, nothing lost"
+    alone = "" if "leaf" in row else "\n# closed form: one job alone, no worker late or slow, nothing lost"
     return (
         f"# weft {NAME}: {several}{format_size(job.size_bytes)}, {job.workers} workers at "
         f"{format_rate(job.bandwidth_Bps)}{mean}; {row['slots_needed']} slots keep the links busy{alone}"

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from sim.engine.run import Progress
 
 PLAIN_SECONDS = 2.0
-"""Between two plain lines."""
+"""Interval between plain lines."""
 
 
 class Steps(Protocol):
-    """What a command tells while it works."""
+    """Progress reports of a command."""
 
     def begin(self, what: str) -> None:
-        """Say what is being done."""
+        """Report the current step."""
 
     def advance(self, what: str) -> None:
-        """One more step is done."""
+        """Count a finished step."""
 
     def within(self, inside: Progress) -> None:
-        """How far a long step has come."""
+        """Report progress inside a long step."""
 
 
 class _Quiet:
@@ -43,7 +43,7 @@ class _Quiet:
 
 
 class _Plain:
-    """At most a line every few seconds, and one at the end."""
+    """At most one line every few seconds, and one at the end."""
 
     def __init__(self, title: str, total: int) -> None:
         self.title, self.total, self.done = title, total, 0
@@ -68,7 +68,7 @@ class _Plain:
 
 @contextmanager
 def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Steps]:
-    """Progress over `total` steps; Ctrl-C and limits inside say how many were done.
+    """Progress over `total` steps; Ctrl-C and limits inside report how many were done.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _shown(title: str, total: int, quiet: bool | None) -> Iterator[Steps]:
 
 
 class _Counting:
-    """Steps that know how many are done, however they are shown."""
+    """Steps that count how many are done, however they are shown."""
 
     def __init__(self, shown: Steps) -> None:
         self.begin, self.within, self._advance, self.done = shown.begin, shown.within, shown.advance, 0

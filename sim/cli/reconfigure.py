@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(head: str, rows: list[dict[str, Any]]) -> list[str]:
-    """A line for each policy, and where the time of the best plan went."""
+    """One line per policy, and where the time of the best plan went."""
     table = [["policy", "steps", "plan", "simulated", "reconfigurations"]]
     table += [
         [row["policy"], row["letters"], *(format_time(row[key] * 1e12) for key in ("plan_s", "simulated_s")),

@@ -16,7 +16,7 @@ NAME = "report"
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, run again what is played, and write the page."""
+    """Read, rerun the runs that the page plays, and write the page."""
     spec = spec_of(arguments)
     required(spec, "report.folder")
     folder = Path(spec.report.folder or "")

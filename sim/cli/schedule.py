@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tuple[str, bytes]]:
-    """Chakra traces, one a rank, by file name."""
+    """Chakra traces, one per rank, by file name."""
     if not arguments.chakra:
         return []
     if len(schedules) != 1 or arguments.chakra == STANDARD_OUTPUT:
@@ -71,7 +71,7 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
 
 
 def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tuple[str, str]]:
-    """Names of files of foreign formats, and their texts."""
+    """File names of foreign formats, and their contents."""
     if not (arguments.goal or arguments.htsim or arguments.msccl):
         return []
     if len(schedules) != 1:
@@ -196,7 +196,7 @@ def _transfers(schedule: Schedule, t: Any) -> list[dict[str, Any]]:
 
 
 def lines(facts: dict[str, Any]) -> list[str]:
-    """The facts for people."""
+    """The facts as readable lines."""
     form = f" ({facts['form']} form)" if facts["form"] else ""
     size, sent = format_size(facts["size_bytes"]), format_size(facts["bytes_sent_by_rank"])
     text = [

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
     topology = spec.build_topology()
     tenants = [make_tenant(table, topology, number) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, tenants)
-    with progress(NAME, len(tenants) + 2, arguments.quiet) as steps:  # all together, each alone, and the accounts
+    with progress(NAME, len(tenants) + 2, arguments.quiet) as steps:  # all at once, each alone, and the accounts
         steps.begin("all together")
         result = share_fabric(
             [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry, check=arguments.check,
@@ -52,17 +52,17 @@ def read(arguments: argparse.Namespace) -> Spec:
     Raises
     ------
     WeftError
-        Nobody is on the fabric.
+        There are no tenants.
     """
     spec = spec_of(arguments)
     tables = (*spec.tenant, *map(read_tenant, arguments.tenant))
     if not tables:
-        raise WeftError('nobody is on the fabric: write --tenant "all-reduce ring 64MiB", or [[tenant]] in --spec FILE')
+        raise WeftError('there are no tenants: write --tenant "all-reduce ring 64MiB", or [[tenant]] in --spec FILE')
     return replace(spec, tenant=tables)
 
 
 def given(spec: Spec, tenants: Sequence[Described]) -> Spec:
-    """What `--spec` runs again: tables whose priorities are numbers."""
+    """The spec for `--spec` to run again: tables with numeric priorities."""
     tables = tuple(
         {**table, "priority": one.tenant.priority} if "priority" in table else table
         for table, one in zip(spec.tenant, tenants, strict=True)
@@ -71,7 +71,7 @@ def given(spec: Spec, tenants: Sequence[Described]) -> Spec:
 
 
 def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
-    """The model; links serve by priority, unless the spec says how, where tenants differ in it."""
+    """The model; links serve by priority if tenants differ in it, unless the spec names a discipline."""
     model = spec.build_model()
     if spec.model.discipline is None and len({one.tenant.priority for one in tenants}) > 1:
         return replace(model, discipline="priority")
@@ -79,7 +79,7 @@ def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
 
 
 def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[dict[str, Any]]:
-    """A row for each tenant."""
+    """One row per tenant."""
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
         {
@@ -122,7 +122,7 @@ def _account(row: Mapping[str, Any]) -> str:
     total = row["why"]["makespan_ps"]
     parts: dict[str, int] = {}
     for name, ps in row["why"]["parts_ps"].items():
-        short = name.partition(": ")[0]  # all that was spent behind another tenant together
+        short = name.partition(": ")[0]  # all time spent waiting for another tenant is one item
         parts[short] = parts.get(short, 0) + ps
     ordered = sorted(parts.items(), key=lambda part: -part[1])
     said = ", ".join(f"{name} {format_time(ps)} ({ps / total:.1%})" for name, ps in ordered)

@@ -10,14 +10,14 @@ from types import FrameType
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: whoever tidies up after Ctrl-C tidies up after it."""
+    """SIGTERM arrived: code that cleans up after Ctrl-C also cleans up after it."""
 
 
 @contextmanager
 def ends_in_order() -> Iterator[None]:
     """SIGTERM raises `Terminated` for the length of a `with`; a second one ends the process at once.
 
-    Only the main thread of a process hears signals: in another one nothing changes.
+    Only the main thread of a process receives signals: in another one nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -29,7 +29,7 @@ NAME = "sweep"
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Compute what is missing, tell how far it is, write the files."""
+    """Compute what is missing, report progress, write the files."""
     check_outputs(arguments)
     if arguments.dask and arguments.workers != 1:
         raise WeftError("give --workers or --dask, not both: a cluster has its own workers")
@@ -56,7 +56,7 @@ def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     Raises
     ------
     WeftError
-        The file cannot be read, or has what a sweep does not use.
+        The file cannot be read, or has keys that a sweep does not use.
     """
     sections = dict(read_sections(file, "sweep file"))
     for section, keys in changes_of(arguments).items():
@@ -102,7 +102,7 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
 
 
 def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[str]:
-    """How far the sweep is, line by line."""
+    """Progress of the sweep, line by line."""
     status = status_of(sweep, store)
     axes = "".join(f", {name} x {len(values)}" for name, values in sweep.axes.items())
     lines = [f"# weft {NAME}: {file}, {status.points:,} points{axes}; store {store.path}"]
@@ -115,7 +115,7 @@ def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[
 
 
 def _check_ended(sweep: Sweep, store: Store, tally: Tally | None) -> None:
-    """Points that did not end, or a sweep of which nothing can run, are not a success."""
+    """Points that did not end, or a sweep without a point that can run, are a failure."""
     if tally is None:
         return
     if tally.failed:
@@ -140,7 +140,7 @@ def write_files(sweep: Sweep, store: Store, sections: Mapping[str, Any], argumen
 
 
 def self_contained(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections with a fault plan itself in place of its file; where plans are an axis, rows name their files."""
+    """The sections with the fault plan itself instead of its file; if plans are an axis, rows name their files."""
     model = sections.get("model", {})
     if not isinstance(model.get("faults"), str):
         return dict(sections)

@@ -27,7 +27,7 @@ from workloads.job import Job
 Table = Mapping[str, Any]
 
 POSITIONS = ("collective", "algorithm", "size")
-"""What words without a name are, in their order."""
+"""Names of the words without a name, in order."""
 
 EVERY = ("name", "start", "priority")
 """Keys of every tenant."""
@@ -36,7 +36,7 @@ OF_COLLECTIVES = (*POSITIONS, "form", "root", "element_bytes", "npus")
 """Further keys of a collective; others are options of its algorithm."""
 
 TEXTS = ("name", "job", "workload", "collective", "algorithm", "form")
-"""Keys whose values are text, whatever it looks like."""
+"""Keys whose values are always text."""
 
 
 class Described(NamedTuple):
@@ -52,7 +52,7 @@ def read_tenant(text: str) -> dict[str, Any]:
     Raises
     ------
     WeftError
-        A word that means nothing, or a key that is given twice.
+        An unexpected word, or a key that is given twice.
     """
     where, table, words = f"tenant {told(text)}", {}, 0
     try:
@@ -67,7 +67,7 @@ def read_tenant(text: str) -> dict[str, Any]:
                 raise WeftError(f"{where}: {told(word)} has no value: write NAME=VALUE, such as in-order=true")
             if words == len(POSITIONS):
                 raise WeftError(
-                    f"{where}: {told(word)} is one too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE"
+                    f"{where}: {told(word)} is one word too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE"
                 )
             key, value, words = POSITIONS[words], word, words + 1
         key = key.replace("-", "_")
@@ -113,7 +113,7 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
 
 
 def _checked(table: Table) -> dict[str, Any]:
-    """The table by names with underscores, if its values are what a table of a tenant may hold."""
+    """The table by names with underscores; rejects values that a tenant cannot have."""
     checked: dict[str, Any] = {}
     for key, value in table.items():
         name = key.replace("-", "_")
@@ -130,7 +130,7 @@ def _checked(table: Table) -> dict[str, Any]:
 
 
 def _check_plain(key: str, value: object) -> None:
-    """Only what a file can hold and a terminal can show."""
+    """Accept only what a file can hold and a terminal can show."""
     if not isinstance(value, (str, int, float)):
         raise WeftError(f"{told(key)} is {told(value)}: give text or a number")
     if not (value.isprintable() if isinstance(value, str) else isfinite(value)):
@@ -188,7 +188,7 @@ def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job
 
 
 def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
-    """A number of TOML where a key takes text, such as active_chunks = 4, is that text."""
+    """A number in TOML for a key that takes text, such as active_chunks = 4, becomes text."""
     return str(value) if parse is str and not isinstance(value, bool) else value
 
 
@@ -202,7 +202,7 @@ def _job(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str
 Make = Callable[[dict[str, Any], Topology], tuple[Schedule | Job, str]]
 
 WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _job}
-"""How the work of a tenant is made, by the key that says what it is."""
+"""Constructors of the work of a tenant, by its identifying key."""
 
 
 def _whole(value: object, what: str) -> int:

@@ -20,7 +20,7 @@ from topologies.units import format_rate, format_time
 NAME = "topology"
 
 EXACT_DIAMETER_NPUS = 4096
-"""Up to here distances are counted from every NPU: 2.5 s at 4,096."""
+"""NPUs up to which distances are computed from every NPU: 2.5 s at 4,096."""
 
 SAMPLED_NPUS = 16
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def families() -> list[str]:
-    """A line for every family, and how to name a product or a file."""
+    """One line per family, and how to name a product or a file."""
     rows = [["family", "example", "what it is"]]
     rows += [[family.name, family.example, family.help] for family in TOPOLOGIES.values()]
     files = ", ".join(f"{one.name} ({' '.join(one.suffixes)})" for one in FORMATS)
@@ -93,9 +93,9 @@ def _dimension(topology: Topology, dimension: int) -> dict[str, Any]:
 
 
 def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
-    """Links on the longest of the shortest paths between NPUs, and whether all NPUs were looked at.
+    """Links on the longest of the shortest paths between NPUs, and whether all NPUs were sources.
 
-    None where some NPU cannot reach another.
+    None if some NPU cannot reach another.
     """
     n_nodes, n_npus = topology.n_nodes, topology.n_npus
     graph = coo_array((np.ones(topology.n_links), (topology.src, topology.dst)), shape=(n_nodes, n_nodes)).tocsr()
@@ -108,7 +108,7 @@ def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
 
 
 def lines(facts: dict[str, Any]) -> list[str]:
-    """The facts for people."""
+    """The facts as readable lines."""
     diameter = "none: some NPUs cannot reach others" if facts["diameter_hops"] is None else str(facts["diameter_hops"])
     sampled = "" if facts["diameter_exact"] else f" or more (seen from {SAMPLED_NPUS} NPUs)"
     bisection = "-" if facts["bisection_Bps"] is None else format_rate(facts["bisection_Bps"])

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(row: dict[str, Any]) -> list[str]:
-    """The fabric, the time, and what was placed elsewhere."""
+    """The fabric, the time, and the operators that were moved."""
     lines = [
         f"{row['workload']} on {row['servers']} servers of {row['degree']} interfaces: {row['topology']}",
         f"  rings       {', '.join(f'+{jump}' for jump in row['rings'])}",

@@ -31,7 +31,7 @@ MOST_RANKS = 64
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Simulate with a log, print what there is, and write it."""
+    """Simulate with a log, print a summary, and write the timeline."""
     check_outputs(arguments)
     spec = spec_of(arguments)
     if spec.workload.name and spec.workload.job:
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def facts(timeline: Timeline) -> dict[str, Any]:
-    """What a timeline is of, and how busy each of its tracks was."""
+    """The subject of a timeline, and how busy each of its tracks was."""
     busy = timeline.outcome.busy_ps.tolist()
     return {
         **timeline.about, "time_s": timeline.outcome.makespan_ps / 1e12, "slices": timeline.outcome.events,
@@ -56,7 +56,7 @@ def facts(timeline: Timeline) -> dict[str, Any]:
 
 
 def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
-    """The timeline of a schedule; of all ranks unless symmetry is asked for."""
+    """The timeline of a schedule; of all ranks unless symmetry is requested."""
     schedule, symmetry = _one_schedule(spec), spec.model.symmetry or "off"
     if spec.engine != "chunk":
         raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
@@ -105,10 +105,10 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
 
 
 def _foreign(path: str, spec: Spec) -> Result:
-    """The run of a GOAL file, or of Chakra traces whose names begin so."""
+    """The run of a GOAL file, or of Chakra traces with this prefix."""
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
-        model = replace(model, chunks=1)  # a message of GOAL is one piece unless the user cuts it
+        model = replace(model, chunks=1)  # a message of GOAL is one chunk unless the user sets chunks
     job = read_job(path, spec.build_topology(), algorithm_of(spec, ("ring",)))
     return simulate(
         job, model=model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off", log=True,
@@ -117,7 +117,7 @@ def _foreign(path: str, spec: Spec) -> Result:
 
 
 def read_job(path: str, topology: Topology, algorithm: str) -> Job:
-    """The job of a GOAL file, or of Chakra traces whose names begin so; the algorithm is that of their collectives."""
+    """The job of a GOAL file, or of Chakra traces with this prefix; the algorithm is that of their collectives."""
     return read_chakra(path, topology, algorithm) if Path(f"{path}.0.et").exists() else read_goal(path, topology)
 
 

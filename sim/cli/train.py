@@ -1,4 +1,4 @@
-"""`weft train`: one training iteration, computation, communication, and what of it nothing hides."""
+"""`weft train`: one training iteration: computation, communication, and its exposed part."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def simulate_iteration(spec: Spec, *, check: bool = False) -> tuple[Workload, Re
     workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
-        model = replace(model, chunks=1)  # the chunks of a hierarchical collective are small already
+        model = replace(model, chunks=1)  # the chunks of a hierarchical collective are already small
     result = simulate(
         job, model=model, engine=spec.engine, symmetry=spec.symmetry, check=check, log=True,
         faults=spec.build_faults(),
@@ -61,7 +61,7 @@ def algorithm_of(spec: Spec, default: Sequence[str] = ("hierarchical",)) -> str:
     Raises
     ------
     WeftError
-        Several are named.
+        Several are given.
     """
     names = spec.collective.algorithms or default
     if len(names) != 1:
@@ -70,7 +70,7 @@ def algorithm_of(spec: Spec, default: Sequence[str] = ("hierarchical",)) -> str:
 
 
 def _bubble(spec: Spec, result: Result) -> list[str]:
-    """What the first stage idles because others compute, beside what equal stages and free messages leave."""
+    """Idle time of the first stage while others compute, and the share with equal stages and free messages."""
     microbatches = spec.training.microbatches
     if microbatches is None:
         return []
@@ -119,7 +119,7 @@ def _lines(spec: Spec, workload: Workload, result: Result) -> list[str]:
 
 
 def rows_of(spec: Spec, workload: Workload, result: Result) -> list[dict[str, Any]]:
-    """A row for each NPU that differs."""
+    """One row per distinct NPU."""
     return [
         {
             "topology": result.job.topology.name, "workload": workload.name, "loop": spec.training.loop, "npu": rank,

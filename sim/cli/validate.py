@@ -25,7 +25,7 @@ from topologies.units import format_size, format_time
 NAME = "validate"
 
 RUN_FIGURES = ("timeline", "critical-path", "heatmap")
-"""Figures of one run: that of the last row."""
+"""Figures of a single run, that of the last row."""
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -118,7 +118,7 @@ def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("x ring 1K", "tenant 't1': collective 'x' is unknown"),
         ("all-reduce y 1K", "tenant 't1': algorithm 'y' is unknown"),
         ("all-reduce ring 1X", "tenant 't1': size '1X' is not a size"),
-        ("all-reduce ring 1K 7", "'7' is one too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE"),
+        ("all-reduce ring 1K 7", "'7' is one word too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE"),
         ("all-reduce ring 1K priority=hi", "tenant 't1': priority 'hi' is not an integer"),
         ("all-reduce ring 1K priority=99999999999", "priority 99999999999 is out of range: at most 2147483647 from 0"),
         ("all-reduce ring 1K start=5", "arrival '5' is not a time"),
@@ -155,7 +155,7 @@ COLLECTIVE = "collective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[topology]", "nobody is on the fabric"),
+        ("[topology]", "there are no tenants"),
         ("[tenant]\na = 1", "write it as [[tenant]] with its keys below"),
         ("[sweep]\nbegin = '1K'", "weft share does not use [sweep]: it takes topology, model, tenant"),
         ("[other]\na = 1\n[[tenant]]\njob = 'a'", "unknown section 'other'"),

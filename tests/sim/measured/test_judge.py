@@ -194,7 +194,7 @@ def test_the_command_on_two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main([*words, "--json", str(tmp_path / "judged.json"), "--csv", str(tmp_path / "rows.csv")]) == 0
     said = capsys.readouterr().out
     assert "looks like  ring, within 1" in said
-    assert "or          direct: these points do not tell them from it" in said
+    assert "or          direct: these points do not distinguish them" in said
     assert "verdict     good: 16 MiB at 8" in said
     data = json.loads((tmp_path / "judged.json").read_text(encoding="utf-8"))
     (_, low, high), (_, least, most) = data["fits"][0]["latency_s"], data["fits"][0]["bandwidth_share"]
