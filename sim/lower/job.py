@@ -95,7 +95,7 @@ class _Routes(NamedTuple):
     """Some routes: their hops, servers (links, and behind them the numbers of streams) and latencies."""
 
     hops: I64 | I32
-    server: I64
+    server: I32
     latency_ps: I64
 
 
@@ -128,7 +128,7 @@ class _Lowering:
         self.cuttings = [model.cutting, Cutting(chunks=1)]
         self.empty_route = np.zeros(1, np.int64)
         if alone is None:
-            self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)))
+            self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
 
     def run(self, words: str) -> Lowered:
         """The program of all operations; `words` say which NPUs are simulated."""
@@ -227,7 +227,8 @@ class _Lowering:
         shape = template.shape
         if id(shape) not in self.template_route:
             latency = _latencies(self.job.topology, shape, self.model.endpoint_latency_ps)
-            link = shape.server_link[shape.route_server].astype(np.int64)
+            # The routes of a schedule alone are the only ones: their servers stay as the shape numbers them.
+            link = shape.route_server if self.alone is not None else shape.server_link[shape.route_server]
             self.template_route[id(shape)] = self._add_routes(_Routes(np.diff(shape.route_ptr), link, latency))
         return self.template_route[id(shape)]
 
@@ -249,7 +250,7 @@ class _Lowering:
         if (rank, stream) not in self.stream_route:
             key = self.job.topology.n_links + len(self.stream_route)
             self.stream_route[rank, stream] = self._add_routes(
-                _Routes(np.ones(1, np.int64), np.array([key], np.int64), np.array([latency_ps], np.int64))
+                _Routes(np.ones(1, np.int64), np.array([key], np.int32), np.array([latency_ps], np.int64))
             )
         return self.stream_route[rank, stream]
 
@@ -281,14 +282,15 @@ class _Lowering:
     def _assemble(self, words: str) -> Lowered:
         work, priority = self._column("work", np.int64), self._column("priority", np.int64)
         row = self._column("row", np.int64)
-        hops, keys, latency = (_joined([part[at] for part in self.routes], np.int64) for at in range(3))
-        used, server = unique_rows(keys)
+        hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
+        keys = _joined([part.server for part in self.routes], np.int32)
+        used, server = unique_rows(keys) if self.alone is None else (self.alone.server_link.astype(np.int64), keys)
         server_link, server_rank, server_stream, streams = self._servers(used)
         rates, server_rate = self._rates(server_link, server_rank, server_stream, streams)
         disciplines = self._disciplines(server_link >= 0, priority)
         pools, ordered = self._pools(priority)
         if self.changes:
-            self._edges(*circuit_edges(self.changes, self._column("route", np.int64), hops, keys)[:2])
+            self._edges(*circuit_edges(self.changes, self._column("route", np.int64), hops, keys.astype(np.int64))[:2])
         parent, child, lag = (_joined([part[at] for part in self.edges], np.int32) for at in range(3))
         cut_apart = bool(streams) or any(np.any(block.cutting) for _, block in self.blocks)
         program = assemble(
