@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,10 @@ import numpy.typing as npt
 from collectives import Schedule
 from sim.engine.run import run
 from sim.lower.job import lower
-from sim.program import I64, Program
+from sim.lower.lowered import Lowered
+from sim.program import Program
 from sim.program.model import Model
+from sim.program.retime import KEEPS_ITS_RATE, retime
 from sim.study.best_form import ready_forms
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
@@ -33,13 +36,13 @@ class Curve:
     ----------
     name : str
     sizes_bytes : tuple of int
-    programs : tuple of tuple of Program
+    programs : tuple of tuple of Lowered
         One for every form that can run, at each size.
     """
 
     name: str
     sizes_bytes: tuple[int, ...]
-    programs: tuple[tuple[Program, ...], ...]
+    programs: tuple[tuple[Lowered, ...], ...]
     _known: dict[tuple[int, float], F64] = field(default_factory=dict)
 
     def times_s(self, latency_s: float, share: float) -> F64:
@@ -54,17 +57,17 @@ class Curve:
         """
         key = round(latency_s * PS_PER_S), share
         if key not in self._known:
-            times = [min(run(with_links(one, *key)).makespan_ps for one in forms) for forms in self.programs]
+            times = [min(run(_at(one, *key)).makespan_ps for one in forms) for forms in self.programs]
             self._known[key] = np.array(times, np.float64) / PS_PER_S
         return self._known[key]
 
 
-def with_links(program: Program, latency_ps: int, share: float) -> Program:
-    """The program with another latency of each transfer and another bandwidth of all links."""
-    service: I64 = np.maximum(np.ceil(program.service_ps / share), 1).astype(np.int64)
-    return program._replace(
-        service_ps=service, hop_latency_ps=program.hop_latency_ps + latency_ps * program.hop_last.astype(np.int64)
-    )
+def _at(lowered: Lowered, latency_ps: int, share: float) -> Program:
+    """The program with more latency of each transfer and another bandwidth of all links."""
+    bandwidth, link_rate = np.unique(lowered.topology.bandwidth_Bps, return_inverse=True)
+    rates = [Fraction(float(rate)) * Fraction(share) for rate in bandwidth]
+    link = lowered.server_link
+    return retime(lowered.program, rates, np.where(link >= 0, link_rate[link], KEEPS_ITS_RATE), latency_ps)
 
 
 def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int]) -> Curve:
@@ -87,12 +90,12 @@ def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int])
     return Curve(name, tuple(sizes_bytes), tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes))
 
 
-def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model) -> tuple[Program, ...]:
+def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model) -> tuple[Lowered, ...]:
     def schedule_of(form: str) -> Schedule:
         return spec.build_schedule(name, topology, size, form or None)
 
     ready, _ = ready_forms(spec.forms_of(name) or ("",), schedule_of, model, spec.symmetry)
-    return tuple(lower(one.schedule, model, spec.symmetry).program for one in ready.values())
+    return tuple(lower(one.schedule, model, spec.symmetry) for one in ready.values())
 
 
 def curves(

@@ -11,15 +11,14 @@ import numpy.typing as npt
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
-from sim.program import I64, Program, service_time_ps
+from sim.program import I64, Program
+from sim.program.retime import KEEPS_ITS_RATE, retime
 from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S
 
 GB = 10**9
 PS_PER_BASE_BYTE = 2
-"""Time of a byte in dimension 0 at its base rate; above the least service of 1 ps, so that 0 bytes read as 0."""
-
-FIXED_RATE = -1
+"""Time of a byte in dimension 0 at its base rate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +30,14 @@ class Retimed:
     program : Program
         At any bandwidths.
     server_dim : (S,) int
-        Dimension of each server, -1 for one whose rate is fixed.
+        Dimension of each server, `KEEPS_ITS_RATE` for one whose rate is fixed.
     servers_per_npu : (D,) float
         Number of servers that share an NPU's bandwidth into a dimension: 2 for a ring.
-    size_bytes : (Z,) int64
-        Chunk sizes, the rows of the service table.
     """
 
     program: Program
     server_dim: I64
     servers_per_npu: F64
-    size_bytes: I64
 
     @property
     def n_dims(self) -> int:
@@ -50,13 +46,7 @@ class Retimed:
     def at(self, bandwidth_GBps: F64) -> Program:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""
         rates = [Fraction(float(rate)) * GB for rate in bandwidth_GBps / self.servers_per_npu]
-        table = [[service_time_ps(int(size), rate) for rate in rates] for size in self.size_bytes]
-        fixed = np.flatnonzero(self.server_dim == FIXED_RATE)
-        old, column = np.unique(self.program.server_rate[fixed], return_inverse=True)
-        service = np.hstack([np.array(table, np.int64).reshape(-1, self.n_dims), self.program.service_ps[:, old]])
-        server_rate = self.server_dim.astype(np.int32)
-        server_rate[fixed] = self.n_dims + column
-        return self.program._replace(server_rate=server_rate, service_ps=np.ascontiguousarray(service))
+        return retime(self.program, rates, self.server_dim)
 
     def loads(self) -> tuple[F64, float]:
         """Bytes of an NPU's share that the busiest server of each dimension needs, (D,), and of the fixed ones, in ns.
@@ -73,16 +63,16 @@ class Retimed:
         size = program.cut_size[cut]
         server = program.route_server[at]
         work = np.zeros(program.n_servers)
-        np.add.at(work, server, lead * self.size_bytes[size[:, 0]] + (count - lead) * self.size_bytes[size[:, 1]])
+        np.add.at(work, server, lead * program.chunk_work[size[:, 0]] + (count - lead) * program.chunk_work[size[:, 1]])
         if program.deliver_head:  # the service of a last chunk does not count
             longest = np.zeros(program.n_servers)
-            np.maximum.at(longest, server, self.size_bytes[size].max(axis=1))
+            np.maximum.at(longest, server, program.chunk_work[size].max(axis=1))
             work -= longest
         load = np.array([work[self.server_dim == dim].max(initial=0.0) for dim in range(self.n_dims)])
         own = program.service_ps[size, program.server_rate[server][:, None]]
         busy = np.zeros(program.n_servers)
         np.add.at(busy, server, lead * own[:, 0] + (count - lead) * own[:, 1])
-        return load * self.servers_per_npu, float(busy[self.server_dim == FIXED_RATE].max(initial=0.0)) / 1e3
+        return load * self.servers_per_npu, float(busy[self.server_dim == KEEPS_ITS_RATE].max(initial=0.0)) / 1e3
 
     def floor(self) -> Epigraph:
         """The load bound as a function of the bandwidths."""
@@ -97,31 +87,23 @@ def retimed(lowered: Lowered) -> Retimed:
     Parameters
     ----------
     lowered : Lowered
-        On a network of `with_base_rates`, at which service times read as sizes and no symmetry exchanges dimensions.
+        On a network of `with_base_rates`, at which no symmetry exchanges dimensions.
 
     Raises
     ------
     WeftError
         A link without a dimension, or another network.
     """
-    topology, links, orbits = lowered.topology, lowered.server_link, lowered.orbits.link
+    topology, orbits = lowered.topology, lowered.orbits.link
     if np.any(topology.dimension < 0):
         raise WeftError(f"topology {topology.name} has links without a dimension, whose bandwidth nobody can choose")
     if np.any(topology.bandwidth_Bps != _base_rates(topology)):
         raise WeftError(f"topology {topology.name} must have its base rates (with_base_rates) to be timed at others")
     if np.any(topology.dimension[orbits] != topology.dimension):
         raise WeftError(f"{lowered.symmetry} exchanges dimensions, whose bandwidths differ")
-    dims = np.where(links >= 0, topology.dimension[np.maximum(links, 0)].astype(np.int64), FIXED_RATE)
-    return Retimed(lowered.program, dims, links_per_npu(topology), _chunk_sizes(lowered.program, dims))
-
-
-def _chunk_sizes(program: Program, dims: I64) -> I64:
-    """Bytes of each row of the service table, (Z,), from the times at a base rate."""
-    served = np.flatnonzero(dims >= 0)
-    if not served.size:
-        return np.zeros(program.service_ps.shape[0], np.int64)
-    one = int(served[0])
-    return program.service_ps[:, program.server_rate[one]] // (PS_PER_BASE_BYTE << int(dims[one]))
+    links = lowered.server_link
+    dims = np.where(links >= 0, topology.dimension[np.maximum(links, 0)].astype(np.int64), KEEPS_ITS_RATE)
+    return Retimed(lowered.program, dims, links_per_npu(topology))
 
 
 def _base_rates(topology: Topology) -> F64:
@@ -130,7 +112,7 @@ def _base_rates(topology: Topology) -> F64:
 
 
 def with_base_rates(topology: Topology) -> Topology:
-    """The network at rates of 2, 4, 8, ... ps a byte in dimensions 0, 1, 2, ...: sizes can be read off exactly."""
+    """The network at rates of 2, 4, 8, ... ps per byte in dimensions 0, 1, 2, ...: no two dimensions look alike."""
     return topology.with_links(bandwidth_Bps=_base_rates(topology))
 
 

@@ -94,7 +94,7 @@ def assemble(
     n_tasks = columns.task_work.size
     cut_table, task_cut = _cut_tasks(columns, cuttings)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
-    service = _tabulate(sizes, columns.rates)
+    service = tabulate(sizes, columns.rates)
     latency = columns.route_latency_ps.astype(np.int64)
     if latency.min(initial=0) < 0:  # three times of the clock, added up
         raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
@@ -143,7 +143,7 @@ def assemble(
     return program
 
 
-def _tabulate(sizes: I64, rates: list[Fraction]) -> I64:
+def tabulate(sizes: I64, rates: Sequence[Fraction]) -> I64:
     """Service times, (Z, R); those beyond the clock, which no chunk may take, are its end."""
     table = [[min(service_time_ps(int(size), rate), CLOCK_END_PS) for rate in rates] for size in sizes]
     return np.array(table, np.int64).reshape(sizes.size, len(rates))

@@ -16,9 +16,6 @@ from sim.optimize.retime import Retimed
 from sim.program import PER_TASK, Cutting, ProgramBuilder
 from topologies import WeftError
 
-BYTE_RATE = 10**12
-"""At this rate a byte takes a picosecond, and the service table reads as sizes."""
-
 CLIMB, DESCEND = "reduce-scatter", "all-gather"
 
 
@@ -66,7 +63,7 @@ def station_collective(
         raise WeftError(f"chunks={chunks} is out of range: at least 1")
     latency = np.broadcast_to(np.asarray(step_latency_ps, np.int64), (n_dims,))
     builder = ProgramBuilder(forwarding="store-and-forward")
-    servers = [builder.server(BYTE_RATE) for _ in range(n_dims)]
+    servers = [builder.server(10**9) for _ in range(n_dims)]
     pools = [builder.pool(active) for _ in range(n_dims)]
     parts = _even(size_bytes, chunks)
     visits = [_visits(kind, part, sizes, order) for part in parts]
@@ -78,8 +75,7 @@ def station_collective(
             builder.ask(task, pools[dim], per=PER_TASK)
             builder.give(task, pools[dim], per=PER_TASK)
             before = [task]
-    program = builder.build()
-    return Retimed(program, np.arange(n_dims), np.ones(n_dims), program.service_ps[:, 0].copy())
+    return Retimed(builder.build(), np.arange(n_dims), np.ones(n_dims))
 
 
 def _even(size_bytes: float, chunks: int) -> list[int]:

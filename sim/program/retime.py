@@ -1,0 +1,52 @@
+"""The same structure at other rates and latencies: only the tables of service times and latencies are made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.program.assemble import tabulate
+from sim.program.contract import Program
+
+KEEPS_ITS_RATE = -1
+
+
+def retime(
+    program: Program, rates: Sequence[Fraction], server_rate: npt.NDArray[np.integer], more_latency_ps: int = 0
+) -> Program:
+    """The program of the same work whose servers have other rates.
+
+    Servers, routes, tasks, dependencies and cuts stay. Servers that stand for others by symmetry stay right only if
+    those have the new rate as well.
+
+    Parameters
+    ----------
+    program : Program
+    rates : sequence of Fraction
+        Distinct rates, work per second.
+    server_rate : (S,) int
+        Which of them each server has; `KEEPS_ITS_RATE` for one that keeps its own.
+    more_latency_ps : int
+        Added to the last hop of every route, and so to every transfer.
+
+    Examples
+    --------
+    >>> from collectives import ring as rings
+    >>> from sim.lower.job import lower
+    >>> from topologies import ring
+    >>> program = lower(rings.all_reduce(ring(4, bandwidth="50GB/s"), "64KiB")).program
+    >>> slower = retime(program, [Fraction(25 * 10**9)], np.zeros(program.n_servers, int))
+    >>> bool((slower.service_ps == 2 * program.service_ps).all())
+    True
+    """
+    kept, column = np.unique(program.server_rate[server_rate == KEEPS_ITS_RATE], return_inverse=True)
+    new_rate = server_rate.astype(np.int32)
+    new_rate[server_rate == KEEPS_ITS_RATE] = len(rates) + column
+    service = np.hstack([tabulate(program.chunk_work, rates), program.service_ps[:, kept]])
+    return program._replace(
+        server_rate=new_rate, service_ps=np.ascontiguousarray(service),
+        hop_latency_ps=program.hop_latency_ps + more_latency_ps * program.hop_last.astype(np.int64),
+    )
