@@ -1,6 +1,6 @@
-"""The figures and tables of the source papers, printed beside our own numbers: one module a paper.
+"""The figures and tables of the source papers, printed next to our own numbers: one module per paper.
 
-Each has HELP and `run(out, quick)`, which leaves tables and pictures in the folder `out`.
+Each has HELP and `run(out, quick)`, which writes tables and pictures to the folder `out`.
 
 Imports all of `sim` but the command line and the report.
 """

@@ -1,4 +1,4 @@
-"""What the codec does to an all-reduce: encode, sum index and sketch, decode, and fall back where it must."""
+"""The codec in an all-reduce: encode, sum index and sketch, decode, and fall back if necessary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Timeline:
     encode_s, index_s, sketch_s, decode_s, fallback_s : float
         The last is a dense all-reduce where the sketch is too small to decode.
     dense_s : float
-        What the same array takes without the codec.
+        Time of the same array without the codec.
     wire_bytes : int
         Bytes that are all-reduced.
     """
@@ -42,7 +42,7 @@ class Timeline:
 
     @property
     def speed_up(self) -> float:
-        """Time without the codec over time with it; 1 where there is nothing to send."""
+        """Time without the codec over time with it; 1 if there is nothing to send."""
         return self.dense_s / self.total_s if self.total_s else 1.0
 
 
@@ -65,12 +65,12 @@ def compressed_all_reduce(
         Of any collective on any fabric.
     n_elements : int
     union : float
-        Share of non-zeros in the union of all workers.
+        Share of nonzeros in the union of all workers.
     compression : Compression
     rates : Rates
         Of the device that encodes and decodes.
     required : float, optional
-        Cells an item below which decoding fails; what the form requires of so many items unless given.
+        Cells per item below which decoding fails; default: the requirement of the form for this number of items.
     form : str
         Of the layout, by its name in `layout.FORMS`.
     dense_bits : int, optional

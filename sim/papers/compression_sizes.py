@@ -1,4 +1,4 @@
-"""How much the codec sends, and what it gains: closed forms."""
+"""How much the codec sends, and its gain: closed forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORD_BITS = 32
 
 
 def union_density(density: float, workers: int) -> float:
-    """Share of non-zeros in the union of independent supports: 1 - (1 - p)^W."""
+    """Share of nonzeros in the union of independent supports: 1 - (1 - p)^W."""
     _check_density(density)
     whole(workers, "number of workers", 1, 2**62)
     return -math.expm1(workers * math.log1p(-density)) if density < 1 else 1.0
@@ -27,7 +27,7 @@ def peel_rounds(n_items: int, cells_per_item: float) -> int:
     ----------
     .. [1] J. Jiang, M. Mitzenmacher, J. Thaler, "Parallel peeling algorithms", SPAA 2014.
     """
-    whole(n_items, "number of non-zeros", 0, 2**62)
+    whole(n_items, "number of nonzeros", 0, 2**62)
     finite(cells_per_item, "cells per item", 0, above=True)
     link, left, rounds = 1.0, float(n_items), 0
     while left >= 0.5:
@@ -46,14 +46,14 @@ def expansion(value_bits: int, sum_bits: int) -> float:
 
 @dataclass(frozen=True)
 class Compression:
-    """Sizes of the codec: c cells for each union non-zero, and b index bits for each element.
+    """Sizes of the codec: c cells per nonzero of the union, and b index bits per element.
 
     Attributes
     ----------
     cells_per_item, index_bits : float
     value_bits, cell_bits : int
-        Of an element of the dense array, and of a cell. A switch that adds integers of 32 bits makes cells of 32 of
-        values of 16.
+        Of an element of the dense array, and of a cell. A switch that adds 32-bit integers turns 16-bit values into
+        32-bit cells.
     """
 
     cells_per_item: float = 1.23
@@ -79,7 +79,7 @@ class Compression:
         return rest / self.cells_per_item / expansion(self.value_bits, self.cell_bits)
 
     def bits_per_element(self, union: float) -> float:
-        """Bits sent for an element."""
+        """Bits sent per element."""
         return self.value_bits / self.speed_up(union)
 
     def sketch_bytes(self, n_elements: int, union: float) -> int:

@@ -1,8 +1,8 @@
 """DeAR (Zhang et al., ICDCS'23): its five models on 64 workers, beside wait-free backpropagation.
 
-The paper's times per model are not at hand, only its abstract: up to 83 % over the best of its rivals on 10 Gb/s
+The paper's times per model are not available, only its abstract: up to 83 % over the best of its rivals on 10 Gb/s
 Ethernet, up to 15 % on 100 Gb/s InfiniBand, 64 GPUs, five models. So the table shows closed form and simulation, and
-what can be held against the paper: that DeAR gains, where, and that it gains more on the slower network.
+what can be compared with the paper: that DeAR gains, where, and that it gains more on the slower network.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def closed_forms(subject: Subject, network: Interconnect, bucket_bytes: int | No
 
 
 def simulated_s(subject: Subject, network: Interconnect, loop: str, bucket_bytes: int | None) -> float:
-    """The same iteration on a simulated ring: half of the bandwidth each way, a step's start-up on each link."""
+    """The same iteration on a simulated ring: half the bandwidth per direction, a step's start-up on each link."""
     rate, step = bytes_per_s(0.5 / network.ring.s_per_byte), seconds(network.ring.step_s)
     topology = ring(WORKERS, bandwidth=rate, latency=step, hop_latency=0)
     training = Training(loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1})
@@ -178,11 +178,11 @@ def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[st
         f"| computation | not at hand | {rate} of the peak (assumed), backward twice forward |",
         "| iteration times and gains by model | in the paper's figures, not at hand | table |",
         "",
-        "So no number of the table is held against a published one of the same model. What is held is the sign (DeAR",
+        "So no number in the table is compared with a published one of the same model. Tested are the sign (DeAR",
         "is never slower) and the order (with fusion it gains at least as much on the slower network), at efficiencies",
         "from 20 % to 80 % (`tests/sim/papers/test_dear.py`).",
         "",
-        "Times in ms; gains are WFBP over DeAR less one. *none*: each layer by itself; *25 MiB*: the authors' default",
+        "Times in ms; gains are WFBP over DeAR less one. *none*: each layer separately; *25 MiB*: the authors' default",
         "threshold; *tuned*: each method at its best threshold. The simulation runs the collectives on a ring.",
         "",
         "| network | fusion | model | WFBP | DeAR | gain | simulated gain |",
@@ -202,7 +202,7 @@ def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[st
     return [
         *lines, "",
         "Overlap alone gives at most 25 % where backward takes twice forward (`sim.papers.dear_model.fluid_gain`).",
-        "What may lie between that and 83 % are start-ups that fusion saves, which the last table shows, and rivals",
+        "The difference to 83 % may be start-ups that fusion saves, which the last table shows, and rivals",
         "that this model does not have. Without fusion DenseNet-201 gains less on Ethernet than on InfiniBand: 201",
         "start-ups of 7 ms outweigh all else, and both methods pay them.",
     ]
@@ -214,7 +214,7 @@ def _gain(slow_s: float, fast_s: float) -> float:
 
 
 def run(out: Path, quick: bool) -> None:
-    """Print the table, and leave it in `out`."""
+    """Print the table, and write it to `out`."""
     chosen = [one for one in subjects() if not quick or one.model.name in QUICK]
     rows = []
     rate = f"{GPU.peak_flops / TERA:g} Tflop/s at {GPU.efficiency:.0%}"
@@ -232,5 +232,5 @@ def run(out: Path, quick: bool) -> None:
     print(
         "Never slower here, and with fusion never a smaller gain on the slower network. Without it DenseNet-201 gains\n"
         "less on Ethernet: 201 start-ups of 7 ms outweigh all else, and both methods pay them. Ideal overlap gives at\n"
-        "most 25 % (backward twice forward); the paper's 83 % holds start-ups and rivals that this model does not have."
+        "most 25 % (backward twice forward); the paper's 83 % includes start-ups and rivals not modeled here."
     )

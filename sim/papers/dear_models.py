@@ -72,7 +72,7 @@ def _inception_stages() -> Iterator[tuple[str, list[_Shape]]]:
 
 
 def _convolution(name: str, into: int, out: int, kernel: int, side: int, norms: int | None = None) -> Operator:
-    """A convolution without bias, and batch normalisations of so many channels: its own outputs unless given."""
+    """A convolution without bias, and batch normalizations of so many channels; default: its outputs."""
     weights, normed = into * out * kernel, out if norms is None else norms
     return Operator(name, weights + 2 * normed, 2.0 * weights * side**2, into * side**2, out * side**2)
 

@@ -1,4 +1,4 @@
-"""Tables of the papers as files, whole or not at all."""
+"""Tables of the papers as files, written completely or not at all."""
 
 from __future__ import annotations
 

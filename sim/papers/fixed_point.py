@@ -32,7 +32,7 @@ def shared_scale(arrays: Sequence[Floats], bits: int = 32) -> float:
     Raises
     ------
     WeftError
-        A value that is not finite, or more workers than the integer has room for.
+        A value that is not finite, or more workers than the integer can sum.
     """
     whole(bits, "bits of an integer", 4, 64)
     for worker, x in enumerate(arrays):
@@ -55,7 +55,7 @@ def to_fixed(x: Floats, scale: float, dtype: str = "int32") -> npt.NDArray[np.si
     Raises
     ------
     WeftError
-        A value that is not finite, or that the integer does not hold; `shared_scale` leaves room for all workers.
+        A value that is not finite or does not fit the integer; `shared_scale` leaves headroom for all workers.
     """
     vector(x, "the array")
     finite(scale, "scale", 0, above=True)

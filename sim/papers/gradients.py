@@ -1,7 +1,7 @@
-"""Gradients of the models that gradient compression is measured with: how many values, and how many are not zero.
+"""Gradients of the models that gradient compression is measured with: how many values, and how many are nonzero.
 
 Sizes and densities are those of the OmniReduce evaluation as we know them (Fei et al., SIGCOMM 2021, table 1, one
-worker's gradient), and have not been read again in the paper here; every function that takes a model takes others.
+worker's gradient), and have not been checked against the paper; every function that takes a model takes others.
 BERT-base has the density that is reported there for the larger BERT.
 """
 
@@ -24,7 +24,7 @@ class Gradient:
     n_elements : int
         Values of 32 bits.
     density : float
-        Share of non-zeros of one worker.
+        Share of nonzeros of one worker.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Gradient:
         return 4 * self.n_elements
 
     def union(self, workers: int, shared: float = 0.0) -> float:
-        """Share of non-zeros in the union of all workers.
+        """Share of nonzeros in the union of all workers.
 
         Parameters
         ----------
         workers : int
         shared : float
-            Share of a worker's non-zeros that all workers have in common; the rest fall independently. 0 is the
+            Share of a worker's nonzeros that all workers have in common; the rest are independent. 0 is the
             densest union, 1 that of identical supports.
         """
         number(shared, "shared support", 0, 1)

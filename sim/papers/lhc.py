@@ -1,4 +1,4 @@
-"""In-network aggregation and lossless homomorphic compression: published numbers beside ours, and what decides."""
+"""In-network aggregation and lossless homomorphic compression: published numbers next to ours, and what decides."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HEADLINE_THROUGHPUT, HEADLINE_ITERATION = 6.33, 3.74
 
 
 def run(out: Path, quick: bool) -> None:
-    """Print every table, and leave them with the figures and a page of both in a folder."""
+    """Print every table, and write them, the figures and a page of both to a folder."""
     tables: dict[str, list[Row]] = {}
     for name, title, rows in _tables(quick):
         tables[name] = rows
@@ -75,18 +75,18 @@ def _tables(quick: bool) -> Iterator[tuple[str, str, list[Row]]]:
     yield "loss", f"Slow-down under loss, 16 MiB, {seeds} seeds", loss_rows(seeds, quick)
     yield "sharing", "Jobs that share 128 slots, 4 MiB each, windows of 64", sharing_rows()
     cliff = cliff_rows(1_000_000, 2 if quick else 10)
-    yield "cliff", "Share of arrays that decode in full, and of items lost, by cells an item", cliff
+    yield "cliff", "Share of arrays that decode in full, and of items lost, by cells per item", cliff
     yield "baselines", "What one of eight workers sends, and what is lost", baseline_rows()
     yield "throughput", "Aggregation speed-up by density and workers (100 Gb/s, codec for free)", throughput_rows()
     yield "headline", "What reaches the published 6.33x", headline_rows()
-    yield "iteration", "What reaches the published 3.74x an iteration", iteration_rows()
+    yield "iteration", "What reaches the published 3.74x per iteration", iteration_rows()
     yield "models", "All-reduce of whole gradients, 8 workers at 100 Gb/s, seconds", model_rows()
     yield "formats", "Values of 16 bits that are added as integers of 32, seconds", format_rows()
     yield "sizes", "In-network aggregation, ring, tree and Swing by size", size_rows(quick)
 
 
 def write(out: Path, name: str, title: str, rows: Sequence[Row]) -> None:
-    """Print a table and leave it as CSV."""
+    """Print a table and write it as CSV."""
     print(f"\n{title}")
     head = list(rows[0])
     body = [[cell(row[key]) for key in head] for row in rows]
@@ -148,7 +148,7 @@ def nvls_rows() -> list[Row]:
 
 
 def loss_rows(seeds: int, quick: bool = False) -> list[Row]:
-    """Mean and spread over seeds beside the one published seed."""
+    """Mean and spread over seeds next to the one published seed."""
     rows = []
     for (loss, slots), published in PUBLISHED_LOSS.items():
         for timeout_ps, known in zip((10**8, 10**9), published, strict=True):
@@ -181,7 +181,7 @@ def sharing_rows() -> list[Row]:
 
 
 def cliff_rows(n_elements: int, trials: int) -> list[Row]:
-    """Decoding by cells an item, at the union of 8 workers of 1 %; `effective` are the cells of whole rows."""
+    """Decoding by cells per item, at the union of 8 workers of 1 %; `effective` are the cells in complete rows."""
     rows, union = [], union_density(0.01, 8)
     for layout in FORMS:
         for cells in (1.0, 1.1, 1.15, 1.2, 1.21, 1.22, 1.23, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0):
@@ -216,7 +216,7 @@ def baseline_rows(n: int = 2**20) -> list[Row]:
 
 
 def _codecs(arrays: list[npt.NDArray[np.float32]], n_items: int) -> dict[str, tuple[float, npt.NDArray[Any]]]:
-    """Bytes of one worker, and the sum, by codec; what does not add up on the way is counted at its mean size."""
+    """Bytes of one worker, and the sum, by codec; messages that are not summed in transit count at their mean size."""
     n, layout = arrays[0].size, layout_for(arrays[0].size, n_items)
     scale = shared_scale(arrays)
     whole = lossless_sum(Codec(layout, dtype="int32"), [to_fixed(x, scale) for x in arrays])
@@ -257,7 +257,7 @@ def all_reduce_s(fabric: str, p: int, size: int) -> float:
 def throughput_rows() -> list[Row]:
     """Speed-up of a 400 MB all-reduce by density and workers; independent and identical supports.
 
-    Sums of 4-bit fields count 15 workers; what the codec refuses is left out.
+    Sums of 4-bit fields count up to 15 workers; cases that the codec rejects are left out.
     """
     rows, n = [], 100_000_000
     for density in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3):
@@ -317,7 +317,7 @@ def model_rows(rates: Rates | None = None) -> list[Row]:
     Parameters
     ----------
     rates : Rates, optional
-        Of the device that encodes and decodes; those of one core of this machine, measured, unless given.
+        Of the device that encodes and decodes; default: those of one core of this machine, measured.
     """
     here = rates or measure(2**22, 0.1).rates()
     rows = []
@@ -345,7 +345,7 @@ def _model_times(fabric: str, n_elements: int, union: float, here: Rates) -> Row
 
 
 def format_rows() -> list[Row]:
-    """What integers of 32 bits on the way do to values of 16: 100 million elements, 8 workers, codec for free."""
+    """The effect of 32-bit integers in transit on 16-bit values: 100 million elements, 8 workers, codec for free."""
     rows, n = [], 100_000_000
     for value_bits, over, dense_bits in ((32, "ring", 32), (32, "in-network", 32), (16, "ring", 16),
                                          (16, "in-network", 32)):
@@ -382,13 +382,13 @@ MOST_CHUNKS = {in_network.NAME: 512, "double-binary-tree": 128}
 
 
 def _chunks(one: Schedule) -> int:
-    """Enough that pipelines fill, at least 4 KiB each; steps of other algorithms follow each other whole."""
+    """Enough chunks that pipelines fill, at least 4 KiB each; other algorithms do not pipeline their steps."""
     return int(np.clip(one.block_bytes // 4096, 1, MOST_CHUNKS.get(one.pattern.algorithm, 8)))
 
 
 def _contenders(fabric: Topology, size: int) -> Iterable[tuple[str, Schedule]]:
     direct = fabric.name.startswith("torus")
-    # a fat-tree has no dimensions that algorithms should follow: its ranks stand in one row
+    # a fat-tree has no dimensions that algorithms should follow: its ranks form one row
     row = fabric if direct else _in_a_row(fabric)
     yield "in-network", in_network.all_reduce(fabric, size, routers=direct)
     if direct:

@@ -15,7 +15,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def draw_cliff(path: Path, rows: Sequence[Row]) -> None:
-    """Share of arrays that decode in full and of items lost, by cells an item; `path` has no suffix."""
+    """Share of arrays that decode in full and of items lost, by cells per item; `path` has no suffix."""
     with figure(WIDE, 2.8) as drawn:
         axes = drawn.subplots(1, 2, sharex=True)
         for (key, label), one in zip((("full", "arrays decoded in full"), ("lost", "items lost")), axes, strict=True):
@@ -24,7 +24,7 @@ def draw_cliff(path: Path, rows: Sequence[Row]) -> None:
                 one.plot([row["effective"] for row in mine], [row[key] for row in mine], color=COLOURS[at],
                          marker=MARKERS[at], markersize=3.5, linewidth=1.2, label=f"{layout} layout", zorder=9 - at)
             one.axvline(1.2218, color="black", linewidth=0.7, linestyle=":")
-            one.set_xlabel("sketch cells a non-zero of the union")
+            one.set_xlabel("sketch cells per nonzero of the union")
             one.set_ylabel(label)
             one.set_ylim(-0.03, 1.03)
         axes[0].annotate("threshold 1.2218", (1.2218, 0.5), (1.45, 0.42), fontsize=7,
@@ -49,7 +49,7 @@ def draw_throughput(path: Path, rows: Sequence[Row]) -> None:
             one.axhline(1.0, color="black", linewidth=0.7)
             one.set_xscale("log")
             one.set_yscale("log", base=2)
-            one.set_xlabel("share of non-zeros of one worker")
+            one.set_xlabel("share of nonzeros of one worker")
             one.set_title(f"{support} supports", fontsize=9)
         axes[0].set_ylabel("all-reduce speed-up")
         axes[1].text(0.001, 5.3, "published: up to 6.33", fontsize=7)

@@ -15,7 +15,7 @@ SHOWN_SIZES = tuple(2**exponent for exponent in (5, 10, 15, 20, 25, 30))
 
 
 def write_report(path: Path, tables: Tables) -> None:
-    """Write the page: the tables of `sim.papers.lhc.run` by their names, and the pictures beside it."""
+    """Write the page from the tables of `sim.papers.lhc.run` by name, with the pictures next to it."""
     write_text_whole(path, "\n".join(_page(tables)))
 
 
@@ -23,7 +23,7 @@ def _page(tables: Tables) -> Iterable[str]:
     seeds = tables["loss"][0]["seeds"]
     yield from (
         "# In-network aggregation and lossless homomorphic compression", "",
-        "Made by `weft paper lhc`; [the background](../background/in_network.md) says what is modelled and how.", "",
+        "Made by `weft paper lhc`; [the background](../background/in_network.md) describes the model.", "",
         "## Slots, stragglers, NVLink SHARP", "",
         "100 MiB, 8 workers at 100 Gb/s, 2 us of wire, 0.8 us of switch, packets of 1024 + 66 B.", "",
     )
@@ -33,20 +33,20 @@ def _page(tables: Tables) -> Iterable[str]:
     yield from table(tables["nvls"])
     yield from (
         "## Loss", "",
-        f"Slow-down of 16 MiB against no loss: mean and 5th to 95th percentile of {seeds} seeds beside the one "
-        "published seed, and the share of seeds that are as slow as it or slower.", "",
+        f"Slow-down of 16 MiB against no loss: mean and 5th to 95th percentile of {seeds} seeds next to the one "
+        "published seed, and the share of seeds that are at least as slow.", "",
     )
     yield from table(tables["loss"], leave_out=("seeds",))
     yield from (
-        "## Several jobs on one switch", "", "128 slots, 4 MiB a job, windows of 64 packets.", "",
+        "## Several jobs on one switch", "", "128 slots, 4 MiB per job, windows of 64 packets.", "",
     )
     yield from table(tables["sharing"])
     yield from (
         "## The cliff", "", "![share of arrays decoded in full, and of items lost](../images/lhc-cliff.png)", "",
-        "A million elements, union of 8 workers of 1 % each. Sketches have whole rows of 64 or 1,024 cells, so that "
-        "there are more cells than asked for: the first table says how many, and the figure is drawn over these.", "",
+        "A million elements, union of 8 workers of 1 % each. Sketches have complete rows of 64 or 1,024 cells, hence "
+        "more cells than requested: the first table lists how many, and they are the x-axis of the figure.", "",
     )
-    yield from table(pivot(tables["cliff"], "cells", "layout", "effective"), "cells", "Cells an item in whole rows")
+    yield from table(pivot(tables["cliff"], "cells", "layout", "effective"), "cells", "Cells per item in complete rows")
     yield from table(pivot(tables["cliff"], "cells", "layout", "full"), "cells", "Arrays decoded in full")
     yield from table(pivot(tables["cliff"], "cells", "layout", "lost"), "cells", "Items lost")
     yield from (
@@ -61,9 +61,9 @@ def _page(tables: Tables) -> Iterable[str]:
 def _gains(tables: Tables) -> Iterable[str]:
     yield from (
         "## Aggregation throughput", "", "![speed-up by density and workers](../images/lhc-throughput.png)", "",
-        "All-reduce of 400 MB at 100 Gb/s a link, codec for free, 1.23 cells an item. Throughput is 32 bits times the "
-        "elements over the time; the union of all workers decides. Sums of 4-bit fields count 15 workers, so that the "
-        "codec refuses them for 16.", "",
+        "All-reduce of 400 MB at 100 Gb/s per link, codec for free, 1.23 cells per item. Throughput is 32 bits times "
+        "the elements over the time; the union of all workers decides. Sums of 4-bit fields count up to 15 workers, so "
+        "the codec rejects them for 16.", "",
     )
     for support in ("independent", "identical"):
         for over, bits in (("in-network", 1), ("ring", 4)):
@@ -75,7 +75,7 @@ def _gains(tables: Tables) -> Iterable[str]:
     yield from (
         "## The headline: up to 6.33x, and 3.74x an iteration", "",
         "`union_at_most` is the densest union at which 6.33x is reached; the demo of the published code has 5 % of "
-        "non-zeros at the same positions of every worker.", "",
+        "nonzeros at the same positions of every worker.", "",
     )
     yield from table(tables["headline"])
     yield "Speed-up of an iteration, nothing overlapped, by the share of communication and its speed-up:\n"
@@ -93,8 +93,8 @@ def _gains(tables: Tables) -> Iterable[str]:
     yield from table(tables["models"], leave_out=("compute_s",))
     yield from (
         "## Number formats", "",
-        "100 million elements, 8 workers, codec for free, 1.23 cells an item, 1-bit index. A switch that adds integers "
-        "of 32 bits doubles a dense array of 16, and cells are of 32 bits everywhere.", "",
+        "100 million elements, 8 workers, codec for free, 1.23 cells per item, 1-bit index. A switch that adds 32-bit "
+        "integers doubles a dense 16-bit array, and cells have 32 bits everywhere.", "",
     )
     yield from table(tables["formats"])
 
@@ -103,7 +103,7 @@ def _sizes(tables: Tables) -> Iterable[str]:
     yield from (
         "## In the network, ring, tree and Swing, 32 B to 1 GiB", "",
         "![goodput by size](../images/lhc-sizes.png)", "",
-        "Microseconds. Routers of the torus reduce (`routers=True`); ranks of the fat-tree stand in one row for the "
+        "Microseconds. Routers of the torus reduce (`routers=True`); ranks of the fat-tree form one row for the "
         "algorithms that follow dimensions.", "",
     )
     for topology in dict.fromkeys(row["topology"] for row in tables["sizes"]):
@@ -120,7 +120,7 @@ def pivot(rows: Iterable[Row], down: str, across: str, value: str) -> list[dict[
 
 
 def table(rows: Sequence[Row], first: str = "", title: str = "", leave_out: Sequence[str] = ()) -> Iterable[str]:
-    """Lines of a Markdown table, numbers to five digits."""
+    """Lines of a Markdown table, numbers with five digits."""
     if not rows:
         return
     head = [key for key in rows[0] if key not in leave_out]

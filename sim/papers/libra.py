@@ -18,7 +18,7 @@ CHUNKS = 64
 
 
 def run(out: Path, quick: bool) -> None:
-    """Compute the book and leave `splits.csv`, `points.csv`, `libra.md` and the figures in `out`."""
+    """Compute all points and write `splits.csv`, `points.csv`, `libra.md` and the figures to `out`."""
     networks = ("4D-4K",) if quick else ("3D-4K", "4D-4K")
     budgets = (100, 300, 1000) if quick else BUDGETS_GBPS
     print(f"LIBRA: {', '.join(networks)} at {len(budgets)} budgets", file=sys.stderr)
@@ -35,17 +35,17 @@ def run(out: Path, quick: bool) -> None:
 
 
 def _heading(chunks: int, evaluations: int) -> list[str]:
-    """What the page begins with."""
+    """The introduction of the page."""
     return [
         "# LIBRA (Won et al., ISPASS'24)",
         "",
         "Made by `weft paper libra`. The workloads are made from hyper-parameters and equal the published files",
-        "(compute within the cutting to whole nanoseconds). Simulated with hierarchical collectives of",
-        f"{chunks} pipeline chunks, one active chunk a dimension, links of 1 ns; at most {evaluations} choices of "
-        "bandwidths a point.",
+        "(compute up to truncation to integer nanoseconds). Simulated with hierarchical collectives of",
+        f"{chunks} pipeline chunks, one active chunk per dimension, links of 1 ns; at most {evaluations} choices of "
+        "bandwidths per point.",
         "",
-        "GPT-3 on 4D-4K is where formula and simulation part: its data-parallel group takes 2 of the 8 NPUs of the",
-        "fully connected dimension, hence one link of seven, where the formula grants it all of its bandwidth.",
+        "GPT-3 on 4D-4K is where formula and simulation differ: its data-parallel group takes 2 of the 8 NPUs of the",
+        "fully connected dimension, hence one link of seven, but the formula grants it the full bandwidth.",
         "",
         "![speed-up](../images/libra-speedup.png)",
         "",
@@ -57,7 +57,7 @@ def _heading(chunks: int, evaluations: int) -> list[str]:
 def _split_table(rows: list[dict[str, object]]) -> list[str]:
     lines = [
         "Splits of 100 GB/s published in 2022 (compute as shipped, forward collectives twice), and the certified",
-        "optimum. Where two dimensions have one price, time x cost leaves their split free.",
+        "optimum. Where two dimensions have the same price, time x cost leaves their split free.",
         "",
         "| network | workload | least | published (GB/s) | optimum (GB/s) | published over optimum |",
         "|---|---|---|---|---|--:|",
@@ -73,7 +73,7 @@ def _split_table(rows: list[dict[str, object]]) -> list[str]:
 def _point_table(points: list[GainPoint]) -> list[str]:
     lines = [
         f"Gains over the equal split, compute x {A100_SCALE} (A100): by LIBRA's formulas, the same split simulated, "
-        "and the split that the simulation was optimised for. Prices and counting of 2024.",
+        "and the split optimized for the simulation. Prices and counting of 2024.",
         "",
         "| network | workload | least | GB/s | speed-up: formula | simulated | optimised | perf per cost: formula | "
         "simulated | optimised |",

@@ -119,7 +119,7 @@ class GainPoint:
     replayed_speedup, replayed_gain : float
         Of the same split, simulated.
     simulated_speedup, simulated_gain : float
-        Of the split that the simulation was optimised for.
+        Of the split optimized for the simulation.
     analytic_split, simulated_split : str
     runs, replays : int
     """

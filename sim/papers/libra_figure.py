@@ -1,4 +1,4 @@
-"""Figures in the style of the LIBRA paper: gains over equal bandwidths by budget, one panel a network and workload."""
+"""Figures in the style of the LIBRA paper: gain over equal bandwidths by budget, one panel per network and workload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIGURES = {
 
 
 def draw(out: Path, points: Sequence[GainPoint]) -> None:
-    """Leave `libra-speedup.png` and `libra-perf-per-cost.png` in `out`."""
+    """Write `libra-speedup.png` and `libra-perf-per-cost.png` to `out`."""
     for name, (goal, quantity, label) in FIGURES.items():
         chosen = [point for point in points if point.goal == goal]
         networks = list(dict.fromkeys(point.network for point in chosen))

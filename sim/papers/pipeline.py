@@ -1,7 +1,7 @@
 """Bandwidth-optimal pipeline schedules (arXiv 2305.18461, ForestColl): optimum, generation time, simulated bandwidth.
 
 Leaves the tables `optimum`, `algbw`, `service` and `plateau`, their figures, and the page that explains them: the
-optimum of each fabric beside the expected one, what every algorithm makes of it at each size, and how the time over the
+optimum of each fabric beside the expected one, what every algorithm reaches at each size, and how the time over the
 bound falls with the number of chunks, by service discipline and by how chunks are offered.
 """
 
@@ -52,7 +52,7 @@ FABRICS: dict[str, tuple[str | None, Fraction]] = {
     "random-regular:32x4x7": ("1GB/s", Fraction(128, 31)),
     "dragonfly:9x4": ("1GB/s", Fraction(36, 7)),
 }
-"""Spec, bandwidth of a link where the machine does not say it, and the optimum N x* in GB/s.
+"""Spec, bandwidth of a link unless the machine defines it, and the optimum N x* in GB/s.
 
 Published: 346.67 for two DGX A100 (the authors' public code prints it). The others follow from the cut that each
 paper of the field states for them, (N - 1) shards into the NPU of the least ingress or one box to the others.
@@ -75,14 +75,14 @@ QUICK_SIZES = (2**12, 2**20, 2**28)
 CHUNKS = (4, 16, 64, 256)
 LARGE = 2**30
 LEAST_CHUNK_BYTES = 256
-"""Shards are not cut below it when the best number of chunks is looked for."""
+"""Smallest part of a shard in the search for the best number of chunks."""
 
 PROGRAM_NPUS = 36
 """NPUs up to which the linear program of an all-reduce is solved: seconds."""
 
 
 def run(out: Path, quick: bool) -> None:
-    """Compute everything, print the tables and leave them with the page and the figures in `out`."""
+    """Compute everything, print the tables and write them with the page and the figures to `out`."""
     specs = QUICK if quick else (*FABRICS, *FAT_TREES)
     optimum_row(specs[0])  # compiles the flows, which is not what is measured
     optimum = [optimum_row(spec) for spec in specs]
@@ -120,7 +120,7 @@ def _fabric(spec: str) -> Topology:
 
 def optimum_row(spec: str) -> Row:
     """The optimum of an all-gather and of an all-reduce, and what it takes to find it and its trees."""
-    topology = _fabric.__wrapped__(spec)  # a fresh one: nothing is remembered
+    topology = _fabric.__wrapped__(spec)  # a fresh one: nothing is cached
     started = process_time()
     bound = cut_bound(topology, "all-gather")
     bounded = process_time()
@@ -146,7 +146,7 @@ def optimum_row(spec: str) -> Row:
 
 
 def time_rows(spec: str, sizes: Sequence[int]) -> Iterator[Row]:
-    """Each algorithm at each size, with the best of a few chunk counts; what cannot run says why."""
+    """Each algorithm at each size, with the best of a few chunk counts; with the reason where it cannot run."""
     topology = _fabric(spec)
     for kind in KINDS:
         bound = cut_bound(topology, kind)
@@ -190,7 +190,7 @@ def service_rows(spec: str, chunks: Sequence[int]) -> Iterator[Row]:
 
 
 def plateau_rows(spec: str, counts: Sequence[int]) -> Iterator[Row]:
-    """The same where every root offers all its chunks at once, each a transfer of its own."""
+    """The same where every root offers all its chunks at once, each a separate transfer."""
     still = _without_latency(spec)
     forest = gather_forest(still)
     for count in counts:
@@ -198,7 +198,7 @@ def plateau_rows(spec: str, counts: Sequence[int]) -> Iterator[Row]:
 
 
 def all_at_once(forest: Forest, chunks: int) -> Schedule:
-    """A large all-gather along a forest, every chunk of a tree a transfer of its own that waits for nothing."""
+    """A large all-gather along a forest, every chunk of a tree a separate transfer without dependencies."""
     cut = Forest(forest.topology, tuple(sorted(forest.trees * chunks, key=lambda tree: tree.root)))
     return schedule(forest_pattern(forest.topology, "all-gather", "pipelined", down=cut), LARGE, 1)
 
@@ -222,7 +222,7 @@ def _GBps(s_per_byte: Fraction) -> float:
 
 
 def _leave(path: Path, rows: Sequence[Row]) -> None:
-    """Print a table, and leave it as CSV."""
+    """Print a table, and write it as CSV."""
     write_text_whole(path.with_suffix(".csv"), to_csv(rows))
     columns = list(rows[0])
     print(f"# {path.name}")

@@ -1,4 +1,4 @@
-"""Figures of the pipeline schedules: what each algorithm makes of the bound, by size, and the bound by chunks."""
+"""Figures of the pipeline schedules: the share of the bound that algorithms reach, by size and by chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = 3
 
 
 def draw_sizes(path: Path, kind: str, rows: Sequence[Row]) -> None:
-    """Share of the bound that every algorithm reaches, by size, one panel a fabric.
+    """Share of the bound that every algorithm reaches, by size, one panel per fabric.
 
     Parameters
     ----------

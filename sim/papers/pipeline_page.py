@@ -18,8 +18,8 @@ HEAD = """# Pipeline schedules: optimum and simulated
 
 Source: Zhao, Krishnamurthy: Bandwidth Optimal Pipeline Schedule for Collective Communication, arXiv 2305.18461;
 ForestColl, arXiv 2402.06787; for the comparison BFB (arXiv 2202.03356) and TACOS (MICRO'24). `weft paper pipeline`
-computes this page. Machines have their own bandwidths and 500 ns a link; elsewhere a link has 1 GB/s and 100 ns, and a
-hop takes 300 ns.
+computes this page. Machines have their own bandwidths and 500 ns per link; elsewhere a link has 1 GB/s and 100 ns, and
+a hop takes 300 ns.
 """
 
 OPTIMUM = """
@@ -35,8 +35,8 @@ NPUs).
 TIMES = """
 ## What the algorithms make of it
 
-Algorithm bandwidth in GB/s by size, and the share of the bound at the largest. Each is the best of 1, 8 and 64 chunks a
-transfer, cut-through; pipelined trees and BFB with links that serve the lowest chunk first, the others FIFO.
+Algorithm bandwidth in GB/s by size, and the share of the bound at the largest. Each is the best of 1, 8 and 64 chunks
+per transfer, cut-through; pipelined trees and BFB with links that serve the lowest chunk first, the others FIFO.
 
 ![all-gather](../images/pipeline-all-gather.png)
 ![all-reduce](../images/pipeline-all-reduce.png)
@@ -53,9 +53,9 @@ as many as it must, 8 links high instead of 20) leave less.
 """
 
 PLATEAU = """
-Here a transfer has one chunk at its first link at most, and so paces its root. Where every root offers all its chunks
-at once instead, a node's own chunks stand ahead of those that it must pass on, and FIFO stays on a plateau however many
-chunks there are:
+Here a transfer has at most one chunk at its first link, which paces its root. Where every root offers all its chunks
+at once instead, a node's own chunks are queued ahead of those that it must forward, and FIFO stays on a plateau
+regardless of the number of chunks:
 """
 
 
@@ -92,7 +92,7 @@ def _times(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def _refusals(rows: Sequence[Row]) -> Iterable[str]:
-    """Which algorithms take which fabrics not."""
+    """Algorithms and the fabrics that they do not take."""
     refused: dict[str, list[str]] = {}
     for row in rows:
         if row["algbw_GBps"] is None and row["fabric"] not in refused.setdefault(row["algorithm"], []):

@@ -1,4 +1,4 @@
-"""Baselines that send only part of an array: the largest values, or the blocks that are not zero."""
+"""Baselines that send only part of an array: the largest values, or the nonzero blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Values = npt.NDArray[Any]
 
 
 class Coordinates(NamedTuple):
-    """Positions and values: a list that all-gathers and does not add up on the way."""
+    """Positions and values: a list that is all-gathered, not summed in transit."""
 
     positions: npt.NDArray[np.int32]
     values: Values
@@ -77,7 +77,7 @@ BLOCK = 256
 
 
 def non_zero_blocks(x: Values, block: int = BLOCK) -> Blocks:
-    """The blocks of an array that are not zero, as OmniReduce streams them (Fei et al., SIGCOMM 2021)."""
+    """The nonzero blocks of an array, as OmniReduce streams them (Fei et al., SIGCOMM 2021)."""
     vector(x, "the array")
     whole(block, "number of elements of a block", 1)
     padded = np.zeros(-(-x.size // block) * block, x.dtype)

@@ -27,7 +27,7 @@ HELP = "Swing all-reduce on tori and HammingMesh (NSDI'24), figures 6, 10, 11"
 
 
 def run(out: Path, quick: bool) -> None:
-    """Compute the book and leave `points.csv`, `swing.md` and a figure a topology in `out`."""
+    """Compute all points and write `points.csv`, `swing.md` and one figure per topology to `out`."""
     topologies = [name for name in SPECS if not quick or name in QUICK]
     print(f"Swing: {', '.join(topologies)} on {worker_count()} workers", file=sys.stderr)
     comparisons = compare(topologies)
@@ -46,7 +46,7 @@ def _report(comparisons: list[Comparison]) -> Iterator[str]:
     yield f"Source: {published()['source']}."
     yield ""
     yield "Error of the simulated time against the published one, by size; `!` marks a point outside its bar."
-    yield "Set-up: 400 Gb/s links, 100 ns wires, 300 ns routers, 8 KiB packets and a header of 8 B a message,"
+    yield "Set-up: 400 Gb/s links, 100 ns wires, 300 ns routers, 8 KiB packets and a header of 8 B per message,"
     yield "cut-through, head delivery, 0.52 us of endpoints, ties by the parity of the source's coordinate, fifo links."
     yield ""
     sizes = sorted({c.size_bytes for c in comparisons})

@@ -16,7 +16,7 @@ MARKERS = {"Swing": "o", "RecDoub": "s", "Bucket": "^", "Ring": "D", "MirrRD": "
 
 
 def draw(path: Path, topology: str, comparisons: list[Comparison]) -> None:
-    """Leave `path`.png and `path`.pdf.
+    """Write `path`.png and `path`.pdf.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _draw_runtimes(axes: Axes, comparisons: list[Comparison]) -> None:
 
 
 def _draw_gain(axes: Axes, topology: str, comparisons: list[Comparison]) -> None:
-    """Gain of Swing over the best of the others, as the paper counts it."""
+    """Gain of Swing over the best of the others, as the paper defines it."""
     theirs = published()["topologies"][topology]["swing_gain_pct"]
     sizes = sorted({c.size_bytes for c in comparisons})
     axes.axhline(0, color="black", linewidth=0.6)

@@ -46,7 +46,7 @@ REASONS = {
     "hx2mesh": "the paper gives no latency for HammingMesh's traces and cables; here every link has the torus' latency "
     "and a row switch costs two links, so small messages are slower than plotted",
     "resolution": "the plotted goodput has two digits here",
-    "unknown": "nothing that is modelled or known of the set-up explains it",
+    "unknown": "nothing modeled or known about the setup explains it",
 }
 
 
@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def reason(self) -> str:
-        """Why the two differ, where by more than 2 % or than their bar."""
+        """Why the two differ, if by more than 2 % or than their bar."""
         if abs(self.error) <= 0.02 and self.holds:
             return ""
         if self.topology == "Hx2Mesh":
@@ -105,7 +105,7 @@ def published() -> dict[str, Any]:
 
 
 def bar(algorithm: str, topology: str, size_bytes: int, goodput_Gbps: float) -> float | None:
-    """Error that a point should stay within, as the reproduction was set out to reach; None for no bar."""
+    """Error that a point should stay within, the goal of the reproduction; None for no bar."""
     if topology == "Hx2Mesh":
         return None
     if size_bytes == 32 and algorithm != "Ring":

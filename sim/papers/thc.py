@@ -1,8 +1,8 @@
-"""A lossy homomorphic codec for comparison, after THC: rotate, quantise to table indices, add looked-up integers.
+"""A lossy homomorphic codec for comparison, after THC: rotate, quantize to table indices, add looked-up integers.
 
 Workers agree on a range, turn the array by a random Hadamard transform, so that all coordinates look alike, and send
 a few bits each: the index of a table entry. The entries are integers on one grid; a switch looks them up and adds
-them, with no floating point and no decompression on the way.
+them, with no floating point and no decompression in transit.
 
 References
 ----------

@@ -10,11 +10,11 @@ from sim.papers.files import write_table
 from sim.papers.topoopt_studies import STUDIES, Row
 from sim.whole_file import write_text_whole
 
-HELP = "TopoOpt (NSDI'23): topology and parallelisation together, circuits that switch, shared clusters"
+HELP = "TopoOpt (NSDI'23): topology and parallelization together, circuits that switch, shared clusters"
 
 HEADLINES = {
     "iterations": "packet-level rerun of the released task graphs; VGG16 at 200 Gb/s: between its bound and that",
-    "twisted": "TPU v4 (ISCA'23); link loads say 1.745 times the all-to-all of the regular 4x4x8",
+    "twisted": "TPU v4 (ISCA'23); link loads give 1.745 times the all-to-all of the regular 4x4x8",
     "switching": "Harvest, SWOT, PCCL: planned switching beats static and every step; delay decides",
     "following": "TopoOpt figure 17: circuits that follow demand every 50 ms lose to static ones",
     "all_to_all": "TopoOpt figures 12 to 15: the gain shrinks as all-to-all takes over, by the bandwidth tax",
@@ -24,10 +24,10 @@ HEADLINES = {
 }
 
 ASSUMPTIONS = (
-    "Links have 1 us and no loss; a round ends when its acknowledgement is back; queues are first in, first out.",
+    "Links have 1 us and no loss; a round ends when its acknowledgment is back; queues are first in, first out.",
     "Packet networks carry one ring of each all-reduce at d times the rate of an interface, or at the rate that costs "
     "as much by prices that are not verified; TopoOpt runs a ring on every interface.",
-    "Strategies are data parallel with one embedding table a server, in turn, except in the search study; the paper "
+    "Strategies are data parallel with one embedding table per server, in turn, except in the search study; the paper "
     "searched every point, with a simulator and profiles that are not public in full.",
     "Compute: released A100 profiles where there are any, a line through two of them for other dense layers.",
     "In the sweeps the rounds of a ring are joined into 64 and flows take one hashed route; cluster jobs are drawn "
@@ -73,7 +73,7 @@ def _study(name: str, rows: list[Row]) -> list[str]:
 
 
 def findings(name: str, rows: list[Row]) -> list[str]:
-    """What a study says, in a line or two."""
+    """The conclusion of a study, in a line or two."""
     if name == "dedicated":
         gains = [(row["over_topoopt"], row) for row in rows if row["fabric"] == "similar-cost fat-tree"]
         most, at = max(gains, key=lambda one: one[0])

@@ -1,4 +1,4 @@
-"""The studies of `weft paper topoopt`: each returns tidy rows, one a point."""
+"""The studies of `weft paper topoopt`: each returns tidy rows, one per point."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def one_ring(network: Topology) -> Fabric:
 
 
 def expander(n: int, degree: int, rate_Gbps: float, seed: int = 1) -> Fabric:
-    """A random regular network whose servers forward; the rings are those of rank order, both ways."""
+    """A random regular network whose servers forward; the rings are those of rank order, in both directions."""
     network = random_regular(n, degree, seed, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0)
     return Fabric(network, (1, n - 1), {}, degree, 0, ())
 
@@ -303,7 +303,7 @@ def twisted(quick: bool) -> list[Row]:
 
 
 def searches(quick: bool) -> list[Row]:
-    """Alternating optimisation: before, after, and what it took."""
+    """Alternating optimization: before, after, and its cost."""
     rows = []
     for n, name, budget in ((16, "DLRM", 100), (16, "NCF", 60)) if quick else (
         (16, "DLRM", 400), (16, "NCF", 400), (16, "CANDLE", 400), (128, "DLRM", 200), (128, "NCF", 200)):
