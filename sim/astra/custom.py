@@ -67,7 +67,7 @@ class CustomPhase:
     host : Host
     trace : CustomTrace
     tag : int
-        Of the stream, which keeps the messages of streams apart.
+        Of the stream, to distinguish the messages of streams.
     ended : callable
         Called once.
     """
