@@ -313,7 +313,7 @@ class PoolKeys:
     loss: float | None = key("number", "probability that a packet is lost, per link and direction", "P", default="0")
     timeout: str | None = key("text", "after which a lost packet is sent again; needs --loss", "TIME")
     seeds: int | None = key("integer", "seeds of the loss: mean, 5th and 95th percentile", "N", default="10")
-    jobs: int | None = key("integer", "identical jobs that share the switch, each with links of its own", "N",
+    jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N",
                            default="1")
     rule: tuple[str, ...] | None = key("names", "how jobs share slots: static, shared, locked, port-locked, hashed",
                                        "RULE[,RULE]", default="all")
