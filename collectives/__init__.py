@@ -1,4 +1,7 @@
-"""What must move, in what order: collectives, the schedules that implement them, and their proof."""
+"""What must move, in what order: collectives, the schedules that implement them, and their proof.
+
+Imports `topologies`.
+"""
 
 from topologies.lazy import exports
 

@@ -1,4 +1,7 @@
-"""When it arrives: engines, models, results."""
+"""When it arrives: engines, models, results.
+
+Imports `workloads`, `collectives` and `topologies`; none of them imports it.
+"""
 
 from topologies.lazy import exports
 

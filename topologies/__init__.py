@@ -1,4 +1,7 @@
-"""What the network is: nodes, links, routes, and their costs in time."""
+"""What the network is: nodes, links, routes, and their costs in time.
+
+Imports no other package of weft.
+"""
 
 from topologies.lazy import exports
 

@@ -1,4 +1,7 @@
-"""Why data moves: training workloads, their parallelism, and readers of foreign files."""
+"""Why data moves: training workloads, their parallelism, and readers of foreign files.
+
+Imports `collectives` and `topologies`.
+"""
 
 from topologies.lazy import exports
 

@@ -1,4 +1,4 @@
-"""Is this run right: cheap checks of an outcome against the program that it is said to be of.
+"""Is this run correct: cheap checks of an outcome against its program.
 
 Imports `sim.program`; shares no code with the engines that it checks.
 """

@@ -1,4 +1,4 @@
-"""Runs a program and says when every chunk was served and delivered: the compiled event engine, its SimPy reference,
+"""Runs a program and reports when every chunk was served and delivered: the compiled event engine, its SimPy reference,
 and the replay of a recorded run.
 
 Imports `sim.program`; the reference shares programs and outcomes with the kernel, and no code.

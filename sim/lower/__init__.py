@@ -1,4 +1,4 @@
-"""From work to a program: schedules and jobs become tasks on servers, of the ranks that stand for all the others.
+"""From work to a program: schedules and jobs become tasks on servers, of the ranks that represent all others.
 
 Imports `sim.program`; never an engine.
 """

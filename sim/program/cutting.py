@@ -17,7 +17,7 @@ class Cutting:
     """How a transfer is cut into chunks; give `chunks` or `chunk_bytes`, not both.
 
     `chunks` cuts evenly: sizes differ by at most one byte, and a transfer of fewer bytes than chunks has one
-    chunk a byte. `chunk_bytes` cuts full chunks and a remainder, after `header_bytes` are added to the transfer.
+    chunk per byte. `chunk_bytes` cuts full chunks and a remainder, after `header_bytes` are added to the transfer.
     `packet_header_bytes` are added to every chunk. A transfer of zero bytes is one chunk.
     """
 
@@ -30,7 +30,7 @@ class Cutting:
         if (self.chunks is None) == (self.chunk_bytes is None):
             raise WeftError("cutting needs either a number of chunks or a chunk size, and not both")
         if self.chunks is not None and not 1 <= self.chunks < 2**31:
-            raise WeftError(f"chunks={self.chunks} is out of range: 1 to {2**31 - 1} chunks a transfer")
+            raise WeftError(f"chunks={self.chunks} is out of range: 1 to {2**31 - 1} chunks per transfer")
         if self.chunk_bytes is not None and self.chunk_bytes < 1:
             raise WeftError(f"chunk size {self.chunk_bytes} B is out of range: at least 1 byte")
         if self.header_bytes < 0 or self.packet_header_bytes < 0:

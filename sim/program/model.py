@@ -67,7 +67,7 @@ class Model:
 
     def describe(self) -> str:
         """One line for people: "cut-through, 8 KiB chunks, head delivery"."""
-        count, size = f"{self.chunks} chunks a transfer", f"{format_size(self.chunk_bytes or 0)} chunks"
+        count, size = f"{self.chunks} chunks per transfer", f"{format_size(self.chunk_bytes or 0)} chunks"
         words = [self.forwarding, count if self.chunk_bytes is None else size]
         if self.deliver != "tail":
             words.append("head delivery")

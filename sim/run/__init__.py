@@ -1,4 +1,4 @@
-"""Jobs, tenants and faulty runs, from work to result.
+"""What each tenant of a shared fabric takes beside the others, and where its time went.
 
-Imports `sim.simulation` and what stands below it.
+Imports `sim.simulation` and the packages below it.
 """

@@ -39,7 +39,7 @@ def schedule_to_goal(schedule: Schedule, chunks: int = 1) -> str:
     """
     pattern = schedule.pattern
     if chunks < 1:
-        raise WeftError(f"GOAL of {chunks} chunks a transfer: at least 1")
+        raise WeftError(f"GOAL of {chunks} chunks per transfer: at least 1")
     if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:
         raise WeftError(f"GOAL of {pattern.name}: its switches add or its ranks have slots, and GOAL knows only ranks")
     writer = _Writer(pattern.p)
