@@ -9,8 +9,9 @@ same lines. `--sample K` keeps of each table
   1, 2 and 3, an odd one, a prime one, a power of two, and each number of dimensions;
 - a case with each value of a parameter that has few.
 
-Of each hypothesis test it draws a quarter of the examples, but ten at least. Tests with the mark `full` are left out
-whole; a light test stands beside each. The last lines of a run say how much was left to `make test-all`.
+Of each hypothesis test it draws 2 in K of the examples, but 80 / K at least. Tests with the mark `full` are left out
+whole, but for `--keep-full`; a light test stands beside each. The last lines of a run say how much was left to
+`make test-all`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from topologies import TOPOLOGIES
 SHORT_AXIS = 12
 """Values of a parameter; those of one with more are sampled like cases."""
 
-FEWEST_DRAWS = 10
+FEWEST_DRAWS = 80
+"""Divided by K."""
 
 _NAMES = re.compile(
     rf"(?<!\w)({'|'.join(sorted({*ALGORITHMS, *COLLECTIVES, *TOPOLOGIES}, key=len, reverse=True))})(?!\w)"
@@ -43,6 +45,7 @@ _SHAPES = re.compile(r"(?<![\w.])(\d+(?:x\d+)*)B?(?![\w.])")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("weft")
     group.addoption("--sample", type=int, metavar="K", help="of each table one case in K, and more")
+    group.addoption("--keep-full", action="store_true", help="of a sample, keep the tests with the mark `full`")
     group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
 
 
@@ -60,34 +63,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.getoption("--sample")
     if not share:
         return
+    heavy = {item for item in items if item.get_closest_marker("full") and not config.getoption("--keep-full")}
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("table"):
+        if item.get_closest_marker("table") and item not in heavy:
             tables[item.nodeid.partition("[")[0]].append(item)
     sampled = {item.nodeid for table in tables.values() for item in sample(table, share)}
     left: dict[str, list[pytest.Item]] = defaultdict(list)
     kept = []
     for item in items:
-        if item.get_closest_marker("full"):
+        if item in heavy:
             left["full"].append(item)
         elif item.get_closest_marker("table") and item.nodeid not in sampled:
             left["table"].append(item)
         else:
             kept.append(item)
     config.stash[LEFT] = Counter({kind: len(some) for kind, some in left.items()})
-    config.stash[LEFT].update(tables=len(tables), draws=_draw_less(kept))
+    config.stash[LEFT].update(tables=len(tables), draws=_draw_less(kept, share))
     config.hook.pytest_deselected(items=[item for some in left.values() for item in some])
     items[:] = kept
 
 
-def _draw_less(items: list[pytest.Item]) -> int:
+def _draw_less(items: list[pytest.Item], share: int) -> int:
     """Cut the examples that hypothesis tests draw; by how many in all."""
     tests: list[Any] = [getattr(item, "obj", None) for item in items]
     functions = {getattr(test, "__func__", test) for test in tests if test is not None and is_hypothesis_test(test)}
     left = 0
     for function in functions:
         asked = function._hypothesis_internal_use_settings  # where hypothesis's own plugin for pytest reads it
-        fewer = min(asked.max_examples, max(FEWEST_DRAWS, asked.max_examples // 4))
+        fewer = min(asked.max_examples, max(1, FEWEST_DRAWS // share, 2 * asked.max_examples // share))
         function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
         left += asked.max_examples - fewer
     return left

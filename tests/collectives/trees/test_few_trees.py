@@ -43,6 +43,7 @@ def bounded():
     resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 
 
+@pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rate", ["1.2345678GB/s", "3.3333333333333335GB/s", "1.234GB/s"])

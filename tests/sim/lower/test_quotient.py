@@ -17,7 +17,7 @@ from topologies.core.topology import NPU, SWITCH
 
 CASES = [
     ("swing", "all-reduce", "torus:8x8", "bandwidth"),
-    ("swing", "all-reduce", "torus:16x8", "bandwidth"),
+    pytest.param("swing", "all-reduce", "torus:16x8", "bandwidth", marks=pytest.mark.full),  # light: 4x4x4 and 8x8
     ("swing", "all-reduce", "torus:4x4x4", "bandwidth"),
     ("swing", "all-reduce", "torus:8x8", "latency"),
     ("swing", "all-reduce", "mesh:4x4", "bandwidth"),

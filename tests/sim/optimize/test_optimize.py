@@ -70,7 +70,10 @@ def test_square_root_law() -> None:
 
 @pytest.mark.parametrize(
     ("size", "chunks", "alpha_ps", "gain", "evaluations"),
-    [(LARGE, 4, 0, 1.466, 150), (LARGE, 64, 0, 1.040, 25), (MIDDLE, 4, 500_000, 1.476, 120)],
+    [
+        pytest.param(LARGE, 4, 0, 1.466, 150, marks=pytest.mark.full),  # light: the other two
+        (LARGE, 64, 0, 1.040, 25), (MIDDLE, 4, 500_000, 1.476, 120),
+    ],
 )
 def test_gain_at_finite_chunks(size: int, chunks: int, alpha_ps: int, gain: float, evaluations: int) -> None:
     """At least the gains found by other searches, to their printed digits (1.477 needs 200 evaluations)."""
@@ -104,6 +107,7 @@ def test_never_worse_than_its_starts_nor_below_its_bound(seed: int) -> None:
     assert list(found.history) == sorted(found.history, reverse=True)
 
 
+@pytest.mark.full  # light: test_gain_at_finite_chunks, against the gains that other searches found
 @pytest.mark.compiled
 def test_as_good_as_a_long_search_with_a_tenth_of_its_evaluations() -> None:
     """Two of the cases of benchmarks/optimize_random.py, here without it."""

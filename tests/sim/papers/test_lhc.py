@@ -30,6 +30,16 @@ def test_published_slots_stragglers_and_nvls():
 
 
 @pytest.mark.compiled
+def test_the_cliff_of_a_small_array_is_no_farther():
+    rows = lhc.cliff_rows(20_000, 1)
+    for layout in ("spread", "element"):
+        assert rows_where(rows, layout=layout, cells=1.0)[0]["full"] == 0
+        assert rows_where(rows, layout=layout, cells=2.0)[0]["full"] == 1
+    assert all(row["cells"] <= row["effective"] for row in rows)
+
+
+@pytest.mark.full  # light: test_the_cliff_of_a_small_array_is_no_farther
+@pytest.mark.compiled
 def test_the_cliff_stands_between_1_20_and_1_23():
     rows = lhc.cliff_rows(1_000_000, 1)
     for layout in ("spread", "element"):
@@ -71,8 +81,9 @@ def test_dense_models_gain_nothing_without_sparsification():
 
 
 @pytest.mark.compiled
-def test_fixed_point_loses_only_its_rounding():
-    for row in lhc.baseline_rows(2**17):
+@pytest.mark.parametrize("n", [2**14, pytest.param(2**17, marks=pytest.mark.full)])
+def test_fixed_point_loses_only_its_rounding(n):
+    for row in lhc.baseline_rows(n):
         if row["codec"] == "lossless, fixed point":
             assert row["nmse"] < 1e-15
         if row["codec"] == "lossless, fp32":
