@@ -176,7 +176,7 @@ class Result:
 
     @cached_property
     def logged(self) -> Outcome:
-        """The run with its log (or, under faults, its journal); one that kept none is done once more."""
+        """The run with its log (or, under faults, its journal); one that kept none is repeated."""
         if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
             return run_with_log(self.lowered)
         return self.outcome
@@ -209,7 +209,7 @@ class Result:
         return self._spans.compute_ps(rank)
 
     def communication_ps(self, rank: int) -> dict[str, int]:
-        """Time for which an NPU has an operation of each kind of communication under way."""
+        """Time for which an NPU has an operation of each kind of communication in progress."""
         return self._spans.communication_ps(rank)
 
     def busy_ps(self) -> dict[tuple[str, str], int]:
@@ -226,7 +226,7 @@ class Result:
 
     @cached_property
     def _spans(self) -> Spans:
-        """The operations; a schedule alone is run once more, with the joins that say when each NPU has ended."""
+        """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
         plan = None if self.faults is None else self.faults.plan

@@ -1,4 +1,4 @@
-"""From work to a result, by the engine of one's choice: lower it, run it, check it, and once more with faults."""
+"""From work to a result, by the chosen engine: lower it, run it, check it, and repeat it with faults."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def simulate(
     Parameters
     ----------
     work : Schedule, Job or sequence of Tenant
-        A schedule alone is a job of one operation; tenants are one job, whose operations say whose they are.
+        A schedule alone is a job of one operation; tenants are one job, whose operations name their tenant.
     model : Model
         Where to start from; the arguments below, up to `seed`, change it.
     forwarding : {"cut-through", "store-and-forward"}, optional
@@ -94,14 +94,14 @@ def simulate(
     max_events : int, optional
         Give up after this many services.
     faults : FaultPlan, optional
-        What goes wrong on the way. The healthy run is done too: the result says what the faults cost.
+        What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
 
     Raises
     ------
     WeftError
         A name or value that is not accepted, a run too large for memory, or a broken certificate.
     Deadlock
-        Faults leave transfers that can never finish: who waits for whom.
+        Faults leave transfers that can never finish; names what waits for what.
 
     Examples
     --------

@@ -16,8 +16,8 @@ Rows = npt.NDArray[np.bool_]
 def certify_faulty(program: Program, outcome: Outcome) -> None:
     """Conservation, capacity and causality of a finished run with faults.
 
-    Each time in the journal is compared with what the contract says, worked out from the program and the services
-    that were done. Not looked at: whom a server chose, and when a pool granted (never before it was asked).
+    Each time in the journal is compared with that of the contract, derived from the program and the services
+    that were done. Not checked: which chunk a server chose, and when a pool granted (never before it was asked).
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _durations(journal: Journal, conditions: Conditions) -> None:
 
 
 def _losses(journal: Journal, conditions: Conditions) -> None:
-    """Lost is what was cut off, what a draw says, and what a server that was down dropped."""
+    """Lost is what was cut off, what was drawn as lost, and what a server that was down dropped."""
     due = (journal.end_ps > journal.start_ps) & (conditions.cut | conditions.drawn)
     dropped = (journal.end_ps == journal.start_ps) & ~journal.moved
     _refuse(journal.lost & ~due & ~dropped, journal, "causality: lost, and neither cut off nor drawn nor dropped")
@@ -193,7 +193,7 @@ def _arrivals(program: Program, outcome: Outcome, journal: Journal, first: Rows)
 
 
 def _ready(program: Program, journal: Journal, conditions: Conditions) -> None:
-    """The next hop, the delivery and the next attempt come when latencies, draws and timeouts say."""
+    """The next hop, the delivery and the next attempt come when latencies, draws and timeouts require."""
     latency = conditions.latency_ps
     due = ready_ps(program, journal.at, conditions.size, journal.start_ps, journal.end_ps, latency)
     if program.server_resend_ps.size:

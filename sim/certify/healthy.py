@@ -1,4 +1,4 @@
-"""Cheap checks after a run: each failure is a bug in weft, and says which rule was broken."""
+"""Cheap checks after a run: each failure is a bug in weft, and names the rule that was broken."""
 
 from __future__ import annotations
 

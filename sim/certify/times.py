@@ -1,4 +1,4 @@
-"""When the contract lets chunks be ready, delivered, released and join, by the services that a run says it did.
+"""When the contract lets chunks be ready, delivered, released and join, by the services that a run reports.
 
 Worked out from the program alone, with none of the engines' code: the certificates compare a run with it.
 """

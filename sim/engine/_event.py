@@ -1,8 +1,8 @@
 """Events and tokens: how one lies in memory, and how its fields are read.
 
-Event e < S is the end of service of server e (general discipline only). Event S + n is token n, a chunk on its way,
+Event e < S is the end of service of server e (general discipline only). Event S + n is token n, a chunk in flight,
 and what it does next; a token is known by the index of its event everywhere. An event is half a cache line, because
-tokens in flight are too many for the cache and each is met about twice a hop:
+tokens in flight are too many for the cache and each is accessed about twice per hop:
 
     byte          0         8      12      16      20      24      28      32
     event_ps      | time_of |                                              |   int64 at 4 e
@@ -25,7 +25,7 @@ the routes (NONE: delivery); its row of the service table, plus FIRST_HOP; its f
 
 @helper
 def field(event, what):
-    """Where a field of an event stands in `state.event`."""
+    """Index of a field of an event in `state.event`."""
     return u64(8 * event + what)
 
 

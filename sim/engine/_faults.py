@@ -92,7 +92,7 @@ def is_lost(program, state, token, server):
 
 @helper
 def journal(program, state, token, start, end, ready):
-    """Note a service, or (start = end) a chunk that a down server lost; `ready` is complemented where it was lost."""
+    """Record a service, or (start = end) a chunk that a down server lost; `ready` is complemented where it was lost."""
     if state.journal.size:
         row = JOURNAL_COLUMNS * state.register[JOURNALED]
         state.journal[u64(row)] = task_of(state.event, token)

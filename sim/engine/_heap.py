@@ -1,6 +1,6 @@
 """Who is served first: the order of the contract, and the pairing heap that keeps the waiting in it.
 
-A heap is its root; the root's children are a list, each child the root of a heap of its own:
+A heap is its root; the root's children are a list, each child the root of its own heap:
 
     root --CHILD--> a --NEXT--> b --NEXT--> c
                     |                       |

@@ -1,4 +1,4 @@
-"""The one door to numba: every kernel is compiled with the same flags, and its cache is never stale."""
+"""The only access to numba: every kernel is compiled with the same flags, and its cache is never stale."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ DISABLED = bool(_config.DISABLE_JIT)
 
 u64 = np.uint64
 """Wraps an index that is never negative: numba then leaves out the code that counts negative ones from the end, and
-the loads of the sizes that it needs. 15.4 to 22.3 million chunk-hops a second on the ring of 256."""
+the loads of the sizes that it needs. 15.4 to 22.3 million chunk-hops per second on the ring of 256."""
 
 
 _FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 """Compiled without the interpreter and without reference counts (`_nrt`): a kernel allocates nothing.
 
-Counting references to the arrays in a NamedTuple costs more than all else: 0.25 million chunk-hops a second with it,
+Counting references to the arrays in a NamedTuple costs more than all else: 0.25 million chunk-hops per second with it,
 2.6 without, 14 with the helpers inlined as well (ring of 256, 16 chunks). fastmath stays off, so that results repeat
 everywhere.
 """
@@ -43,7 +43,7 @@ def entry(function: Function) -> Function:
 
 
 def helper(function: Function) -> Function:
-    """A part of a kernel, written into its callers by LLVM.
+    """A part of a kernel, inlined into its callers by LLVM.
 
     Typed and lowered once, without wrappers for Python and C: both kernels together compile in 9 s, where helpers
     written into their callers before typing (`inline="always"`) take 28, at the same speed.

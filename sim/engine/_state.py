@@ -1,4 +1,4 @@
-"""State of a run, in arrays that live between two calls of the kernel; and the numbers that stand for things in it."""
+"""State of a run, in arrays that live between two calls of the kernel; and the constants that its fields use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JOURNAL_COLUMNS = 7
 class State(NamedTuple):
     """State of a run; S servers, T tasks, P pools, N tokens.
 
-    A token is a chunk on its way, numbered by its event: S + n (sim/engine/_event.py has the layout).
+    A token is a chunk in flight, numbered by its event: S + n (sim/engine/_event.py has the layout).
 
     Attributes
     ----------
@@ -78,8 +78,8 @@ class State(NamedTuple):
     held : (T,) or (0,) int32
         Tokens that are in, while one of a chunk before them is not: a list through NEXT.
     journal : (rows * JOURNAL_COLUMNS,) or (0,) int64
-        Task, chunk, place in the routes, arrival (its complement: sent another way), start, end, and when the chunk is
-        ready for what follows (its complement: sent again after it was lost), of every service, where asked for.
+        Task, chunk, place in the routes, arrival (its complement: sent on another route), start, end, and when the
+        chunk is ready for what follows (its complement: resent after it was lost), of every service, where asked for.
     """
 
     register: I64

@@ -1,7 +1,7 @@
 """The replay's kernel: records the order of service of a run as a tape, sweeps over it, walks back along it.
 
 An op is one service, or a join of several waits. It begins when what it waits for is there (`out` of the op `pred`),
-the chunk before it has left the first server (`end` of the op `gate`), and its own server is free. Op 0 stands for the
+the chunk before it has left the first server (`end` of the op `gate`), and its own server is free. Op 0 is the
 beginning of time. Sweeping the ops in the recorded order is a longest path: no heap, no search, one pass over memory.
 
     arrival = max(out[pred], end[gate])          end = max(arrival, free[server]) + service[kind]
@@ -11,10 +11,10 @@ beginning of time. Sweeping the ops in the recorded order is a longest path: no 
                       +--> [ op at server ] --+
         end[gate] ----+                       +--> end  : the next chunk at the first server; free[server]
 
-Invariant: `pred` and `gate` are smaller than the op's own number, hence their times are known when the sweep comes to
+Invariant: `pred` and `gate` are smaller than the op's own number, hence their times are known when the sweep reaches
 it. The order of service is as recorded exactly if the arrivals at every server do not fall from one op to the next, or
-rise where their tie is the other way round (the odd bit of `kind`): the sweep ORs all differences into one number whose
-sign says whether any was negative, which costs one instruction a service where a branch would cost a stall.
+rise where their tie is reversed (the odd bit of `kind`): the sweep ORs all differences into one number whose
+sign says whether any was negative, which costs one instruction per service where a branch would cost a stall.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ops(NamedTuple):
         nothing.
     kind : (n,) int32
         Row of the tables of times, doubled; odd where the op must arrive later than the one before it at its server,
-        because their tie is the other way round.
+        because their tie is reversed.
     """
 
     server: I32
@@ -141,7 +141,7 @@ def _delivery(waits, scratch, task, chunk):
 
 @helper
 def _put(ops, scratch, server, pred, gate, kind):
-    """Add an op where the tape has room; returns its number either way."""
+    """Add an op if the tape has capacity; returns its number in both cases."""
     op = scratch.count[0]
     scratch.count[0] = op + 1
     if op < ops.server.size:

@@ -42,7 +42,7 @@ TieKey = tuple[int, int, int, int, int, int]
 
 
 class Clock(simpy.Environment):
-    """Integer picoseconds, and a way to wait for a phase of one of them."""
+    """Integer picoseconds, and a means to wait for a phase of one of them."""
 
     @property
     def now_ps(self) -> int:
@@ -238,7 +238,7 @@ class Visit:
         return self.end_ps - self.start_ps
 
     def take(self, way: Visit) -> None:
-        """Go another way from here."""
+        """Take another route from here."""
         for name in ("server", "hop", "at", "latency_ps", "row", "onward"):
             setattr(self, name, getattr(way, name))
 
@@ -312,7 +312,7 @@ class Server:
             visit.ended.succeed()
 
     def _send(self, visit: Visit, way: Visit) -> None:
-        """Let a chunk at its source take another way, which may begin elsewhere."""
+        """Let a chunk at its source take another route, which may start elsewhere."""
         now = self.clock.now_ps
         if way.server is not self:
             self.waiting.remove(visit)
@@ -335,7 +335,7 @@ class Server:
         return down_ps if self.conditions.drops else self.conditions.up_from(down_ps)
 
     def _drop_all(self) -> None:
-        """Lose what has come to a server that is down."""
+        """Lose what arrives at a server that is down."""
         for visit in self.waiting:
             visit.start_ps = visit.end_ps = self.clock.now_ps
             visit.lost = True
@@ -430,7 +430,7 @@ class Simulation:
             visit = visit.onward
 
     def way_now(self, visit: Visit) -> Visit | None:
-        """The way of a chunk that has not left its source, as routes are now; None where there are no detours."""
+        """The current route of a chunk that has not left its source; None where there are no detours."""
         if not visit.at_source or not self.program.detour_ptr.size:
             return None
         return self.visits(visit.task, visit.chunk, visit.attempt)

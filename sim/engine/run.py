@@ -68,7 +68,7 @@ class Run:
 
     @property
     def tokens(self) -> int:
-        """Chunks in flight that there is room for; grows by halves."""
+        """Capacity for chunks in flight; grows by half each time."""
         return self.state.event_ps.size // 4 - self.program.n_servers
 
     @property
@@ -157,7 +157,7 @@ def run(
     max_events : int, optional
         Give up after this many services.
     progress : callable, optional
-        Called a few times a second on long runs.
+        Called a few times per second on long runs.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def start(program: Program, *, log: bool = False) -> Run:
 def advance_to_end(
     one: Run, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
-    """Go on in slices, so that progress is told and Ctrl-C is heard; parameters and errors as in `run`."""
+    """Continue in slices, so that progress is reported and Ctrl-C is handled; parameters and errors as in `run`."""
     started = monotonic()
     total = one.program.chunk_hops()
     budget = _most_services(one.program) + 1 if max_events is None else max_events

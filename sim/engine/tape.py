@@ -1,9 +1,9 @@
 """The tape: the order of service of one run, replayed with other bandwidths and latencies.
 
 While every server serves in the recorded order, all times are longest paths over the services, and one sweep gives
-them without a heap. The sweep looks whether each server's arrivals are still in order, ties included; if so, the
-replay is the run that the engine would have done, to the picosecond. If not, it says so, and the program must be
-recorded anew.
+them without a heap. The sweep checks whether each server's arrivals are still in order, ties included; if so, the
+replay is the run that the engine would have done, to the picosecond. If not, it reports so, and the program must
+be recorded again.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Tape:
 def can_record(program: Program) -> bool:
     """Whether a tape can hold the program: servers and pools are all fifo, and nothing changes in time.
 
-    Other disciplines look at what waits when a server gets free, which arrival times in order do not tell.
+    Other disciplines depend on what waits when a server becomes free, which ordered arrival times do not show.
     """
     fifo = np.all(program.server_discipline == FIFO) and np.all(program.pool_discipline == FIFO)
     return bool(fifo) and program.is_healthy

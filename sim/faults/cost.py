@@ -1,4 +1,4 @@
-"""What faults cost a run, and, where it cannot end, who waits for whom."""
+"""What faults cost a run, and, where it cannot end, which transfers wait for which."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _detours(program: Program, outcome: Outcome) -> int:
 def named_deadlock(
     stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan
 ) -> Deadlock:
-    """The same report with the names of the topology: a node that is down stands for all its links."""
+    """The same report with the names of the topology: a node that is down replaces all its links."""
     if not stuck.stranded:
         return stuck
     dead = _dead_nodes(plan, lowered.topology)
@@ -165,4 +165,4 @@ def _around(program: Program, tasks: Sequence[int], down: Container[int]) -> str
             servers = program.route_server[program.route_ptr[route] : program.route_ptr[route + 1]]
             if not any(server in down for server in servers.tolist()):
                 ways.append(int(program.detour_from_ps[row]))
-    return f", and gave up before routes change at {format_time(min(ways))}" if ways else ", and no other way is left"
+    return f", and gave up before routes change at {format_time(min(ways))}" if ways else ", and no other route is left"

@@ -21,7 +21,7 @@ def detours(
     program: Program, topology: Topology, server_link: I32, breaks: Sequence[tuple[int, frozenset[int]]],
     reroute_ps: int, path: Callable[[Links], Path],
 ) -> dict[int, list[tuple[int, Path]]]:
-    """For every task whose route breaks, the ways that it takes from each time on.
+    """For every task whose route breaks, the paths that it takes from each time on.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def _ends(topology: Topology, links: Links) -> tuple[int, int]:
 
 
 def _ways(topology: Topology, down: frozenset[int], pairs: set[tuple[int, int]]) -> dict[tuple[int, int], Links]:
-    """The shortest way of each pair over what is up, where there is one."""
+    """The shortest path of each pair over what is up, where there is one."""
     if not pairs:
         return {}
     up = np.setdiff1d(np.arange(topology.n_links), sorted(down))

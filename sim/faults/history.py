@@ -156,7 +156,7 @@ class _Given:
         self.by: dict[int, str] = {}
 
     def note(self, name: str, named: list[int]) -> None:
-        """Note an entry, or refuse one that is no more special than the one before it."""
+        """Record an entry; reject one that is no more specific than the one before it."""
         for one in named:
             if one in self.by and breadth(self.by[one]) == breadth(name):
                 raise WeftError(

@@ -1,4 +1,4 @@
-"""What the names in a fault plan stand for on a topology."""
+"""What the names in a fault plan refer to on a topology."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from topologies import Topology, WeftError
 from topologies.text.told import told
 
 EVERY, DIMENSION, BOTH_WAYS, ONE_WAY = range(4)
-"""How much of a fabric a name of links stands for, from all of it down to one direction of a cable."""
+"""How much of a fabric a link name covers, from all of it down to one direction of a cable."""
 
 
 
 def breadth(name: str) -> int:
-    """How much a name of links stands for: EVERY, DIMENSION, BOTH_WAYS or ONE_WAY."""
+    """How much a link name covers: EVERY, DIMENSION, BOTH_WAYS or ONE_WAY."""
     if name == "*":
         return EVERY
     return DIMENSION if name.startswith("dimension ") else BOTH_WAYS if "--" in name else ONE_WAY
 
 
 def links_named(topology: Topology, name: str) -> list[int]:
-    """Links that a name stands for.
+    """Links that a name refers to.
 
     Raises
     ------

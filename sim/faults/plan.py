@@ -115,9 +115,9 @@ class FaultPlan:
     faults : tuple of Fault
         Kept in the order of kinds, times and names, so that equal sets of faults are equal plans. At one time repairs
         come first, then what slows, then what fails. Where one entry is of a link and another of a cable, a dimension
-        or all links (`npu0->npu1`, `npu0--npu1`, `dimension 0`, `*`), the more special one counts.
+        or all links (`npu0->npu1`, `npu0--npu1`, `dimension 0`, `*`), the more specific one counts.
     in_flight : {"lost", "wait", "complete"}
-        What becomes of a chunk that is being sent when its link goes down. "lost": it is cut off, and what comes to
+        What happens to a chunk in service when its link goes down. "lost": it is cut off, and what reaches
         the link while it is down is lost too. "wait": it is not sent unless it can be finished, and the link's queue
         waits for the repair. "complete": what is being sent is finished, and the queue waits. With `reroute`, a queue
         does not wait: what is in front of a link that is down is sent again after the timeout.
@@ -127,7 +127,7 @@ class FaultPlan:
         Who sends again what was lost by a `Loss`: whoever sent it over that link, as often as it takes, or the NPU that
         waits for it, once, as in the slot pool of a switch; see `sim.faults.retry`.
     reroute : quantity, optional
-        How long after a link or a node goes down, or comes back, chunks that are sent (again) take the shortest way
+        How long after a link or a node goes down, or comes back, chunks that are sent (again) take the shortest path
         over what is up; never unless given.
     seed : int
         Of jitter and loss.
@@ -275,7 +275,7 @@ def _tables(name: str, tables: object) -> list[Fault]:
 
 
 def _checked(fault: object) -> Fault:
-    """A fault with its times and shares in one spelling; refused is what means nothing, whatever the topology."""
+    """A fault with normalized times and shares; rejects what is meaningless on any topology."""
     if not isinstance(fault, Fault):
         kinds = ", ".join(kind.__name__ for kind in TABLES.values())
         raise WeftError(f"{told(fault)} is not a fault: they are {kinds}")

@@ -1,6 +1,6 @@
 """Lost chunks that the NPUs at the ends send again: the retry rule of slot pools, as a pass over a program.
 
-`FaultPlan.retry` says who sends what a link has lost again, always the plan's timeout after it left its sender:
+`FaultPlan.retry` determines who resends what a link has lost, always the plan's timeout after it left its sender:
 
 source
     Whoever sent it over that link. The engines do so, chunk by chunk, and what is sent again may be lost again.
@@ -10,8 +10,8 @@ npu
     finished. What is sent again arrives. NPUs whose packets were not lost but whose results are late do not send again:
     the switch would drop the duplicates.
 
-Under "npu" every chunk becomes a task of its own, since what happens to one does not happen to the next. Chunk i of
-NPU w is lost on its way up or down by a hash of (seed, w, i, direction).
+Under "npu" every chunk becomes a separate task, since what happens to one does not happen to the next. Chunk i of
+NPU w is lost on the path up or down by a hash of (seed, w, i, direction).
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def with_retries(
 
 
 class _Star(NamedTuple):
-    """Tasks up and down of each NPU, (p,) each, and the packets that it may have on the way; 0: all."""
+    """Tasks up and down of each NPU, (p,) each, and the packets that it may have in flight; 0: all."""
 
     up: I64
     down: I64

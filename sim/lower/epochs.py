@@ -1,8 +1,8 @@
 """Circuits that change in time: what has to drain before a change, and what waits for it.
 
 A change that is known beforehand is a task on the optical controller. It waits for the circuits in use to drain, takes
-its delay, and whatever uses the new circuits waits for it. Every circuit of an epoch is a link of its own, so that what
-crosses it says in which epoch it is sent.
+its delay, and whatever uses the new circuits waits for it. Every circuit of an epoch is a separate link, so that what
+crosses it shows in which epoch it is sent.
 """
 
 from __future__ import annotations

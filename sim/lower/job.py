@@ -32,7 +32,7 @@ from workloads.job import CLOCK, Collective, Compute, Job, Operation, Reconfigur
 N = TypeVar("N", bound=np.integer)
 
 COMPUTED = 1
-"""Which cutting computations have: they are never cut. Transfers have that of the model, 0, or one of their own."""
+"""Which cutting computations have: they are never cut. Transfers have that of the model, 0, or their own."""
 
 TURN_BITS = 40
 """Classes of ties that operations of one turn may have, as a power of two."""
@@ -58,7 +58,7 @@ def lower(
     symmetry : {"auto", "off"}
         Whether to simulate representatives only.
     joins : bool
-        Whether a schedule alone gets the joins of an operation all the same, which say when each NPU has ended.
+        Whether a schedule alone also gets the joins of an operation, which show when each NPU has finished.
 
     Raises
     ------
@@ -131,7 +131,7 @@ class _Lowering:
             self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
 
     def run(self, words: str) -> Lowered:
-        """The program of all operations; `words` say which NPUs are simulated."""
+        """The program of all operations; `words` describe which NPUs are simulated."""
         for number, operation in enumerate(self.job.operations):
             if isinstance(operation.work, Compute):
                 self._add_compute(number, operation, operation.work)
@@ -233,7 +233,7 @@ class _Lowering:
         return self.template_route[id(shape)]
 
     def _cutting(self, shape: Shape) -> I64 | int:
-        """Cutting of each task: that of the model, or chunks of its own."""
+        """Cutting of each task: that of the model, or its own chunks."""
         rounds = shape.quotient.transfers.rounds
         if rounds is None or not rounds[:, 0].any():
             return 0

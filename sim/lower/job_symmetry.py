@@ -1,4 +1,4 @@
-"""Which NPUs of a job do alike, so that one of each kind stands for the others."""
+"""Which NPUs of a job behave alike, so that one of each kind represents the others."""
 
 from __future__ import annotations
 

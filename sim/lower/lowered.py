@@ -1,4 +1,4 @@
-"""A program and its legend: what each of its servers and tasks stands for."""
+"""A program and its legend: what each of its servers and tasks represents."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Lowered(NamedTuple):
     job : Job
     model : Model
     orbits : Orbits
-        NPUs and links that stand for others.
+        NPUs and links that represent others.
     symmetry : str
-        For people: which NPUs were simulated, and why they stand for all.
+        For people: which NPUs were simulated, and why they represent all.
     server_link : (S,) int32
         Link of each server; -1 for others.
     server_rank, server_stream : (S,) int32
@@ -126,7 +126,7 @@ class Lowered(NamedTuple):
         return per_link[self.orbits.link]
 
     def images(self) -> I64:
-        """How many tasks of the full program each task stands for, (T,)."""
+        """How many tasks of the full program each task represents, (T,)."""
         sizes = np.stack([np.bincount(part, minlength=part.size) for part in self.orbits.rank])
         if len(sizes) == 1:
             of_task: I64 = sizes[0][self.task_rank].astype(np.int64)

@@ -1,4 +1,4 @@
-"""The symmetric quotient: one representative of each orbit of transfers and links stands for all.
+"""The symmetric quotient: one representative per orbit of transfers and links.
 
 A declared group is believed only after a check. Let every transfer of the full program stand over its
 representative, and every link over its own. If each transfer has the work, the tie and, link by link, the route of
@@ -97,7 +97,7 @@ class Quotient(NamedTuple):
     paths : Paths
         Route (or two, under `split`) of each of them; links are representatives.
     symmetry : str
-        For people: which group, how many ranks stand for how many, how it was checked.
+        For people: which group, how many ranks represent how many, how it was checked.
     """
 
     orbits: Orbits
@@ -107,7 +107,7 @@ class Quotient(NamedTuple):
 
 
 def quotient(pattern: Pattern, tie: str, seed: int, symmetry: str = "auto") -> Quotient:
-    """The smallest program that stands for the whole pattern.
+    """The smallest program that represents the whole pattern.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _shrink(pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, see
 
 
 def divide(pattern: Emitter, group: Group, tie: str, seed: int) -> Quotient:
-    """The transfers of the representatives under a group that is believed; `check` says whether it may be."""
+    """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     topology = pattern.topology
     n_sources = pattern.n_sources or pattern.p
     parts = max([1, *(len(action.ranks) for action in group.generators)])
@@ -203,7 +203,7 @@ def _orbits(permutations: list[I32], n: int) -> I32:
 
 
 def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:
-    """Only the transfers whose source stands for its orbit in their port."""
+    """Only the transfers whose source represents its orbit in their port."""
     if len(orbits.rank) == 1:
         return transfers
     keep = np.flatnonzero(orbits.rank_of(transfers.port, transfers.src) == transfers.src)
@@ -221,7 +221,7 @@ def check(pattern: Emitter, q: Quotient, tie: str, seed: int) -> tuple[str | Non
     if not full:
         crossings = q.paths.links.size / max(q.transfers.src.size, 1) * per_source
         most = min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
-        others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives stand for themselves
+        others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives represent themselves
         count = int(np.clip(most, 1, others.size))
         sources = np.sort(np.random.default_rng(0).choice(others, count, replace=False))
     return _fault(pattern, q, sources, full, tie, seed), "checked in full" if full else "checked by sampling"

@@ -65,7 +65,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str) -> Shape:
-    """The shape of a pattern, built once for each way to route it and to use its symmetry.
+    """The shape of a pattern, built once per routing and per use of its symmetry.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def make_shape(q: Quotient) -> Shape:
 
 
 def _distinct_routes(q: Quotient, half: I64, server: I32) -> tuple[I32, I32, I32]:
-    """Routes are told apart by their ends (and half), so that a ring's steps share one."""
+    """Routes are identified by their ends (and half), so that a ring's steps share one."""
     src, dst = q.transfers.src[q.paths.pair].astype(np.int64), q.transfers.dst[q.paths.pair]
     span = int(max(src.max(initial=0), dst.max(initial=0))) + 1
     source = unique_rows(src)[1]  # few sources make a short range

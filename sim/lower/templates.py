@@ -92,7 +92,7 @@ def make_template(job: Job, operation: Operation, orbits: Orbits, ranks: I64, mo
 
 
 def _ends(emitter: Emitter, q: Quotient, shape: Shape, ranks: I64) -> tuple[I64, I64]:
-    """Tasks that nothing of their own rank comes before, and those that nothing of it comes after, with the ranks.
+    """Tasks without a predecessor of the same rank, and those without a successor of it, with the ranks.
 
     A transfer ends at its receiver as well: at the representative of that, where an image of the transfer arrives.
     """

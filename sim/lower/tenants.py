@@ -1,4 +1,4 @@
-"""Several collectives and jobs on one fabric: one job, whose operations say whose they are."""
+"""Several collectives and jobs on one fabric: one job, whose operations name their tenant."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Tenant:
 def merge(tenants: Sequence[Tenant], model: Model) -> Job:
     """All tenants as one job.
 
-    Each operation carries its tenant, and waits for the arrival of that. The arrival itself is of nobody: a computation
+    Each operation carries its tenant, and waits for its arrival. The arrival itself belongs to no tenant: a computation
     on a clock.
 
     Parameters

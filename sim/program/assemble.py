@@ -1,4 +1,4 @@
-"""From columns, one row a server, task or edge, to the arrays of a program."""
+"""From columns, one row per server, task or edge, to the arrays of a program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from topologies.units import format_time
 
 
 class Columns(NamedTuple):
-    """What `assemble` needs, one row a server, task or edge.
+    """What `assemble` needs, one row per server, task or edge.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ def _check_services(program: Program, rates: list[Fraction]) -> None:
 
 
 def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
-    """Table of (chunks, leading, first size, rest size, work), one row a distinct cut, and the row of each task."""
+    """Table of (chunks, leading, first size, rest size, work), one row per distinct cut, and the row of each task."""
     works, row = unique_rows(columns.task_work)
     which = columns.task_cutting
     if which is not None:
@@ -176,7 +176,7 @@ def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]
 
 
 def _hop_kinds(columns: Columns, latency: I64) -> dict[str, Any]:
-    """Distinct hops, and which of them each hop of a route is: 4 bytes a hop instead of 12."""
+    """Distinct hops, and which of them each hop of a route is: 4 bytes per hop instead of 12."""
     latencies, row = unique_rows(latency)
     last = np.zeros(latency.size, np.int64)
     ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1

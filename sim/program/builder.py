@@ -53,7 +53,7 @@ class ProgramBuilder:
     _pools: Pools = field(default_factory=lambda: Pools([], [], [], []))
 
     def server(self, rate: float | Fraction, discipline: str = "fifo") -> int:
-        """Add a server of `rate` work a second (bytes/s for a link, 10^12 for work in ps); returns its index."""
+        """Add a server of `rate` work per second (bytes/s for a link, 10^12 for work in ps); returns its index."""
         check_choice(discipline, DISCIPLINES, "discipline")
         if not rate > 0:
             raise WeftError(f"server {len(self._servers)} has rate {rate}; it must be above zero")
@@ -69,7 +69,7 @@ class ProgramBuilder:
         self, work: I64, server: I64 | int = NO_SERVER, latency_ps: I64 | int = 0, *, after: Iterable[I64] = (),
         tie_class: I64 | int = 0,
     ) -> I64:
-        """Add tasks of one chunk each, in one go; returns their indices. Single tasks are added before.
+        """Add tasks of one chunk each, all at once; returns their indices. Single tasks are added before.
 
         Parameters
         ----------

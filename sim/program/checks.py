@@ -1,4 +1,4 @@
-"""What is checked of every program: no circle of waits, no window that never opens, an end within the clock."""
+"""What is checked of every program: no cycle of waits, no window that never opens, an end within the clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topologies.units import format_time
 
 
 def check_edges(program: Program, parent: I32, child: I32, lag: I32) -> None:
-    """No circle of whole or chunk-by-chunk waits, and no window that never opens."""
+    """No cycle of whole or chunk-by-chunk waits, and no window that never opens."""
     chunks = program.chunks()
     window = lag >= 1
     # The last chunk of the child needs chunk C_B - 1 - w of the parent to exist.
@@ -30,7 +30,7 @@ def check_edges(program: Program, parent: I32, child: I32, lag: I32) -> None:
 
 
 def _circle(n_tasks: int, parent: I32, child: I32) -> list[int]:
-    """A circle of tasks, or nothing. Peels tasks without parents, level by level."""
+    """A cycle of tasks, or nothing. Peels tasks without parents, level by level."""
     if np.all(parent < child):
         return []
     waits = np.bincount(child, minlength=n_tasks)

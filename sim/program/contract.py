@@ -271,7 +271,7 @@ def _owners(ptr: I32) -> I32:
 
 
 def check_healthy(program: Program, what: str) -> None:
-    """Reject a program in which something changes in time, for those who do not follow that."""
+    """Reject a program in which something changes in time, for code that does not support that."""
     if not program.is_healthy:
         raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
 

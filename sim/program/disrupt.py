@@ -37,7 +37,7 @@ class Disruptions:
     Attributes
     ----------
     phases : dict of server to list of Phase
-        In the order of time, each at a time of its own.
+        In order of time, no two at the same time.
     rates : dict of server to Fraction
         Work per second of servers with phases, for service times at a share of it that are rounded once; from those at
         the full rate, in whole ps, unless given.

@@ -65,7 +65,7 @@ def _with_chunk(program: Program) -> Program:
 
 
 def _longer(program: Program) -> dict[str, Any]:
-    """Arrays with a row a task, for one task that has no streams and no pool."""
+    """Arrays with one row per task, for one task that has no streams and no pool."""
     rows = {"task_pool": -1, "task_units": 0, "task_per": 0}
     longer = {
         name: np.append(getattr(program, name), getattr(program, name)[-1:])

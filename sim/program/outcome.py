@@ -128,7 +128,7 @@ class Stranded(NamedTuple):
 
 
 class Stopped(WeftError):
-    """A run that reached its limit or was interrupted; says how far it came."""
+    """A run that reached its limit or was interrupted, and how far it got."""
 
 
 class Deadlock(WeftError):
@@ -165,7 +165,7 @@ def log_base(program: Program) -> I64:
 
 
 def check_finished(program: Program, delivered: I64, stranded: Iterable[Stranded] = ()) -> None:
-    """Raise `Deadlock`, saying who waits for whom, unless every chunk was delivered.
+    """Raise `Deadlock`, naming what waits for what, unless every chunk was delivered.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class Time(_Field[int]):
 
 
 class Rate(_Field[float]):
-    """A bandwidth: bytes a second, or text such as "100Gb/s"."""
+    """A bandwidth: bytes per second, or text such as "100Gb/s"."""
 
     def read(self, value: float | str) -> float:
         return parse_bandwidth(value, self.name) if isinstance(value, str) else from_bytes_per_s(value, self.name)

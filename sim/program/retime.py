@@ -19,8 +19,8 @@ def retime(
 ) -> Program:
     """The program of the same work whose servers have other rates.
 
-    Servers, routes, tasks, dependencies and cuts stay. Servers that stand for others by symmetry stay right only if
-    those have the new rate as well.
+    Servers, routes, tasks, dependencies and cuts stay. Servers that represent others by symmetry remain correct
+    only if those have the new rate as well.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def share_fabric(
     WeftError
         What `sim.lower.tenants.merge` rejects.
     Deadlock
-        Faults leave tenants that can never end: who waits for whom.
+        Faults leave tenants that can never finish; names what waits for what.
 
     Examples
     --------

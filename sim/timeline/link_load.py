@@ -38,7 +38,7 @@ def services(program: Program, outcome: Outcome) -> Services:
     WeftError
         The run kept no log.
     """
-    if outcome.journal is not None:  # faults change services, and send chunks other ways
+    if outcome.journal is not None:  # faults change services, and send chunks on other routes
         at = program.route_server[outcome.journal.at].astype(np.int64)
         return Services(outcome.journal.task, at, outcome.journal.start_ps, outcome.journal.end_ps)
     if outcome.log is None:

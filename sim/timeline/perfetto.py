@@ -1,9 +1,9 @@
 """Timelines for Perfetto: a run as Chrome trace JSON, gzipped, for https://ui.perfetto.dev or chrome://tracing.
 
 A process is a node; its tracks are its outgoing links and its compute streams, one each, for slices of one track must
-not overlap. A slice is one chunk in service. Arrows lead from what a transfer waited for to its beginning. Counters say
+not overlap. A slice is one chunk in service. Arrows lead from what a transfer waited for to its start. Counters show
 which share of the links of each dimension is busy, in `BINS` bins. Times are exact: microseconds with six decimals.
-Of a run with faults, services whose chunk was lost are called so, and marks say when a link or a stream goes down,
+Of a run with faults, services whose chunk was lost are named so, and marks show when a link or a stream goes down,
 changes its speed or is repaired.
 """
 

@@ -66,7 +66,7 @@ class Timeline(NamedTuple):
 
 
 def timeline(lowered: Lowered, outcome: Outcome) -> Timeline:
-    """The timeline of a logged run; with symmetry on, that of the links and NPUs that stand for the others."""
+    """The timeline of a logged run; with symmetry on, that of the links and NPUs that represent the others."""
     tracks = [_track(lowered, server) for server in range(lowered.program.n_servers)]
     topology = lowered.topology
     nodes = [topology.node_name(node) for node in range(topology.n_nodes)]
@@ -112,7 +112,7 @@ def _schedule_names(lowered: Lowered) -> _Names:
 
 
 def _job_names(lowered: Lowered) -> _Names:
-    """A task is called like its operation."""
+    """A task has the name of its operation."""
     operations, topology = lowered.job.operations, lowered.topology
 
     def name(task: int) -> str:

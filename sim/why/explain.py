@@ -46,7 +46,7 @@ def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Wh
 
 
 def _namer(lowered: Lowered, by: str) -> Callable[[Piece], str]:
-    """What pieces are called, given their names by dimension; a late start is called so whoever waits for it."""
+    """What pieces are called, given their names by dimension; a late start is named so whichever task waits for it."""
     operations, server = lowered.job.operations, labels(lowered).server
 
     def name(piece: Piece) -> str:

@@ -62,7 +62,7 @@ class Spans:
         ]
 
     def communication_ps(self, rank: int) -> dict[str, int]:
-        """Time for which an NPU has an operation of each kind of communication under way."""
+        """Time for which an NPU has an operation of each kind of communication in progress."""
         found: dict[str, list[tuple[int, int]]] = {}
         for span in self.all:
             operation = self.operations[span.operation]
@@ -155,7 +155,7 @@ class Spans:
 
 
 def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tuple[Lowered, Outcome]:
-    """A schedule alone once more, as an operation that says when each NPU has ended; with a log.
+    """A schedule alone once more, as an operation that shows when each NPU has finished; with a log.
 
     `change` adds the faults of the run to the program, where it has any.
     """

@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 @dataclass(eq=False)
 class Branch:
-    """Pieces from late to early, as far as anybody asked, and where they go on.
+    """Pieces from late to early, as far as requested, and where they continue.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
 
 
 class Walks(ABC):
-    """Walks over one run; each state is left once, whoever comes to it.
+    """Walks over one run; each state is left once, whichever walk reaches it.
 
     Attributes
     ----------

@@ -246,7 +246,7 @@ def test_detours_over_links_that_no_route_crosses() -> None:
 def test_a_node_that_stays_down_is_an_unreachable_destination() -> None:
     """Re-routing does not help where the destination is gone."""
     plan = FaultPlan(faults=(NodeDown(node="npu2"),), timeout="1us", reroute="1us")
-    with pytest.raises(Deadlock, match=r"never finish: node npu2 is down from .* and no other way is left"):
+    with pytest.raises(Deadlock, match=r"never finish: node npu2 is down from .* and no other route is left"):
         simulate(RING, faults=plan)
 
 

@@ -146,7 +146,7 @@ def test_without_a_way_around_and_given_up_before_it() -> None:
     gone = FaultPlan(timeout="1us", reroute="1us", faults=(NodeDown(node="npu1"),))
     one = Job(FABRIC)
     one.collective("gradients", ring.all_reduce(FABRIC, "16KiB"), after=[one.compute("forward", 10**6)])
-    assert "which lost them 256 times, and no other way is left: gradients from npu" in stuck(one, gone)
+    assert "which lost them 256 times, and no other route is left: gradients from npu" in stuck(one, gone)
     late = FaultPlan(timeout="1us", reroute="1ms", faults=(LinkDown(link="npu0->npu1"),))
     assert "and gave up before routes change at 1 ms: gradients from npu0 to npu1" in stuck(one, late)
 
