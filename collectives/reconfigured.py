@@ -144,7 +144,8 @@ def in_steps(
         A schedule that passes chunks on before its steps end.
     """
     pattern = schedule.pattern
-    transfers = _with_barriers(_with_routes(pattern.transfers(), routes, schedule.name))
+    plain = pattern.transfers()._replace(pool=None)  # a step ends before the next begins: pools would hold nothing back
+    transfers = _with_barriers(_with_routes(plain, routes, schedule.name))
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
         return take(transfers, np.flatnonzero(np.isin(transfers.src, ranks)))

@@ -23,6 +23,7 @@ from sim.program.model import ENGINES, SYMMETRY, Model, make_model
 from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
+from topologies.text.told import told
 from topologies.units import Quantity
 from workloads.job import Job
 
@@ -133,7 +134,11 @@ def simulate(
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
     if isinstance(work, Job):
         return work
-    return Job.of(work) if isinstance(work, Schedule) else merge(work, model)
+    if isinstance(work, Schedule):
+        return Job.of(work)
+    if not isinstance(work, (list, tuple)) or not all(isinstance(one, Tenant) for one in work):
+        raise WeftError(f"work {told(work)}: give a Schedule, a Job or a list of Tenant")
+    return merge(work, model)
 
 
 @dataclass(frozen=True)

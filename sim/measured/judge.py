@@ -86,8 +86,8 @@ class Fit:
 
     @property
     def possible(self) -> bool:
-        """Whether no link would have to be faster than in the topology."""
-        return self.share.low <= 1.0
+        """Whether no link would have to be faster than in the topology, by more than rounding."""
+        return self.share.low <= 1.0 + LEAST_RESIDUAL
 
     def score(self, n_points: int) -> float:
         """How unlikely the candidate is; see the module."""

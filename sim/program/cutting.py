@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 
 from topologies import WeftError
 from topologies.units import PS_PER_S
 
 MOST_WORK = 2**62
 """Of a task, in bytes or ps."""
+
+
+def check_integer(value: object, name: str) -> None:
+    """Reject what is neither an integer nor None.
+
+    Raises
+    ------
+    WeftError
+        A fraction, a truth value, text: rounding it would lose bytes without a word.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+        raise WeftError(f"{name} is {value!r}: give an integer")
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,8 @@ class Cutting:
     def __post_init__(self) -> None:
         if (self.chunks is None) == (self.chunk_bytes is None):
             raise WeftError("cutting needs either a number of chunks or a chunk size, and not both")
+        for name in ("chunks", "chunk_bytes", "header_bytes", "packet_header_bytes"):
+            check_integer(getattr(self, name), name)
         if self.chunks is not None and not 1 <= self.chunks < 2**31:
             raise WeftError(f"chunks={self.chunks} is out of range: 1 to {2**31 - 1} chunks per transfer")
         if self.chunk_bytes is not None and self.chunk_bytes < 1:

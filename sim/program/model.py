@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
+from sim.program.cutting import check_integer
 from topologies.core.paths import check_tie
 from topologies.errors import WeftError
 from topologies.text.brief import one_line
@@ -58,6 +59,8 @@ class Model:
         check_choice(self.deliver, DELIVERY, "deliver")
         check_choice(self.discipline, DISCIPLINES, "discipline")
         check_tie(self.tie)
+        for name in ("endpoint_latency_ps", "seed"):
+            check_integer(getattr(self, name), name)
         _ = self.cutting
 
     @property

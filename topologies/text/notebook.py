@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from topologies.errors import WeftError
@@ -61,9 +60,10 @@ def to_frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
     >>> to_frame([{"size_bytes": 1024, "time_s": 1e-6}, {"size_bytes": 2048}]).shape
     (2, 2)
     """
-    if find_spec("pandas") is None:
-        raise WeftError("a data frame needs pandas: pip install 'weft[frame]', or take the rows as they are")
-    import pandas  # an extra: loaded by those who ask for a frame
+    try:
+        import pandas  # an extra: loaded by those who ask for a frame
+    except ImportError:
+        raise WeftError("a data frame needs pandas: pip install 'weft[frame]', or take the rows as they are") from None
 
     table = [dict(row) for row in rows]
     return pandas.DataFrame(table, columns=list(dict.fromkeys(name for row in table for name in row)))

@@ -44,3 +44,13 @@ def test_bad_input_is_one_line(capsys, command, message):
     assert main(command) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("algorithm", ["hierarchical", "themis", "swing", "direct"])
+@pytest.mark.parametrize("kind", ["all-gather", "all-reduce"])
+def test_every_algorithm_in_steps_may_switch_circuits(algorithm, kind, capsys):
+    """Or is rejected in one line: those with pools of active chunks ended in a traceback."""
+    words = ["reconfigure", "--topology", "ring:4", "--collective", kind, "--algorithm", algorithm]
+    code = main([*words, "--size", "1KiB", "--delay", "1us"])
+    said = capsys.readouterr()
+    assert (code == 0 and "plan" in said.out) or (code == 2 and said.err.count("\n") == 1)

@@ -19,7 +19,7 @@ from sim.faults.plan import FaultPlan, Jitter, Loss
 from sim.lower.job import lower
 from sim.program import Cutting, ProgramBuilder
 from sim.program.contract import CLOCK_END_PS
-from sim.program.model import make_model
+from sim.program.model import Model, make_model
 from sim.study.spec import Spec
 from topologies import WeftError, bytes_per_s, from_spec
 from topologies.units import MOST_PS, format_time, parse_time
@@ -187,3 +187,19 @@ def test_times_are_exact_or_refused(number: int, unit: str) -> None:
 def test_cuts_add_up_at_any_size(work: int, chunks: int, header: int) -> None:
     count, leading, first, rest = Cutting(chunks, None, header).cut(work)
     assert leading * first + (count - leading) * rest == work + header
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"chunks": 1.5}, {"chunks": 2.0}, {"chunks": "4"}, {"chunks": True}, {"chunks": None, "chunk_bytes": 4096.5},
+     {"header_bytes": 1.5}, {"header_bytes": float("nan")}, {"packet_header_bytes": "1"}, {"endpoint_latency_ps": 0.5},
+     {"seed": "a"}, {"seed": 1.5}],
+    ids=str,
+)  # fmt: skip
+def test_what_is_counted_is_an_integer(changes: dict[str, object]) -> None:
+    """A count of 1.5 chunks would lose bytes, and the run would pass every check."""
+    with pytest.raises(WeftError, match="give an integer"):
+        Model(**changes)  # type: ignore[arg-type]
+    if "chunks" in changes and changes["chunks"] is not None:
+        with pytest.raises(WeftError, match="give an integer"):
+            simulate(build("ring", "all-reduce", from_spec("ring:4"), "64KiB"), chunks=changes["chunks"])  # type: ignore[arg-type]

@@ -89,9 +89,9 @@ def test_what_is_refused(tenants: list[Tenant], message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("all-reduce",), "the tenants 'all-reduce' are not a list of Tenant"),
-        ((Tenant(name="a", work=WORK),), "are not a list of Tenant"),
-        ((["a"],), r"the tenants \['a'\] are not a list of Tenant"),
+        (("all-reduce",), "work 'all-reduce': give a Schedule, a Job or a list of Tenant"),
+        ((Tenant(name="a", work=WORK),), "give a Schedule, a Job or a list of Tenant"),
+        ((["a"],), r"work \['a'\]: give a Schedule, a Job or a list of Tenant"),
         (([Tenant(name="a", work=WORK)], None), "model None is not a Model"),
     ],
 )

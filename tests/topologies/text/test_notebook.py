@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -9,7 +10,6 @@ import pytest
 
 from collectives import swing
 from topologies import WeftError, from_spec, ring, torus
-from topologies.text import notebook
 from topologies.text.notebook import html_table, to_frame
 
 
@@ -50,6 +50,6 @@ def test_rows_become_a_frame_with_every_key() -> None:
 
 
 def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(WeftError, match=r"needs pandas: pip install 'weft\[frame\]'"):
         to_frame([{"a": 1}])
