@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,8 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
     for flag in ("parallelism", "samples", "peak", "efficiency"):
         if getattr(work, flag) is not None:
             raise WeftError(f"--{flag} is for models: a workload file states its own compute times")
+    if not Path(str(work.name)).exists():
+        raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}")
     workload = read_text_workload(str(work.name))
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")

@@ -95,7 +95,7 @@ def test_the_bubble_is_told_beside_the_ideal_one(capsys: pytest.CaptureFixture[s
     ("words", "message"),
     [
         ([], "no workload is given"),
-        (["--workload", "gone.txt", "--groups", "a=1,1"], "gone.txt: cannot be read"),
+        (["--workload", "gone.txt", "--groups", "a=1,1"], "'gone.txt' is neither a file nor a model"),
         (["--workload", "gpt-3"], "gpt-3 needs --samples"),
         (["--workload", "gpt-3", "--samples", "1", "--peak", "1", "--efficiency", "1", "--groups", "a=1"],
          "--groups is for workload files"),
