@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import matplotlib
@@ -19,18 +20,28 @@ ROOMS = {
 }
 """Top-level packages, top to bottom: the question each answers, its light color and its dark one."""
 
+SIM = {
+    "cli": "commands", "papers": "published results", "report": "offline HTML", "measured": "real machines",
+    "study": "specs, sweeps", "run": "tenants", "circuits": "optics", "streaming": "slot pools", "plots": "figures",
+    "simulation": "front door", "optimize": "best design", "result": "times, provenance", "why": "critical path",
+    "analytic": "bounds", "faults": "what goes wrong", "timeline": "every chunk", "lower": "job to program",
+    "engine": "kernel, oracle", "certify": "is it right", "astra": "ASTRA-sim",
+    "program": "servers, tasks, dependencies",
+}
+"""What the packages of `sim` hold."""
+
+
+def floors() -> list[dict[str, str]]:
+    """The packages of `sim` as the contract of imports orders them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    layers = next(one["layers"] for one in contracts if one.get("containers") == ["sim"])
+    rows = [[name.strip() for name in layer.split("|")] for layer in layers]
+    return [{name: SIM[name] for name in row if name in SIM} for row in rows]
+
+
 ROWS: dict[str, list[dict[str, str]]] = {
-    "sim": [
-        {"cli": "commands"},
-        {"papers": "published results", "report": "offline HTML", "measured": "real machines"},
-        {"study": "specs, sweeps", "plots": "figures"},
-        {"simulation": "front door", "run": "tenants, faults", "optimize": "best design", "streaming": "slot pools"},
-        {"result": "times, provenance", "timeline": "every chunk"},
-        {"why": "critical path", "analytic": "bounds"},
-        {"lower": "job to program", "engine": "kernel, oracle", "faults": "what goes wrong",
-         "certify": "is it right", "circuits": "optics", "astra": "ASTRA-sim"},
-        {"program": "servers, tasks, dependencies"},
-    ],
+    "sim": floors(),
     "workloads": [{"job": "operations", "training": "iterations", "models": "GPT to DLRM", "compression": "codec",
                    "topoopt": "co-design", "formats": "Chakra, GOAL"}],
     "collectives": [{"each algorithm": "one file", "trees": "packed trees", "formats": "MSCCL, ForestColl",
