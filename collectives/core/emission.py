@@ -174,7 +174,8 @@ def _of_sources(t: Transfers, wanted: npt.NDArray[np.bool_]) -> Transfers:
 
 def _frozen(t: Transfers, copy: bool = False) -> Transfers:
     """The table with arrays that cannot be written; copies, where another array or the generator shares them."""
-    return Transfers(*(None if column is None else _read_only(column, copy) for column in t))  # type: ignore[arg-type]
+    frozen = (None if column is None else _read_only(column, copy) for column in t)
+    return Transfers(*frozen)  # type: ignore[arg-type]  # the columns in their order
 
 
 def _read_only(column: npt.NDArray[Any], copy: bool) -> npt.NDArray[Any]:

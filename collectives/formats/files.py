@@ -12,7 +12,7 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import Cut, cut_of
-from collectives.formats.msccl_program import parse_msccl
+from collectives.formats.msccl_program import Algo, parse_msccl
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
 from topologies.text.input_text import read_input
@@ -33,13 +33,13 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
         A file that cannot be read or is neither format.
     """
     text = _text(path)
-    kind = "all-gather" if _FORESTCOLL.search(text) else parse_msccl(text, path).kind
+    kind = "all-gather" if _FORESTCOLL.search(text) else _parsed(text, path).kind
 
     def build(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
         text = _text(path)
         if _FORESTCOLL.search(text):
             return schedule(_forestcoll(topology, path, text), size, element_bytes)
-        cut = cut_of(parse_msccl(text, path), parse_size(size, "size"))
+        cut = cut_of(_parsed(text, path), parse_size(size, "size"))
         return schedule(_msccl(topology, path, text, cut), size, element_bytes)
 
     return {kind: build}
@@ -59,6 +59,11 @@ def _read(path: str, changed_ns: int, size_bytes: int) -> str:
     return read_input(path, "schedule file")
 
 
+@lru_cache(maxsize=8)
+def _parsed(text: str, path: str) -> Algo:
+    return parse_msccl(text, path)
+
+
 @remembered
 def _forestcoll(topology: Topology, path: str, text: str) -> Pattern:
     return all_gather_pattern(parse_forestcoll(text, topology, path))
@@ -66,4 +71,4 @@ def _forestcoll(topology: Topology, path: str, text: str) -> Pattern:
 
 @remembered
 def _msccl(topology: Topology, path: str, text: str, cut: Cut) -> Pattern:
-    return msccl_pattern(parse_msccl(text, path), topology, cut)
+    return msccl_pattern(_parsed(text, path), topology, cut)

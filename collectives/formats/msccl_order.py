@@ -47,10 +47,10 @@ from topologies import WeftError
 I64 = npt.NDArray[np.int64]
 
 MOST_CALLS = 2**20
-"""Calls of all turns that are looked at: a gigabyte of clocks takes some seconds."""
+"""Calls of all turns together: as many take some seconds to order."""
 
 CLOCK_CELLS = 2**26
-"""Entries of the clocks that are in memory at once."""
+"""Entries of the clocks that are in memory at once: 256 MiB."""
 
 
 class Cut(NamedTuple):

@@ -64,6 +64,6 @@ def _name(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> None:
         if flag in known and action.nargs != 0:
             action.choices = known[flag]
     if action.choices is None and taken == "DIR":
-        action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # shtab reads it
     elif action.choices is None and "FILE" in taken:
-        action.complete = shtab.FILE  # type: ignore[attr-defined]
+        action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads it

@@ -9,18 +9,13 @@ import numpy as np
 from sim.program import I64
 from sim.program.contract import NEVER_PS, Program
 from sim.program.outcome import Journal, Log, Outcome
-from sim.why.path import QUEUEING, SERIALISATION, Labels, Walk, Why
+from sim.why.path import QUEUEING, SERIALISATION, Labels, Walk
 from sim.why.walks import Piece, State
 from topologies import WeftError
 
 REPAIR, RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
     "waiting for repair", "lost and sent again", "sent another way", "added latency", "slowed", "waiting for a deadline"
 )
-
-
-def explain_faults(program: Program, outcome: Outcome, labels: Labels) -> Why:
-    """The critical path of a run with a journal; see `sim.why.path.explain`."""
-    return walk_of(program, outcome, labels).walk()
 
 
 def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walk:

@@ -17,7 +17,7 @@ from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.contract import ATTEMPTS, COMPLETES, DROPS, LOSES, WAITS
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.outcome import Deadlock, Journal, Outcome
-from sim.why.faulty_path import explain_faults
+from sim.why.faulty_path import walk_of
 from sim.why.path import PLAIN
 from tests.fault_strategies import faulty_programs
 from topologies import WeftError
@@ -73,7 +73,7 @@ def test_every_picosecond_has_a_name_and_every_certificate_holds(program: Progra
     if isinstance(outcome, str) or program.is_healthy:
         return
     certify(program, outcome)
-    why = explain_faults(program, outcome, PLAIN)
+    why = walk_of(program, outcome, PLAIN).walk()
     ends = [0, *(piece.end_ps for piece in why.pieces)]
     assert [piece.start_ps for piece in why.pieces] == ends[:-1]
     assert ends[-1] == outcome.makespan_ps == sum(why.parts.values())
