@@ -21,9 +21,9 @@ from benchmarks.blackbox import minimize_black_box
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.libra import Placed
 from sim.analytic.traffic import F64
-from sim.optimize.cuts import optimize
-from sim.optimize.objective import Simulated
-from sim.optimize.programs import collective_objective, iteration_objective
+from sim.optimizer.cuts import optimize
+from sim.optimizer.objective import Simulated
+from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.program.model import Model
 from topologies import from_spec
 from workloads.training import Training
@@ -152,7 +152,7 @@ def table(rows: list[Row], evaluations: int) -> str:
         "# The optimizer against a long black-box search",
         "",
         f"{len(rows)} random cases; made by `python -m benchmarks.optimize_random`. *start* is the simulated time at "
-        "the analytic optimum, *ours* that of `sim.optimize.optimize`, *reference* the best of restarted Nelder-Mead "
+        "the analytic optimum, *ours* that of `sim.optimize`, *reference* the best of restarted Nelder-Mead "
         f"runs of {evaluations} evaluations together on the same simulated objective. Evaluations are engine runs and "
         "replays, counted together; a case of two collectives simulates each.",
         "",

@@ -23,7 +23,7 @@ ROOMS = {
 SIM = {
     "cli": "commands", "papers": "published results", "report": "offline HTML", "measured": "real machines",
     "study": "specs, sweeps", "run": "tenants", "circuits": "optics", "streaming": "slot pools", "plots": "figures",
-    "simulation": "front door", "optimize": "best design", "result": "times, provenance", "why": "critical path",
+    "simulation": "front door", "optimizer": "best design", "result": "times, provenance", "why": "critical path",
     "analytic": "bounds", "faults": "what goes wrong", "timeline": "every chunk", "lower": "job to program",
     "engine": "kernel, oracle", "certify": "is it right", "astra": "ASTRA-sim",
     "program": "servers, tasks, dependencies",

@@ -18,8 +18,9 @@ from sim.measured.judge import Judgment as Judgment
 from sim.measured.judge import judge as judge
 from sim.measured.read import Measurements as Measurements
 from sim.measured.read import read_measurements as read_measurements
-from sim.optimize.programs import collective_objective as collective_objective
-from sim.optimize.programs import iteration_objective as iteration_objective
+from sim.optimizer.cuts import optimize as optimize
+from sim.optimizer.programs import collective_objective as collective_objective
+from sim.optimizer.programs import iteration_objective as iteration_objective
 from sim.program.model import ENGINES as ENGINES
 from sim.program.model import PRESETS as PRESETS
 from sim.program.model import Model as Model

@@ -8,7 +8,7 @@ from typing import Any
 from sim import plots
 from sim.cli.asked import required, spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
-from sim.optimize.study import Study
+from sim.optimizer.study import Study
 from sim.study.designs import make_studies
 from sim.study.tables import aligned
 from topologies.errors import WeftError

@@ -10,9 +10,9 @@ import numpy as np
 
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.libra import Placed, iteration_time
-from sim.optimize.design import Design, design_analytic, design_simulated
-from sim.optimize.problem import Network, read_any_network
-from sim.optimize.programs import iteration_objective
+from sim.optimizer.design import Design, design_analytic, design_simulated
+from sim.optimizer.problem import Network, read_any_network
+from sim.optimizer.programs import iteration_objective
 from workloads.compute import LIBRA_AS_SHIPPED
 from workloads.model_workload import training_workload
 from workloads.models import Model, Shape, layer

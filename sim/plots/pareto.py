@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.ticker import LogLocator, ScalarFormatter
 
-from sim.optimize.pareto import FrontPoint
+from sim.optimizer.pareto import FrontPoint
 from sim.plots.style import CYCLE, NARROW, figure, save
 
 

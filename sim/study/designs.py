@@ -9,9 +9,9 @@ from collectives.registry import algorithm
 from sim.analytic.cost import PRICES, Cost
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed
-from sim.optimize.knobs import HIERARCHICAL, Asked
-from sim.optimize.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
-from sim.optimize.study import Study
+from sim.optimizer.knobs import HIERARCHICAL, Asked
+from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
+from sim.optimizer.study import Study
 from sim.study.spec import DEFAULT_SIZE, Spec
 from topologies.errors import WeftError
 from topologies.units import parse_bandwidth, parse_size, parse_sweep_size

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.analytic.traffic import dimension_traffic
-from sim.optimize.retime import Retimed
+from sim.optimizer.retime import Retimed
 from sim.program import PER_TASK, Cutting, ProgramBuilder
 from topologies import WeftError
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost
 from sim.analytic.traffic import F64
-from sim.optimize.cuts import floor_optimum
-from sim.optimize.design import Design
-from sim.optimize.knobs import Knobs
-from sim.optimize.objective import Objective
+from sim.optimizer.cuts import floor_optimum
+from sim.optimizer.design import Design
+from sim.optimizer.knobs import Knobs
+from sim.optimizer.objective import Objective
 
 MOST_SOLVED = 12
 """Choices whose bandwidths are optimized; the others are only evaluated at the starting points of such a search."""

@@ -7,10 +7,10 @@ import pytest
 
 from collectives import Schedule, build
 from sim.analytic.constraints import Feasible, budget
-from sim.optimize.design import Design, design_simulated
-from sim.optimize.problem import circulants, with_link_classes
-from sim.optimize.programs import collective_objective, on_network
-from sim.optimize.retime import links_per_npu, with_base_rates
+from sim.optimizer.design import Design, design_simulated
+from sim.optimizer.problem import circulants, with_link_classes
+from sim.optimizer.programs import collective_objective, on_network
+from sim.optimizer.retime import links_per_npu, with_base_rates
 from sim.program.model import Model
 from topologies import WeftError, from_links, from_spec
 

@@ -10,7 +10,7 @@ import numpy as np
 from sim.analytic.constraints import Constraint, Feasible
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
-from sim.optimize.objective import Evaluation
+from sim.optimizer.objective import Evaluation
 
 ROUNDING = 1e-5
 """Services are rounded up to whole picoseconds: a row this little above a time does not contradict it."""

@@ -20,8 +20,8 @@ from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
-from sim.optimize.model import Row, box_around, convex_model, near, paths_of, positive, toward
-from sim.optimize.objective import Evaluation, Objective
+from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
+from sim.optimizer.objective import Evaluation, Objective
 from topologies import WeftError
 
 TOLERANCE = 1e-4

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.cost import Cost
-from sim.optimize.design import Design, equal_split
+from sim.optimizer.design import Design, equal_split
 
 
 class FrontPoint(NamedTuple):

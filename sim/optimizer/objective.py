@@ -11,7 +11,7 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
 from sim.engine.run import check_memory, run
 from sim.engine.tape import Tape, can_record
-from sim.optimize.retime import Retimed
+from sim.optimizer.retime import Retimed
 from sim.program import Program
 from sim.why.gradient import gradient
 from sim.why.path import Labels, explain

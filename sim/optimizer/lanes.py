@@ -11,7 +11,7 @@ import numpy as np
 from sim.analytic.constraints import Constraint, Feasible
 from sim.analytic.cost import Cost
 from sim.analytic.traffic import F64
-from sim.optimize.design import Design, equal_split
+from sim.optimizer.design import Design, equal_split
 from topologies import WeftError
 
 MOST_LOOKED_AT = 16

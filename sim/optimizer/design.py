@@ -14,8 +14,8 @@ from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
-from sim.optimize.cuts import MAX_EVALUATIONS, Optimum, optimize
-from sim.optimize.objective import Objective
+from sim.optimizer.cuts import MAX_EVALUATIONS, Optimum, optimize
+from sim.optimizer.objective import Objective
 
 NS = 1e-9
 VIOLATION = 1e-6

@@ -10,11 +10,11 @@ import pytest
 
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.libra import Placed
-from sim.optimize.choices import EXCLUDED, SOLVED, best_choice
-from sim.optimize.design import Design, design_simulated
-from sim.optimize.knobs import Asked, Knobs, dimension_algorithms, orders_of_collectives, parse_axis
-from sim.optimize.objective import Objective, Simulated
-from sim.optimize.programs import collective_objective, iteration_objective
+from sim.optimizer.choices import EXCLUDED, SOLVED, best_choice
+from sim.optimizer.design import Design, design_simulated
+from sim.optimizer.knobs import Asked, Knobs, dimension_algorithms, orders_of_collectives, parse_axis
+from sim.optimizer.objective import Objective, Simulated
+from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.program.model import Model
 from topologies import WeftError, from_spec
 from workloads.training import Training

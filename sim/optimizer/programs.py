@@ -14,8 +14,8 @@ from collectives import build
 from collectives.core.schedule import Schedule
 from sim.analytic.libra import Placed
 from sim.lower.job import lower
-from sim.optimize.objective import Simulated
-from sim.optimize.retime import Retimed, retimed, with_base_rates
+from sim.optimizer.objective import Simulated
+from sim.optimizer.retime import Retimed, retimed, with_base_rates
 from sim.program.model import Model
 from topologies import Topology
 from topologies.units import Quantity

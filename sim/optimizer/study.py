@@ -14,15 +14,15 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
-from sim.optimize.choices import Best, best_choice
-from sim.optimize.design import Design, design_analytic, design_simulated, sensitivity
-from sim.optimize.knobs import Knobs
-from sim.optimize.lanes import whole_lanes
-from sim.optimize.model import positive
-from sim.optimize.objective import Objective, Simulated
-from sim.optimize.pareto import FrontPoint, pareto_front
-from sim.optimize.problem import Network
-from sim.optimize.programs import collective_objective, iteration_objective
+from sim.optimizer.choices import Best, best_choice
+from sim.optimizer.design import Design, design_analytic, design_simulated, sensitivity
+from sim.optimizer.knobs import Knobs
+from sim.optimizer.lanes import whole_lanes
+from sim.optimizer.model import positive
+from sim.optimizer.objective import Objective, Simulated
+from sim.optimizer.pareto import FrontPoint, pareto_front
+from sim.optimizer.problem import Network
+from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.program.model import Model
 from topologies.text.brief import one_line
 from topologies.units import format_size

@@ -12,12 +12,12 @@ from sim.analytic.constraints import Feasible, budget, parse_constraint
 from sim.analytic.cost import Cost
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64, dimension_traffic
-from sim.optimize.cuts import optimize
-from sim.optimize.design import design_analytic, design_simulated, sensitivity
-from sim.optimize.lanes import whole_lanes
-from sim.optimize.objective import Simulated
-from sim.optimize.pareto import pareto_front
-from sim.optimize.programs import collective_objective, iteration_objective
+from sim.optimizer.cuts import optimize
+from sim.optimizer.design import design_analytic, design_simulated, sensitivity
+from sim.optimizer.lanes import whole_lanes
+from sim.optimizer.objective import Simulated
+from sim.optimizer.pareto import pareto_front
+from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.program.model import Model
 from tests.oracles.stations import station_collective
 from topologies import Topology, WeftError, from_spec
@@ -154,7 +154,7 @@ def test_an_iteration_without_overlap_is_the_sum_of_its_collectives(bucket_bytes
     """Parts counted by their number, against the whole iteration as one program."""
     from sim.engine.run import run
     from sim.lower.job import lower
-    from sim.optimize.retime import with_bandwidths
+    from sim.optimizer.retime import with_bandwidths
 
     placed, topology = small_iteration()
     training, rates = Training(loop="no-overlap", bucket_bytes=bucket_bytes), np.array([120.0, 30.0])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from collectives import build
 from sim.engine.run import run
 from sim.lower.job import lower
-from sim.optimize.objective import Simulated
-from sim.optimize.retime import links_per_npu, retimed, with_bandwidths, with_base_rates
+from sim.optimizer.objective import Simulated
+from sim.optimizer.retime import links_per_npu, retimed, with_bandwidths, with_base_rates
 from sim.program.model import Model
 from sim.why.path import Labels, explain
 from topologies import WeftError, from_links, from_spec

@@ -8,9 +8,9 @@ import pytest
 from sim.analytic.libra import Placed, iteration_time
 from sim.engine.run import run
 from sim.lower.job import lower
-from sim.optimize.problem import Microbatches, place_workload, read_any_network
-from sim.optimize.programs import iteration_objective
-from sim.optimize.retime import with_bandwidths
+from sim.optimizer.problem import Microbatches, place_workload, read_any_network
+from sim.optimizer.programs import iteration_objective
+from sim.optimizer.retime import with_bandwidths
 from sim.program.model import Model
 from topologies import WeftError, from_spec
 from workloads.compute import Accelerator
