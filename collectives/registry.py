@@ -277,6 +277,9 @@ _ALGORITHMS = (
     ),
 )
 
+BUILT_IN = frozenset(map(id, _ALGORITHMS))
+"""Identities of weft's own algorithms, whose changes `sim.version.RESULTS_VERSION` tells."""
+
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALGORITHMS}
 """The registry: an algorithm added here appears in the comparisons, the tests and the tables."""
 

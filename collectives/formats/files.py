@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -13,9 +13,9 @@ from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestc
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import Cut, cut_of
 from collectives.formats.msccl_program import Algo, parse_msccl
-from topologies import Topology, WeftError
+from topologies import Topology
 from topologies.flows.tightest_cut import remembered
-from topologies.text.input_text import read_input
+from topologies.text.input_text import read_input, stamp_of
 from topologies.units import Quantity, parse_size
 
 SUFFIX = ".xml"
@@ -45,18 +45,26 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     return {kind: build}
 
 
+def file_digest(path: str) -> str:
+    """A digest of the content of a schedule file.
+
+    Raises
+    ------
+    WeftError
+        It cannot be read.
+    """
+    return _read(path, stamp_of(path))[1]
+
+
 def _text(path: str) -> str:
-    try:
-        stat = Path(path).stat()
-    except OSError as error:
-        raise WeftError(f"schedule file {path} cannot be read: {error.strerror}") from None
-    return _read(path, stat.st_mtime_ns, stat.st_size)
+    return _read(path, stamp_of(path))[0]
 
 
-@lru_cache(maxsize=8)
-def _read(path: str, changed_ns: int, size_bytes: int) -> str:
-    """The text; read again if the file has changed."""
-    return read_input(path, "schedule file")
+@lru_cache(maxsize=64)
+def _read(path: str, stamp: tuple[int | bytes, ...]) -> tuple[str, str]:
+    """The text and its digest; read again if the file has changed."""
+    text = read_input(path, "schedule file")
+    return text, hashlib.sha256(text.encode()).hexdigest()
 
 
 @lru_cache(maxsize=8)

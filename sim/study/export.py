@@ -83,9 +83,10 @@ def sweep_rows(sweep: Sweep, store: Store) -> list[Row]:
 
 
 def _row(task: Task, found: Finished) -> Row:
+    name = topology_of(task.spec).name  # of its file, which may have been another when the point was computed
     if found.row is not None:
-        return found.row | {"refused": None}
-    named = {"topology": topology_of(task.spec).name, "collective": task.spec.kind.name}
+        return found.row | {"topology": name, "refused": None}
+    named = {"topology": name, "collective": task.spec.kind.name}
     return named | {"algorithm": task.algorithm, "size_bytes": task.size_bytes, "refused": found.refused}
 
 

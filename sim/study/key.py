@@ -6,19 +6,26 @@ import hashlib
 import json
 from dataclasses import asdict, fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from collectives.formats.files import SUFFIX, file_digest
+from collectives.registry import ALGORITHMS, BUILT_IN
 from sim.study.keys import EXPERIMENT, TopologyKeys
 from sim.study.points import Task, topology_of
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
-from topologies import Topology
+from topologies import Topology, WeftError
+from topologies.formats.files import SUFFIXES
 
 KEY_LETTERS = 32
 """Of the hexadecimal SHA-256: 128 bits."""
+
+SOURCES_AT_ONCE = 4096
+"""Sources whose transfers are in memory together while a digest of them is made."""
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
@@ -44,9 +51,9 @@ def meaning(task: Task) -> dict[str, Any]:
     plan = spec.build_faults()
     return {
         "results": RESULTS_VERSION,
-        "fabric": fabric_digest(topology_of(spec)),
+        "fabric": fabric_digest(topology_of(spec), spec.topology.spec or ""),
         "collective": spec.kind.name,
-        "algorithm": task.algorithm,
+        "algorithm": _algorithm(task),
         "size_bytes": task.size_bytes,
         "options": spec.options_of(task.algorithm),
         "model": _model(spec),
@@ -64,11 +71,42 @@ def point_spec(task: Task) -> Spec:
     return task.spec.self_contained().updated(alone)
 
 
-def fabric_digest(topology: Topology) -> str:
-    """A digest of nodes, links, their rates and latencies, and the router."""
+def _algorithm(task: Task) -> Any:
+    """An algorithm as a part of keys: a file by its content, one that is not weft's own by all that it emits."""
+    name, spec = task.algorithm, task.spec
+    if name.endswith(SUFFIX):
+        return {"file": file_digest(name)}
+    if id(ALGORITHMS.get(name)) in BUILT_IN:
+        return name
+    emitted = {form: _emitted(task, form or None) for form in spec.forms_of(name) or ("",)}
+    return {"name": name, "emitted": emitted}
+
+
+def _emitted(task: Task, form: str | None) -> str:
+    """A digest of a schedule; of the reason, if there is none."""
+    try:
+        schedule = task.spec.build_schedule(task.algorithm, topology_of(task.spec), task.size_bytes, form)
+    except WeftError as wrong:
+        return str(wrong)
+    pattern = schedule.pattern
+    said = pattern.name, pattern.note, pattern.proof, pattern.n_blocks, pattern.pools, schedule.block_bytes
+    digest = hashlib.sha256(repr(said).encode())
+    n_sources = pattern.n_sources or pattern.p
+    for first in range(0, n_sources, SOURCES_AT_ONCE):
+        for column in pattern.emit(np.arange(first, min(first + SOURCES_AT_ONCE, n_sources))):
+            digest.update(b"none" if column is None else f"{column.dtype.str}{column.shape}".encode())
+            digest.update(b"" if column is None else np.ascontiguousarray(column).data)
+    return digest.hexdigest()[:KEY_LETTERS]
+
+
+def fabric_digest(topology: Topology, spec: str = "") -> str:
+    """A digest of nodes, links, their rates and latencies, and the router; the name of the file `spec` is left out."""
     if topology not in _digests:
+        name = topology.name
+        if spec.endswith(SUFFIXES):
+            name = name.replace(spec, "").replace(Path(spec).name, "")
         digest = hashlib.sha256(
-            repr((topology.name, topology.shape, type(topology.router).__name__, topology.node_names)).encode()
+            repr((name, topology.shape, type(topology.router).__name__, topology.node_names)).encode()
         )
         for array in (
             topology.kind, topology.src, topology.dst, topology.bandwidth_Bps, topology.latency_ps,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from sim.study.processes import processes
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
 from topologies.text.brief import one_line
+from topologies.text.input_text import stamp_of
 from topologies.units import format_time
 
 
@@ -194,21 +194,12 @@ def _collected(
 
 def topology_of(spec: Spec) -> Topology:
     """The fabric of a spec; specs with the same fabric share it, and what is cached for it."""
-    return _built(spec.topology, spec.model.preset, _stamp(spec.topology.spec or ""))
+    return _built(spec.topology, spec.model.preset, stamp_of(spec.topology.spec or ""))
 
 
 @lru_cache(maxsize=4)
-def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int, int]) -> Topology:
+def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes, ...]) -> Topology:
     return Spec(topology=topology, model=ModelKeys(preset=preset)).build_topology()
-
-
-def _stamp(spec: str) -> tuple[int, int]:
-    """When a fabric's file was written, and its size: one that has changed is read again."""
-    try:
-        facts = Path(spec).stat()
-    except (OSError, ValueError):
-        return 0, 0  # no file; if there should be one, the reader reports what is wrong
-    return facts.st_mtime_ns, facts.st_size
 
 
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Ready], dict[str, str]]:

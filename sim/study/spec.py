@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from sim.study.keys import (
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
-from topologies.text.input_text import read_input
+from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, read_toml
 from topologies.text.told import told
 from topologies.units import Quantity, format_size, parse_sweep_size
@@ -193,7 +193,7 @@ class Spec:
             The file cannot be read, or is not a plan.
         """
         plan = self.model.faults
-        return FaultPlan.read(plan) if isinstance(plan, str) else plan
+        return _read_plan(plan, stamp_of(plan)) if isinstance(plan, str) else plan
 
     @property
     def kind(self) -> Collective:
@@ -327,6 +327,12 @@ class Spec:
                 keys = replace(keys, chunk=None)
             sections[section] = replace(keys, **values)
         return replace(self, **sections)
+
+
+@lru_cache(maxsize=64)
+def _read_plan(path: str, stamp: tuple[int | bytes, ...]) -> FaultPlan:
+    """The plan in a file; read again if the file has changed."""
+    return FaultPlan.read(path)
 
 
 TENANT = "tenant"

@@ -123,7 +123,15 @@ def run_sweep(
 
 def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Finished | str:
     """Compute a point, wherever it is called; text if it did not end."""
-    begun = partial(Finished, point_key(task), point_spec(task).to_dict(), weft=weft_version())
+    key = point_key(task)
+    found = _finish(task, key, progress)
+    if point_key(task) != key:
+        return "a file that it reads has changed while it was computed: run the sweep again"
+    return found
+
+
+def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -> Finished | str:
+    begun = partial(Finished, key, point_spec(task).to_dict(), weft=weft_version())
     try:
         ready = ready_point(task)
     except WeftError as wrong:
@@ -197,8 +205,8 @@ class _Run:
         else:
             if point.key != key:
                 raise WeftError(
-                    f"{task.spec.topology.spec} is not the same where the point was computed: another fabric file, or "
-                    f"another version of weft; point {key} came back as {point.key}"
+                    f"{task.spec.topology.spec} is not the same where the point was computed: another file, or another "
+                    f"version of weft; point {key} came back as {point.key}"
                 )
             self.store.add(point)
             self.tally.computed += 1

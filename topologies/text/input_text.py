@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import stat
+import time
 from pathlib import Path
 
 from topologies.errors import WeftError
 
 MOST_BYTES = 64 * 2**20
 """Size limit for a foreign file; parsing this much text takes seconds."""
+
+SETTLED_NS = 2_000_000_000
+"""Coarsest time stamp of a file system: two changes of a file within it may leave the same one."""
 
 
 def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str:
@@ -42,6 +48,23 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
     if not text.strip():
         raise WeftError(f"{what} {path} is empty")
     return text
+
+
+def stamp_of(path: str | Path) -> tuple[int | bytes, ...]:
+    """What differs once a file has been changed; empty if there is none, for its reader to report.
+
+    A file whose time stamps are so recent that another change may not show in them is known by its content as well.
+    """
+    try:
+        facts = Path(path).stat()
+        at = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+        settled = time.time_ns() - max(facts.st_mtime_ns, facts.st_ctime_ns) > SETTLED_NS
+        if settled or not stat.S_ISREG(facts.st_mode):
+            return at
+        with Path(path).open("rb") as stream:
+            return *at, hashlib.file_digest(stream, "sha256").digest()
+    except (OSError, ValueError):
+        return ()
 
 
 def limit_text(n_bytes: int) -> str:
