@@ -56,26 +56,15 @@ def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
 
 
 class _Phase(NamedTuple):
-    """A ring along one dimension, of one port.
-
-    Attributes
-    ----------
-    port, dim : int
-    direction : {1, -1}
-    reduces : bool
-    done : tuple of int
-        Dimensions along which the copy is already scattered, including this one.
-    slot, step : int
-        Slot and step of its first transfer.
-    """
+    """A ring along one dimension, of one port."""
 
     port: int
     dim: int
     direction: int
     reduces: bool
-    done: tuple[int, ...]
-    slot: int
-    step: int
+    done: tuple[int, ...]  # dimensions along which the copy is already scattered, including this one
+    slot: int  # of its first transfer
+    step: int  # of its first transfer
 
 
 @lru_cache(maxsize=64)

@@ -44,18 +44,10 @@ def dimension_steps(extents: Sequence[int], port: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Core:
-    """The ranks that take part in a butterfly: the first coordinates of each dimension.
+    """The ranks that take part in a butterfly: the first coordinates of each dimension."""
 
-    Attributes
-    ----------
-    outer : Grid
-        All ranks.
-    inner : Grid
-        The participating ranks, renumbered.
-    """
-
-    outer: Grid
-    inner: Grid
+    outer: Grid  # all ranks
+    inner: Grid  # the participating ranks, renumbered
 
     def index(self, ranks: Ranks) -> Ranks:
         """Index of each rank in the core; NOBODY outside."""
@@ -89,19 +81,11 @@ class Core:
 
 @dataclass(frozen=True)
 class Butterfly:
-    """The pairs of each step of each port.
-
-    Attributes
-    ----------
-    core : Core
-    ports : tuple of tuple of Peer
-    part : int
-        Blocks per port: block b of port k has index `k * part + b` and is owned by rank b of the core.
-    """
+    """The pairs of each step of each port."""
 
     core: Core
     ports: tuple[tuple[Peer, ...], ...]
-    part: int
+    part: int  # blocks per port: block b of port k has index `k * part + b` and is owned by rank b of the core
 
     def regular_dims(self) -> tuple[int, ...]:
         """Dimensions in which all ranks participate."""
@@ -193,21 +177,11 @@ class Butterfly:
 
 
 class BlockSets(NamedTuple):
-    """What each rank sends in each step of a reduce-scatter.
+    """What each rank sends in each step of a reduce-scatter."""
 
-    Attributes
-    ----------
-    sent : callable (rank) -> tuple of int
-        Sets of blocks as bit masks, one per step.
-    met : callable (step, rank) -> int
-        The peer.
-    size : callable (step) -> int
-        Number of blocks; the same for every rank.
-    """
-
-    sent: Callable[[int], tuple[int, ...]]
-    met: Callable[[int, int], int]
-    size: Callable[[int], int]
+    sent: Callable[[int], tuple[int, ...]]  # (rank): sets of blocks as bit masks, one per step
+    met: Callable[[int, int], int]  # (step, rank): the peer
+    size: Callable[[int], int]  # (step): number of blocks; the same for every rank
 
 
 def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:

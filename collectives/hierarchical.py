@@ -55,28 +55,17 @@ Algorithms = str | Sequence[str | None] | None
 
 
 class Options(NamedTuple):
-    """Options of a hierarchical collective of any kind.
+    """Options of a hierarchical collective of any kind."""
 
-    Attributes
-    ----------
-    pipeline_chunks : int
-        Chunks that the array is cut into.
-    active_chunks : int or None
-        Chunks a rank works on at once in a dimension; None for no limit.
-    service : {"fifo", "smallest-first"}
-        Which waiting chunk a dimension serves next: the first to request, or the one with the fewest bytes there.
-    algorithms : Algorithms
-    group : GroupSpec, ProcessGroup or None
-    order : str, sequence of int or None
-        Dimensions in the order of the reduce-scatter or all-to-all ("2,0,1"); dimensions unused by the group are
-        skipped. All-gather takes the reverse. Default: dimension 0 first.
-    """
-
-    pipeline_chunks: int = DEFAULT_PIPELINE_CHUNKS
-    active_chunks: int | None = 1
+    pipeline_chunks: int = DEFAULT_PIPELINE_CHUNKS  # chunks that the array is cut into
+    active_chunks: int | None = 1  # chunks a rank works on at once in a dimension; None for no limit
+    # "fifo" or "smallest-first": a dimension serves the first chunk to request it, or the one with the fewest bytes
+    # there
     service: str = "fifo"
     algorithms: Algorithms = None
     group: GroupSpec | ProcessGroup | None = None
+    # dimensions in the order of the reduce-scatter or all-to-all ("2,0,1"); dimensions unused by the group are skipped.
+    # All-gather takes the reverse. Default: dimension 0 first.
     order: str | Sequence[int] | None = None
 
 
@@ -223,25 +212,13 @@ def _algorithms(asked: Algorithms, blocks: Sequence[Block], group: ProcessGroup,
 
 @dataclass(frozen=True)
 class HierarchicalPlan:
-    """Everything that the transfers depend on.
-
-    Attributes
-    ----------
-    kind : str
-    group : ProcessGroup
-    algorithms : tuple of str
-        One per dimension.
-    orders : tuple of tuple of int
-        Dimensions of each chunk, in the order of its reduce-scatter.
-    limit : Pool or None
-        For every dimension of every rank; None for no limit.
-    """
+    """Everything that the transfers depend on."""
 
     kind: str
     group: ProcessGroup
-    algorithms: tuple[str, ...]
-    orders: tuple[tuple[int, ...], ...]
-    limit: Pool | None
+    algorithms: tuple[str, ...]  # one per dimension
+    orders: tuple[tuple[int, ...], ...]  # dimensions of each chunk, in the order of its reduce-scatter
+    limit: Pool | None  # for every dimension of every rank; None for no limit
 
     @cached_property
     def parts(self) -> int:
@@ -289,33 +266,19 @@ class HierarchicalPlan:
 
 
 class Stage(NamedTuple):
-    """A chunk in a dimension.
-
-    Attributes
-    ----------
-    dim : int
-    task : {"scatter", "gather", "exchange"}
-    rounds : tuple of LaneRound
-    unit : int
-        Blocks per part at one position.
-    whole : int
-        Largest number of blocks of one part that the rank holds: the key of smallest-first.
-    before, later : tuple of int
-        Dimensions that come earlier and later in the chunk's reduce-scatter or exchange.
-    slot, step : int
-        Of the join that starts the stage. Transfers follow, round by round; a join ends it, and under a limit another
-        join returns the unit.
-    """
+    """A chunk in a dimension."""
 
     dim: int
-    task: str
+    task: str  # {"scatter", "gather", "exchange"}
     rounds: tuple[LaneRound, ...]
-    unit: int
-    whole: int
-    before: tuple[int, ...]
-    later: tuple[int, ...]
+    unit: int  # blocks per part at one position
+    whole: int  # largest number of blocks of one part that the rank holds: the key of smallest-first
+    before: tuple[int, ...]  # dimensions that come earlier in the chunk's reduce-scatter or exchange
+    later: tuple[int, ...]  # dimensions that come later
+    # of the join that starts the stage: transfers follow, round by round, and a join ends it; under a limit another
+    # join returns the unit
     slot: int
-    step: int
+    step: int  # of that join
 
     @property
     def slots(self) -> int:

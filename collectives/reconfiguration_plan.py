@@ -18,18 +18,10 @@ from topologies import WeftError
 
 @dataclass(frozen=True)
 class Plan:
-    """The fabric of each step.
+    """The fabric of each step."""
 
-    Attributes
-    ----------
-    fabrics : tuple of int
-        Index of the fabric of each step; 0 is the initial one.
-    time_ps : int
-        Total time, including delays.
-    """
-
-    fabrics: tuple[int, ...]
-    time_ps: int
+    fabrics: tuple[int, ...]  # index of the fabric of each step; 0 is the initial one
+    time_ps: int  # total time, including delays
 
     @property
     def changes(self) -> tuple[bool, ...]:

@@ -31,30 +31,15 @@ from topologies.units import Quantity, bytes_per_s, parse_time
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """The fabrics a schedule may run on, and their costs.
-
-    Attributes
-    ----------
-    schedule : Schedule
-    steps : tuple of Step
-    fabrics : tuple of Topology
-        The base fabric first, then the distinct matched ones, then stride rings.
-    own : tuple of int
-        The matched fabric of each step.
-    rings : tuple of int
-        Stride rings among the fabrics, excluding the base.
-    costs_ps : (steps, fabrics) int64
-    start_up_ps : int
-        Added to every step.
-    """
+    """The fabrics a schedule may run on, and their costs."""
 
     schedule: Schedule
     steps: tuple[Step, ...]
-    fabrics: tuple[Topology, ...]
-    own: tuple[int, ...]
-    rings: tuple[int, ...]
-    costs_ps: Ints
-    start_up_ps: int
+    fabrics: tuple[Topology, ...]  # the base fabric first, then the distinct matched ones, then stride rings
+    own: tuple[int, ...]  # the matched fabric of each step
+    rings: tuple[int, ...]  # stride rings among the fabrics, excluding the base
+    costs_ps: Ints  # (steps, fabrics)
+    start_up_ps: int  # added to every step
 
     def static(self) -> Plan:
         """All steps on the base fabric."""

@@ -95,18 +95,10 @@ def _admits(rows: int, columns: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Cycle:
-    """A directed cycle through all ranks.
+    """A directed cycle through all ranks."""
 
-    Attributes
-    ----------
-    order : (p,) int64
-        Ranks in the order of the cycle.
-    place : (p,) int64
-        Position of each rank on it.
-    """
-
-    order: Ranks
-    place: Ranks
+    order: Ranks  # (p,): ranks in the order of the cycle
+    place: Ranks  # (p,): position of each rank on it
 
     def ahead(self, ranks: Ranks, steps: Ranks | int) -> Ranks:
         """The ranks a number of steps further on."""

@@ -100,18 +100,10 @@ def _kind(n: int, coin: int, jumps: Sequence[int]) -> int:
 
 
 class Change(NamedTuple):
-    """How each distance is changed into the fewest coins.
+    """How each distance is changed into the fewest coins."""
 
-    Attributes
-    ----------
-    coins : (n,) int64
-        Number of coins for each distance, -1 if it cannot be changed.
-    last : (n,) int64
-        The last coin used for each distance; 0 for distance 0.
-    """
-
-    coins: Ints
-    last: Ints
+    coins: Ints  # (n,): number of coins for each distance, -1 if it cannot be changed
+    last: Ints  # (n,): the last coin used for each distance; 0 for distance 0
 
 
 def coin_change_mod(n: int, coins: Sequence[int], *, ascending: bool = True) -> Change:
@@ -146,16 +138,10 @@ class CoinRouter:
 
     Ties: `first` tries smaller jumps first; the second route of a tie tries larger ones first; `ecmp` chooses among all
     shortest routes, as in any network.
-
-    Attributes
-    ----------
-    n : int
-    coins : tuple of int
-        Directed jumps, ascending.
     """
 
     n: int
-    coins: tuple[int, ...]
+    coins: tuple[int, ...]  # directed jumps, ascending
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs."""

@@ -84,22 +84,13 @@ class Reconfigure(NamedTuple):
 
     It begins when all that crosses the links in `down` is delivered, and what crosses those in `up` waits for its end.
     Circuits that are up in the beginning are in no `up`.
-
-    Attributes
-    ----------
-    delay_ps : int
-    down, up : tuple of int
-        Links.
-    controller : str
-        Changes on one optical controller take place one at a time.
-    drain : bool
-        Whether to wait for the links in `down`; without, the certificate of circuits says whether the job did.
     """
 
     delay_ps: int
-    down: tuple[int, ...]
-    up: tuple[int, ...]
-    controller: str
+    down: tuple[int, ...]  # links
+    up: tuple[int, ...]  # links
+    controller: str  # changes on one optical controller take place one at a time
+    # whether to wait for the links in `down`; without, the certificate of circuits says whether the job did
     drain: bool = True
 
 

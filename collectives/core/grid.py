@@ -21,15 +21,9 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Grid:
-    """Ranks in coordinates; dimension 0 varies fastest.
+    """Ranks in coordinates; dimension 0 varies fastest."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Extents of the dimensions.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # extents of the dimensions
 
     @cached_property
     def p(self) -> int:

@@ -24,19 +24,11 @@ GroupSpec = str | Sequence[int | str]
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Groups of equal shape that tile a grid.
+    """Groups of equal shape that tile a grid."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Extents of the network.
-    extents, strides : tuple of int
-        NPUs per group along each dimension, and the distance between them.
-    """
-
-    shape: tuple[int, ...]
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[int, ...]  # extents of the network
+    extents: tuple[int, ...]  # NPUs per group along each dimension
+    strides: tuple[int, ...]  # the distance between them
 
     @property
     def size(self) -> int:

@@ -28,29 +28,15 @@ RankMap = Callable[[Ranks], Ranks]
 
 @dataclass(frozen=True)
 class Round:
-    """Transfers of one port that start together, at most one from and one to each rank.
+    """Transfers of one port that start together, at most one from and one to each rank."""
 
-    Attributes
-    ----------
-    step, port : int
-        Rounds of the same step and port are concurrent.
-    receiver, sender : callable (ranks) -> ranks
-        Destination and source of each rank.
-    count : int
-        Blocks per transfer.
-    blocks : callable (rank) -> sequence of int
-        Blocks that a rank sends.
-    reduces : bool
-        Whether receivers add.
-    """
-
-    step: int
+    step: int  # rounds of the same step and port are concurrent
     port: int
-    receiver: RankMap
-    sender: RankMap
-    count: int
-    blocks: Callable[[int], Sequence[int]]
-    reduces: bool
+    receiver: RankMap  # destination of each rank
+    sender: RankMap  # source of each rank
+    count: int  # blocks per transfer
+    blocks: Callable[[int], Sequence[int]]  # (rank): blocks that a rank sends
+    reduces: bool  # whether receivers add
 
     @property
     def slots(self) -> int:
@@ -75,24 +61,14 @@ class Fan:
     """Transfers of one block each between a hub and the ranks of its rim.
 
     If receivers add, the block is the receiver's, otherwise the sender's.
-
-    Attributes
-    ----------
-    step, port, hub : int
-    rim : range
-    outward : bool
-        Whether the hub sends.
-    first_block : int
-        Block of rank 0.
-    reduces : bool
     """
 
     step: int
     port: int
     hub: int
     rim: range
-    outward: bool
-    first_block: int
+    outward: bool  # whether the hub sends
+    first_block: int  # block of rank 0
     reduces: bool
     count: int = 1
 

@@ -32,22 +32,12 @@ class Cargo(NamedTuple):
 
 
 class LaneRound(NamedTuple):
-    """Transfers of one round.
+    """Transfers of one round."""
 
-    Attributes
-    ----------
-    receivers, senders : callable (ranks (n,)) -> (lanes, n)
-        Destination and source of each rank.
-    counts : tuple of int
-        Parts carried on each lane; a part is the blocks of one owner (and origin).
-    cargo : callable (position, lane) -> list of Cargo
-        What the rank at a position sends.
-    """
-
-    receivers: Callable[[Ranks], Ranks]
-    senders: Callable[[Ranks], Ranks]
-    counts: tuple[int, ...]
-    cargo: Callable[[int, int], list[Cargo]]
+    receivers: Callable[[Ranks], Ranks]  # ranks (n,) -> destinations (lanes, n)
+    senders: Callable[[Ranks], Ranks]  # ranks (n,) -> sources (lanes, n)
+    counts: tuple[int, ...]  # parts carried on each lane; a part is the blocks of one owner (and origin)
+    cargo: Callable[[int, int], list[Cargo]]  # (position, lane): what the rank at a position sends
 
 
 def own_algorithm(block: Block, group: ProcessGroup, dim: int, kind: str) -> str:

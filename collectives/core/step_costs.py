@@ -25,19 +25,11 @@ IMPOSSIBLE = 2**60
 
 @dataclass(frozen=True)
 class Step:
-    """Transfers that start together.
+    """Transfers that start together."""
 
-    Attributes
-    ----------
-    src, dst : tuple of int
-        Ranks.
-    size_bytes : tuple of int
-        Bytes of each transfer.
-    """
-
-    src: tuple[int, ...]
+    src: tuple[int, ...]  # ranks
     dst: tuple[int, ...]
-    size_bytes: tuple[int, ...]
+    size_bytes: tuple[int, ...]  # bytes of each transfer
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -68,24 +60,12 @@ def steps_of(schedule: Schedule, port: int | None = None) -> list[Step]:
 
 @dataclass(frozen=True)
 class Congestion:
-    """Congestion of a step on a fabric.
+    """Congestion of a step on a fabric."""
 
-    Attributes
-    ----------
-    hops : int
-        Links on the longest route.
-    messages : int
-        Transfers that cross the busiest link.
-    latency_ps : int
-        Propagation and hop latency along the slowest route.
-    transmission_ps : int
-        Bytes on the busiest link divided by its rate, rounded down.
-    """
-
-    hops: int
-    messages: int
-    latency_ps: int
-    transmission_ps: int
+    hops: int  # links on the longest route
+    messages: int  # transfers that cross the busiest link
+    latency_ps: int  # propagation and hop latency along the slowest route
+    transmission_ps: int  # bytes on the busiest link divided by its rate, rounded down
 
 
 def congestion(topology: Topology, step: Step) -> Congestion | None:

@@ -74,19 +74,11 @@ class Transfers(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A per-rank pool: a number of units, granted in order of request or of `pool`.
-
-    Attributes
-    ----------
-    capacity : int
-    discipline : {"fifo", "priority"}
-    name : str
-        In a job, pools of the same name are shared by all collectives of a rank.
-    """
+    """A per-rank pool: a number of units, granted in order of request or of `pool`."""
 
     capacity: int
-    discipline: str = "fifo"
-    name: str = ""
+    discipline: str = "fifo"  # {"fifo", "priority"}
+    name: str = ""  # in a job, pools of the same name are shared by all collectives of a rank
 
 
 _KINDS = (np.int32, np.int32, np.int32, np.int32, np.int32, np.int64, np.bool_, np.int64)

@@ -54,18 +54,10 @@ CLOCK_CELLS = 2**26
 
 
 class Cut(NamedTuple):
-    """How the runtime executes a program on an array.
+    """How the runtime executes a program on an array."""
 
-    Attributes
-    ----------
-    most : int
-        Chunks of one call.
-    turns : int
-        Of the loop.
-    """
-
-    most: int = MOST_COUNT
-    turns: int = 1
+    most: int = MOST_COUNT  # chunks of one call
+    turns: int = 1  # of the loop
 
 
 def cut_of(algo: Algo, size_bytes: int) -> Cut:
@@ -83,27 +75,15 @@ def cut_of(algo: Algo, size_bytes: int) -> Cut:
 
 
 class Calls(NamedTuple):
-    """The calls of one turn, thread block by thread block, each in its order.
+    """The calls of one turn, thread block by thread block, each in its order."""
 
-    Attributes
-    ----------
-    gpu, block, step : (n,) int64
-    part : (n,) int64
-        First chunk of the step that the call handles.
-    chunks : (n,) int64
-    chain : (n,) int64
-        Number of the thread block among those of all GPUs.
-    first : dict of Place to int
-        First call of each step.
-    """
-
-    gpu: I64
-    block: I64
-    step: I64
-    part: I64
-    chunks: I64
-    chain: I64
-    first: dict[Place, int]
+    gpu: I64  # (n,)
+    block: I64  # (n,)
+    step: I64  # (n,)
+    part: I64  # (n,): first chunk of the step that the call handles
+    chunks: I64  # (n,)
+    chain: I64  # (n,): number of the thread block among those of all GPUs
+    first: dict[Place, int]  # first call of each step
 
     def place(self, call: int) -> Place:
         """The step of a call."""
@@ -137,21 +117,12 @@ def calls_of(algo: Algo, most: int = MOST_COUNT) -> Calls:
 
 
 class Order(NamedTuple):
-    """The relation, and an order of all calls that respects it.
-
-    Attributes
-    ----------
-    calls : Calls
-    parent, child : (e,) int64
-        Rules between calls of the first turn.
-    sequence : list of int
-        Calls of the first turn.
-    """
+    """The relation, and an order of all calls that respects it."""
 
     calls: Calls
-    parent: I64
-    child: I64
-    sequence: list[int]
+    parent: I64  # (e,): rules between calls of the first turn
+    child: I64  # (e,)
+    sequence: list[int]  # calls of the first turn
 
 
 def order_of(algo: Algo, cut: Cut = Cut()) -> Order:

@@ -42,46 +42,26 @@ _KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 class Protocol(NamedTuple):
-    """How a connection carries a call.
+    """How a connection carries a call."""
 
-    Attributes
-    ----------
-    in_flight : int
-        Calls that a sender may be ahead of its receiver: 8 FIFO steps, of which a call takes 4 under Simple and 1 under
-        LL and LL128.
-    chunk_bytes : int
-        Bytes of every chunk that one turn of the runtime's loop moves.
-    """
-
+    # calls that a sender may be ahead of its receiver: 8 FIFO steps, of which a call takes 4 under Simple and 1 under
+    # LL and LL128
     in_flight: int
-    chunk_bytes: int
+    chunk_bytes: int  # bytes of every chunk that one turn of the runtime's loop moves
 
 
 PROTOCOLS = {"Simple": Protocol(2, 2 * 2**20), "LL": Protocol(8, 32 * 2**10), "LL128": Protocol(8, 576_000)}
 
 
 class Step(NamedTuple):
-    """One instruction.
+    """One instruction."""
 
-    Attributes
-    ----------
-    kind : str
-        One of `STEPS`.
-    src, dst : (str, int)
-        Buffer and offset in chunks.
-    chunks : int
-    depends : (int, int) or None
-        Thread block of the same GPU, and step of it, to wait for.
-    flagged : bool
-        Whether the runtime publishes that the step is done; nobody can wait for another one.
-    """
-
-    kind: str
-    src: tuple[str, int]
+    kind: str  # one of `STEPS`
+    src: tuple[str, int]  # buffer, and offset in chunks
     dst: tuple[str, int]
     chunks: int
-    depends: tuple[int, int] | None
-    flagged: bool = True
+    depends: tuple[int, int] | None  # thread block of the same GPU, and step of it, to wait for
+    flagged: bool = True  # whether the runtime publishes that the step is done; nobody can wait for another one
 
 
 class Block(NamedTuple):
@@ -94,33 +74,17 @@ class Block(NamedTuple):
 
 
 class Algo(NamedTuple):
-    """A program.
-
-    Attributes
-    ----------
-    name, kind : str
-        The kind is a collective of weft.
-    chunks : int
-        Chunks of the whole array.
-    aliased : tuple of bool
-        Whether input and output are one memory, for each way in which the program may be called.
-    gpus : tuple of tuple of Block
-        Thread blocks of each GPU.
-    protocol : str
-        Key of `PROTOCOLS`.
-    buffers : tuple of dict of str to int
-        Declared chunks of the buffers i, o and s of each GPU.
-    copies : tuple of tuple of (int, int)
-        Chunks copied from input to output on each GPU before the thread blocks start.
-    """
+    """A program."""
 
     name: str
-    kind: str
-    chunks: int
+    kind: str  # a collective of weft
+    chunks: int  # chunks of the whole array
+    # whether input and output are one memory, for each way in which the program may be called
     aliased: tuple[bool, ...]
-    gpus: tuple[tuple[Block, ...], ...]
-    protocol: str
-    buffers: tuple[Mapping[str, int], ...]
+    gpus: tuple[tuple[Block, ...], ...]  # thread blocks of each GPU
+    protocol: str  # key of `PROTOCOLS`
+    buffers: tuple[Mapping[str, int], ...]  # declared chunks of the buffers i, o and s of each GPU
+    # chunks copied from input to output on each GPU before the thread blocks start
     copies: tuple[tuple[tuple[int, int], ...], ...]
 
     def step(self, place: Place) -> Step:

@@ -25,17 +25,10 @@ TRIES = 12
 
 
 class Logical(NamedTuple):
-    """Links between NPUs, each made of physical paths.
+    """Links between NPUs, each made of physical paths."""
 
-    Attributes
-    ----------
-    capacity : dict from (tail, head) to int
-        Trees on each logical link.
-    paths : dict from (tail, head) to deque of (links, multiplicity)
-        The multiplicities of a link sum to its capacity.
-    """
-
-    capacity: dict[Pair, int]
+    capacity: dict[Pair, int]  # by (tail, head): trees on each logical link
+    # by (tail, head): (links, multiplicity); the multiplicities of a link sum to its capacity
     paths: dict[Pair, Shares]
 
 

@@ -38,17 +38,10 @@ PADDING = Fraction(1, 100)
 
 @dataclass(frozen=True)
 class Limits:
-    """What is accepted for fewer trees than the optimum takes.
+    """What is accepted for fewer trees than the optimum takes."""
 
-    Attributes
-    ----------
-    most_k : int or None
-        Most trees per root; None for `MOST_K`.
-    loss : float or None
-        Accepted loss of bandwidth, 0 to 1; more is an error. None for `LOSS`, or as little as `most_k` allows.
-    """
-
-    most_k: int | None = None
+    most_k: int | None = None  # most trees per root; None for `MOST_K`
+    # accepted loss of bandwidth, 0 to 1; more is an error. None for `LOSS`, or as little as `most_k` allows.
     loss: float | None = None
 
     def __post_init__(self) -> None:

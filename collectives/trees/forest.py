@@ -15,37 +15,21 @@ from topologies import Topology, WeftError
 
 
 class Edge(NamedTuple):
-    """A tree edge, in the direction away from the root.
+    """A tree edge, in the direction away from the root."""
 
-    Attributes
-    ----------
-    parent, child : int
-        Ranks.
-    links : tuple of int
-        Physical links that the data crosses, in order; empty if the topology chooses the route. In a forest of in-trees
-        they lead from the child to the parent.
-    """
-
-    parent: int
-    child: int
+    parent: int  # rank
+    child: int  # rank
+    # physical links that the data crosses, in order; empty if the topology chooses the route. In a forest of in-trees
+    # they lead from the child to the parent.
     links: tuple[int, ...] = ()
 
 
 class Tree(NamedTuple):
-    """A tree that spans all NPUs.
-
-    Attributes
-    ----------
-    root : int
-    multiplicity : int
-        Number of blocks it carries.
-    edges : tuple of Edge
-        Parents before their children.
-    """
+    """A tree that spans all NPUs."""
 
     root: int
-    multiplicity: int
-    edges: tuple[Edge, ...]
+    multiplicity: int  # number of blocks it carries
+    edges: tuple[Edge, ...]  # parents before their children
 
     @property
     def height(self) -> int:
@@ -58,19 +42,11 @@ class Tree(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees on a topology.
-
-    Attributes
-    ----------
-    topology : Topology
-    trees : tuple of Tree
-    inward : bool
-        Whether data flows toward the roots.
-    """
+    """Trees on a topology."""
 
     topology: Topology
     trees: tuple[Tree, ...]
-    inward: bool = False
+    inward: bool = False  # whether data flows toward the roots
 
     @property
     def height(self) -> int:

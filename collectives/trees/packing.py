@@ -22,31 +22,16 @@ Pair = tuple[int, int]
 
 @dataclass(eq=False)
 class Batch:
-    """Equal trees that grow together.
-
-    Attributes
-    ----------
-    root, multiplicity : int
-    nodes : list of int
-        Reached nodes, in order.
-    parent : dict from node to node
-    depth : dict from node to int
-        Edges from the root to each reached node.
-    place, looked : int
-        Position of the node whose edges are being examined, and how many were.
-    hub : int
-        The hub that feeds the reached nodes in the flow network, -1 before the trees start.
-    begun : bool
-    """
+    """Equal trees that grow together."""
 
     root: int
     multiplicity: int
-    nodes: list[int]
+    nodes: list[int]  # reached nodes, in order
     parent: dict[int, int]
-    depth: dict[int, int]
-    place: int = 0
-    looked: int = 0
-    hub: int = -1
+    depth: dict[int, int]  # edges from the root to each reached node
+    place: int = 0  # position of the node whose edges are being examined
+    looked: int = 0  # how many of them were examined
+    hub: int = -1  # the hub that feeds the reached nodes in the flow network, -1 before the trees start
     begun: bool = False
 
     def copy(self, multiplicity: int) -> Batch:

@@ -34,20 +34,11 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RootTrees:
-    """The k trees of rank 0; those of the other ranks are their translations.
+    """The k trees of rank 0; those of the other ranks are their translations."""
 
-    Attributes
-    ----------
-    parent : (k, N) int64
-        Parent of each node in each tree; -1 for the root.
-    order : (N,) int64
-        Nodes by distance from the root.
-    depth : (N,) int64
-    """
-
-    parent: Ints
-    order: Ints
-    depth: Ints
+    parent: Ints  # (k, N): parent of each node in each tree; -1 for the root
+    order: Ints  # (N,): nodes by distance from the root
+    depth: Ints  # (N,)
 
     @property
     def k(self) -> int:

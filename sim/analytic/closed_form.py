@@ -24,18 +24,10 @@ Distance = Callable[[int], Fraction]
 
 
 class Deficiency(NamedTuple):
-    """Factors by which an algorithm misses the optimum.
+    """Factors by which an algorithm misses the optimum."""
 
-    Attributes
-    ----------
-    latency : Fraction
-        Lambda log2(p): steps of the algorithm, one after the other.
-    bandwidth : Fraction
-        Psi Xi: bytes on the fullest links, over n / D.
-    """
-
-    latency: Fraction
-    bandwidth: Fraction
+    latency: Fraction  # lambda log2(p): steps of the algorithm, one after the other
+    bandwidth: Fraction  # psi Xi: bytes on the fullest links, over n / D
 
     def time_ps(self, size_bytes: int, alpha_ps: int, bandwidth_Bps: float, n_dims: int) -> int:
         """Time of an array of `size_bytes`, whole ps rounded up."""

@@ -20,21 +20,12 @@ _TERM = re.compile(r"^(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?B(?P<
 
 @dataclass(frozen=True)
 class Constraint:
-    """`coefficients . B <= bound`, or `=`, with B in GB/s.
-
-    Attributes
-    ----------
-    coefficients : tuple of float
-    bound : float
-    equal : bool
-    text : str
-        As the user wrote it, for messages.
-    """
+    """`coefficients . B <= bound`, or `=`, with B in GB/s."""
 
     coefficients: tuple[float, ...]
     bound: float
     equal: bool
-    text: str
+    text: str  # as the user wrote it, for messages
 
 
 def budget(total_GBps: float, n_dims: int, *, spent: bool) -> Constraint:

@@ -28,36 +28,18 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Certificate(NamedTuple):
-    """Proof of a lower bound.
+    """Proof of a lower bound."""
 
-    Attributes
-    ----------
-    floor : Floor
-        A lower bound on the time at every bandwidth.
-    multiplier : (m,) float64
-        Of the constraints; not negative for inequalities. ns per unit of the bound.
-    bound_ns : float
-        No feasible bandwidth is faster.
-    """
-
-    floor: Floor
-    multiplier: F64
-    bound_ns: float
+    floor: Floor  # a lower bound on the time at every bandwidth
+    multiplier: F64  # (m,): of the constraints; not negative for inequalities. ns per unit of the bound
+    bound_ns: float  # no feasible bandwidth is faster
 
 
 class Least(NamedTuple):
-    """The least time, where it is reached, and the proof.
+    """The least time, where it is reached, and the proof."""
 
-    Attributes
-    ----------
-    bandwidth_GBps : (D,) float64
-    time_ns : float
-        Evaluated at the bandwidths, not taken from the solver.
-    certificate : Certificate
-    """
-
-    bandwidth_GBps: F64
-    time_ns: float
+    bandwidth_GBps: F64  # (D,)
+    time_ns: float  # evaluated at the bandwidths, not taken from the solver
     certificate: Certificate
 
     @property

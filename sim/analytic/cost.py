@@ -28,18 +28,10 @@ PRICES: Mapping[str, Prices] = {
 
 @dataclass(frozen=True)
 class Cost:
-    """`fixed + price . B` in $, B in GB/s.
+    """`fixed + price . B` in $, B in GB/s."""
 
-    Attributes
-    ----------
-    price : (D,) float64
-        $ for one GB/s of every NPU into each dimension.
-    fixed : float
-        $ for parts that do not depend on bandwidth, such as the NPUs.
-    """
-
-    price: F64
-    fixed: float = 0.0
+    price: F64  # (D,): $ for one GB/s of every NPU into each dimension
+    fixed: float = 0.0  # $ for parts that do not depend on bandwidth, such as the NPUs
 
     def __post_init__(self) -> None:
         if not (np.all(self.price > 0) and np.all(np.isfinite(self.price)) and 0 <= self.fixed < math.inf):

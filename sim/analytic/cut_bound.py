@@ -31,21 +31,12 @@ ALIKE_LINKS = 20_000
 
 
 class CutBound(NamedTuple):
-    """A bound, exact.
+    """A bound, exact."""
 
-    Attributes
-    ----------
-    s_per_byte : Fraction
-        Least time for each byte of the size, as nccl-tests counts it; 0 for one NPU.
-    nodes : tuple of int
-        The bottleneck: the set of nodes that must send (or receive); several parts may be named together.
-    reason : str
-        What the bottleneck must do.
-    """
-
-    s_per_byte: Fraction
+    s_per_byte: Fraction  # least time for each byte of the size, as nccl-tests counts it; 0 for one NPU
+    # the bottleneck: the set of nodes that must send (or receive); several parts may be named together
     nodes: tuple[int, ...]
-    reason: str
+    reason: str  # what the bottleneck must do
 
 
 def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_switches: bool = False) -> CutBound:

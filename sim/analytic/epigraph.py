@@ -24,28 +24,14 @@ class Floor(NamedTuple):
 
 
 class Epigraph(NamedTuple):
-    """A time as a function of D bandwidths in GB/s; R rows on n variables.
-
-    Attributes
-    ----------
-    constant_ns : float
-    weight : (n,) float64
-        Not negative.
-    target : (R,) int64
-        The variable that a row bounds from below; each variable has a row.
-    offset_ns : (R,) float64
-    slope_bytes : (R, D) float64
-        Not negative; bytes / (GB/s) = ns.
-    inner : (R, n) float64
-        Multiples of variables of lower index.
-    """
+    """A time as a function of D bandwidths in GB/s; R rows on n variables."""
 
     constant_ns: float
-    weight: F64
-    target: npt.NDArray[np.int64]
-    offset_ns: F64
-    slope_bytes: F64
-    inner: F64
+    weight: F64  # (n,): not negative
+    target: npt.NDArray[np.int64]  # (R,): the variable that a row bounds from below; each variable has a row
+    offset_ns: F64  # (R,)
+    slope_bytes: F64  # (R, D): not negative; bytes / (GB/s) = ns
+    inner: F64  # (R, n): multiples of variables of lower index
 
     @property
     def n_dims(self) -> int:

@@ -16,18 +16,10 @@ from topologies.units import PS_PER_S
 
 
 class Roof(NamedTuple):
-    """Two limits on the time of a collective, whatever the algorithm.
+    """Two limits on the time of a collective, whatever the algorithm."""
 
-    Attributes
-    ----------
-    latency_s : float
-        Of the longest among the quickest paths between two NPUs whose data must meet.
-    s_per_byte : Fraction
-        Of the tightest cut.
-    """
-
-    latency_s: float
-    s_per_byte: Fraction
+    latency_s: float  # of the longest among the quickest paths between two NPUs whose data must meet
+    s_per_byte: Fraction  # of the tightest cut
 
     def time_s(self, size_bytes: float) -> float:
         """No run of this size is faster."""

@@ -23,23 +23,13 @@ MAX_SOLVES = 200
 
 
 class LeastProduct(NamedTuple):
-    """The least time x cost, where it is reached, and a lower bound.
+    """The least time x cost, where it is reached, and a lower bound."""
 
-    Attributes
-    ----------
-    bandwidth_GBps : (D,) float64
-    time_ns, cost : float
-    bound : float
-        ns x $; no feasible bandwidth has less.
-    solves : int
-        Convex problems solved.
-    """
-
-    bandwidth_GBps: F64
+    bandwidth_GBps: F64  # (D,)
     time_ns: float
     cost: float
-    bound: float
-    solves: int
+    bound: float  # ns x $; no feasible bandwidth has less
+    solves: int  # convex problems solved
 
     @property
     def product(self) -> float:

@@ -16,32 +16,15 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 class PhaseSpec(NamedTuple):
-    """Specification of a phase.
+    """Specification of a phase."""
 
-    Attributes
-    ----------
-    kind : str
-        One of `KINDS`.
-    algorithm : {"ring", "direct", "halvingDoubling"}
-    members : sequence of int
-        NPUs of the phase in their order, n of them.
-    size : int
-        Bytes that each NPU contributes.
-    direction : int
-        1 is clockwise, -1 anticlockwise.
-    window : int
-        Messages in flight of `direct`; 0 for n - 1.
-    delay_ns : int
-        Endpoint delay.
-    """
-
-    kind: str
-    algorithm: str
-    members: tuple[int, ...]
-    size: int
-    direction: int
-    window: int
-    delay_ns: int
+    kind: str  # one of `KINDS`
+    algorithm: str  # {"ring", "direct", "halvingDoubling"}
+    members: tuple[int, ...]  # NPUs of the phase in their order, n of them
+    size: int  # bytes that each NPU contributes
+    direction: int  # 1 is clockwise, -1 anticlockwise
+    window: int  # messages in flight of `direct`; 0 for n - 1
+    delay_ns: int  # endpoint delay
 
     @property
     def final_size(self) -> int:

@@ -23,33 +23,17 @@ MOST_EVENTS = 200_000_000
 
 @dataclass(frozen=True)
 class AstraResult:
-    """Result of a run.
-
-    Attributes
-    ----------
-    network : AstraNetwork
-    system : System
-    backend : {"aware", "unaware"}
-    cycles, exposed : tuple of int
-        ns of each NPU: when it finished, and how much of that its GPU was not computing.
-    order : tuple of int
-        NPUs in the order in which they finished.
-    events : int
-    busiest_ns : int
-        Time that the busiest link needs for its bytes alone: no congestion-aware run is faster.
-    notes : tuple of str
-        What ASTRA-sim does silently.
-    """
+    """Result of a run."""
 
     network: AstraNetwork
     system: System
-    backend: str
-    cycles: tuple[int, ...]
-    exposed: tuple[int, ...]
-    order: tuple[int, ...]
+    backend: str  # {"aware", "unaware"}
+    cycles: tuple[int, ...]  # ns of each NPU: when it finished
+    exposed: tuple[int, ...]  # ns of each NPU in which its GPU was not computing
+    order: tuple[int, ...]  # NPUs in the order in which they finished
     events: int
-    busiest_ns: int
-    notes: tuple[str, ...]
+    busiest_ns: int  # time that the busiest link needs for its bytes alone: no congestion-aware run is faster
+    notes: tuple[str, ...]  # what ASTRA-sim does silently
 
     def lines(self) -> list[str]:
         """Summary lines as ASTRA-sim prints them, in the order in which NPUs finish."""

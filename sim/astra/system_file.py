@@ -41,41 +41,20 @@ class Implementation(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """A system file.
+    """A system file."""
 
-    Attributes
-    ----------
-    policy : {"LIFO", "FIFO", "EXPLICIT"}
-        Default: LIFO, the collective begun last goes first.
-    optimization : {"baseline", "localBWAware", ""}
-        How an all-reduce uses several dimensions; "" if not given.
-    endpoint_delay_ns, active_chunks, splits : int
-    memory_Bps : float
-        Memory bandwidth that reductions take; 0 if not given: reductions are then free.
-    peak_flops : float
-    roofline, replay : bool
-        Whether computations are timed by their operations and bytes; whether all nodes take the time of the trace.
-    algorithms : mapping of str to tuple of Implementation
-        By kind of collective, one per dimension.
-    custom : mapping of str to str
-        Prefix of the traces of a custom collective, by kind.
-    queues : int
-        Queues per dimension, from the command line.
-    source : str
-    """
-
-    policy: str
-    optimization: str
+    policy: str  # "LIFO" (the collective begun last goes first), "FIFO" or "EXPLICIT"
+    optimization: str  # "baseline", "localBWAware" or "" if not given: how an all-reduce uses several dimensions
     endpoint_delay_ns: int
     active_chunks: int
     splits: int
-    memory_Bps: float
+    memory_Bps: float  # memory bandwidth that reductions take; 0 if not given: reductions are then free
     peak_flops: float
-    roofline: bool
-    replay: bool
-    algorithms: Mapping[str, tuple[Implementation, ...]]
-    custom: Mapping[str, str]
-    queues: int
+    roofline: bool  # whether computations are timed by their operations and bytes
+    replay: bool  # whether all nodes take the time of the trace
+    algorithms: Mapping[str, tuple[Implementation, ...]]  # by kind of collective, one per dimension
+    custom: Mapping[str, str]  # prefix of the traces of a custom collective, by kind
+    queues: int  # queues per dimension, from the command line
     source: str
 
     @property

@@ -36,21 +36,12 @@ _Key = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Cycles:
-    """Outcome of a run.
-
-    Attributes
-    ----------
-    time_ps : int
-    reconfigurations : int
-    dark_ps, drain_ps : int
-        Sum of the dark times, and of the drains.
-    delivered_bytes : int
-    """
+    """Outcome of a run."""
 
     time_ps: int
     reconfigurations: int
-    dark_ps: int
-    drain_ps: int
+    dark_ps: int  # sum of the dark times
+    drain_ps: int  # sum of the drains
     delivered_bytes: int
 
 
@@ -130,25 +121,14 @@ def _join(pairs: list[Pair], wish: npt.NDArray[np.float64], n: int, degree: int)
 
 @dataclass
 class _Stream:
-    """The rounds of one all-reduce in one ring.
+    """The rounds of one all-reduce in one ring."""
 
-    Attributes
-    ----------
-    ready_ps : int
-        When its operation ends.
-    jump, rounds, block : int
-    done : list of int
-        Rounds that each server has delivered.
-    left : list of int
-        Bytes left of each server's current round.
-    """
-
-    ready_ps: int
+    ready_ps: int  # when its operation ends
     jump: int
     rounds: int
     block: int
-    done: list[int] = field(default_factory=list)
-    left: list[int] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)  # rounds that each server has delivered
+    left: list[int] = field(default_factory=list)  # bytes left of each server's current round
 
 
 @dataclass

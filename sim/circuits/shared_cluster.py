@@ -16,18 +16,10 @@ from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Trans
 
 @dataclass(frozen=True, eq=False)
 class ClusterJob:
-    """A job in the cluster.
-
-    Attributes
-    ----------
-    iteration : Iteration
-    servers : tuple of int
-        Where server i of the job is.
-    arrival_ps : int
-    """
+    """A job in the cluster."""
 
     iteration: Iteration
-    servers: tuple[int, ...]
+    servers: tuple[int, ...]  # where server i of the job is
     arrival_ps: int = 0
 
 

@@ -39,50 +39,25 @@ FabricFor = Callable[[Demand], Fabric]
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The outcome of a search.
-
-    Attributes
-    ----------
-    strategy : Strategy
-    fabric : Fabric
-    time_ps, start_ps : int
-        Iteration time of the result and of the start, every round simulated.
-    evaluations, evaluations_to_best : int
-    seconds_per_evaluation : float
-        Of this machine.
-    history : tuple of (int, int)
-        Evaluation and time in ps (rounds joined) of each improvement.
-    """
+    """The outcome of a search."""
 
     strategy: Strategy
     fabric: Fabric
-    time_ps: int
-    start_ps: int
+    time_ps: int  # iteration time of the result, every round simulated
+    start_ps: int  # the same of the start
     evaluations: int
     evaluations_to_best: int
-    seconds_per_evaluation: float
-    history: tuple[tuple[int, int], ...]
+    seconds_per_evaluation: float  # of this machine
+    history: tuple[tuple[int, int], ...]  # evaluation and time in ps (rounds joined) of each improvement
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Length and temperature of a search.
+    """Length and temperature of a search."""
 
-    Attributes
-    ----------
-    budget : int
-        Total number of moves; 0 finds a fabric for the start and moves nothing.
-    outer : int
-        Number of alternations between strategy and fabric.
-    temper_per_ms : float
-        A move that loses t ms is kept with probability exp(-temper t).
-    seed : int
-    transport : Transport
-    """
-
-    budget: int = 200
-    outer: int = 4
-    temper_per_ms: float = 1.0
+    budget: int = 200  # total number of moves; 0 finds a fabric for the start and moves nothing
+    outer: int = 4  # number of alternations between strategy and fabric
+    temper_per_ms: float = 1.0  # a move that loses t ms is kept with probability exp(-temper t)
     seed: int = 1
     transport: Transport = PACKETS
 

@@ -30,19 +30,11 @@ F64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Programs of one algorithm at some sizes, form by form.
-
-    Attributes
-    ----------
-    name : str
-    sizes_bytes : tuple of int
-    programs : tuple of tuple of Lowered
-        One for every form that can run, at each size.
-    """
+    """Programs of one algorithm at some sizes, form by form."""
 
     name: str
     sizes_bytes: tuple[int, ...]
-    programs: tuple[tuple[Lowered, ...], ...]
+    programs: tuple[tuple[Lowered, ...], ...]  # one for every form that can run, at each size
     _known: dict[tuple[int, float], F64] = field(default_factory=dict)
 
     def times_s(self, latency_s: float, share: float) -> F64:

@@ -63,26 +63,13 @@ class Interval(NamedTuple):
 @one_line
 @dataclass(frozen=True)
 class Fit:
-    """A candidate at its best-fit latency and bandwidth.
-
-    Attributes
-    ----------
-    algorithm : str
-    latency_s : Interval
-        Per transfer, on top of the network's latencies.
-    share : Interval
-        Of the links' bandwidth.
-    residual : float
-        Root mean square of the relative errors.
-    times_s : (n_sizes,) float64
-        Simulated, at the sizes of the curve.
-    """
+    """A candidate at its best-fit latency and bandwidth."""
 
     algorithm: str
-    latency_s: Interval
-    share: Interval
-    residual: float
-    times_s: F64
+    latency_s: Interval  # per transfer, on top of the network's latencies
+    share: Interval  # of the links' bandwidth
+    residual: float  # root mean square of the relative errors
+    times_s: F64  # (n_sizes,): simulated, at the sizes of the curve
 
     @property
     def possible(self) -> bool:

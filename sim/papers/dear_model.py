@@ -30,14 +30,7 @@ class Group(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """A ring of workers: each step takes a start-up time, and its bytes.
-
-    Attributes
-    ----------
-    workers : int
-    step_s : float
-    s_per_byte : float
-    """
+    """A ring of workers: each step takes a start-up time, and its bytes."""
 
     workers: int
     step_s: float

@@ -108,31 +108,17 @@ def place(name: str, network: Network, compute_scale: float) -> list[Placed]:
 
 @dataclass(frozen=True)
 class GainPoint:
-    """Gains over the equal split at one budget.
-
-    Attributes
-    ----------
-    network, workload, goal : str
-    budget_GBps : float
-    analytic_speedup, analytic_gain : float
-        Of the analytic optimum by LIBRA's formulas: time, and perf per cost.
-    replayed_speedup, replayed_gain : float
-        Of the same split, simulated.
-    simulated_speedup, simulated_gain : float
-        Of the split optimized for the simulation.
-    analytic_split, simulated_split : str
-    runs, replays : int
-    """
+    """Gains over the equal split at one budget."""
 
     network: str
     workload: str
     goal: str
     budget_GBps: float
-    analytic_speedup: float
-    analytic_gain: float
-    replayed_speedup: float
+    analytic_speedup: float  # time of the optimum by LIBRA's formulas, analytic
+    analytic_gain: float  # its perf per cost
+    replayed_speedup: float  # of the same split, simulated
     replayed_gain: float
-    simulated_speedup: float
+    simulated_speedup: float  # of the split optimized for the simulation
     simulated_gain: float
     analytic_split: str
     simulated_split: str

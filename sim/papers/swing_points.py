@@ -52,31 +52,18 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published point and ours.
-
-    Attributes
-    ----------
-    topology, algorithm, form : str
-        `form` is the one that wins in the simulation.
-    size_bytes : int
-    published_us, simulated_us : float
-    published_Gbps, simulated_Gbps : float
-    error : float
-        Simulated over published time, minus one.
-    bar : float or None
-        What the error should stay below; None where no bar is set.
-    """
+    """A published point and ours."""
 
     topology: str
     algorithm: str
-    form: str
+    form: str  # the one that wins in the simulation
     size_bytes: int
     published_us: float
     simulated_us: float
     published_Gbps: float
     simulated_Gbps: float
-    error: float
-    bar: float | None
+    error: float  # simulated over published time, minus one
+    bar: float | None  # what the error should stay below; None where no bar is set
 
     @property
     def holds(self) -> bool:

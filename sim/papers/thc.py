@@ -39,26 +39,14 @@ class Quantised(NamedTuple):
 
 @dataclass(frozen=True)
 class Thc:
-    """The codec of one round.
-
-    Attributes
-    ----------
-    n_elements : int
-    bits : int
-        Of one index.
-    granularity : int
-        Grid steps of the table: values are 0 to this, and the table is uniform if it is 2**bits - 1.
-    seed : int
-        Of the rotation, shared by all workers.
-    clip : float
-        Share of coordinates of a normal distribution that lie outside of the range.
-    """
+    """The codec of one round."""
 
     n_elements: int
-    bits: int = 4
+    bits: int = 4  # of one index
+    # grid steps of the table: values are 0 to this, and the table is uniform if it is 2**bits - 1
     granularity: int = 30
-    seed: int = 0
-    clip: float = 1 / 32
+    seed: int = 0  # of the rotation, shared by all workers
+    clip: float = 1 / 32  # share of coordinates of a normal distribution that lie outside of the range
 
     def __post_init__(self) -> None:
         whole(self.n_elements, "THC's n_elements", 0)

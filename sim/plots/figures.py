@@ -46,28 +46,14 @@ class FigureSpec(Protocol):
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a figure of rows is drawn from, and how.
+    """What a figure of rows is drawn from, and how."""
 
-    Attributes
-    ----------
-    rows : sequence of row
-        Sizes above zero.
-    path : Path
-    columns : {1, 2}
-    spec : a spec, optional
-        Of the rows; a roofline needs it for the fabric.
-    baseline : str, optional
-        Of a speed-up.
-    size_bytes : int, optional
-        Of a scaling.
-    """
-
-    rows: Sequence[Row]
+    rows: Sequence[Row]  # sizes above zero
     path: Path
     columns: int = 2
-    spec: FigureSpec | None = None
-    baseline: str | None = None
-    size_bytes: int | None = None
+    spec: FigureSpec | None = None  # of the rows; a roofline needs it for the fabric
+    baseline: str | None = None  # of a speed-up
+    size_bytes: int | None = None  # of a scaling
 
     @property
     def width(self) -> str:

@@ -32,25 +32,13 @@ ADDS = LinearSegmentedColormap.from_list("adds", ["#f0b27a", "#d55e00", "#7a2e00
 
 
 class Way(NamedTuple):
-    """How blocks travel.
+    """How blocks travel."""
 
-    Attributes
-    ----------
-    blocks : list of int
-        The blocks that take this route.
-    link, step : (n,) int64
-        Links that they cross, in the order of the steps.
-    adds : (n,) bool
-        Whether the receiver adds.
-    root : int
-        The node where the broadcast begins or the sum ends.
-    """
-
-    blocks: list[int]
-    link: Ints
-    step: Ints
-    adds: npt.NDArray[np.bool_]
-    root: int
+    blocks: list[int]  # the blocks that take this route
+    link: Ints  # (n,): links that they cross
+    step: Ints  # (n,): in ascending order
+    adds: npt.NDArray[np.bool_]  # (n,): whether the receiver adds
+    root: int  # the node where the broadcast begins or the sum ends
 
 
 def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE) -> None:

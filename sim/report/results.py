@@ -17,19 +17,10 @@ ROWS = ("rows", "schedules", "results")
 
 
 class ResultFile(NamedTuple):
-    """One file of results.
+    """One file of results."""
 
-    Attributes
-    ----------
-    name : str
-        Its path below the folder.
-    data : mapping
-        All of it.
-    rows : list of mapping
-    """
-
-    name: str
-    data: Mapping[str, Any]
+    name: str  # its path below the folder
+    data: Mapping[str, Any]  # all of it
     rows: list[Row]
 
 

@@ -16,18 +16,12 @@ Floats = npt.NDArray[np.float64]
 
 
 class Services(NamedTuple):
-    """Every service of a run, one row each, in the order of the log.
+    """Every service of a run, one row each, in the order of the log."""
 
-    Attributes
-    ----------
-    task, server : (n,) int64
-    start_ps, end_ps : (n,) int64
-    """
-
-    task: I64
-    server: I64
-    start_ps: I64
-    end_ps: I64
+    task: I64  # (n,)
+    server: I64  # (n,)
+    start_ps: I64  # (n,)
+    end_ps: I64  # (n,)
 
 
 def services(program: Program, outcome: Outcome) -> Services:

@@ -18,22 +18,12 @@ LATE = "late start"
 
 
 class Track(NamedTuple):
-    """Where the services of a server are drawn.
+    """Where the services of a server are drawn."""
 
-    Attributes
-    ----------
-    process, thread : str
-        Node, and link or stream.
-    group : str
-        Of the utilisation counter: "dimension 0".
-    category : str
-        "link", "compute", or "late" for the late start of an NPU.
-    """
-
-    process: str
-    thread: str
-    group: str
-    category: str
+    process: str  # node
+    thread: str  # link or stream
+    group: str  # of the utilisation counter: "dimension 0"
+    category: str  # "link", "compute", or "late" for the late start of an NPU
 
 
 @one_line
@@ -130,13 +120,7 @@ def _job_names(lowered: Lowered) -> _Names:
 
 
 class Rows(NamedTuple):
-    """Task, chunk, server, start, time drawn and loss of every service, in the order task, chunk, start.
-
-    Attributes
-    ----------
-    first : (T+1,) int64
-        Services of task t are rows `first[t]:first[t+1]`.
-    """
+    """Task, chunk, server, start, time drawn and loss of every service, in the order task, chunk, start."""
 
     task: I64
     chunk: I64
@@ -144,7 +128,7 @@ class Rows(NamedTuple):
     start_ps: I64
     service_ps: I64
     lost: np.ndarray[Any, np.dtype[np.bool_]]
-    first: I64
+    first: I64  # (T+1,): services of task t are rows `first[t]:first[t+1]`
 
 
 def rows_of(timeline: Timeline) -> Rows:

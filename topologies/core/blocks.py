@@ -188,17 +188,10 @@ class Switched:
     With boards of 1 this is the plain switch block: every NPU has one cable to the switch. Routes between NPUs of one
     board stay on it; others leave and enter at the nearer edge, with a tie in the middle of an odd board. A
     single board has no switch.
-
-    Attributes
-    ----------
-    extent : int
-        Number of NPUs on the line.
-    board : int
-        NPUs per board along the line; divides the extent.
     """
 
-    extent: int
-    board: int = 1
+    extent: int  # number of NPUs on the line
+    board: int = 1  # NPUs per board along the line; divides the extent
     kind: ClassVar[str] = "SW"
 
     def __post_init__(self) -> None:

@@ -33,21 +33,11 @@ class NamedRouter:
 
 @dataclass(frozen=True, eq=False)
 class Epochs:
-    """Fabrics that follow each other, as one network.
+    """Fabrics that follow each other, as one network."""
 
-    Attributes
-    ----------
-    fabrics : tuple of Topology
-        What is up in each epoch.
-    topology : Topology
-        All circuits that are ever up.
-    links : tuple of (n_links,) int64
-        Link of `topology` for each link of each fabric.
-    """
-
-    fabrics: tuple[Topology, ...]
-    topology: Topology
-    links: tuple[Ints, ...]
+    fabrics: tuple[Topology, ...]  # what is up in each epoch
+    topology: Topology  # all circuits that are ever up
+    links: tuple[Ints, ...]  # link of `topology` for each link of each fabric
 
     def route(self, epoch: int, src: Sequence[int], dst: Sequence[int]) -> list[list[int]]:
         """Links of `topology` from each source to each destination while an epoch lasts.

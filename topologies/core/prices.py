@@ -12,20 +12,14 @@ from topologies.errors import WeftError
 
 @dataclass(frozen=True)
 class PortPrices:
-    """Dollars per port at one rate.
-
-    Attributes
-    ----------
-    transceiver, nic, switch, patch, ocs, flip : float
-        Transceiver, network card, electrical switch, patch panel, optical circuit switch, 1x2 switch.
-    """
+    """Dollars per port at one rate."""
 
     transceiver: float
-    nic: float
-    switch: float
-    patch: float = 100.0
-    ocs: float = 520.0
-    flip: float = 25.0
+    nic: float  # network card
+    switch: float  # electrical switch
+    patch: float = 100.0  # patch panel
+    ocs: float = 520.0  # optical circuit switch
+    flip: float = 25.0  # 1x2 switch
 
     def __post_init__(self) -> None:
         for name in ("transceiver", "nic", "switch", "patch", "ocs", "flip"):

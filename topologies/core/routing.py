@@ -44,20 +44,11 @@ class ShortestPathRouter:
 
 
 class _Onward(NamedTuple):
-    """Every shortest path to one destination.
+    """Every shortest path to one destination."""
 
-    Attributes
-    ----------
-    distance : (n_nodes,) int32
-        Links from each node; -1 where there is no route.
-    start : (n_nodes + 1,) int64
-        `links[start[v]:start[v+1]]` leave node v and lead closer.
-    links : (n,) int32
-    """
-
-    distance: npt.NDArray[np.int32]
-    start: Ints
-    links: npt.NDArray[np.int32]
+    distance: npt.NDArray[np.int32]  # (n_nodes,): links from each node; -1 where there is no route
+    start: Ints  # (n_nodes + 1,): `links[start[v]:start[v+1]]` leave node v and lead closer
+    links: npt.NDArray[np.int32]  # (n,)
 
 
 _KNOWN: WeakKeyDictionary[Topology, dict[int, _Onward]] = WeakKeyDictionary()

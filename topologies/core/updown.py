@@ -17,26 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tiers:
-    """Node numbering of a network with two or three tiers.
+    """Node numbering of a network with two or three tiers."""
 
-    Attributes
-    ----------
-    hosts : int
-        NPUs per edge switch (or leaf).
-    edges : int
-        Edge switches per pod; all leaves if there are no pods.
-    pods : int
-    ups : int
-        Switches above each edge switch: aggregation switches per pod, or spines.
-    cores : int
-        Switches above each aggregation switch; 0 without a third tier.
-    """
-
-    hosts: int
-    edges: int
+    hosts: int  # NPUs per edge switch (or leaf)
+    edges: int  # edge switches per pod; all leaves if there are no pods
     pods: int
-    ups: int
-    cores: int
+    ups: int  # switches above each edge switch: aggregation switches per pod, or spines
+    cores: int  # switches above each aggregation switch; 0 without a third tier
 
     @property
     def n_npus(self) -> int:

@@ -14,22 +14,12 @@ from topologies.errors import WeftError
 
 
 class Cable(NamedTuple):
-    """Both directions between two nodes.
-
-    Attributes
-    ----------
-    ends : (str, str)
-    bandwidth_Bps : float
-        Per direction.
-    latency_ps : int
-    tier : int
-        0 for fast links inside a box, 1 for other links inside it, 2 between boxes.
-    """
+    """Both directions between two nodes."""
 
     ends: tuple[str, str]
-    bandwidth_Bps: float
+    bandwidth_Bps: float  # per direction
     latency_ps: int
-    tier: int
+    tier: int  # 0 for fast links inside a box, 1 for other links inside it, 2 between boxes
 
 
 def wired(

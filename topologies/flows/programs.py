@@ -20,35 +20,18 @@ Floats = npt.NDArray[np.float64]
 
 
 class Roots(NamedTuple):
-    """The best all-reduce along trees: how much each root reduces and broadcasts.
+    """The best all-reduce along trees: how much each root reduces and broadcasts."""
 
-    Attributes
-    ----------
-    rate_Bps : float
-        Bytes of the array per second.
-    share_Bps : (n_npus,) float64
-        Share of each root.
-    spread_Bps : (n_links,) float64
-        Bandwidth of each link used for broadcasting; the rest is for reducing.
-    """
-
-    rate_Bps: float
-    share_Bps: Floats
-    spread_Bps: Floats
+    rate_Bps: float  # bytes of the array per second
+    share_Bps: Floats  # (n_npus,): share of each root
+    spread_Bps: Floats  # (n_links,): bandwidth of each link used for broadcasting; the rest is for reducing
 
 
 class ConcurrentFlow(NamedTuple):
-    """The best all-to-all over arbitrary routes.
+    """The best all-to-all over arbitrary routes."""
 
-    Attributes
-    ----------
-    rate_Bps : float
-        Bytes per second from every NPU to every other at once.
-    flow_Bps : (n_npus, n_links) or (1, n_links) float64
-        Flow from each source over each link; only that of NPU 0 if all NPUs are alike.
-    """
-
-    rate_Bps: float
+    rate_Bps: float  # bytes per second from every NPU to every other at once
+    # (n_npus, n_links) or (1, n_links): flow from each source over each link; only that of NPU 0 if all NPUs are alike
     flow_Bps: Floats
 
 

@@ -30,24 +30,12 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Cut:
-    """A set of nodes, and what must leave (or enter) it.
+    """A set of nodes, and what must leave (or enter) it."""
 
-    Attributes
-    ----------
-    nodes : tuple of int
-        The set.
-    shards : int
-        Shards (or weights) that must cross; 1 if the entire array must.
-    rate_Bps : Fraction
-        Bytes per second that can cross.
-    inward : bool
-        Whether the set must receive rather than send.
-    """
-
-    nodes: tuple[int, ...]
-    shards: int
-    rate_Bps: Fraction
-    inward: bool = False
+    nodes: tuple[int, ...]  # the set
+    shards: int  # shards (or weights) that must cross; 1 if the entire array must
+    rate_Bps: Fraction  # bytes per second that can cross
+    inward: bool = False  # whether the set must receive rather than send
 
     @property
     def s_per_byte(self) -> Fraction:

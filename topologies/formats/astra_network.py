@@ -32,22 +32,12 @@ T = TypeVar("T", int, float)
 
 
 class AstraDimension(NamedTuple):
-    """One dimension.
+    """One dimension."""
 
-    Attributes
-    ----------
-    kind : {"Ring", "FullyConnected", "Switch"}
-    npus : int
-    bandwidth : float
-        Per direction of a link, in the unit of the file: 2^30 bytes/s.
-    latency_ns : float
-        Per link.
-    """
-
-    kind: str
+    kind: str  # {"Ring", "FullyConnected", "Switch"}
     npus: int
-    bandwidth: float
-    latency_ns: float
+    bandwidth: float  # per direction of a link, in the unit of the file: 2^30 bytes/s
+    latency_ns: float  # per link
 
     @property
     def bytes_per_ns(self) -> float:

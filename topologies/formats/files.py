@@ -30,24 +30,13 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A file format.
-
-    Attributes
-    ----------
-    name : str
-    suffixes : tuple of str
-    recognizes : callable (text) -> bool
-        Whether the text of a file with one of the suffixes has this format.
-    parse : callable (text, file name, given) -> Topology
-    accepts : tuple of str
-        Fields of `Given` that the format leaves unspecified; the others are rejected.
-    """
+    """A file format."""
 
     name: str
     suffixes: tuple[str, ...]
-    recognizes: Callable[[str], bool]
-    parse: Callable[[str, str, Given], Topology]
-    accepts: tuple[str, ...] = ()
+    recognizes: Callable[[str], bool]  # whether the text of a file with one of the suffixes has this format
+    parse: Callable[[str, str, Given], Topology]  # text, file name, given
+    accepts: tuple[str, ...] = ()  # fields of `Given` that the format leaves unspecified; the others are rejected
 
 
 def _one(value: Quantities | None, what: str) -> Quantity | None:

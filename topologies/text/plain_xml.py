@@ -14,20 +14,11 @@ MOST_DEPTH = 64
 
 @dataclass
 class Element:
-    """An element of a file.
-
-    Attributes
-    ----------
-    tag : str
-    attributes : dict of str to str
-    where : str
-        "topology file a.xml, line 3: <gpu>", the prefix of every error message.
-    children : list of Element
-    """
+    """An element of a file."""
 
     tag: str
     attributes: dict[str, str]
-    where: str
+    where: str  # "topology file a.xml, line 3: <gpu>", the prefix of every error message
     children: list[Element] = field(default_factory=list)
 
     def check(self, attributes: Collection[str], children: Collection[str]) -> None:

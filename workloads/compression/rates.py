@@ -18,24 +18,12 @@ from workloads.compression.layout import CELLS_PER_ITEM, layout_for
 
 @dataclass(frozen=True)
 class Rates:
-    """Speed of a device.
+    """Speed of a device."""
 
-    Attributes
-    ----------
-    encode_Bps : float
-        Bytes of the dense array per second, index included.
-    scan_Bps : float
-        Bytes of the dense array per second, for going through the index before the peel.
-    peel_s_per_item : float
-        Seconds per union nonzero.
-    launch_s : float
-        Seconds for each round of a parallel peel; 0 where it is sequential.
-    """
-
-    encode_Bps: float
-    scan_Bps: float
-    peel_s_per_item: float
-    launch_s: float = 0.0
+    encode_Bps: float  # bytes of the dense array per second, index included
+    scan_Bps: float  # bytes of the dense array per second, for going through the index before the peel
+    peel_s_per_item: float  # seconds per union nonzero
+    launch_s: float = 0.0  # seconds for each round of a parallel peel; 0 where it is sequential
 
     def __post_init__(self) -> None:
         number(self.encode_Bps, "encode_Bps", 0, above=True)
@@ -57,34 +45,21 @@ INSTANT = Rates(float("inf"), float("inf"), 0.0)
 
 
 class Measured(NamedTuple):
-    """One measurement; times are the best of several, in seconds of this process's own, whatever else runs.
-
-    Attributes
-    ----------
-    density, cells_per_item : float
-        The latter with whole rows, somewhat more than asked for.
-    n_elements, n_items : int
-    index_Bps, sketch_Bps, encode_Bps, scan_Bps : float
-        Bytes of the dense array per second: index alone, sketch alone, both, and counting the items of each cell.
-    peel_s_per_item : float
-    rounds : int
-    complete : bool
-    add_Bps : float
-        Bytes a second at which `numpy.add` adds two dense arrays of that size: what to compare with, as both
-        depend on the machine and on what else it does.
-    """
+    """One measurement; times are the best of several, in seconds of this process's own, whatever else runs."""
 
     density: float
-    cells_per_item: float
+    cells_per_item: float  # with whole rows, somewhat more than asked for
     n_elements: int
     n_items: int
-    index_Bps: float
-    sketch_Bps: float
-    encode_Bps: float
-    scan_Bps: float
+    index_Bps: float  # bytes of the dense array per second: index alone
+    sketch_Bps: float  # sketch alone
+    encode_Bps: float  # both
+    scan_Bps: float  # counting the items of each cell
     peel_s_per_item: float
     rounds: int
     complete: bool
+    # bytes a second at which `numpy.add` adds two dense arrays of that size: what to compare with, as both depend on
+    # the machine and on what else it does
     add_Bps: float
 
     def rates(self) -> Rates:

@@ -45,25 +45,12 @@ class TensorInfo(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One node of a trace.
-
-    Attributes
-    ----------
-    id : int
-    name : str
-    kind : str
-        One of `NODE_KINDS`.
-    control_after, data_after : tuple of int
-        Nodes that it waits for.
-    start_us, duration_us : int
-    inputs, outputs : TensorInfo or None
-    attributes : tuple of Attribute
-    """
+    """One node of a trace."""
 
     id: int
     name: str
-    kind: str
-    control_after: tuple[int, ...] = ()
+    kind: str  # one of `NODE_KINDS`
+    control_after: tuple[int, ...] = ()  # nodes that it waits for
     data_after: tuple[int, ...] = ()
     start_us: int = 0
     duration_us: int = 0

@@ -21,22 +21,12 @@ Value = Scalar | tuple[Scalar, ...]
 
 
 class Attribute(NamedTuple):
-    """A named value of a node or of the file.
-
-    Attributes
-    ----------
-    name : str
-    value : number, bool, str, bytes, or a tuple of them
-    kind : str
-        One of `SCALARS`, of each item where the value is a tuple.
-    note : str
-        The schema's `doc_string`.
-    """
+    """A named value of a node or of the file."""
 
     name: str
-    value: Value
-    kind: str
-    note: str = ""
+    value: Value  # number, bool, str, bytes, or a tuple of them
+    kind: str  # one of `SCALARS`, of each item where the value is a tuple
+    note: str = ""  # the schema's `doc_string`
 
 
 def parse_attribute(data: bytes, where: str) -> Attribute:

@@ -37,28 +37,17 @@ class _Word(NamedTuple):
 
 @dataclass
 class _Event:
-    """One operation of a rank.
+    """One operation of a rank."""
 
-    Attributes
-    ----------
-    kind : {"send", "recv", "calc"}
-    rank, line : int
-    amount : int
-        Bytes, or ns.
-    peer, tag, cpu : int
-    after, with_start_of : list of int
-        Events whose end, or whose start, it waits for.
-    """
-
-    kind: str
+    kind: str  # {"send", "recv", "calc"}
     rank: int
     line: int
-    amount: int
+    amount: int  # bytes, or ns
     peer: int = -1
     tag: int = 0
     cpu: int = 0
-    after: list[int] = field(default_factory=list)
-    with_start_of: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)  # events whose end it waits for
+    with_start_of: list[int] = field(default_factory=list)  # events whose start it waits for
 
 
 def read_goal(path: str | Path, topology: Topology) -> Job:

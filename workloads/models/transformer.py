@@ -9,42 +9,21 @@ from workloads.models.model import Model, Operator
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Hyper-parameters.
-
-    Attributes
-    ----------
-    layers, hidden, vocabulary, sequence : int
-    feed_forward : int
-        Width between the two (or three) matrices of the feed-forward part.
-    key_value : int
-        Width of keys and values: `hidden`, or less where heads share them.
-    gated : bool
-        A third matrix gates the feed-forward part (SwiGLU).
-    biases : bool
-        Every matrix has a bias, and every norm an offset.
-    positions : int
-        Learned position embeddings.
-    tied : bool
-        The output projection is the embedding.
-    causal : bool
-        A token attends to half of the sequence on average.
-    experts, active : int
-        Experts of the feed-forward part, and how many see a token.
-    """
+    """Hyper-parameters."""
 
     layers: int
     hidden: int
     vocabulary: int
     sequence: int
-    feed_forward: int
-    key_value: int
-    gated: bool = False
-    biases: bool = True
-    positions: int = 0
-    tied: bool = True
-    causal: bool = True
-    experts: int = 1
-    active: int = 1
+    feed_forward: int  # width between the two (or three) matrices of the feed-forward part
+    key_value: int  # width of keys and values: `hidden`, or less where heads share them
+    gated: bool = False  # a third matrix gates the feed-forward part (SwiGLU)
+    biases: bool = True  # every matrix has a bias, and every norm an offset
+    positions: int = 0  # learned position embeddings
+    tied: bool = True  # the output projection is the embedding
+    causal: bool = True  # a token attends to half of the sequence on average
+    experts: int = 1  # of the feed-forward part
+    active: int = 1  # experts that see a token
 
 
 def decoder(name: str, shape: Shape, source: str) -> Model:

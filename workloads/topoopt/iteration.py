@@ -15,34 +15,20 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AllReduce:
-    """Gradients that a group of servers adds up; begins on each server when its operation ends there.
-
-    Attributes
-    ----------
-    size_bytes : int
-    group : tuple of int or None
-        Servers in the order of the ring +1; None for all.
-    """
+    """Gradients that a group of servers adds up; begins on each server when its operation ends there."""
 
     size_bytes: int
-    group: tuple[int, ...] | None = None
+    group: tuple[int, ...] | None = None  # servers in the order of the ring +1; None for all
 
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """What an operation gives another: (n,) transfers.
+    """What an operation gives another: (n,) transfers."""
 
-    Attributes
-    ----------
-    producer : int
-        The operation at the sources.
-    src, dst, size_bytes : (n,) int64
-    """
-
-    producer: int
-    src: Ints
-    dst: Ints
-    size_bytes: Ints
+    producer: int  # the operation at the sources
+    src: Ints  # (n,)
+    dst: Ints  # (n,)
+    size_bytes: Ints  # (n,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,41 +36,22 @@ class Op:
     """A computation on some servers.
 
     It begins on a server when the operations before it have ended there, and what flows to it there has arrived.
-
-    Attributes
-    ----------
-    name : str
-    duration_ps : int
-    servers : tuple of int or None
-        None for all.
-    after : tuple of int
-        Earlier operations.
-    receives : tuple of Flows
-    all_reduces : tuple of AllReduce
     """
 
     name: str
     duration_ps: int
-    servers: tuple[int, ...] | None = None
-    after: tuple[int, ...] = ()
+    servers: tuple[int, ...] | None = None  # None for all
+    after: tuple[int, ...] = ()  # earlier operations
     receives: tuple[Flows, ...] = ()
     all_reduces: tuple[AllReduce, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Operations of one iteration, in an order that respects what they wait for; no optimizer step.
-
-    Attributes
-    ----------
-    name : str
-    n : int
-        Servers.
-    ops : tuple of Op
-    """
+    """Operations of one iteration, in an order that respects what they wait for; no optimizer step."""
 
     name: str
-    n: int
+    n: int  # servers
     ops: tuple[Op, ...]
 
     def __post_init__(self) -> None:

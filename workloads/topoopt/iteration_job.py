@@ -19,31 +19,18 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Transport:
-    """How messages and rounds are carried.
+    """How messages and rounds are carried."""
 
-    Attributes
-    ----------
-    acknowledged : bool
-        Whether a round ends when its acknowledgement has come back over as many links, or when the block has arrived.
-    one_round_below : int
-        An all-reduce of fewer bytes per server is one round of the same bytes: the released simulator has 9000.
-    most_rounds : int or None
-        Rounds are joined until there are no more than this, with their latencies added: a coarser, faster picture.
-    message_chunks : int
-        Chunks of a message between operations.
-    tie : str
-        Which of equally short routes; `ecmp` hashes each pair of servers.
-    seed : int
-    routes : int
-        Routes that share the bytes of a message between operations: the k shortest (TopoOpt), or one by `tie`.
-    """
-
+    # whether a round ends when its acknowledgement has come back over as many links, or when the block has arrived
     acknowledged: bool = True
+    # an all-reduce of fewer bytes per server is one round of the same bytes: the released simulator has 9000
     one_round_below: int = 9000
+    # rounds are joined until there are no more than this, with their latencies added: a coarser, faster picture
     most_rounds: int | None = None
-    message_chunks: int = 8
-    tie: str = "first"
+    message_chunks: int = 8  # chunks of a message between operations
+    tie: str = "first"  # which of equally short routes; `ecmp` hashes each pair of servers
     seed: int = 1
+    # routes that share the bytes of a message between operations: the k shortest (TopoOpt), or one by `tie`
     routes: int = 1
 
     def __post_init__(self) -> None:
@@ -58,18 +45,10 @@ PACKETS = Transport()
 
 @dataclass(frozen=True, eq=False)
 class Rings:
-    """The jumps that all-reduces use: those of all servers, and of smaller groups by their size.
+    """The jumps that all-reduces use: those of all servers, and of smaller groups by their size."""
 
-    Attributes
-    ----------
-    jumps : tuple of int
-        For all servers.
-    groups : dict of int to tuple of int
-        For groups of other sizes: jumps in places of the group.
-    """
-
-    jumps: tuple[int, ...]
-    groups: dict[int, tuple[int, ...]]
+    jumps: tuple[int, ...]  # for all servers
+    groups: dict[int, tuple[int, ...]]  # for groups of other sizes: jumps in places of the group
 
     def of(self, size: int, n: int) -> tuple[int, ...]:
         """Jumps, in places of the group, for a group of a size."""

@@ -22,18 +22,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """Traffic of a job in one iteration.
+    """Traffic of a job in one iteration."""
 
-    Attributes
-    ----------
-    all_reduce : mapping from group size to bytes
-        Sum over the groups of that size of what leaves their servers: 2 (k - 1) bytes for each byte added up.
-    flows : (n, n) float64
-        Everything else, from row to column.
-    """
-
+    # by size of the groups: sum over them of what leaves their servers, 2 (k - 1) bytes for each byte added up
     all_reduce: Mapping[int, float]
-    flows: Floats
+    flows: Floats  # (n, n): everything else, from row to column
 
     @classmethod
     def of(cls, iteration: Iteration) -> Demand:
@@ -47,27 +40,14 @@ class Demand:
 
 @dataclass(frozen=True, eq=False)
 class Fabric:
-    """A network for a job.
-
-    Attributes
-    ----------
-    topology : Topology
-    jumps : tuple of int
-        Directed rings of all servers.
-    group_jumps : dict of int to tuple of int
-        Directed rings of smaller groups, in places of the group.
-    ring_degree, matched_degree : int
-        Interfaces of each server for rings and for matchings.
-    matched : tuple of (int, int)
-        Pairs with a circuit of their own.
-    """
+    """A network for a job."""
 
     topology: Topology
-    jumps: tuple[int, ...]
-    group_jumps: dict[int, tuple[int, ...]]
-    ring_degree: int
-    matched_degree: int
-    matched: tuple[tuple[int, int], ...]
+    jumps: tuple[int, ...]  # directed rings of all servers
+    group_jumps: dict[int, tuple[int, ...]]  # directed rings of smaller groups, in places of the group
+    ring_degree: int  # interfaces of each server for rings
+    matched_degree: int  # interfaces of each server for matchings
+    matched: tuple[tuple[int, int], ...]  # pairs with a circuit of their own
 
 
 def find_topology(
