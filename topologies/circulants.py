@@ -109,13 +109,8 @@ class Change(NamedTuple):
 def coin_change_mod(n: int, coins: Sequence[int], *, ascending: bool = True) -> Change:
     """Change every distance on Z_n into the fewest coins.
 
-    Parameters
-    ----------
-    n : int
-    coins : sequence of int
-        Directed jumps.
-    ascending : bool
-        Whether smaller or larger coins are tried first.
+    `coins`: directed jumps.
+    `ascending`: whether smaller or larger coins are tried first.
     """
     count, last = np.full(n, -1, np.int64), np.zeros(n, np.int64)
     count[0] = 0

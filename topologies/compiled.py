@@ -30,13 +30,8 @@ ROOT = 0
 def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Function:
     """Compile a function when it is first called, and keep the code for the next process.
 
-    Parameters
-    ----------
-    function : callable
-    sources : iterable of Path
-        All files whose change makes the code stale: numba itself looks only at the file the function stands in.
-    **flags
-        Of `numba.njit`.
+    `sources`: all files whose change makes the code stale: numba itself looks only at the file the function stands in.
+    `**flags`: of `numba.njit`.
 
     Examples
     --------
@@ -68,12 +63,8 @@ def cache_folder(beside: Path, stamp: str) -> Path | None:
 
     Tried in turn: NUMBA_CACHE_DIR, `__pycache__` beside the sources, and the cache folder of the user.
 
-    Parameters
-    ----------
-    beside : Path
-        Folder of the sources.
-    stamp : str
-        Digest of the sources.
+    `beside`: folder of the sources.
+    `stamp`: digest of the sources.
     """
     given = os.environ.get("NUMBA_CACHE_DIR")
     parents = ([Path(given)] if given else []) + [beside / "__pycache__", *_users_own()]

@@ -16,10 +16,7 @@ from pathlib import Path
 def exports(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package, from the imports of its stub.
 
-    Parameters
-    ----------
-    package, file : str
-        `__name__` and `__file__` of the package's `__init__.py`; the stub is beside it.
+    `package`, `file`: `__name__` and `__file__` of the package's `__init__.py`; the stub is beside it.
 
     Examples
     --------

@@ -30,10 +30,7 @@ SM_LINK_BPS: dict[int, float] = {60: 18e9, 70: 20e9, 80: 20e9, 86: 12e9, 90: 20.
 def generation(name: str) -> Generation:
     """Look up a generation by its number.
 
-    Raises
-    ------
-    WeftError
-        No such generation.
+    WeftError: no such generation.
     """
     if name not in GENERATIONS:
         raise WeftError(f"NVLink generation {name!r} is unknown: choose one of {', '.join(GENERATIONS)}")
@@ -43,10 +40,7 @@ def generation(name: str) -> Generation:
 def link_of_sm(sm: int, where: str) -> float:
     """Rate of one NVLink of a GPU of compute capability `sm` (80 for 8.0), in bytes/s.
 
-    Raises
-    ------
-    WeftError
-        A GPU older than NVLink.
+    WeftError: a GPU older than NVLink.
     """
     known = [one for one in SM_LINK_BPS if one <= sm and (one != 86 or sm == 86)]
     if not known:

@@ -86,17 +86,9 @@ def seconds(time_s: float) -> str:
 def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
     """Bandwidth in bytes per second.
 
-    Parameters
-    ----------
-    value : str
-        Text such as "400Gb/s", "50GB/s" or "50GiB/s".
-    what : str
-        Name of the item, for error messages.
-
-    Raises
-    ------
-    WeftError
-        No unit, not a number, zero, negative or not finite.
+    `value`: text such as "400Gb/s", "50GB/s" or "50GiB/s".
+    `what`: name of the item, for error messages.
+    WeftError: no unit, not a number, zero, negative or not finite.
     """
     if not isinstance(value, str):
         raise WeftError(f"{what} {value!r} has no unit: write text such as 400Gb/s or 50GB/s, or bytes_per_s(number)")
@@ -110,10 +102,7 @@ def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
 def from_bytes_per_s(rate_Bps: float, what: str = "bandwidth") -> float:
     """A bandwidth that is a number of bytes per second, checked: of a file whose keys name the unit.
 
-    Raises
-    ------
-    WeftError
-        Zero, negative or not finite.
+    WeftError: zero, negative or not finite.
     """
     return _above_zero(_exact(rate_Bps, what), rate_Bps, what)
 
@@ -128,10 +117,7 @@ def _above_zero(exact: Fraction, value: object, what: str) -> float:
 def parse_size(value: Quantity, what: str = "size") -> int:
     """Size in bytes: "8KiB", "2MB", or an integer.
 
-    Raises
-    ------
-    WeftError
-        Text without a unit, a fraction of a byte, or a negative size.
+    WeftError: text without a unit, a fraction of a byte, or a negative size.
     """
     if isinstance(value, str):
         match = _SIZE.match(value.strip())
@@ -164,10 +150,7 @@ def parse_sweep_size(value: Quantity, what: str = "size") -> int:
 def parse_time(value: Quantity, what: str = "time") -> int:
     """Time in integer picoseconds: "300ns", "1.5us", or 0.
 
-    Raises
-    ------
-    WeftError
-        No unit, a fraction of a picosecond, negative, or beyond the clock.
+    WeftError: no unit, a fraction of a picosecond, negative, or beyond the clock.
     """
     if not isinstance(value, str):
         if isinstance(value, bool) or value != 0:
@@ -185,10 +168,7 @@ def parse_time(value: Quantity, what: str = "time") -> int:
 def from_seconds(time_s: float, what: str = "time") -> int:
     """Picoseconds of a time that is a number of seconds, rounded: of a file whose keys name the unit.
 
-    Raises
-    ------
-    WeftError
-        Negative, not finite, or beyond the clock.
+    WeftError: negative, not finite, or beyond the clock.
     """
     return _on_the_clock(round(_exact(time_s, what) * PS_PER_S), time_s, what)
 

@@ -105,16 +105,8 @@ def ideal_bubble(n_stages: int, microbatches: int) -> float:
 def activation_bytes(model: Model, samples: float) -> int:
     """What an NPU sends to the next stage for each microbatch: all activations between two equal layers ([2]).
 
-    Parameters
-    ----------
-    model : Model
-    samples : float
-        Of a tensor-parallel group in a microbatch.
-
-    Raises
-    ------
-    WeftError
-        The model has no equal layers, and activations of different sizes between them.
+    `samples`: of a tensor-parallel group in a microbatch.
+    WeftError: the model has no equal layers, and activations of different sizes between them.
     """
     first = model.operators[0]
     if model.layers == 1 or first.name != "embedding":
@@ -125,10 +117,7 @@ def activation_bytes(model: Model, samples: float) -> int:
 def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
     """Consecutive layers for each stage, cut where the compute time comes nearest to equal shares.
 
-    Raises
-    ------
-    WeftError
-        Fewer layers than stages.
+    WeftError: fewer layers than stages.
     """
     n_layers = len(workload.layers)
     if n_layers < n_stages:

@@ -17,20 +17,10 @@ Port = tuple[str, int]
 def plan_job(menu: Menu, plan: Plan, delay: Quantity, *, per_port: bool = False) -> Job:
     """The job of a collective that follows a plan; a step begins when all ranks have ended the one before.
 
-    Parameters
-    ----------
-    menu : Menu
-    plan : Plan
-        A fabric of the menu for each step.
-    delay : quantity
-        Of every change.
-    per_port : bool
-        Whether a change darkens only the circuits that change, or the whole fabric.
-
-    Raises
-    ------
-    WeftError
-        A plan of other steps, or a schedule that passes chunks on before its steps end.
+    `plan`: a fabric of the menu for each step.
+    `delay`: of every change.
+    `per_port`: whether a change darkens only the circuits that change, or the whole fabric.
+    WeftError: a plan of other steps, or a schedule that passes chunks on before its steps end.
 
     Examples
     --------
@@ -57,12 +47,7 @@ def plan_job(menu: Menu, plan: Plan, delay: Quantity, *, per_port: bool = False)
 def planes_job(menu: Menu, delay: Quantity, planes: int = 2) -> Job:
     """The job of a collective whose steps take turns on planes, each of which switches while the others transmit.
 
-    Parameters
-    ----------
-    menu : Menu
-    delay : quantity
-    planes : int
-        Each has an equal part of the rate of every circuit.
+    `planes`: each has an equal part of the rate of every circuit.
     """
     if planes < 1:
         raise WeftError(f"{planes} planes: at least 1")
@@ -97,20 +82,12 @@ def change_circuits(
 ) -> None:
     """Add the changes from each epoch to the next.
 
-    Parameters
-    ----------
-    job : Job
-        On the topology of the epochs.
-    epochs : Epochs
-        Built with `keep` where changes are per port.
-    delays : sequence of quantity
-        Of each change.
-    per_port : bool
-        Whether a change darkens only the ports that change, or the whole fabric.
-    after : sequence of sequence of int, optional
-        Operations that each change waits for, such as a rotor's clock.
-    drain : bool
-        Whether changes wait for the circuits in use.
+    `job`: on the topology of the epochs.
+    `epochs`: built with `keep` where changes are per port.
+    `delays`: of each change.
+    `per_port`: whether a change darkens only the ports that change, or the whole fabric.
+    `after`: operations that each change waits for, such as a rotor's clock.
+    `drain`: whether changes wait for the circuits in use.
     """
     waits = after or [()] * len(delays)
     ports = _Ports(job, epochs) if per_port else None

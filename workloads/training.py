@@ -123,13 +123,8 @@ def gradient_buckets(workload: Workload, bucket_bytes: int | None, numbers: rang
 
     A layer joins the bucket if the bucket is empty or their sum stays below `bucket_bytes` ([1], section IV).
 
-    Parameters
-    ----------
-    workload : Workload
-    bucket_bytes : int or None
-        None fuses nothing.
-    numbers : range, optional
-        Of these layers only.
+    `bucket_bytes`: None fuses nothing.
+    `numbers`: of these layers only.
     """
     buckets: list[Bucket] = []
     for number in range(len(workload.layers)) if numbers is None else numbers:
@@ -234,13 +229,8 @@ class Layers:
     def forward(self, after: Sequence[int], gathered: Mapping[int, int] | None = None, tag: str = "") -> list[int]:
         """Layers first to last; returns what the next computation waits for.
 
-        Parameters
-        ----------
-        after : sequence of int
-        gathered : mapping from layer to operation, optional
-            What gathers the weights of a layer.
-        tag : str
-            End of the names: the microbatch.
+        `gathered`: by layer, the operation that gathers the weights of a layer.
+        `tag`: end of the names: the microbatch.
         """
         at = list(after)
         for number in self.numbers:
@@ -253,12 +243,7 @@ class Layers:
     def backward(self, after: Sequence[int], tag: str = "", last: bool = True) -> list[int]:
         """Layers last to first; the gradient of the weights is computed while that of the input is reduced.
 
-        Parameters
-        ----------
-        after : sequence of int
-        tag : str
-        last : bool
-            Whether the gradients are complete, and are reduced as they come.
+        `last`: whether the gradients are complete, and are reduced as they come.
         """
         at = list(after)
         for number in reversed(self.numbers):
@@ -297,10 +282,7 @@ class Layers:
     def gather(self, after: Sequence[int]) -> dict[int, int]:
         """The all-gathers of DeAR, one after the other in forward order, when all has been scattered.
 
-        Returns
-        -------
-        dict
-            What a layer waits for.
+        Returns what a layer waits for.
         """
         gathered: dict[int, int] = {}
         last: list[int] = []

@@ -121,10 +121,7 @@ class Workload:
 def check_groups(workload: Workload, groups: Groups, extents: tuple[int, ...]) -> None:
     """Reject groups that do not fit the network, and calls in groups that are not given.
 
-    Raises
-    ------
-    WeftError
-        Names the group, the dimension and both sizes.
+    WeftError: names the group, the dimension and both sizes.
     """
     for name, sizes in groups.items():
         check_group(sizes, extents, f"group {name}")

@@ -112,10 +112,7 @@ COLLECTIVES: dict[str, Collective] = {
 def collective(name: str) -> Collective:
     """Look up a collective by name.
 
-    Raises
-    ------
-    WeftError
-        No such collective.
+    WeftError: no such collective.
     """
     if name not in COLLECTIVES:
         raise WeftError(f"collective {name!r} is unknown: choose one of {', '.join(COLLECTIVES)}")

@@ -13,18 +13,9 @@ MOST = 2**31 - 1
 def whole_number(value: object, what: str, also: str = "") -> int:
     """A count, from 1 to 2^31 - 1.
 
-    Parameters
-    ----------
-    value : object
-    what : str
-        The option, for messages.
-    also : str
-        What else is accepted, for messages.
-
-    Raises
-    ------
-    WeftError
-        Anything else, such as 2.5, True or "4".
+    `what`: the option, for messages.
+    `also`: what else is accepted, for messages.
+    WeftError: anything else, such as 2.5, True or "4".
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST:
         raise WeftError(f"{what} is {value!r}: give an integer, at least 1 and below 2^31{', ' + also if also else ''}")
@@ -34,10 +25,7 @@ def whole_number(value: object, what: str, also: str = "") -> int:
 def rank_number(value: object, what: str, n_ranks: int, where: str) -> int:
     """A rank of a network.
 
-    Raises
-    ------
-    WeftError
-        Anything else.
+    WeftError: anything else.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < n_ranks:
         raise WeftError(f"{what} {value!r} is not one of the {n_ranks} ranks of {where}")
@@ -47,10 +35,7 @@ def rank_number(value: object, what: str, n_ranks: int, where: str) -> int:
 def truth(value: object, what: str) -> bool:
     """True or False.
 
-    Raises
-    ------
-    WeftError
-        Anything else.
+    WeftError: anything else.
     """
     if not isinstance(value, bool | np.bool_):
         raise WeftError(f"{what} is {value!r}: give true or false")

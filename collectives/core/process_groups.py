@@ -84,17 +84,9 @@ class ProcessGroup:
 def process_group(shape: tuple[int, ...], spec: GroupSpec | ProcessGroup | None = None) -> ProcessGroup:
     """The groups described by a spec; a single group of all ranks if there is none.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Extents of the network.
-    spec : str or sequence, optional
-        See `GroupSpec`. Strides default to 1.
-
-    Raises
-    ------
-    WeftError
-        A number of dimensions that differs from the network's, or an extent and stride that do not tile one.
+    `shape`: extents of the network.
+    `spec`: see `GroupSpec`. Strides default to 1.
+    WeftError: a number of dimensions that differs from the network's, or an extent and stride that do not tile one.
     """
     if isinstance(spec, ProcessGroup):
         if spec.shape != shape:

@@ -45,18 +45,10 @@ class Relays:
     ) -> int:
         """Add a transfer along a path of nodes; returns its row.
 
-        Parameters
-        ----------
-        nodes : sequence of int
-            From the source to the receiver, connected by links.
-        blocks : sequence of int
-        step : int
-        reduces : bool
-            Whether the receiver adds.
-        stream : sequence of int
-            Rows it follows chunk by chunk.
-        port : int
-            Index of the neighbor among those of the last node.
+        `nodes`: from the source to the receiver, connected by links.
+        `reduces`: whether the receiver adds.
+        `stream`: rows it follows chunk by chunk.
+        `port`: index of the neighbor among those of the last node.
         """
         src, dst = int(nodes[0]), int(nodes[-1])
         slot = self._slots.get(src, 0)

@@ -127,12 +127,8 @@ def rounds_pattern(
 ) -> Pattern:
     """The pattern of an algorithm in rounds.
 
-    Parameters
-    ----------
-    topology, kind, algorithm, form, n_blocks, groups, smaller, root
-        As in `Pattern`.
-    rounds : sequence of Round or Fan
-        Slots are ordered by step, then port; rounds of the same step and port keep their order.
+    `topology`, `kind`, `algorithm`, `form`, `n_blocks`, `groups`, `smaller`, `root`: as in `Pattern`.
+    `rounds`: slots are ordered by step, then port; rounds of the same step and port keep their order.
     """
     placed = _place(rounds)
     firsts = [slot for slot, _ in placed]

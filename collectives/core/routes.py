@@ -13,12 +13,7 @@ from topologies.core.paths import ranges
 def paths_of(transfers: Transfers, topology: Topology, tie: str = "first", seed: int = 0) -> Paths:
     """Routes of transfers, one per row in order; two for a row that is split.
 
-    Parameters
-    ----------
-    transfers : Transfers
-    topology : Topology
-    tie, seed
-        As in `Topology.paths`; a transfer that names its links has no ties.
+    `tie`, `seed`: as in `Topology.paths`; a transfer that names its links has no ties.
     """
     if transfers.via_ptr is None or transfers.via_links is None:
         return topology.paths(transfers.src, transfers.dst, tie, seed)
@@ -40,18 +35,9 @@ def paths_of(transfers: Transfers, topology: Topology, tie: str = "first", seed:
 def check_named_links(transfers: Transfers, topology: Topology, name: str) -> None:
     """Reject links that do not lead from the source of their transfer to its destination.
 
-    Parameters
-    ----------
-    transfers : Transfers
-    topology : Topology
-    name : str
-        What names the links, for the message.
-
-    Raises
-    ------
-    ScheduleError
-        A link that does not exist, begins elsewhere than where the one before it ends, or ends elsewhere than at the
-        destination; the message names the rank, the slot and the links.
+    `name`: what names the links, for the message.
+    ScheduleError: a link that does not exist, begins elsewhere than where the one before it ends, or ends elsewhere
+        than at the destination; the message names the rank, the slot and the links.
     """
     ptr, links = transfers.via_ptr, transfers.via_links
     if ptr is None or links is None or not links.size:

@@ -26,19 +26,10 @@ class SendList:
     ) -> int:
         """Add a transfer; returns its index.
 
-        Parameters
-        ----------
-        src, dst : int
-        blocks : sequence of int
-        step, port : int
-        reduces : bool
-            Whether the receiver adds.
-        after, stream : iterable of int
-            Transfers waited for, entirely and chunk by chunk.
-        links : sequence of int
-            Physical links, in order (default: the topology's route).
-        count : int, optional
-            Number of blocks, if they are not named.
+        `reduces`: whether the receiver adds.
+        `after`, `stream`: transfers waited for, entirely and chunk by chunk.
+        `links`: physical links, in order (default: the topology's route).
+        `count`: number of blocks, if they are not named.
         """
         self._rows.append((src, dst, step, port, len(blocks) if count is None else count, reduces))
         self._waits.append([(one, WHOLE) for one in after] + [(one, 0) for one in stream])

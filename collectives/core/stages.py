@@ -56,10 +56,7 @@ def own_algorithm(block: Block, group: ProcessGroup, dim: int, kind: str) -> str
 def check_algorithm(algorithm: str, extent: int, kind: str, dim: int) -> None:
     """Reject an algorithm that a dimension cannot run.
 
-    Raises
-    ------
-    WeftError
-        An unknown algorithm; halving-doubling on an extent that is not a power of two, or for an all-to-all.
+    WeftError: an unknown algorithm; halving-doubling on an extent that is not a power of two, or for an all-to-all.
     """
     if algorithm not in STAGE_ALGORITHMS:
         raise WeftError(f"algorithm {algorithm!r} of dimension {dim} is unknown: choose one of "
@@ -78,15 +75,9 @@ def cuts_blocks(algorithm: str, extent: int) -> bool:
 def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts: int) -> list[LaneRound]:
     """The rounds of a stage.
 
-    Parameters
-    ----------
-    algorithm : str
-        One of `STAGE_ALGORITHMS`. A ring of two is one cable: both ends exchange directly.
-    task : {"scatter", "gather", "exchange"}
-    group : ProcessGroup
-    dim : int
-    parts : int
-        Parts per block: 2 if any dimension of the collective is a ring.
+    `algorithm`: one of `STAGE_ALGORITHMS`. A ring of two is one cable: both ends exchange directly.
+    `task`: {"scatter", "gather", "exchange"}.
+    `parts`: parts per block: 2 if any dimension of the collective is a ring.
     """
     if algorithm == HALVING_DOUBLING:
         return _halving_doubling(task, group, dim, parts)

@@ -40,11 +40,7 @@ class Step:
 def steps_of(schedule: Schedule, port: int | None = None) -> list[Step]:
     """The steps of a schedule, first to last.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    port : int, optional
-        Only the steps of this port.
+    `port`: only the steps of this port.
     """
     t = schedule.pattern.transfers()
     kept = t.src != t.dst
@@ -107,10 +103,7 @@ def matched_fabric(
 ) -> Topology:
     """One simplex circuit for every pair of a step.
 
-    Raises
-    ------
-    WeftError
-        A rank that sends to, or receives from, more ranks in the step than it has interfaces.
+    WeftError: a rank that sends to, or receives from, more ranks in the step than it has interfaces.
     """
     circuits = Circuits(n, interfaces, step.pairs, duplex=False)
     return optical(circuits, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency, name="matched")

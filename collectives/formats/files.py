@@ -27,10 +27,7 @@ _FORESTCOLL = re.compile(r"<tree[\s>]")
 def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     """What a file implements, as in the registry: a function (topology, size, *, element_bytes) for each collective.
 
-    Raises
-    ------
-    WeftError
-        A file that cannot be read or is neither format.
+    WeftError: a file that cannot be read or is neither format.
     """
     text = _text(path)
     kind = "all-gather" if _FORESTCOLL.search(text) else _parsed(text, path).kind
@@ -48,10 +45,7 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
 def file_digest(path: str) -> str:
     """A digest of the content of a schedule file.
 
-    Raises
-    ------
-    WeftError
-        It cannot be read.
+    WeftError: it cannot be read.
     """
     return _read(path, stamp_of(path))[1]
 

@@ -17,10 +17,7 @@ from topologies.text.input_text import read_input
 def read_forestcoll(path: str | Path, topology: Topology) -> Forest:
     """The forest in a file; nodes are given by index or name.
 
-    Raises
-    ------
-    WeftError
-        Not a ForestColl file, an unknown node, a path without a link, or trees that do not span all NPUs.
+    WeftError: not a ForestColl file, an unknown node, a path without a link, or trees that do not span all NPUs.
     """
     return parse_forestcoll(read_input(path, "schedule file"), topology, str(path))
 

@@ -26,15 +26,8 @@ Parents = frozenset[int]
 def to_htsim(schedule: Schedule) -> str:
     """A schedule as a connection matrix.
 
-    Parameters
-    ----------
-    schedule : Schedule
-
-    Raises
-    ------
-    WeftError
-        Switches that send, or pools; an empty flow, or one of 2 GiB or more; dependencies that one trigger at each
-        end of a flow cannot express.
+    WeftError: switches that send, or pools; an empty flow, or one of 2 GiB or more; dependencies that one trigger at
+        each end of a flow cannot express.
     """
     pattern = schedule.pattern
     if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:

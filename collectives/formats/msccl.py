@@ -32,21 +32,10 @@ PROOF = "proved: all conflicting steps are ordered, and one symbolic run does th
 def read_msccl(path: str | Path, topology: Topology, size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Read the schedule of an MSCCL file for a topology.
 
-    Parameters
-    ----------
-    path : path
-    topology : Topology
-        With as many NPUs as the file has GPUs.
-    size : quantity
-        Bytes of the array; they decide how the runtime cuts its steps, and so whether it may hang.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        A file that is no such XML, or that the runtime would not load.
-    ScheduleError
-        A program that hangs, races, or does not do its collective.
+    `topology`: with as many NPUs as the file has GPUs.
+    `size`: bytes of the array; they decide how the runtime cuts its steps, and so whether it may hang.
+    WeftError: a file that is no such XML, or that the runtime would not load.
+    ScheduleError: a program that hangs, races, or does not do its collective.
     """
     algo = parse_msccl(read_input(path, "schedule file"), str(path))
     pattern = msccl_pattern(algo, topology, cut_of(algo, parse_size(size, "size")))
@@ -56,19 +45,10 @@ def read_msccl(path: str | Path, topology: Topology, size: Quantity, element_byt
 def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut()) -> Pattern:
     """The pattern of a program, checked as it would be executed.
 
-    Parameters
-    ----------
-    algo : Algo
-    topology : Topology
-    cut : Cut
-        How the runtime executes it on the array; whole steps in one turn unless given.
-
-    Raises
-    ------
-    WeftError
-        Another number of NPUs.
-    ScheduleError
-        Sends and receives that do not pair, a deadlock, a race, or a program that does not do its collective.
+    `cut`: how the runtime executes it on the array; whole steps in one turn unless given.
+    WeftError: another number of NPUs.
+    ScheduleError: sends and receives that do not pair, a deadlock, a race, or a program that does not do its
+        collective.
     """
     p = len(algo.gpus)
     if topology.n_npus != p:
@@ -143,10 +123,8 @@ def _released_by(algo: Algo, gpu: int, block: int, step: int) -> Place:
 def prove_msccl(algo: Algo, cut: Cut = Cut()) -> Order:
     """Check a program as the runtime executes it: see `collectives.formats.msccl_order`.
 
-    Raises
-    ------
-    ScheduleError
-        It hangs, races, reads what is not there, adds a contribution twice, or ends without the collective done.
+    ScheduleError: it hangs, races, reads what is not there, adds a contribution twice, or ends without the collective
+        done.
     """
     order = order_of(algo, cut)
     for aliased in algo.aliased:

@@ -63,10 +63,7 @@ class Memory:
     def check(self) -> None:
         """Compare the contents with what the collective requires.
 
-        Raises
-        ------
-        ScheduleError
-            Names the GPU and the chunk.
+        ScheduleError: names the GPU and the chunk.
         """
         for gpu in range(self.p):
             for at, wanted in self._wanted(gpu):

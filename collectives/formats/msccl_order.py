@@ -63,11 +63,7 @@ class Cut(NamedTuple):
 def cut_of(algo: Algo, size_bytes: int) -> Cut:
     """How the runtime cuts an array of this size.
 
-    Parameters
-    ----------
-    algo : Algo
-    size_bytes : int
-        Of the whole array, as nccl-tests counts it.
+    `size_bytes`: of the whole array, as nccl-tests counts it.
     """
     chunk = max(1, -(-size_bytes // algo.chunks))
     moved = PROTOCOLS[algo.protocol].chunk_bytes
@@ -128,12 +124,8 @@ class Order(NamedTuple):
 def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     """What happens before what.
 
-    Raises
-    ------
-    ScheduleError
-        Sends and receives that do not pair, or a deadlock: its cycle is named.
-    WeftError
-        Too many calls to look at.
+    ScheduleError: sends and receives that do not pair, or a deadlock: its cycle is named.
+    WeftError: too many calls to look at.
     """
     calls = calls_of(algo, cut.most)
     send, receive, connection = _messages(algo, calls)
@@ -233,10 +225,7 @@ def _slots(send: I64, receive: I64, connection: I64, n: int, turns: int, slots: 
 def _sequence(algo: Algo, calls: Calls, parent: I64, child: I64, n: int) -> list[int]:
     """A topological order.
 
-    Raises
-    ------
-    ScheduleError
-        There is none: names the calls of a cycle.
+    ScheduleError: there is none: names the calls of a cycle.
     """
     by_parent = np.argsort(parent, kind="stable")
     followers = child[by_parent].tolist()
@@ -284,17 +273,8 @@ def where(algo: Algo, place: Place) -> str:
 def check_races(algo: Algo, order: Order, aliased: bool) -> None:
     """Every two conflicting accesses are ordered.
 
-    Parameters
-    ----------
-    algo : Algo
-    order : Order
-    aliased : bool
-        Whether input and output share memory.
-
-    Raises
-    ------
-    ScheduleError
-        Names two steps that may run in either order, and what they touch.
+    `aliased`: whether input and output share memory.
+    ScheduleError: names two steps that may run in either order, and what they touch.
     """
     one, other, key = _conflicts(algo, order.calls, aliased)
     open_pairs = np.ones(one.size, np.bool_)

@@ -100,16 +100,8 @@ Place = tuple[int, int, int]
 def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
     """The program in a text.
 
-    Parameters
-    ----------
-    text : str
-    name : str
-        For messages.
-
-    Raises
-    ------
-    WeftError
-        A text that is no such XML, or a program that the runtime would not load.
+    `name`: for messages.
+    WeftError: a text that is no such XML, or a program that the runtime would not load.
     """
     if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
         raise WeftError(f"{name} declares entities: only plain XML is accepted")

@@ -69,18 +69,9 @@ class _Writer:
 def to_msccl(kind: str, up: Forest | None = None, down: Forest | None = None, name: str = "weft") -> str:
     """A forest as MSCCL XML, in place.
 
-    Parameters
-    ----------
-    kind : str
-        "all-gather" takes `down`, "reduce-scatter" `up`, "all-reduce" both.
-    up, down : Forest, optional
-        Must have equal shares at every root.
-    name : str
-
-    Raises
-    ------
-    WeftError
-        An unsupported collective, or trees that need more channels or thread blocks than the runtime has.
+    `kind`: "all-gather" takes `down`, "reduce-scatter" `up`, "all-reduce" both.
+    `up`, `down`: must have equal shares at every root.
+    WeftError: an unsupported collective, or trees that need more channels or thread blocks than the runtime has.
     """
     if kind not in _COLL:
         raise WeftError(f"MSCCL XML of a {kind}: choose one of {', '.join(_COLL)}")

@@ -32,17 +32,8 @@ def edge_disjoint_trees(topology: Topology, count: int, *, routers: bool = False
     exchange edges until nothing more fits; each then takes the root and the paths of minimum depth among its own cables
     and the unused ones. Of unidirectional links only the downward ones are disjoint.
 
-    Parameters
-    ----------
-    topology : Topology
-    count : int
-    routers : bool
-        Whether the routers of NPUs reduce.
-
-    Raises
-    ------
-    WeftError
-        Fewer trees are found; the message says whether more exist.
+    `routers`: whether the routers of NPUs reduce.
+    WeftError: fewer trees are found; the message says whether more exist.
     """
     if not 1 <= count <= max(topology.n_links, 1):
         raise WeftError(f"{count} aggregation trees: give at least 1, and at most the {topology.n_links} links")

@@ -37,21 +37,11 @@ def without_switches(
 ) -> Logical:
     """Replace every switch by logical links past it.
 
-    Parameters
-    ----------
-    topology : Topology
-    link_capacity : list of int
-        Trees on each link.
-    demand : mapping from NPU to int
-        Trees per root.
-    spread : bool
-        Whether a node is connected to as many others as possible, each with its share, which keeps trees shallow;
+    `link_capacity`: trees on each link.
+    `demand`: trees per root.
+    `spread`: whether a node is connected to as many others as possible, each with its share, which keeps trees shallow;
         otherwise each pair takes all it can, which keeps trees few.
-
-    Raises
-    ------
-    WeftError
-        The trees do not fit past a switch, named in the message, such as one that sends more than it receives.
+    WeftError: the trees do not fit past a switch, named in the message, such as one that sends more than it receives.
     """
     split = _Splitting(topology, link_capacity, demand)
     for switch in split.order():

@@ -78,20 +78,9 @@ def fewer_trees(
 ) -> Iterator[FewTrees]:
     """Numbers of trees to be tried, best first; nothing if the optimum is within the limit.
 
-    Parameters
-    ----------
-    topology : Topology
-    kind : str
-    limits : Limits
-    size_bytes, element_bytes : int
-        Of the array; with 0 bytes no number of trees is excluded by its padding.
-    root : int
-        Of a broadcast or reduce.
-
-    Raises
-    ------
-    WeftError
-        A loss that is asked for and cannot be reached, with what can be.
+    `size_bytes`, `element_bytes`: of the array; with 0 bytes no number of trees is excluded by its padding.
+    `root`: of a broadcast or reduce.
+    WeftError: a loss that is asked for and cannot be reached, with what can be.
     """
     n = topology.n_npus
     most = limits.most_k or MOST_K
@@ -129,10 +118,7 @@ def loss_of(topology: Topology, kind: str, root: int, k: int) -> Fraction:
 def check_blocks(topology: Topology, k: int, owners: int) -> None:
     """Reject numbers of trees whose schedule could not be held.
 
-    Raises
-    ------
-    WeftError
-        The message says how many blocks there would be.
+    WeftError: the message says how many blocks there would be.
     """
     blocks = k * owners * topology.n_npus
     if blocks > MOST_BLOCKS:

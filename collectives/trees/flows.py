@@ -41,16 +41,9 @@ class Flows:
     ) -> tuple[dict[int, int], list[int]]:
         """Send blocks up a tree; returns what each source sent, and the rows that arrive at the root.
 
-        Parameters
-        ----------
-        tree : AggregationTree
-        sources : iterable of int
-            Ranks that contribute.
-        blocks : sequence of int
-        feed : mapping from rank to rows, optional
-            Rows that a source waits for.
-        again : bool
-            Whether a complete sum goes up: nodes store what arrives instead of adding.
+        `sources`: ranks that contribute.
+        `feed`: rows that a source waits for.
+        `again`: whether a complete sum goes up: nodes store what arrives instead of adding.
         """
         wanted, feed = set(sources), feed or {}
         arriving: dict[int, list[int]] = {}

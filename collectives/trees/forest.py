@@ -85,10 +85,7 @@ class Forest:
     def check(self) -> None:
         """Check that every tree spans all NPUs from its root, along existing links.
 
-        Raises
-        ------
-        WeftError
-            A bug in the code that built the forest; the message names the tree and the node.
+        WeftError: a bug in the code that built the forest; the message names the tree and the node.
         """
         for tree in self.trees:
             check_tree(self.topology, tree, self.inward)
@@ -131,10 +128,7 @@ def _hops(tree: Tree) -> Iterable[int]:
 def reversed_forest(forest: Forest) -> Forest:
     """The same trees with data flowing in the other direction, along the opposite links.
 
-    Raises
-    ------
-    WeftError
-        A link without an opposite one.
+    WeftError: a link without an opposite one.
     """
     t = forest.topology
     back = t.link_ids(t.dst, t.src).tolist()

@@ -38,20 +38,10 @@ def gather_forest(
 ) -> Forest:
     """Trees away from every root that reach the bandwidth optimum of an all-gather.
 
-    Parameters
-    ----------
-    topology : Topology
-    k : int, optional
-        Trees per root. Default: as many as the optimum takes, or `FINER` times as many if those are shallower.
-    level : bool, optional
-        Whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.
-    spread : bool, optional
-        As in `without_switches`. Default: up to `SPREAD_TREES` and `SPREAD_NEIGHBORS`.
-
-    Raises
-    ------
-    WeftError
-        Unreachable NPUs, or a k that does not fit past the switches.
+    `k`: trees per root. Default: as many as the optimum takes, or `FINER` times as many if those are shallower.
+    `level`: whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.
+    `spread`: as in `without_switches`. Default: up to `SPREAD_TREES` and `SPREAD_NEIGHBORS`.
+    WeftError: unreachable NPUs, or a k that does not fit past the switches.
     """
     shares = gather_shares(topology, k)
     forest = pack_forest(topology, shares, level, spread)

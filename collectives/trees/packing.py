@@ -46,21 +46,11 @@ def pack_trees(
 ) -> list[Batch]:
     """Spanning out-trees within the capacities, with a given number per root.
 
-    Parameters
-    ----------
-    n_nodes : int
-    capacity : mapping from (tail, head) to int
-        Number of trees that may use each link.
-    roots : mapping from node to int
-        Trees per root.
-    level : bool
-        Whether all trees grow by one level at a time, which makes them shallow but takes longer; otherwise they grow
-        one after the other.
-
-    Raises
-    ------
-    WeftError
-        The capacities do not admit this many trees.
+    `capacity`: by (tail, head), the number of trees that may use each link.
+    `roots`: trees per root.
+    `level`: whether all trees grow by one level at a time, which makes them shallow but takes longer; otherwise they
+        grow one after the other.
+    WeftError: the capacities do not admit this many trees.
     """
     return _Packing(n_nodes, capacity, roots).run(level)
 

@@ -44,21 +44,12 @@ def forest_pattern(
 ) -> Pattern:
     """The pattern of a forest, checked tree by tree and proved.
 
-    Parameters
-    ----------
-    topology : Topology
-    kind : str
-        "all-gather" and "broadcast" take `down`, "reduce-scatter" and "reduce" `up`, "all-reduce" both, with equal
+    `kind`: "all-gather" and "broadcast" take `down`, "reduce-scatter" and "reduce" `up`, "all-reduce" both, with equal
         numbers of blocks at each root.
-    algorithm, form : str
-    up, down : Forest, optional
-        Toward and away from the roots.
-    root : int
-        For broadcast and reduce.
-    whole : bool
-        Whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
-    note : str
-        As in `Pattern`.
+    `up`, `down`: toward and away from the roots.
+    `root`: for broadcast and reduce.
+    `whole`: whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
+    `note`: as in `Pattern`.
     """
     for forest in (up, down):
         if forest is not None:

@@ -30,16 +30,8 @@ MOST_VARIABLES = 12_000
 def all_reduce_forests(topology: Topology, k: int | None = None) -> tuple[Forest, Forest]:
     """Trees up and down for the best all-reduce along trees.
 
-    Parameters
-    ----------
-    topology : Topology
-    k : int, optional
-        Trees per root where equal roots are best; default: as many as the optimum takes.
-
-    Raises
-    ------
-    WeftError
-        Unreachable NPUs, a linear program that is too large, or a solution whose fractions are too fine.
+    `k`: trees per root where equal roots are best; default: as many as the optimum takes.
+    WeftError: unreachable NPUs, a linear program that is too large, or a solution whose fractions are too fine.
     """
     if equal_roots_are_best(topology):
         return scatter_forest(topology, k), gather_forest(topology, k)
@@ -62,10 +54,7 @@ def all_reduce_forests(topology: Topology, k: int | None = None) -> tuple[Forest
 def equal_roots_are_best(topology: Topology) -> bool:
     """Whether a reduce-scatter and an all-gather are as fast as an all-reduce with chosen roots.
 
-    Raises
-    ------
-    WeftError
-        Unreachable NPUs, or a linear program that is too large.
+    WeftError: unreachable NPUs, or a linear program that is too large.
     """
     simple = two_phase_rate_Bps(topology)
     if simple is None or 1 / simple <= _bound_s_per_byte(topology):
@@ -105,10 +94,7 @@ def _packed(
 ) -> tuple[Forest, Forest] | None:
     """Both forests, or None if the rounded fractions do not fit.
 
-    Raises
-    ------
-    WeftError
-        More blocks than a schedule can hold.
+    WeftError: more blocks than a schedule can hold.
     """
     unit = topology.bandwidth_Bps.max()
     down = [_near(one, denominator) for one in spread.tolist()]

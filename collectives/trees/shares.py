@@ -53,10 +53,7 @@ class Shares:
 def gather_shares(topology: Topology, k: int | None = None) -> Shares:
     """Shares of an all-gather with k trees per root (default: as many as the optimum takes).
 
-    Raises
-    ------
-    WeftError
-        k below 1, or unreachable NPUs.
+    WeftError: k below 1, or unreachable NPUs.
     """
     n = topology.n_npus
     if k is not None and k < 1:
@@ -76,10 +73,7 @@ def gather_shares(topology: Topology, k: int | None = None) -> Shares:
 def broadcast_shares(topology: Topology, root: int, k: int | None = None) -> Shares:
     """Shares of a broadcast from one root, with k trees (default: as many as the optimum takes).
 
-    Raises
-    ------
-    WeftError
-        A root that is not a rank, or unreachable NPUs.
+    WeftError: a root that is not a rank, or unreachable NPUs.
     """
     cut = broadcast_cut(topology, root)
     if cut is None:

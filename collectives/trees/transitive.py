@@ -52,18 +52,10 @@ def transitive_pattern(
 ) -> Pattern:
     """The pattern of the trees of rank 0 and their translations.
 
-    Parameters
-    ----------
-    topology : Topology
-        A topology whose translations are automorphisms.
-    trees : RootTrees
-    kind : str
-        "all-gather", "reduce-scatter" or "all-reduce".
-    algorithm, form : str
-    whole : bool
-        Whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
-    note : str
-        As in `Pattern`.
+    `topology`: a topology whose translations are automorphisms.
+    `kind`: "all-gather", "reduce-scatter" or "all-reduce".
+    `whole`: whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
+    `note`: as in `Pattern`.
     """
     grid = Grid(topology.shape)
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]

@@ -38,13 +38,9 @@ class Deficiency(NamedTuple):
 def deficiency(algorithm: str, form: str, shape: Shape) -> Deficiency | None:
     """Deficiencies of an all-reduce on a torus, or None where no closed form is known.
 
-    Parameters
-    ----------
-    algorithm, form : str
-        As in the registry of algorithms.
-    shape : tuple of int
-        Extents of the torus; those of 1 are left out. With an extent of 2, whose nodes have one port there and not
-        two, there is no closed form.
+    `algorithm`, `form`: as in the registry of algorithms.
+    `shape`: extents of the torus; those of 1 are left out. With an extent of 2, whose nodes have one port
+        there and not two, there is no closed form.
 
     Notes
     -----

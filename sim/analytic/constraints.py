@@ -41,10 +41,7 @@ def parse_constraint(text: str, n_dims: int) -> Constraint:
 
     B1 is the bandwidth of an NPU into dimension 1, the innermost; a bare number is GB/s.
 
-    Raises
-    ------
-    WeftError
-        Not of this form, or a dimension that is not there.
+    WeftError: not of this form, or a dimension that is not there.
     """
     sides = _SIDES.split(text)
     if len(sides) != 3:

@@ -51,17 +51,8 @@ class Least(NamedTuple):
 def least_time(time: Epigraph, feasible: Feasible, caps_GBps: F64 | None = None) -> Least:
     """The bandwidths of least time.
 
-    Parameters
-    ----------
-    time : Epigraph
-    feasible : Feasible
-    caps_GBps : (D,) float64, optional
-        Upper limits of the bandwidths, for the certificate; default: those of `feasible`.
-
-    Raises
-    ------
-    WeftError
-        Nothing limits a dimension that shortens the time, or the solver gives up.
+    `caps_GBps` (D,): upper limits of the bandwidths, for the certificate; default: those of `feasible`.
+    WeftError: nothing limits a dimension that shortens the time, or the solver gives up.
     """
     used: Bools = np.asarray(time.slope_bytes.any(axis=0))
     caps = feasible.caps_GBps if caps_GBps is None else caps_GBps

@@ -61,22 +61,13 @@ def network_cost(
 ) -> Cost:
     """Cost of a product of blocks.
 
-    Parameters
-    ----------
-    blocks : sequence of {"RI", "FC", "SW"}
-    extents : sequence of int
-    tiers : sequence of str
-        Price tier of each dimension.
-    prices : mapping from tier to Prices
-    counting : {"2024", "2022"}
-        How many links a ring or a fully connected block is charged for; in 2024 a switch needs a price for its NIC.
-    fixed : float
-        $ besides the network.
-
-    Raises
-    ------
-    WeftError
-        An unknown tier or counting rule, a block without a price, or an element that the tier has no price for.
+    `blocks`: "RI", "FC" or "SW" of each dimension.
+    `tiers`: price tier of each dimension.
+    `prices`: by tier.
+    `counting`: how many links a ring or a fully connected block is charged for; in 2024 a switch needs a price for its
+        NIC.
+    `fixed`: $ besides the network.
+    WeftError: an unknown tier or counting rule, a block without a price, or an element that the tier has no price for.
     """
     if counting not in COUNTING:
         raise WeftError(f"counting {counting!r} is unknown: choose one of {', '.join(COUNTING)}")

@@ -57,11 +57,8 @@ class Epigraph(NamedTuple):
     def floor(self, multiplier: F64) -> Floor:
         """The lower bound that weights on the rows prove.
 
-        Parameters
-        ----------
-        multiplier : (R,) float64
-            Any weights, such as a solver's dual variables. Negative ones are dropped and the rest scaled so that the
-            rows of each variable sum to the weight of the variable: no trust in the solver is needed.
+        `multiplier` (R,): any weights, such as a solver's dual variables. Negative ones are dropped and the rest scaled
+            so that the rows of each variable sum to the weight of the variable: no trust in the solver is needed.
         """
         share = np.maximum(multiplier, 0.0)
         worth = self.weight.copy()

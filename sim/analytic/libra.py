@@ -72,17 +72,10 @@ class Placed(NamedTuple):
 def iteration_time(placed: Sequence[Placed], loop: str = "no-overlap", checkpointed: bool = False) -> Epigraph:
     """Time of an iteration of each workload, weighted and summed.
 
-    Parameters
-    ----------
-    placed : sequence of Placed
-    loop : {"no-overlap", "overlap"}
-    checkpointed : bool
-        The forward collectives run a second time in the backward pass (activation checkpointing; compute as given).
-
-    Raises
-    ------
-    WeftError
-        An unknown loop, no workload, or a weight that is not above zero.
+    `loop`: {"no-overlap", "overlap"}.
+    `checkpointed`: the forward collectives run a second time in the backward pass (activation checkpointing; compute as
+        given).
+    WeftError: an unknown loop, no workload, or a weight that is not above zero.
     """
     if loop not in LOOPS:
         raise WeftError(f"loop {loop!r} is unknown: choose one of {', '.join(LOOPS)}")

@@ -20,10 +20,7 @@ def streaming_ps(program: Program) -> int | None:
 
     The last chunk counts as a full one.
 
-    Parameters
-    ----------
-    program : Program
-        Healthy, as lowered.
+    `program`: healthy, as lowered.
     """
     if not _streams(program):
         return None

@@ -56,10 +56,7 @@ class _Point(NamedTuple):
 def check_well_posed(feasible: Feasible, cost: Cost) -> None:
     """Reject time x cost where shrinking the network to nothing always pays.
 
-    Raises
-    ------
-    WeftError
-        The cost has no fixed term and the constraints allow every bandwidth to go to zero.
+    WeftError: the cost has no fixed term and the constraints allow every bandwidth to go to zero.
     """
     if cost.fixed == 0.0 and feasible.contains_zero:
         raise WeftError(
@@ -72,18 +69,8 @@ def check_well_posed(feasible: Feasible, cost: Cost) -> None:
 def least_time_cost(time: Epigraph, feasible: Feasible, cost: Cost, tolerance: float = TOLERANCE) -> LeastProduct:
     """The bandwidths of least time x cost.
 
-    Parameters
-    ----------
-    time : Epigraph
-    feasible : Feasible
-    cost : Cost
-    tolerance : float
-        Relative gap at which the search ends.
-
-    Raises
-    ------
-    WeftError
-        The problem is ill-posed, or the gap does not close.
+    `tolerance`: relative gap at which the search ends.
+    WeftError: the problem is ill-posed, or the gap does not close.
     """
     check_well_posed(feasible, cost)
     fastest = least_time(time, feasible)

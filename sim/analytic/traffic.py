@@ -20,18 +20,9 @@ def dimension_traffic(kind: str, size_bytes: float, sizes: Sequence[int]) -> F64
     A reduce-scatter climbs from dimension 1 and shrinks by the size of each group that it passes; an all-gather comes
     down again and grows; an all-reduce is both; an all-to-all sends the whole buffer through every dimension.
 
-    Parameters
-    ----------
-    kind : str
-    size_bytes : float
-        Buffer of an NPU before: for an all-gather its shard, otherwise the full array.
-    sizes : sequence of int
-        NPUs of the group in each dimension; 1 for a dimension that it does not use.
-
-    Raises
-    ------
-    WeftError
-        A kind that does not go dimension by dimension.
+    `size_bytes`: buffer of an NPU before: for an all-gather its shard, otherwise the full array.
+    `sizes`: NPUs of the group in each dimension; 1 for a dimension that it does not use.
+    WeftError: a kind that does not go dimension by dimension.
     """
     p = np.asarray(sizes, np.float64)
     if kind == "all-to-all":

@@ -38,10 +38,8 @@ class Host(Protocol):
 def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
     """The traces of a custom collective, one per NPU.
 
-    Raises
-    ------
-    WeftError
-        As for `workloads.formats.chakra_nodes`; nodes of another kind, which ASTRA-sim never ends; no nodes at all.
+    WeftError: as for `workloads.formats.chakra_nodes`; nodes of another kind, which ASTRA-sim never ends; no nodes at
+        all.
     """
     traces, unread = read_ranks(prefix, n_npus)
     if unread:

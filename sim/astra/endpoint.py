@@ -111,24 +111,12 @@ class Endpoint:
     ) -> None:
         """Begin a collective.
 
-        Parameters
-        ----------
-        kind : str
-        size : int
-            Bytes that each NPU contributes.
-        dims : tuple of bool or None
-            Dimensions that take part; None for all.
-        group : Group or None
-            None for all NPUs.
-        priority : int
-            Counts where the scheduling policy is EXPLICIT.
-        done : callable
-            Called when all streams have ended.
-
-        Raises
-        ------
-        WeftError
-            What ASTRA-sim would not end.
+        `size`: bytes that each NPU contributes.
+        `dims`: dimensions that take part; None for all.
+        `group`: None for all NPUs.
+        `priority`: counts where the scheduling policy is EXPLICIT.
+        `done`: called when all streams have ended.
+        WeftError: what ASTRA-sim would not end.
         """
         chunk, streams = split(size, kind, self.system.splits, self.network.description.npus)
         if self.system.policy != "EXPLICIT":
@@ -224,10 +212,7 @@ def _place(stream: Stream) -> tuple[bool, int]:
 def split(size: int, kind: str, splits: int, npus: int) -> tuple[int, int]:
     """Bytes of a stream and number of streams: the last one is as large as the others.
 
-    Raises
-    ------
-    WeftError
-        No bytes, or more streams than are simulated.
+    WeftError: no bytes, or more streams than are simulated.
     """
     chunk = size // splits
     if kind != "all-gather" and chunk < npus and size:

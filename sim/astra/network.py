@@ -50,10 +50,7 @@ class Clock:
     def run(self) -> None:
         """Call until nothing is left.
 
-        Raises
-        ------
-        WeftError
-            After too many events.
+        WeftError: after too many events.
         """
         heap = self._heap
         while heap:

@@ -21,10 +21,7 @@ def check_collectives(
 ) -> None:
     """Reject collectives that ASTRA-sim crashes on, never ends, or ends without a result.
 
-    Raises
-    ------
-    WeftError
-        Names the collective, the key and the dimension.
+    WeftError: names the collective, the key and the dimension.
     """
     for one in _collectives(meanings):
         if system.replay or one.kind == "broadcast":
@@ -57,17 +54,10 @@ def notes_of(
 ) -> list[str]:
     """Notes on what happened unasked.
 
-    Parameters
-    ----------
-    meanings : sequence of mapping
-        Of the nodes of each NPU.
-    system, network, groups, backend
-    cycles : int
-        Of the slowest NPU.
-    busiest_ns : int
-        Bytes of the busiest link, in time.
-    unread : sequence of str
-        Traces of NPUs that the network does not have.
+    `meanings`: of the nodes of each NPU.
+    `cycles`: of the slowest NPU.
+    `busiest_ns`: bytes of the busiest link, in time.
+    `unread`: traces of NPUs that the network does not have.
     """
     used = list(dict.fromkeys(_collectives(meanings)))
     notes = ["1 cycle is 1 ns; 1 GB/s of the network is 2^30 B/s, 1 GB/s of local-mem-bw is 10^9 B/s"]

@@ -49,26 +49,14 @@ def run_astra(
 ) -> AstraResult:
     """Simulate ASTRA-sim's inputs by ASTRA-sim's rules.
 
-    Parameters
-    ----------
-    workload : path
-        Prefix of Chakra traces: `<workload>.<rank>.et`.
-    system : path
-        System file (JSON).
-    network : path
-        Network file of the analytical backends (YAML).
-    comm_groups : path, optional
-        Communicator groups (JSON).
-    backend : {"aware", "unaware"}
-        Congestion-aware, in any number of dimensions, or congestion-unaware.
-    queues : int
-        Queues per dimension.
-    most_events : int
-
-    Raises
-    ------
-    WeftError
-        An input that is wrong; one that ASTRA-sim would crash on, hang on or end without a result; too many events.
+    `workload`: prefix of Chakra traces: `<workload>.<rank>.et`.
+    `system`: system file (JSON).
+    `network`: network file of the analytical backends (YAML).
+    `comm_groups`: communicator groups (JSON).
+    `backend`: {"aware", "unaware"}; congestion-aware, in any number of dimensions, or congestion-unaware.
+    `queues`: queues per dimension.
+    WeftError: an input that is wrong; one that ASTRA-sim would crash on, hang on or end without a result; too many
+        events.
     """
     if backend not in BACKENDS:
         raise WeftError(f"backend {backend!r} is unknown: choose one of {', '.join(BACKENDS)}")

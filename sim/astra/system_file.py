@@ -65,10 +65,7 @@ class System:
     def implementations(self, kind: str, dims: int) -> tuple[Implementation, ...]:
         """Algorithms of a collective.
 
-        Raises
-        ------
-        WeftError
-            The file has none, or not one for each dimension.
+        WeftError: the file has none, or not one for each dimension.
         """
         key = f"{kind}-implementation"
         found = self.algorithms.get(kind)
@@ -84,18 +81,10 @@ class System:
 def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
     """Read a system file.
 
-    Parameters
-    ----------
-    path : path
-    dims : int
-        Dimensions of the network.
-    queues : int
-        Queues per dimension (ASTRA-sim's `--num-queues-per-dim`).
-
-    Raises
-    ------
-    WeftError
-        Names the file and the key: a key that ASTRA-sim does not read or that has no effect, or a value out of range.
+    `dims`: dimensions of the network.
+    `queues`: queues per dimension (ASTRA-sim's `--num-queues-per-dim`).
+    WeftError: names the file and the key: a key that ASTRA-sim does not read or that has no effect, or a value out of
+        range.
     """
     data, source = read_json_object(path, "system file"), str(path)
     where = f"system file {source}"

@@ -52,13 +52,8 @@ def greedy_circuits(
 
     Then servers without circuits and free interfaces are connected at random, and components are joined.
 
-    Parameters
-    ----------
-    demand : (n, n) float
-    degree : int
-    rng : Random
-    connect : bool
-        Whether to use up free interfaces and join components, so that servers can forward for each other.
+    `demand` (n, n).
+    `connect`: whether to use up free interfaces and join components, so that servers can forward for each other.
     """
     n = len(demand)
     wish = np.maximum(demand, demand.T)

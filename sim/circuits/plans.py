@@ -14,20 +14,10 @@ from workloads.job import Job
 def simulate_plan(job: Job, start_up_ps: int, model: Model = Model(), *, log: bool = False) -> Result:
     """Run the job of a plan; a run in which a transfer crosses a circuit that is not up is rejected.
 
-    Parameters
-    ----------
-    job : Job
-        Of `workloads.reconfigured`.
-    start_up_ps : int
-        Start-up time of every step: replaces the endpoint latency of the model.
-    model : Model
-    log : bool
-        Whether to keep what `explain_epochs` needs.
-
-    Raises
-    ------
-    CertificateError
-        A transfer on a circuit that is not up.
+    `job`: of `workloads.reconfigured`.
+    `start_up_ps`: start-up time of every step: replaces the endpoint latency of the model.
+    `log`: whether to keep what `explain_epochs` needs.
+    CertificateError: a transfer on a circuit that is not up.
     """
     result = simulate(job, model=replace(model, endpoint_latency_ps=start_up_ps), log=log)
     assert result.outcome is not None  # an engine ran

@@ -26,10 +26,7 @@ class ClusterJob:
 def place_randomly(sizes: Sequence[int], n: int, rng: random.Random) -> list[tuple[int, ...]]:
     """Different servers at random for each job.
 
-    Raises
-    ------
-    WeftError
-        More servers requested than the cluster has.
+    WeftError: more servers requested than the cluster has.
     """
     if sum(sizes) > n:
         raise WeftError(f"jobs of {sum(sizes)} servers in a cluster of {n}")
@@ -43,13 +40,7 @@ def contended_ps(
 ) -> list[float]:
     """Mean iteration time of each job, in ps, when all share one network.
 
-    Parameters
-    ----------
-    jobs : sequence of ClusterJob
-    network : Topology
-        With an NPU for each server of the cluster.
-    iterations : int
-    transport : Transport
+    `network`: with an NPU for each server of the cluster.
     """
     cluster, last_turns = cluster_job(jobs, network, iterations, transport)
     result = run_carried(cluster, transport)
@@ -69,10 +60,7 @@ def cluster_job(
 
     An iteration begins on a server when the computations and all-reduces of the previous one have ended there.
 
-    Raises
-    ------
-    WeftError
-        A server that two jobs share.
+    WeftError: a server that two jobs share.
     """
     seats = [server for job in jobs for server in job.servers]
     if len(set(seats)) < len(seats):

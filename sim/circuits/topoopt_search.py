@@ -116,12 +116,7 @@ class _Chain:
 def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Settings()) -> Found:
     """Search strategy and fabric together; never worse than the start, and the same for the same seed.
 
-    Parameters
-    ----------
-    model : OperatorModel
-    fabric_for : callable
-        `optical_fabric`, or one fixed network.
-    settings : Settings
+    `fabric_for`: `optical_fabric`, or one fixed network.
     """
     started = perf_counter()
     chain = _Chain(model, settings)

@@ -40,12 +40,8 @@ class Curve:
     def times_s(self, latency_s: float, share: float) -> F64:
         """Time at each size, of the fastest form.
 
-        Parameters
-        ----------
-        latency_s : float
-            Added to every transfer.
-        share : float
-            Bandwidth of every link, relative to the topology.
+        `latency_s`: added to every transfer.
+        `share`: bandwidth of every link, relative to the topology.
         """
         key = round(latency_s * PS_PER_S), share
         if key not in self._known:
@@ -65,18 +61,8 @@ def _at(lowered: Lowered, latency_ps: int, share: float) -> Program:
 def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int]) -> Curve:
     """The curve of an algorithm.
 
-    Parameters
-    ----------
-    spec : Spec
-        Collective, form and model.
-    topology : Topology
-    name : str
-    sizes_bytes : sequence of int
-
-    Raises
-    ------
-    WeftError
-        No form can run at some size.
+    `spec`: collective, form and model.
+    WeftError: no form can run at some size.
     """
     model = spec.build_model()
     return Curve(name, tuple(sizes_bytes), tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes))

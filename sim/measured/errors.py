@@ -12,11 +12,7 @@ from sim.measured.read import Measurements
 def with_measured(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[dict[str, Any]]:
     """Rows of simulated points with the mean of the measured times at their size, and the relative error.
 
-    Parameters
-    ----------
-    rows : sequence of row
-        With `size_bytes` and `time_s`, at sizes that were measured.
-    measured : Measurements
+    `rows`: with `size_bytes` and `time_s`, at sizes that were measured.
     """
     times: dict[int, list[float]] = {}
     for point in measured.points:

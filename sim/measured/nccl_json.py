@@ -20,20 +20,10 @@ def nccl_json(
 ) -> str:
     """Rows of results as one document of nccl-tests.
 
-    Parameters
-    ----------
-    rows : iterable of row
-        The algorithm of each is its `experiment_name`.
-    n_ranks : int
-    element_bytes : int
-    root : int
-        Of rooted collectives.
-
-    Returns
-    -------
-    str
-        Out-of-place and in-place hold the same result, `nwrong` is 0 because schedules are checked for correctness when
-        built, and times of day are empty: a simulation has none. Booleans are quoted and roots padded, as
+    `rows`: the algorithm of each is its `experiment_name`.
+    `root`: of rooted collectives.
+    Out-of-place and in-place hold the same result, `nwrong` is 0 because schedules are checked for correctness
+        when built, and times of day are empty: a simulation has none. Booleans are quoted and roots padded, as
         nccl-tests writes them.
     """
     rows = list(rows)

@@ -22,17 +22,9 @@ Floats = npt.NDArray[np.floating[Any]]
 def shared_scale(arrays: Sequence[Floats], bits: int = 32) -> float:
     """The power of two by which values are multiplied so that no sum of the arrays overflows a signed integer.
 
-    Parameters
-    ----------
-    arrays : sequence of (n,) float
-        One of each worker.
-    bits : int
-        Of the integer.
-
-    Raises
-    ------
-    WeftError
-        A value that is not finite, or more workers than the integer can sum.
+    `arrays`: (n,) of each worker.
+    `bits`: of the integer.
+    WeftError: a value that is not finite, or more workers than the integer can sum.
     """
     whole(bits, "bits of an integer", 4, 64)
     for worker, x in enumerate(arrays):
@@ -52,10 +44,7 @@ def shared_scale(arrays: Sequence[Floats], bits: int = 32) -> float:
 def to_fixed(x: Floats, scale: float, dtype: str = "int32") -> npt.NDArray[np.signedinteger[Any]]:
     """Values times the scale, rounded to the nearest integer.
 
-    Raises
-    ------
-    WeftError
-        A value that is not finite or does not fit the integer; `shared_scale` leaves headroom for all workers.
+    WeftError: a value that is not finite or does not fit the integer; `shared_scale` leaves headroom for all workers.
     """
     vector(x, "the array")
     finite(scale, "scale", 0, above=True)

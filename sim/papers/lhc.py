@@ -314,10 +314,7 @@ COMPUTE_S = 0.05
 def model_rows(rates: Rates | None = None) -> list[Row]:
     """Whole gradients dense and through the codec; iteration with an assumed compute time, nothing overlapped.
 
-    Parameters
-    ----------
-    rates : Rates, optional
-        Of the device that encodes and decodes; default: those of one core of this machine, measured.
+    `rates`: of the device that encodes and decodes; default: those of one core of this machine, measured.
     """
     here = rates or measure(2**22, 0.1).rates()
     rows = []

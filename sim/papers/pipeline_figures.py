@@ -15,14 +15,9 @@ COLUMNS = 3
 def draw_sizes(path: Path, kind: str, rows: Sequence[Row]) -> None:
     """Share of the bound that every algorithm reaches, by size, one panel per fabric.
 
-    Parameters
-    ----------
-    path : Path
-        .png, .pdf or .svg.
-    kind : str
-        Collective of the rows, for the title.
-    rows : sequence of row
-        "fabric", "algorithm", "size_bytes" and "of_bound"; None where an algorithm does not run.
+    `path`: .png, .pdf or .svg.
+    `kind`: collective of the rows, for the title.
+    `rows`: "fabric", "algorithm", "size_bytes" and "of_bound"; None where an algorithm does not run.
     """
     fabrics = list(dict.fromkeys(row["fabric"] for row in rows))
     lines = lines_of(row["algorithm"] for row in rows)
@@ -50,13 +45,8 @@ def draw_sizes(path: Path, kind: str, rows: Sequence[Row]) -> None:
 def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> None:
     """Time over the bound by chunks: both disciplines, and the plateau where all chunks are offered at once.
 
-    Parameters
-    ----------
-    path : Path
-    service : sequence of row
-        "fabric", "chunks", "fifo" and "lowest-chunk-first".
-    plateau : sequence of row
-        "fabric", "chunks" and "fifo".
+    `service`: "fabric", "chunks", "fifo" and "lowest-chunk-first".
+    `plateau`: "fabric", "chunks" and "fifo".
     """
     shown = list(dict.fromkeys(row["fabric"] for row in plateau))
     series = ((service, "lowest-chunk-first", "lowest chunk first"), (service, "fifo", "FIFO, paced at the root"),

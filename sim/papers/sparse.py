@@ -28,10 +28,7 @@ class Coordinates(NamedTuple):
 def top_k(x: Values, k: int) -> Coordinates:
     """The k values of largest magnitude; of equal ones the first.
 
-    Raises
-    ------
-    WeftError
-        More values than there are.
+    WeftError: more values than there are.
     """
     vector(x, "the array")
     whole(k, f"k of the top values of {x.size}", 0, x.size)
@@ -46,10 +43,7 @@ def top_k(x: Values, k: int) -> Coordinates:
 def add_coordinates(messages: list[Coordinates], n_elements: int) -> Values:
     """The dense sum of several lists; each holds a position once.
 
-    Raises
-    ------
-    WeftError
-        No lists, or a position that is not among the elements.
+    WeftError: no lists, or a position that is not among the elements.
     """
     _refuse_none(messages)
     whole(n_elements, "number of elements", 0)
@@ -90,10 +84,7 @@ def non_zero_blocks(x: Values, block: int = BLOCK) -> Blocks:
 def add_blocks(messages: list[Blocks], n_elements: int) -> Values:
     """The dense sum: an aggregator adds the blocks of one number as they arrive.
 
-    Raises
-    ------
-    WeftError
-        No messages, blocks of other sizes, or a block that is not among the elements.
+    WeftError: no messages, blocks of other sizes, or a block that is not among the elements.
     """
     _refuse_none(messages)
     block = messages[0].values.shape[1]

@@ -18,14 +18,9 @@ MARKERS = {"Swing": "o", "RecDoub": "s", "Bucket": "^", "Ring": "D", "MirrRD": "
 def draw(path: Path, topology: str, comparisons: list[Comparison]) -> None:
     """Write `path`.png and `path`.pdf.
 
-    Parameters
-    ----------
-    path : Path
-        Without a suffix.
-    topology : str
-        For the title.
-    comparisons : list of Comparison
-        Of one topology.
+    `path`: without a suffix.
+    `topology`: for the title.
+    `comparisons`: of one topology.
     """
     figure, (goodput, gain) = plt.subplots(
         2, 1, figsize=(7, 5.2), sharex=True, height_ratios=(3, 1.1), layout="constrained"

@@ -25,16 +25,10 @@ SMALL_BYTES = 32 * 1024
 def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *, width: str = WIDE) -> None:
     """Draw a comparison.
 
-    Parameters
-    ----------
-    rows : sequence of row
-        Of one topology and one collective; sizes of 0 are left out.
-    path : Path
-        .png, .pdf or .svg.
-    title : str, optional
-        Default: "all-reduce on torus:8x8".
-    width : {"narrow", "wide"}
-        Narrow shows the goodput alone.
+    `rows`: of one topology and one collective; sizes of 0 are left out.
+    `path`: .png, .pdf or .svg.
+    `title`: default: "all-reduce on torus:8x8".
+    `width`: {"narrow", "wide"}; narrow shows the goodput alone.
     """
     curves = curves_of(rows)
     small = [size for size in sizes_of(curves) if size <= SMALL_BYTES]

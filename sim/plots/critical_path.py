@@ -25,17 +25,9 @@ KINDS = ("serialisation", "queueing", "propagation", "hop processing", "endpoint
 def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None:
     """Draw where the time of a run went.
 
-    Parameters
-    ----------
-    result : Result
-    path : Path
-        .png, .pdf or .svg.
-    width : {"narrow", "wide"}
-
-    Raises
-    ------
-    WeftError
-        A run that takes no time.
+    `path`: .png, .pdf or .svg.
+    `width`: {"narrow", "wide"}.
+    WeftError: a run that takes no time.
     """
     why = result.why()
     if not why.makespan_ps:

@@ -18,16 +18,8 @@ from topologies.units import format_rate
 def draw_topology(topology: Topology, path: Path) -> None:
     """Draw a fabric.
 
-    Parameters
-    ----------
-    topology : Topology
-    path : Path
-        .png, .pdf or .svg.
-
-    Raises
-    ------
-    WeftError
-        More nodes than can be distinguished.
+    `path`: .png, .pdf or .svg.
+    WeftError: more nodes than can be distinguished.
     """
     if topology.n_nodes > MOST_NODES_DRAWN:
         raise WeftError(

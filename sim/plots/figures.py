@@ -115,10 +115,7 @@ HELPS = {
 def draw(name: str, wanted: Drawing) -> None:
     """Draw a figure by its name.
 
-    Raises
-    ------
-    WeftError
-        An unknown figure, nothing to draw, or rows that lack what the figure needs.
+    WeftError: an unknown figure, nothing to draw, or rows that lack what the figure needs.
     """
     if name not in FIGURES:
         raise WeftError(f"figure {name!r} is unknown: choose one of {', '.join(FIGURES)}")

@@ -36,16 +36,9 @@ def draw_heatmap(
 ) -> None:
     """Draw the busy share of every link.
 
-    Parameters
-    ----------
-    topology : Topology
-    utilisation : (n_links,) float
-        0 to 1.
-    path : Path
-        .png, .pdf or .svg.
-    title : str
-    width : {"narrow", "wide"}
-        At most; a drawing as high as wide is narrow.
+    `utilisation` (n_links,): 0 to 1.
+    `path`: .png, .pdf or .svg.
+    `width`: {"narrow", "wide"}; at most; a drawing as high as wide is narrow.
     """
     if topology.n_nodes <= MOST_NODES_DRAWN:
         placed = layout(topology)
@@ -80,14 +73,8 @@ def draw_fabric(
 ) -> None:
     """Draw nodes and links.
 
-    Parameters
-    ----------
-    axes : Axes
-    topology : Topology
-    placed : Layout
-    colors : (n_links, 4) float
-    order : (n_links,) int, optional
-        Links from the bottom to the top.
+    `colors` (n_links, 4).
+    `order` (n_links,): links from the bottom to the top.
     """
     order = np.arange(topology.n_links) if order is None else order
     inches = axes.get_window_extent().width / axes.get_figure(root=True).dpi  # type: ignore[union-attr]  # it has one

@@ -29,17 +29,9 @@ FRAMES = 400
 def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None:
     """Draw a run, link by link; runs the schedule once more with a log.
 
-    Parameters
-    ----------
-    result : Result
-    path : Path
-        .png, .pdf or .svg.
-    width : {"narrow", "wide"}
-
-    Raises
-    ------
-    WeftError
-        A run that takes no time, or a log that does not fit in memory.
+    `path`: .png, .pdf or .svg.
+    `width`: {"narrow", "wide"}.
+    WeftError: a run that takes no time, or a log that does not fit in memory.
     """
     if not result.time_ps:
         where = f"{result.schedule.name} on {result.schedule.topology.name}"

@@ -12,13 +12,7 @@ from sim.plots.style import CYCLE, NARROW, figure, save
 
 
 def draw_pareto(front: Sequence[FrontPoint], path: Path) -> None:
-    """Draw the front; dominated points are hollow.
-
-    Parameters
-    ----------
-    front : sequence of FrontPoint
-    path : Path
-    """
+    """Draw the front; dominated points are hollow."""
     with figure(NARROW) as drawn:
         axes = drawn.add_subplot()
         equal, designed = CYCLE[1], CYCLE[0]

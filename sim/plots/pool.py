@@ -16,13 +16,9 @@ Row = Mapping[str, Any]
 def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
     """Draw goodput over slots, a line for each rule or leaf, the closed form (thin), and the slots of a round trip.
 
-    Parameters
-    ----------
-    rows : sequence of row
-        Of `sim.streaming.pool_rows`: one nonempty array, and several numbers of slots.
-    path : Path
-        .png, .pdf or .svg.
-    width : {"narrow", "wide"}
+    `rows`: of `sim.streaming.pool_rows`: one nonempty array, and several numbers of slots.
+    `path`: .png, .pdf or .svg.
+    `width`: {"narrow", "wide"}.
     """
     slots = sorted({int(row["slots"]) for row in rows})
     named: dict[str, list[Row]] = {}

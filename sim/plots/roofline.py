@@ -19,14 +19,9 @@ Row = Mapping[str, Any]
 def draw_roofline(rows: Sequence[Row], path: Path, roof: Roof, *, width: str = WIDE) -> None:
     """Draw algbw by size on logarithmic axes, under the roof of the fabric.
 
-    Parameters
-    ----------
-    rows : sequence of row
-        Of one topology and one collective.
-    path : Path
-        .png, .pdf or .svg.
-    roof : Roof
-    width : {"narrow", "wide"}
+    `rows`: of one topology and one collective.
+    `path`: .png, .pdf or .svg.
+    `width`: {"narrow", "wide"}.
     """
     curves = curves_of(rows)
     sizes = sizes_of(curves)

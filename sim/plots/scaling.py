@@ -19,21 +19,11 @@ Points = dict[str, dict[int, Row]]
 def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = None, width: str = WIDE) -> None:
     """Draw bandwidth and time over the number of NPUs, with the lower bound of each run (thin).
 
-    Parameters
-    ----------
-    rows : sequence of row
-        Of several fabrics and one collective.
-    path : Path
-        .png, .pdf or .svg.
-    size_bytes : int, optional
-        Default: the largest that all fabrics have.
-    width : {"narrow", "wide"}
-        Narrow shows the bandwidth alone.
-
-    Raises
-    ------
-    WeftError
-        Fewer than two numbers of NPUs, or no such size.
+    `rows`: of several fabrics and one collective.
+    `path`: .png, .pdf or .svg.
+    `size_bytes`: default: the largest that all fabrics have.
+    `width`: {"narrow", "wide"}; narrow shows the bandwidth alone.
+    WeftError: fewer than two numbers of NPUs, or no such size.
     """
     size = common_size(rows) if size_bytes is None else size_bytes
     points = by_npus([row for row in rows if row["size_bytes"] == size])

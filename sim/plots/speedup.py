@@ -16,20 +16,11 @@ Row = Mapping[str, Any]
 def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None, width: str = WIDE) -> None:
     """Draw speed-up by size.
 
-    Parameters
-    ----------
-    rows : sequence of row
-        Of one topology and one collective.
-    path : Path
-        .png, .pdf or .svg.
-    baseline : str, optional
-        The algorithm that the others are compared with; default: the first of the rows.
-    width : {"narrow", "wide"}
-
-    Raises
-    ------
-    WeftError
-        The baseline is not among the algorithms, or is the only one.
+    `rows`: of one topology and one collective.
+    `path`: .png, .pdf or .svg.
+    `baseline`: the algorithm that the others are compared with; default: the first of the rows.
+    `width`: {"narrow", "wide"}.
+    WeftError: the baseline is not among the algorithms, or is the only one.
     """
     curves = curves_of(rows)
     base = baseline or next(iter(curves), "")

@@ -31,11 +31,8 @@ TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 def figure(width: str = WIDE, height_in: float | None = None) -> Iterator[Figure]:
     """An empty figure in the style of the package, for use while drawing and saving.
 
-    Parameters
-    ----------
-    width : {"narrow", "wide"}
-    height_in : float, optional
-        Instead of the style's own.
+    `width`: {"narrow", "wide"}.
+    `height_in`: instead of the style's own.
     """
     with matplotlib.style.context([str(_HERE / "paper.mplstyle"), str(_HERE / f"{width}.mplstyle")]):
         drawn = Figure()

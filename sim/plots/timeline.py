@@ -21,11 +21,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 def draw_timeline(result: Result, path: Path) -> None:
     """Draw the operations of the simulated NPUs as bars over time.
 
-    Parameters
-    ----------
-    result : Result
-    path : Path
-        .png, .pdf or .svg.
+    `path`: .png, .pdf or .svg.
     """
     rows = timeline_rows(result)
     with figure(WIDE, height_in=0.9 + 0.22 * max(len(rows), 1)) as drawn:

@@ -44,19 +44,10 @@ class Way(NamedTuple):
 def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE) -> None:
     """Draw the routes of the blocks of one rank, one panel for each distinct one.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    path : Path
-        .png, .pdf or .svg.
-    rank : int
-        Whose blocks: those it owns or, where all own all, the first.
-    width : {"narrow", "wide"}
-
-    Raises
-    ------
-    WeftError
-        More nodes than can be distinguished, or blocks without names.
+    `path`: .png, .pdf or .svg.
+    `rank`: whose blocks: those it owns or, where all own all, the first.
+    `width`: {"narrow", "wide"}.
+    WeftError: more nodes than can be distinguished, or blocks without names.
     """
     check_drawable(schedule)
     ways = ways_of(schedule, rank)

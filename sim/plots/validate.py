@@ -19,12 +19,8 @@ PARTS = ("serialisation", "queueing", "propagation", "hop processing", "endpoint
 def draw_validation(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
     """Draw the rows of `weft validate`.
 
-    Parameters
-    ----------
-    rows : sequence of row
-    path : Path
-        .png, .pdf or .svg.
-    width : {"narrow", "wide"}
+    `path`: .png, .pdf or .svg.
+    `width`: {"narrow", "wide"}.
     """
     with figure(width, height_in=2.9 if width == WIDE else 5.2) as drawn:
         if width == WIDE:

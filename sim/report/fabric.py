@@ -35,11 +35,7 @@ MOST_RUNS = 8
 def fabric_sections(result: ResultFile, frames: int) -> tuple[list[Section], list[str]]:
     """The fabric of a result, and lines on what is not shown.
 
-    Parameters
-    ----------
-    result : ResultFile
-    frames : int
-        Points in time of the slider.
+    `frames`: points in time of the slider.
     """
     rows = [row for row in result.rows if row.get("size_bytes") and row.get("time_s") and row.get("algorithm")]
     if not rows or not isinstance(result.data.get("spec"), dict):

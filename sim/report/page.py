@@ -31,28 +31,12 @@ def report_page(
 ) -> tuple[str, list[str]]:
     """The report of a folder of results.
 
-    Parameters
-    ----------
-    folder : Path
-        Its JSON files, including those in subfolders, are the results.
-    title : str, optional
-        Default: "Results in FOLDER".
-    frames : int
-        Points in time that the slider shows of a run.
-    done : callable (name)
-        Called after each file.
-
-    Returns
-    -------
-    page : str
-        HTML with style, script and data inside.
-    left_out : list of str
-        A line for each JSON file that is not shown.
-
-    Raises
-    ------
-    WeftError
-        No such folder, no results, or a number of frames out of range.
+    `folder`: its JSON files, including those in subfolders, are the results.
+    `title`: default: "Results in FOLDER".
+    `frames`: points in time that the slider shows of a run.
+    `done`: called after each file.
+    Returns HTML with style, script and data inside, and a line for each JSON file that is not shown.
+    WeftError: no such folder, no results, or a number of frames out of range.
     """
     if not 1 <= frames <= MOST_FRAMES:
         raise WeftError(f"--frames {frames} is out of range: from 1 to {MOST_FRAMES}")

@@ -27,10 +27,7 @@ class ResultFile(NamedTuple):
 def read_results(folder: Path) -> tuple[list[ResultFile], list[str]]:
     """The result files below a folder by name, and for each other JSON file the reason why it is left out.
 
-    Raises
-    ------
-    WeftError
-        No such folder, or no result in it.
+    WeftError: no such folder, or no result in it.
     """
     if not folder.is_dir():
         raise WeftError(f"{folder} is not a folder: name one with results that --json wrote")

@@ -23,15 +23,10 @@ def streaming_rows(
 ) -> list[Row]:
     """One job; with loss the mean time of some seeds, its 5th and 95th percentile, and the slow-down.
 
-    Parameters
-    ----------
-    job : PoolStreaming
-        Its slots are those of the rows.
-    slots : iterable of int
-    late_ps, rate_factor, loss, timeout_ps
-        As in `sim.streaming.pool_streaming`; without a timeout nothing is lost.
-    seeds : int
-        0 to seeds - 1.
+    `job`: its slots are those of the rows.
+    `late_ps`, `rate_factor`, `loss`, `timeout_ps`: as in `sim.streaming.pool_streaming`; without a timeout nothing is
+        lost.
+    `seeds`: 0 to seeds - 1.
     """
     rows, seeds = [], whole(seeds, "seeds", 1)
     for count in slots:

@@ -27,10 +27,7 @@ class Services(NamedTuple):
 def services(program: Program, outcome: Outcome) -> Services:
     """The services of a logged run.
 
-    Raises
-    ------
-    WeftError
-        The run kept no log.
+    WeftError: the run kept no log.
     """
     if outcome.journal is not None:  # faults change services, and send chunks on other routes
         at = program.route_server[outcome.journal.at].astype(np.int64)

@@ -134,10 +134,7 @@ class Rows(NamedTuple):
 def rows_of(timeline: Timeline) -> Rows:
     """The services of a timeline.
 
-    Raises
-    ------
-    WeftError
-        A run without a log.
+    WeftError: a run without a log.
     """
     rows = _journal_rows(timeline) if timeline.outcome.journal is not None else _log_rows(timeline)
     late = np.array([track.category == "late" for track in timeline.tracks], np.bool_)[rows.server]

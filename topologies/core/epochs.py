@@ -19,10 +19,7 @@ class NamedRouter:
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """No links for nodes that send to themselves.
 
-        Raises
-        ------
-        WeftError
-            Any other pair.
+        WeftError: any other pair.
         """
         if np.any(src != dst):
             pair = int(np.flatnonzero(src != dst)[0])
@@ -42,10 +39,7 @@ class Epochs:
     def route(self, epoch: int, src: Sequence[int], dst: Sequence[int]) -> list[list[int]]:
         """Links of `topology` from each source to each destination while an epoch lasts.
 
-        Raises
-        ------
-        WeftError
-            The circuits of the epoch do not join a pair.
+        WeftError: the circuits of the epoch do not join a pair.
         """
         paths = self.fabrics[epoch].paths(np.array(src, np.int64), np.array(dst, np.int64))
         links = self.links[epoch][paths.links].tolist()
@@ -55,16 +49,8 @@ class Epochs:
 def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False) -> Epochs:
     """One network of fabrics that follow each other on the same nodes.
 
-    Parameters
-    ----------
-    fabrics : sequence of Topology
-    keep : bool
-        Whether a circuit of equal ends and rate that the next fabric has as well is the same link, which stays up.
-
-    Raises
-    ------
-    WeftError
-        No fabric, or fabrics of different nodes.
+    `keep`: whether a circuit of equal ends and rate that the next fabric has as well is the same link, which stays up.
+    WeftError: no fabric, or fabrics of different nodes.
 
     Examples
     --------

@@ -21,17 +21,9 @@ _BYTES_PER_NODE = 64
 def check_extents(shape: int | Sequence[int], what: str) -> tuple[int, ...]:
     """Extents as a tuple of Python ints.
 
-    Parameters
-    ----------
-    shape : int or sequence of int
-        One positive integer per dimension.
-    what : str
-        Name of the item, for error messages.
-
-    Raises
-    ------
-    WeftError
-        No extents, or one that is not a positive integer.
+    `shape`: one positive integer per dimension.
+    `what`: name of the item, for error messages.
+    WeftError: no extents, or one that is not a positive integer.
     """
     extents = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else (shape,)
     if not extents:
@@ -45,10 +37,7 @@ def check_extents(shape: int | Sequence[int], what: str) -> tuple[int, ...]:
 def parse_extents(text: str, what: str) -> tuple[int, ...]:
     """Extents from text: "8x8" gives (8, 8).
 
-    Raises
-    ------
-    WeftError
-        A part is not a positive integer.
+    WeftError: a part is not a positive integer.
     """
     return tuple(parse_extent(part, what) for part in text.split("x"))
 
@@ -56,10 +45,7 @@ def parse_extents(text: str, what: str) -> tuple[int, ...]:
 def parse_extent(text: str, what: str) -> int:
     """One extent from text.
 
-    Raises
-    ------
-    WeftError
-        Not a positive integer, or one of more than 18 digits.
+    WeftError: not a positive integer, or one of more than 18 digits.
     """
     if not re.fullmatch("0*[1-9][0-9]{0,17}", text):
         raise WeftError(f"{what} has the extent {text!r}: extents are positive integers, such as 8")
@@ -74,10 +60,7 @@ def format_extents(extents: Sequence[int]) -> str:
 def check_memory(name: str, n_nodes: int, n_links: int) -> None:
     """Reject a network that is too large to number or to hold in memory, before anything is allocated.
 
-    Raises
-    ------
-    WeftError
-        More than 2^31-1 nodes or links, or more bytes than the machine has.
+    WeftError: more than 2^31-1 nodes or links, or more bytes than the machine has.
     """
     need = n_links * _BYTES_PER_LINK + n_nodes * _BYTES_PER_NODE
     estimate = f"{name} has {n_nodes} nodes and {n_links} links and would need about {format_size(need)} of memory"

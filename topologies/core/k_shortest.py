@@ -16,21 +16,9 @@ from topologies.errors import WeftError
 def k_shortest_paths(topology: Topology, src: Ints, dst: Ints, k: int) -> Paths:
     """Up to k simple paths for each pair: fewest links first, then lowest link indices.
 
-    Parameters
-    ----------
-    topology : Topology
-    src, dst : (n,) int64
-    k : int
-
-    Returns
-    -------
-    Paths
-        The paths of one pair are adjacent.
-
-    Raises
-    ------
-    WeftError
-        k below 1, or a pair without a route.
+    `src`, `dst` (n,).
+    Returns the paths of one pair next to each other.
+    WeftError: k below 1, or a pair without a route.
     """
     if k < 1:
         raise WeftError(f"{k} routes per pair requested: at least 1")

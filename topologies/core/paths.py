@@ -51,14 +51,9 @@ def ranges(start: Ints, length: Ints) -> Ints:
 def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints, Ints], Ints]) -> None:
     """Write both ends of consecutive hops of each route.
 
-    Parameters
-    ----------
-    tail, head : (n_hops,) int64
-        Output, from position `at[i]` on for route i.
-    at, hops : (n_routes,) int64
-        Where this part of each route begins, and its number of hops.
-    node : function of (route, k)
-        The node of each route after k hops of this part.
+    `tail`, `head` (n_hops,): output, from position `at[i]` on for route i.
+    `at`, `hops` (n_routes,): where this part of each route begins, and its number of hops.
+    `node`: (route, k) -> the node of each route after k hops of this part.
     """
     route = np.repeat(np.arange(hops.size), hops)
     k = ranges(np.zeros_like(hops), hops)

@@ -42,11 +42,7 @@ def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> 
     LIBRA and Themis give an NPU bandwidth B_d in dimension d, whatever the block: a ring splits it over two directions
     (one cable for two NPUs), a fully connected block over extent - 1 links, and a switch puts it on one link.
 
-    Parameters
-    ----------
-    npu_bandwidth : sequence of float
-        Out of one NPU, one value per dimension; any unit.
-    blocks : sequence of Block
+    `npu_bandwidth`: out of one NPU, one value per dimension; any unit.
     """
     pairs = zip(npu_bandwidth, blocks, strict=True)
     return tuple(bandwidth / max(_links_of_npu(block), 1) for bandwidth, block in pairs)
@@ -55,10 +51,7 @@ def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> 
 def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
     """Total bandwidth out of NPU 0 in each dimension, in bytes/s: the inverse of `link_bandwidths`.
 
-    Raises
-    ------
-    WeftError
-        A link of NPU 0 belongs to no dimension.
+    WeftError: a link of NPU 0 belongs to no dimension.
     """
     own = topology.src == 0
     if np.any(topology.dimension[own] < 0):

@@ -18,17 +18,9 @@ Permutation = npt.NDArray[np.int32]
 def move_nodes(topology: Topology, maps: Mapping[int, npt.NDArray[np.integer]]) -> Permutation | None:
     """Permutation of the nodes that moves coordinates, dimension by dimension.
 
-    Parameters
-    ----------
-    topology : Topology
-    maps : mapping from dimension to (extent,) int
-        Image of each coordinate of that dimension. Other dimensions, and the negative coordinates of
-        switches, are unchanged.
-
-    Returns
-    -------
-    (n_nodes,) int32 or None
-        None if some node has no image.
+    `maps`: by dimension, (extent,): image of each coordinate of that dimension. Other dimensions, and the
+        negative coordinates of switches, are unchanged.
+    None if some node has no image.
     """
     moved = topology.coords.astype(np.int64)
     for dim, table in maps.items():

@@ -184,10 +184,7 @@ class Topology:
 def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
     """One value per dimension, from a single value or one per dimension.
 
-    Raises
-    ------
-    WeftError
-        Neither 1 nor `n_dims` values.
+    WeftError: neither 1 nor `n_dims` values.
     """
     if isinstance(value, str):
         value = value.split(",")

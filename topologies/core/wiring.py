@@ -28,21 +28,10 @@ def wired(
 ) -> Topology:
     """The network made by the cables, with shortest-path routing; parallel cables are merged.
 
-    Parameters
-    ----------
-    name : str
-    npus, switches : sequence of str
-        Names, NPUs in rank order.
-    cables : iterable of Cable
-    hop_latency_ps : int
-        Of every switch, and of NPUs if any cable connects two of them.
-    passive : collection of str
-        Switches that add no latency: ports and NICs.
-
-    Raises
-    ------
-    WeftError
-        No NPU, or a duplicate name.
+    `npus`, `switches`: names, NPUs in rank order.
+    `hop_latency_ps`: of every switch, and of NPUs if any cable connects two of them.
+    `passive`: switches that add no latency: ports and NICs.
+    WeftError: no NPU, or a duplicate name.
     """
     if not npus:
         raise WeftError(f"{name}: has no NPU")

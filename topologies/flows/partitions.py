@@ -30,12 +30,7 @@ def partition_s_per_byte(topology: Topology) -> tuple[Fraction, Ints]:
     The candidates are single NPUs, and the components connected by links of at least a given bandwidth, for every
     bandwidth that occurs: boxes, and boxes of boxes.
 
-    Returns
-    -------
-    s_per_byte : Fraction
-        0 for one NPU.
-    parts : (n_nodes,) int64
-        The part of each node; -1 for a switch outside of them.
+    Returns the least time, 0 for one NPU, and the part of each node, -1 for a switch outside of them.
     """
     alone = np.where(np.arange(topology.n_nodes) < topology.n_npus, np.arange(topology.n_nodes), -1)
     candidates = [alone, *_boxes(topology)]

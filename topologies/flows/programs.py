@@ -87,11 +87,7 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     Maximizes the sum of the shares x, over x and the broadcast bandwidth a of each link, such that flows of that value
     reach every NPU from the roots within a, and the roots from every NPU within the remaining bandwidth.
 
-    Parameters
-    ----------
-    topology : Topology
-    in_network : bool
-        Whether switches multicast and reduce. Otherwise flow is conserved at switches in each direction.
+    `in_network`: whether switches multicast and reduce. Otherwise flow is conserved at switches in each direction.
     """
     t, n, m = topology, topology.n_npus, topology.n_links
     if n == 1:

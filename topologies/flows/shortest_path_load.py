@@ -30,11 +30,7 @@ def hop_distances(topology: Topology) -> npt.NDArray[np.int64]:
 def spread_loads(topology: Topology, demand: Floats) -> Floats:
     """Load of each link, (n_links,), when each pair's demand splits evenly over all of its shortest paths.
 
-    Parameters
-    ----------
-    topology : Topology
-    demand : (n_nodes, n_nodes) float
-        From row to column. Demand of pairs without a path is ignored.
+    `demand` (n_nodes, n_nodes): from row to column. Demand of pairs without a path is ignored.
 
     References
     ----------

@@ -66,16 +66,8 @@ def remembered(function: Callable[..., T]) -> Callable[..., T]:
 def gather_cut(topology: Topology, weights: tuple[int, ...] | None = None) -> Cut | None:
     """The cut that bounds an all-gather; None for one NPU.
 
-    Parameters
-    ----------
-    topology : Topology
-    weights : tuple of int, optional
-        Shard size of each NPU (default: 1 each).
-
-    Raises
-    ------
-    WeftError
-        Unreachable NPUs, by name.
+    `weights`: shard size of each NPU (default: 1 each).
+    WeftError: unreachable NPUs, by name.
     """
     return _tightest(topology, topology.src, topology.dst, weights, inward=False)
 

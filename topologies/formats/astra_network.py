@@ -70,15 +70,8 @@ class AstraNetwork:
     def topology(self, name: str) -> Topology:
         """The network for weft's own engines.
 
-        Parameters
-        ----------
-        name : str
-            Name of the file.
-
-        Raises
-        ------
-        WeftError
-            A latency that is not an integer number of picoseconds, or too many links.
+        `name`: name of the file.
+        WeftError: a latency that is not an integer number of picoseconds, or too many links.
         """
         try:
             found = multidim(
@@ -103,11 +96,8 @@ def looks_like_astra_network(text: str) -> bool:
 def read_astra_network(path: str | Path) -> AstraNetwork:
     """Read a network file.
 
-    Raises
-    ------
-    WeftError
-        Names the file, line and key: a key that the analytical backends do not read, a missing key, lists of unequal
-        length, or a value out of range.
+    WeftError: names the file, line and key: a key that the analytical backends do not read, a missing key, lists of
+        unequal length, or a value out of range.
     """
     return _network(read_yaml(path, "network"))
 

@@ -152,10 +152,7 @@ def read_topology(path: str | Path) -> Topology:
 def parse_topology(text: str, path: str | Path) -> Topology:
     """The network described by a text, GraphML or node-link JSON according to the suffix of its file.
 
-    Raises
-    ------
-    WeftError
-        As for `read_topology`.
+    WeftError: as for `read_topology`.
     """
 
     path = Path(path)

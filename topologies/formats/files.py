@@ -96,17 +96,9 @@ _OF_SOME_FILES = ("boxes", "nvlink")
 def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:
     """The network described by a file of any known format.
 
-    Parameters
-    ----------
-    path : path
-        The suffix and the text determine the format.
-    given : Given
-        What the file leaves unspecified.
-
-    Raises
-    ------
-    WeftError
-        A file that cannot be read or has an unknown format, or a quantity that the file itself specifies.
+    `path`: the suffix and the text determine the format.
+    `given`: what the file leaves unspecified.
+    WeftError: a file that cannot be read or has an unknown format, or a quantity that the file itself specifies.
     """
     name = str(path)
     candidates = [one for one in FORMATS if name.endswith(one.suffixes)]

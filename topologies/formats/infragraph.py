@@ -63,20 +63,10 @@ def parse_infragraph(
 ) -> Topology:
     """The network of an InfraGraph file.
 
-    Parameters
-    ----------
-    text : str
-    name : str
-        Name of the file, for messages.
-    bandwidth, latency : quantity, optional
-        For links that do not specify their own.
-    hop_latency : quantity, optional
-        Of every component on a path other than ports and NICs.
-
-    Raises
-    ------
-    WeftError
-        Names the file, place and key: not YAML, an unknown or missing key, an undefined name, a link without a
+    `name`: name of the file, for messages.
+    `bandwidth`, `latency`: for links that do not specify their own.
+    `hop_latency`: of every component on a path other than ports and NICs.
+    WeftError: names the file, place and key: not YAML, an unknown or missing key, an undefined name, a link without a
         bandwidth, or a rate in transfers per second.
     """
     data = _load(text, name)

@@ -89,27 +89,12 @@ def parse_nccl_xml(
 ) -> Topology:
     """The network of an NCCL topology file.
 
-    Parameters
-    ----------
-    text : str
-    name : str
-        Name of the file, for messages and tables.
-    copies : int
-        Number of copies of the box; NIC d of each has a cable to the switch "rail" d.
-    nvlink_bandwidth : quantity, optional
-        Per direction of one NVLink (default: NCCL's value).
-    latency, hop_latency : quantity, optional
-        Of every link, and of every switch; the file has neither.
-
-    Returns
-    -------
-    Topology
-        GPU g of copy c has rank c x GPUs + g, in the order of `rank` in the file.
-
-    Raises
-    ------
-    WeftError
-        Not plain XML, an unknown element or attribute, an invalid value, or several copies without a NIC.
+    `name`: name of the file, for messages and tables.
+    `copies`: number of copies of the box; NIC d of each has a cable to the switch "rail" d.
+    `nvlink_bandwidth`: per direction of one NVLink (default: NCCL's value).
+    `latency`, `hop_latency`: of every link, and of every switch; the file has neither.
+    GPU g of copy c has rank c x GPUs + g, in the order of `rank` in the file.
+    WeftError: not plain XML, an unknown element or attribute, an invalid value, or several copies without a NIC.
     """
     if not 1 <= copies <= MOST_COPIES:
         raise WeftError(f"{name}: {copies} copies requested; give 1 to {MOST_COPIES}")

@@ -41,23 +41,12 @@ def parse_nvidia_smi(
 ) -> Topology:
     """The network described by a table.
 
-    Parameters
-    ----------
-    text : str
-        Output of `nvidia-smi topo -m`; a prompt before it and legends after it may stay.
-    name : str
-        Name of the file, for messages and tables.
-    nvlink : {"1", "2", "3", "4", "5"}
-        Generation: 1 P100, 2 V100, 3 A100, 4 H100, 5 B200.
-    nvlink_bandwidth : quantity, optional
-        Per direction of one NVLink (default: NCCL's value for the generation).
-    latency, hop_latency : quantity, optional
-        Of every link, and of every switch; the table has neither.
-
-    Raises
-    ------
-    WeftError
-        No generation, no table, a truncated table, an unknown relation, or GPUs that NVLink does not connect.
+    `text`: output of `nvidia-smi topo -m`; a prompt before it and legends after it may stay.
+    `name`: name of the file, for messages and tables.
+    `nvlink`: generation: 1 P100, 2 V100, 3 A100, 4 H100, 5 B200.
+    `nvlink_bandwidth`: per direction of one NVLink (default: NCCL's value for the generation).
+    `latency`, `hop_latency`: of every link, and of every switch; the table has neither.
+    WeftError: no generation, no table, a truncated table, an unknown relation, or GPUs that NVLink does not connect.
     """
     if nvlink is None:
         raise WeftError(f"{name} has no rates: give the NVLink generation, such as --nvlink 3 for A100")

@@ -19,18 +19,9 @@ SETTLED_NS = 2_000_000_000
 def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str:
     """The text of a file.
 
-    Parameters
-    ----------
-    path : path
-    what : str
-        What the file is for, for messages: "topology file".
-    most_bytes : int
-        Larger files are rejected before being read.
-
-    Raises
-    ------
-    WeftError
-        The file cannot be read, is too large, is empty, or is not UTF-8 text.
+    `what`: what the file is for, for messages: "topology file".
+    `most_bytes`: larger files are rejected before being read.
+    WeftError: the file cannot be read, is too large, is empty, or is not UTF-8 text.
     """
     try:
         with Path(path).open("rb") as stream:

@@ -19,12 +19,8 @@ CELL_WIDTH = 80
 def html_table(title: str, cells: Mapping[str, object]) -> str:
     """A table with a row per cell, complete in itself: no style sheet, no script; all text is escaped.
 
-    Parameters
-    ----------
-    title : str
-        The caption.
-    cells : mapping of str to object
-        What a row is called, and what it holds; None is left out.
+    `title`: the caption.
+    `cells`: what a row is called, and what it holds; None is left out.
 
     Examples
     --------

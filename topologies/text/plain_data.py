@@ -26,16 +26,8 @@ _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++\s*+\.\s*+){64}""")
 def parse_json(text: str, what: str) -> Any:
     """The value of a JSON text.
 
-    Parameters
-    ----------
-    text : str
-    what : str
-        "spec file a.json", the prefix of every error message.
-
-    Raises
-    ------
-    WeftError
-        Not JSON, nested too deeply, a key given twice, or an integer of more than 64 bits.
+    `what`: "spec file a.json", the prefix of every error message.
+    WeftError: not JSON, nested too deeply, a key given twice, or an integer of more than 64 bits.
     """
     return _parsed(partial(json.loads, object_pairs_hook=_unique), text, what, "JSON")
 
@@ -43,10 +35,7 @@ def parse_json(text: str, what: str) -> Any:
 def read_json_object(path: str | Path, what: str) -> dict[str, Any]:
     """The object of a JSON file, whose numbers are finite; `what` is "system file".
 
-    Raises
-    ------
-    WeftError
-        As for `read_input` and `parse_json`; not an object, or a number that is not finite.
+    WeftError: as for `read_input` and `parse_json`; not an object, or a number that is not finite.
     """
     name = f"{what} {path}"
 
@@ -80,10 +69,7 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
 def read_toml(path: str | Path, what: str) -> dict[str, Any]:
     """The tables of a TOML file; `what` is "sweep file".
 
-    Raises
-    ------
-    WeftError
-        As for `read_input` and `parse_toml`; larger than `MOST_BYTES`.
+    WeftError: as for `read_input` and `parse_toml`; larger than `MOST_BYTES`.
     """
     return parse_toml(read_input(path, what, MOST_BYTES), f"{what} {path}")
 

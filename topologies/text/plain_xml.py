@@ -48,16 +48,8 @@ class Element:
 def parse_xml(text: str, name: str) -> Element:
     """The root element of a text.
 
-    Parameters
-    ----------
-    text : str
-    name : str
-        Of the file, for messages.
-
-    Raises
-    ------
-    WeftError
-        Not well-formed, nested too deeply, or with a document type: entities could expand to any size.
+    `name`: of the file, for messages.
+    WeftError: not well-formed, nested too deeply, or with a document type: entities could expand to any size.
     """
     stack: list[Element] = []
     roots: list[Element] = []

@@ -109,16 +109,8 @@ class Entry:
 def read_yaml(path: str | Path, what: str) -> Entry:
     """The whole file as one entry.
 
-    Parameters
-    ----------
-    path : str or Path
-    what : str
-        "network", for messages.
-
-    Raises
-    ------
-    WeftError
-        The file cannot be read, is empty or larger than `MOST_BYTES`, or is not YAML.
+    `what`: "network", for messages.
+    WeftError: the file cannot be read, is empty or larger than `MOST_BYTES`, or is not YAML.
     """
     return parse_yaml(read_input(path, what, MOST_BYTES), f"{what} {path}")
 
@@ -126,16 +118,8 @@ def read_yaml(path: str | Path, what: str) -> Entry:
 def parse_yaml(text: str, source: str) -> Entry:
     """A text as one entry.
 
-    Parameters
-    ----------
-    text : str
-    source : str
-        "network x.yml", the prefix of every error message.
-
-    Raises
-    ------
-    WeftError
-        The text is empty, longer than `MOST_BYTES`, or not YAML.
+    `source`: "network x.yml", the prefix of every error message.
+    WeftError: the text is empty, longer than `MOST_BYTES`, or not YAML.
     """
     import yaml  # heavy: loaded where it is used
 

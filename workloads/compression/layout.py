@@ -55,10 +55,7 @@ SPREAD, PUBLISHED = FORMS["spread"], FORMS["published"]
 def form_of(name: str) -> Form:
     """The form of that name.
 
-    Raises
-    ------
-    WeftError
-        No such form.
+    WeftError: no such form.
     """
     if name not in FORMS:
         raise WeftError(f"layout {name!r} is unknown: choose one of {', '.join(FORMS)}")

@@ -77,20 +77,9 @@ def measure(
 ) -> Measured:
     """Time every part of the codec on one random array on one core.
 
-    Parameters
-    ----------
-    n_elements : int
-    density : float
-        Share of nonzeros, of the union.
-    cells_per_item, form, dtype
-        See `workloads.compression.layout`.
-    repeats : int
-    seed : int
-
-    Raises
-    ------
-    WeftError
-        A number out of range, or a density at which no element is an item.
+    `density`: share of nonzeros, of the union.
+    `cells_per_item`, `form`, `dtype`: see `workloads.compression.layout`.
+    WeftError: a number out of range, or a density at which no element is an item.
     """
     whole(n_elements, "number of elements to measure", 1, MOST_ELEMENTS)
     number(density, "density", 0, 1, above=True)

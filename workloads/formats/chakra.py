@@ -135,10 +135,7 @@ def write_trace(trace: Trace) -> bytes:
 def in_order(nodes: Sequence[Node], where: str) -> list[int]:
     """Positions of the nodes in topological order, smallest id first.
 
-    Raises
-    ------
-    WeftError
-        A duplicate node, a dependency on a missing node, or a dependency cycle.
+    WeftError: a duplicate node, a dependency on a missing node, or a dependency cycle.
     """
     place: dict[int, int] = {}
     for at, node in enumerate(nodes):

@@ -246,10 +246,7 @@ class _Builder:
 def group_spec(members: Sequence[int], topology: Topology) -> str:
     """Ranks as a process group of the topology's dimensions: "4,-1" (`collectives.core.process_groups`).
 
-    Raises
-    ------
-    WeftError
-        They are no product of equally spaced positions.
+    WeftError: they are no product of equally spaced positions.
     """
     coords = topology.coords[np.array(sorted(members))]
     parts, count = [], 1

@@ -67,21 +67,8 @@ Meaning = Computes | Communicates | Exchanges | None
 def read_ranks(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]:
     """The traces `<prefix>.<rank>.et` of all ranks of a network.
 
-    Parameters
-    ----------
-    prefix : path
-    n_npus : int
-
-    Returns
-    -------
-    traces : list of Trace
-    unread : list of str
-        Files of ranks that the network does not have.
-
-    Raises
-    ------
-    WeftError
-        A file is missing or not a trace, or there are more nodes in all than are read.
+    Returns the traces, and the files of ranks that the network does not have.
+    WeftError: a file is missing or not a trace, or there are more nodes in all than are read.
     """
     folder, stem = Path(prefix).parent, Path(prefix).name
     if not Path(f"{prefix}.0.et").exists():
@@ -101,19 +88,10 @@ def read_ranks(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
 def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
     """What a node asks for; None for nothing.
 
-    Parameters
-    ----------
-    node : Node
-    rank, n_npus : int
-        Whose node it is.
-    where : str
-        "trace x.0.et", for messages.
-
-    Raises
-    ------
-    WeftError
-        Names the node and the attribute: one that is unknown, missing or given twice, a value out of range, a node of
-        a type that is not simulated.
+    `rank`, `n_npus`: whose node it is.
+    `where`: "trace x.0.et", for messages.
+    WeftError: names the node and the attribute: one that is unknown, missing or given twice, a value out of range, a
+        node of a type that is not simulated.
     """
     where = f"{where}: node {node.id}"
     if node.kind not in ACCEPTED:

@@ -158,12 +158,7 @@ class _Writer:
     ) -> defaultdict[int, list[str]]:
         """Add transfers and their waits; returns the labels on each rank.
 
-        Parameters
-        ----------
-        t : Transfers
-        block_bytes, chunks : int
-        begin : mapping of int to str
-            Label on each rank for which transfers that wait for nothing else of theirs wait.
+        `begin`: label on each rank for which transfers that wait for nothing else of theirs wait.
         """
         src, dst = t.src.tolist(), t.dst.tolist()
         row_of = {pair: row for row, pair in enumerate(zip(src, t.slot.tolist(), strict=True))}

@@ -18,10 +18,7 @@ _FIXED = {FIXED64: 8, FIXED32: 4}
 def read_varint(data: bytes, at: int, where: str) -> tuple[int, int]:
     """The number at a place, and the place after it.
 
-    Raises
-    ------
-    WeftError
-        The bytes end before it does, or it is longer than 64 bits.
+    WeftError: the bytes end before it does, or it is longer than 64 bits.
     """
     value = shift = 0
     while shift < 70:
@@ -49,10 +46,7 @@ def read_bytes(data: bytes, at: int, where: str) -> tuple[bytes, int]:
 def fields(data: bytes, where: str) -> Iterator[tuple[int, int, int | bytes]]:
     """The fields of a message as (number, wire type, value); numbers are unsigned, whatever they mean.
 
-    Raises
-    ------
-    WeftError
-        Bytes that are no message.
+    WeftError: bytes that are no message.
     """
     at = 0
     while at < len(data):

@@ -30,10 +30,7 @@ Header = tuple[tuple[str, int], ...]
 def parse_header(words: list[str], where: str) -> Header:
     """The keys after the parallelism keyword, "ep: 1" or "pp_comm 0" each, in their order.
 
-    Raises
-    ------
-    WeftError
-        Names the key: unknown, given twice, without an integer, or one that asks for what is not simulated.
+    WeftError: names the key: unknown, given twice, without an integer, or one that asks for what is not simulated.
     """
     if len(words) == 1 and words[0].isascii() and words[0].isdecimal():
         words = [KEYS[-1], words[0]]  # the last bottom layer of a DLRM, as Chakra's converter wants it

@@ -64,18 +64,8 @@ ONE_RING = Rings((1,), {})
 def iteration_job(iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS) -> Job:
     """An iteration as a job; server i is NPU i.
 
-    Parameters
-    ----------
-    iteration : Iteration
-    fabric : Topology
-        At least as many NPUs as the iteration has servers.
-    rings : Rings
-    transport : Transport
-
-    Raises
-    ------
-    WeftError
-        A fabric with too few NPUs, or one that does not join a pair.
+    `fabric`: at least as many NPUs as the iteration has servers.
+    WeftError: a fabric with too few NPUs, or one that does not join a pair.
 
     Examples
     --------
@@ -97,16 +87,8 @@ def add_iteration(
 ) -> list[int]:
     """Add an iteration to a job; returns the numbers of its computations and all-reduces.
 
-    Parameters
-    ----------
-    job : Job
-    iteration : Iteration
-    servers : sequence of int
-        The NPU of each server.
-    rings : Rings
-    transport : Transport
-    after : sequence of int
-        Operations that those wait for which wait for nothing of the iteration.
+    `servers`: the NPU of each server.
+    `after`: operations that those wait for which wait for nothing of the iteration.
     """
     return _Adding(job, iteration, np.array(servers, np.int64), rings, transport).run(tuple(after))
 

@@ -34,10 +34,7 @@ Strategy = tuple[Placement, ...]
 def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
     """Servers of a placement, in the order of the batch.
 
-    Raises
-    ------
-    WeftError
-        A number of servers that does not divide n, or a first one that is out of range.
+    WeftError: a number of servers that does not divide n, or a first one that is out of range.
     """
     k = n if placement.k == ALL else placement.k
     if k < 1 or n % k or not 0 <= placement.first < n // k:

@@ -56,25 +56,13 @@ def find_topology(
 ) -> Fabric:
     """Circuits for a job (TopoOpt, TopologyFinder).
 
-    Parameters
-    ----------
-    n : int
-        Servers.
-    degree : int
-        Optical interfaces of each; even where duplex.
-    demand : Demand
-    duplex : bool
-    rule : {"paper", "code"}
-        How jumps progress.
-    split : bool
-        Whether interfaces are split between rings and matchings, or all go to rings as in the released code.
-    bandwidth, latency, hop_latency : quantity
-        Of one direction of a circuit; the last is charged on each arrival at a server.
-
-    Raises
-    ------
-    WeftError
-        An odd degree of duplex interfaces, or fewer servers than two.
+    `n`: servers.
+    `degree`: optical interfaces of each; even where duplex.
+    `rule`: {"paper", "code"}; how jumps progress.
+    `split`: whether interfaces are split between rings and matchings, or all go to rings as in the released code.
+    `bandwidth`, `latency`, `hop_latency`: of one direction of a circuit; the last is charged on each arrival at a
+        server.
+    WeftError: an odd degree of duplex interfaces, or fewer servers than two.
     """
     if n < 2:
         raise WeftError(f"a topology for {n} servers: at least 2")
