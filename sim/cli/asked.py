@@ -9,8 +9,9 @@ from typing import Any
 
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import accepted
-from sim.study.keys import flags_of, keys_of
-from sim.study.spec import TENANT, Spec, changes_in, read_sections
+from sim.study.keys import TENANT, flags_of, keys_of
+from sim.study.paths import with_paths_from
+from sim.study.spec import Spec, changes_in, read_sections
 from topologies.errors import WeftError
 
 
@@ -25,7 +26,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     path = arguments.spec
     spec = Spec().updated(by_section(COMMANDS[arguments.command].defaults))
     if path:
-        sections, where = read_sections(Path(path)), f"spec file {path}"
+        sections, where = read_sections(Path(path), command=arguments.command), f"spec file {path}"
         changes = changes_in(sections, where)
         check_used(sections, arguments.command, where)
         spec = spec.updated(changes)
@@ -60,8 +61,6 @@ def check_used(sections: Mapping[str, Any], command: str, where: str) -> None:
     """
     taken = accepted(COMMANDS[command])
     for section, keys in sections.items():
-        if not keys:
-            continue
         if section not in taken:
             raise WeftError(f"{where}: weft {command} does not use [{section}]: it takes {', '.join(taken)}")
         for key in keys if isinstance(keys, Mapping) else ():
@@ -89,10 +88,11 @@ def required(spec: Spec, *names: str) -> None:
 
 
 def document_spec(arguments: argparse.Namespace, spec: Spec) -> dict[str, Any]:
-    """The spec for a command's JSON: every key that the command takes, with its value."""
+    """The spec for a command's JSON: every key that the command takes, with its value; files by absolute paths."""
     taken = accepted(COMMANDS[arguments.command])
     data = spec.self_contained().to_dict(taken)
-    return {
+    kept = {
         section: keys if section == TENANT else {key: keys[key] for key in keys if key in taken[section]}
         for section, keys in data.items()
     }
+    return with_paths_from(Path(), kept)

@@ -89,12 +89,6 @@ def _paper(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results (default: out/NAME)")
 
 
-def _report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--title", metavar="TEXT", help="of the page (default: Results in DIR)")
-    parser.add_argument("--frames", type=int, default=60, metavar="N",
-                        help="points in time that the slider shows (default: 60)")
-
-
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
 
@@ -334,7 +328,7 @@ COMMANDS: dict[str, Command] = {
             "weft report out --page report.html --title 'Swing on tori' --frames 120",
             "weft report out --page - > report.html",
         ),
-        uses=("report",), positional="report.folder", outputs=("page", "json"), more=_report,
+        uses=("report",), positional="report.folder", outputs=("json",),
     ),
     "plot": Command(
         help="draw a figure for a paper from JSON results",

@@ -13,9 +13,6 @@ from sim.study.keys import KINDS, REPEATED, SECTIONS, flags_of, keys_of, shown_d
 
 EXIT_BAD_INPUT = 2
 
-TENANT = "tenant"
-"""In `Command.uses`: the tables of tenants, which have no flags."""
-
 OUTPUTS = {
     "json": "write results and their provenance, to run again with --spec ('-': standard output)",
     "csv": "write a tidy table ('-': standard output)",
@@ -30,9 +27,12 @@ OUTPUTS = {
     "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
     "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json",
     "export": "write all finished points as a tidy table: .csv or .parquet ('-': CSV to standard output)",
-    "page": "the page ('-': standard output; default: DIR/report.html)",
 }
 """Flags of files that commands write, and their help."""
+
+WRITTEN = (*OUTPUTS, "page")
+"""All flags of files that are written; the page of a report is a key of its spec."""
+
 
 class Parser(argparse.ArgumentParser):
     """Reports errors in one line, and accepts no abbreviated flags."""

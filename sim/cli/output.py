@@ -11,7 +11,7 @@ from typing import Any
 
 from sim import plots
 from sim.cli.asked import document_spec
-from sim.cli.flags import OUTPUTS
+from sim.cli.flags import WRITTEN
 from sim.study.document import document
 from sim.study.spec import Spec
 from sim.study.tables import to_csv
@@ -38,7 +38,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     WeftError
         No such folder, a folder instead of a file, no permission, or a figure of an unknown kind.
     """
-    for flag in OUTPUTS:
+    for flag in WRITTEN:
         name = getattr(arguments, flag, None)
         if name is None or (name == STANDARD_OUTPUT and flag in TEXTS):
             continue
@@ -97,7 +97,7 @@ def write_figure(
 
 def say(arguments: argparse.Namespace, *lines: str) -> None:
     """Print readable lines: to standard output, or to standard error if a file goes to standard output."""
-    taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in OUTPUTS)
+    taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in WRITTEN)
     for line in lines:
         print(line, file=sys.stderr if taken else sys.stdout)
 
@@ -106,7 +106,7 @@ def say_where(arguments: argparse.Namespace) -> None:
     """Report which files were written: at a terminal, or with `--progress`."""
     if arguments.quiet or (arguments.quiet is None and not sys.stderr.isatty()):
         return
-    for flag in OUTPUTS:
+    for flag in WRITTEN:
         name = getattr(arguments, flag, None)
         if name not in (None, STANDARD_OUTPUT):
             print(f"wrote {name}", file=sys.stderr)

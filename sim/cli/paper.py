@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
         importlib.import_module(f"sim.papers.{name}").run(out, spec.paper.quick)
     new = _tables([path for path, stamp in _stamps(out).items() if before.get(path) != stamp])
     rows = [{"table": table, **row} for table, rows in new.items() for row in rows]
-    write_json(arguments, spec, rows, paper=name, quick=spec.paper.quick, tables=new)
+    write_json(arguments, spec, rows)
     say_where(arguments)
 
 

@@ -20,12 +20,12 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     required(spec, "report.folder")
     folder = Path(spec.report.folder or "")
-    if arguments.page is None and folder.is_dir():
-        arguments.page = str(folder / "report.html")
-    check_outputs(arguments)
+    arguments.page = spec.report.page or str(folder / "report.html")
+    if folder.is_dir():
+        check_outputs(arguments)
     results, _ = read_results(folder)
     with progress(NAME, len(results), arguments.quiet) as steps:
-        page, left_out = report_page(folder, arguments.title, arguments.frames, steps.advance)
+        page, left_out = report_page(folder, spec.report.title, spec.report.frames, steps.advance)
     write_text(arguments.page, page)
     for why in left_out:
         print(f"weft {NAME}: left out: {why}", file=sys.stderr)

@@ -58,7 +58,7 @@ def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     WeftError
         The file cannot be read, or has keys that a sweep does not use.
     """
-    sections = dict(read_sections(file, "sweep file"))
+    sections = dict(read_sections(file, "sweep file", NAME))
     for section, keys in changes_of(arguments).items():
         given = sections.get(section, {})
         sections[section] = {**given, **keys} if isinstance(given, Mapping) else given

@@ -10,8 +10,8 @@ from typing import Any
 from sim.program.model import Model
 from sim.version import weft_version
 
-UNREPEATABLE = ("wall_s", "seconds_per_evaluation")
-"""Keys of rows with the time that this machine took: everything else is the same when a document runs again."""
+MEASURED = ("seconds_per_evaluation", "s_per_evaluation", "bound_cpu_s", "trees_cpu_s")
+"""Columns with the time that this machine took. Of these, rows of a document have `wall_s` alone."""
 
 
 def document(
@@ -34,9 +34,15 @@ def document(
     Returns
     -------
     str
-        JSON with the keys weft, command, spec, model (where there is one), those of `more`, and rows.
+        JSON with the keys weft, command, spec, model (where there is one), those of `more`, timing (by column of
+        `MEASURED`: the value of each row) and rows. All of a row but `wall_s` is the same whenever it runs again.
     """
+    table = list(rows)
+    timing = {name: [row.get(name) for row in table] for name in MEASURED if any(name in row for row in table)}
     data: dict[str, Any] = {"weft": weft_version(), "command": command, "spec": spec}
     if model is not None:
         data["model"] = asdict(model)
-    return json.dumps(data | more | {"rows": list(rows)}, indent=1) + "\n"
+    if timing:
+        more["timing"] = timing
+    kept = [{name: value for name, value in row.items() if name not in timing} for row in table]
+    return json.dumps(data | more | {"rows": kept}, indent=1) + "\n"

@@ -52,7 +52,7 @@ def read_sweep(
     WeftError
         The file cannot be read, has an unknown key or a value that is not accepted, or has too many points.
     """
-    sections = read_sections(Path(path), "sweep file")
+    sections = read_sections(Path(path), "sweep file", "sweep")
     return make_sweep(sections, f"sweep file {path}", check=check, why=why, max_events=max_events)
 
 

@@ -157,7 +157,7 @@ class CollectiveKeys:
     name: str | None = key("text", "all-reduce, reduce-scatter, all-gather, ...", "NAME", ("--collective",),
                            default="all-reduce")
     algorithms: tuple[str, ...] | None = key("names", "comma-separated names of algorithms, or schedule files",
-                                             "NAME[,NAME]", ("--algorithms", "--algorithm"),
+                                             "NAME|FILE[,...]", ("--algorithms", "--algorithm"),
                                              default="all that can run")
     form: str | None = key("text", "form of algorithms that have several", "NAME",
                            default="the faster one at each size")
@@ -392,9 +392,12 @@ class PlotKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportKeys:
-    """Section `[report]`: the folder that a page shows."""
+    """Section `[report]`: a page of a folder of results."""
 
     folder: str | None = key("text", "folder of results, as --json writes them", "DIR")
+    title: str | None = key("text", "of the page", "TEXT", default="Results in DIR")
+    frames: int = key("integer", "points in time that the slider shows", "N", value=60)
+    page: str | None = key("text", "the page ('-': standard output)", "FILE", default="DIR/report.html")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,6 +420,9 @@ SECTIONS: dict[str, type[Any]] = EXPERIMENT | {
     "schedule": ScheduleKeys, "plot": PlotKeys, "report": ReportKeys, "paper": PaperKeys,
 }
 """All sections of a spec, in their order; beside them stand the tables `[[tenant]]`."""
+
+TENANT = "tenant"
+"""Name of these tables."""
 
 
 def keys_of(section: str) -> dict[str, Field[Any]]:

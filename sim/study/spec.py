@@ -24,6 +24,7 @@ from sim.study.keys import (
     EXPERIMENT,
     KINDS,
     SECTIONS,
+    TENANT,
     AccountKeys,
     AstraKeys,
     BoundKeys,
@@ -43,6 +44,7 @@ from sim.study.keys import (
     WorkloadKeys,
     keys_of,
 )
+from sim.study.paths import with_paths_from
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
@@ -335,10 +337,6 @@ def _read_plan(path: str, stamp: tuple[int | bytes, ...]) -> FaultPlan:
     return FaultPlan.read(path)
 
 
-TENANT = "tenant"
-"""Name of the tables of tenants, which exist beside the sections."""
-
-
 def changes_in(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The values of a file by section, as `Spec.updated` takes them.
 
@@ -444,15 +442,28 @@ def _check_value(section: str, key: Field[Any], value: Any) -> None:
         raise WeftError(f"[{section}] {key.name} {value!r} is unknown: choose one of {', '.join(choices)}")
 
 
-def read_sections(path: Path, what: str = "spec file") -> Mapping[str, Any]:
-    """The sections of a TOML file, or of a result's JSON; `what` begins every error message.
+def read_sections(path: Path, what: str = "spec file", command: str | None = None) -> Mapping[str, Any]:
+    """The sections of a TOML file, or of a result's JSON, with absolute paths: files are named relative to this one.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        Begins every error message.
+    command : str, optional
+        The command that wrote a result; default: any.
 
     Raises
     ------
     WeftError
-        The file cannot be read, is neither, or gives a key twice.
+        The file cannot be read, is neither, gives a key twice, or was written by another command.
     """
     data = parse_json(read_input(path, what), f"{what} {path}") if path.suffix == ".json" else read_toml(path, what)
     if not isinstance(data, Mapping):
         raise WeftError(f"{what} {path} is not a spec: it has the sections {', '.join(SECTIONS)}")
-    return data["spec"] if isinstance(data.get("spec"), Mapping) else data
+    if isinstance(data.get("spec"), Mapping):
+        wrote = data.get("command", command)
+        if command not in (None, wrote):
+            raise WeftError(f"{what} {path} was written by weft {wrote}: run weft {wrote} --spec {path}")
+        data = data["spec"]
+    return with_paths_from(path.parent if path.is_file() else Path(), data)  # a pipe has no folder of its own

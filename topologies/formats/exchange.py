@@ -18,6 +18,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
@@ -157,7 +158,7 @@ def parse_topology(text: str, path: str | Path) -> Topology:
 
     path = Path(path)
     read: Callable[[str, Path], nx.DiGraph] = _read_json if _suffix(path) == ".json" else _read_graphml
-    return from_networkx(read(text, path), name=str(path))
+    return replace(from_networkx(read(text, path), name=str(path)), name=path.name)  # messages have the whole path
 
 
 def _suffix(path: Path) -> str:

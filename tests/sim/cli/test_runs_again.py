@@ -12,41 +12,56 @@ import pytest
 
 from sim.cli import COMMANDS, main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.study.document import UNREPEATABLE
+from sim.papers import dear
+from sim.study.document import MEASURED, document
 from tests.astra_inputs import collective_node, write_inputs
+from tests.sim.cli.test_foreign_inputs import ALL_GATHER_OF_TWO
+from tests.sim.cli.test_optimize_command import COST, GROUPS, NETWORK, WORK
+from topologies import ring, write_topology
 
 PLAN = 'seed = 3\n[[link-down]]\nlink = "npu0->npu1"\nat = "5us"\n[[straggler]]\nnpu = "npu1"\nspeed = 0.5\n'
 SWEEP = (
     '[topology]\nspec = ["ring:4", "torus:2x2"]\n[collective]\nalgorithms = ["ring"]\n[model]\nfaults = "plan.toml"\n'
     '[sweep]\nbegin = "1K"\nend = "4K"\nfactor = 4\n'
 )
-TENANTS = '[[tenant]]\nworkload = "resnet-50"\nsamples = 1\npeak = 312\nefficiency = 0.5\nactive_chunks = 4\n'
+OF_FILES = (
+    '[topology]\nspec = ["ring.json", "ring:2"]\n[collective]\nname = "all-gather"\nalgorithms = ["gather.xml"]\n'
+    '[sweep]\nbegin = "1K"\n'
+)
+TENANTS = (
+    '[[tenant]]\nname = "v"\nworkload = "resnet-50"\nsamples = 1\npeak = 312\nefficiency = 0.5\nactive_chunks = 4\n'
+)
 TRAINING = "--workload resnet-50 --samples 1 --peak 312 --efficiency 0.5"
 
 CALLS: dict[str, tuple[str, ...]] = {
     "compare": (
         "--topology ring:4 --algorithms ring,direct -b 1K -e 4K -f 4 --chunks 2 --faults plan.toml --why",
         "--topology torus:2x2 --preset swing-paper --collective broadcast --root 2 -b 1K --engine reference",
+        "--topology inputs/ring.json --collective all-gather --algorithms inputs/gather.xml,ring -b 1K",
     ),
     "validate": (
         "--topology ring:4 --algorithm ring -b 1K", "--topology ring:4 --algorithm ring --measured times.json",
     ),
     "judge": ("times.json --topology ring:4 --known latency --algorithms ring,direct",),
-    "sweep": ("sweep.toml --why", "sweep.toml"),
+    "sweep": ("sweep.toml --why", "sweep.toml", "inputs/sweep.toml"),
     "bound": ("--topology ring:4 --collective broadcast --root 1", "--topology switch:4 --reducing-switches"),
     "train": (
         f"--topology ring:4 {TRAINING} --loop dear --bucket off --no-in-order --faults straggler.toml",
         f'--topology RI(2)_FC(2) {TRAINING} --npu-bandwidth 50GB/s,20GB/s --chunks 2 --repeat 2',
+        "--topology RI(4)_FC(2)_SW(4) --workload inputs/work.txt --communicator inputs/groups.yml",
     ),
     "share": (
         '--spec tenants.toml --topology ring:4 --tenant "all-reduce ring 64KiB priority=1 start=2us"',
         '--topology ring:4 --tenant "all-to-all direct 64KiB start=1us" --tenant "broadcast tree 1KiB form=binomial"',
+        '--topology inputs/ring.json --tenant "all-gather inputs/gather.xml 64KiB"',
     ),
     "trace": ("--topology ring:4 --algorithm ring -b 1K --faults plan.toml", f"--topology ring:4 {TRAINING}"),
     "optimize": (
         '--network RI(4)_FC(4) --workload resnet-50 --budget 100GB/s --loop no-overlap --constraint "B1 >= B2"',
         "--topology torus:4x2 --collective all-reduce -b 64K --budget 100GB/s --evaluator simulated --evaluations 6 "
         "--algorithm bucket --chunks 1,2",
+        "--network inputs/network.yml --workload inputs/work.txt --communicator inputs/groups.yml --cost "
+        "inputs/cost.yml --budget 100GB/s --objective time-cost",
     ),
     "topoopt": ("--workload VGG16 --servers 4 --degree 2 --seed 0 --budget 2",),
     "reconfigure": ("--topology ring:8 --delay 1us --per-port", "--collective all-to-all --algorithm pairwise "
@@ -59,7 +74,7 @@ CALLS: dict[str, tuple[str, ...]] = {
         "--size 16KiB --slots 4 --jobs 2 --switch-slots 8 --rule static,hashed",
     ),
     "paper": ("dear --quick",),
-    "report": ("results",),
+    "report": ("results --title Rings --page rings.html",),
     "plot": ("results/times.json --algorithms ring",),
     "astra": ("--workload w --system s --network n --backend unaware",),
 }
@@ -76,13 +91,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tenants.toml").write_text(TENANTS)
     words = "--topology ring:4 --algorithms ring -b 1K -e 64K -f 4 --json times.json"
     assert main(["compare", *words.split()]) == 0
-    (tmp_path / "results").mkdir()
+    for name in ("results", "inputs", "elsewhere"):
+        (tmp_path / name).mkdir()
     shutil.copy(tmp_path / "times.json", tmp_path / "results")
-
-    def two_rows(out: Path, quick: bool) -> None:
-        (out / "dear.csv").write_text(f"point,ours,quick\na,0.5,{quick}\nb,1,{quick}\n")
-
-    monkeypatch.setattr("sim.papers.dear.run", two_rows)  # what a paper computes is tested with the paper
+    texts = {"network.yml": NETWORK, "groups.yml": GROUPS, "cost.yml": COST, "work.txt": WORK, "sweep.toml": OF_FILES,
+             "gather.xml": ALL_GATHER_OF_TWO}
+    for name, text in texts.items():
+        (tmp_path / "inputs" / name).write_text(text)
+    write_topology(ring(2), tmp_path / "inputs" / "ring.json")
+    monkeypatch.setattr("sim.papers.dear.QUICK", ("resnet-50",))  # a model of two, a network of three: one second
+    monkeypatch.setattr("sim.papers.dear.NETWORKS", dear.NETWORKS[:1])
     return tmp_path
 
 
@@ -94,11 +112,9 @@ def words_of(command: str, call: str, folder: Path) -> list[str]:
     return [word for name, path in inputs.items() for word in (f"--{name}", str(path))] + ["--backend", "unaware"]
 
 
-def repeatable(value: Any) -> Any:
+def repeatable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without what this machine's speed decides."""
-    if isinstance(value, dict):
-        return {key: repeatable(one) for key, one in value.items() if key not in UNREPEATABLE}
-    return [repeatable(one) for one in value] if isinstance(value, list) else value
+    return [row | {"wall_s": None} for row in rows]
 
 
 def writing_json() -> list[tuple[str, str]]:
@@ -113,22 +129,48 @@ def test_every_command_that_writes_json_has_a_call() -> None:
 @pytest.mark.compiled
 @pytest.mark.parametrize(("command", "call"), writing_json())
 def test_the_json_of_a_command_runs_again(
-    command: str, call: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    command: str, call: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """From another directory, and without the files that the document contains."""
     assert main([command, *words_of(command, call, folder), "--json", "first.json"]) == 0, capsys.readouterr().err
     for name in ("plan.toml", "straggler.toml", "tenants.toml", "sweep.toml"):
         (folder / name).unlink()  # whatever these said is in the document
-    assert main([command, "--spec", "first.json", "--json", "second.json"]) == 0, capsys.readouterr().err
+    monkeypatch.chdir(folder / "elsewhere")
+    assert main([command, "--spec", "../first.json", "--json", "../second.json"]) == 0, capsys.readouterr().err
     first, second = (json.loads((folder / f"{name}.json").read_text()) for name in ("first", "second"))
     assert first["rows"]
     assert repeatable(first["rows"]) == repeatable(second["rows"])
     assert (first["command"], first["spec"]) == (command, second["spec"])
     assert list(first)[:3] == ["weft", "command", "spec"] and list(first)[-1] == "rows"
+    assert list(first.get("timing", {})) == list(second.get("timing", {}))
+    assert not any(name in row for row in first["rows"] for name in MEASURED)
+
+
+def test_a_document_of_another_command_names_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--spec", "times.json"]) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err == (
+        "weft validate: spec file times.json was written by weft compare: run weft compare --spec times.json\n"
+    )
+
+
+def test_a_report_runs_again_to_its_own_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["report", "results", "--page", "rings.html", "--title", "Rings", "--json", "first.json"]) == 0
+    page = (folder / "rings.html").read_text()
+    (folder / "rings.html").unlink()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert main(["report", "--spec", "../first.json"]) == 0
+    assert "<title>Rings" in page and (folder / "rings.html").read_text() == page
+
+
+def test_measured_times_stand_beside_the_rows() -> None:
+    data = json.loads(document("paper", {}, [{"a": 1, "trees_cpu_s": 0.5}, {"a": 2}]))
+    assert (data["timing"], data["rows"]) == ({"trees_cpu_s": [0.5, None]}, [{"a": 1}, {"a": 2}])
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("[topology]\nspec = 'ring:4'\n[pool]\n", "weft compare does not use [pool]"),
         ("[pool]\nslots = [8]", "weft compare does not use [pool]: it takes topology, collective, model, sweep"),
         ('[topology]\nspec = "ring:4"\n[training]\nloop = "dear"', "weft compare does not use [training]"),
         ("[colective]\n", "unknown section 'colective'"),
