@@ -27,8 +27,20 @@ def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:
         axis.tick_params(which="both", labelsize=8)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
+    _share_legend(figure, list(axes[: len(panels)]))
     figure.suptitle(f"published: {headline}", fontsize=8 if across > 1 else 6.5)
     write_whole(path, lambda file: figure.savefig(file, dpi=130))
+
+
+def _share_legend(figure: Figure, axes: list[Axes]) -> None:
+    """One legend below the panels where all have the same: a panel's own would cover its lines."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    if len(axes) == 1 or any(axis.get_legend_handles_labels()[1] != labels for axis in axes):
+        return
+    for axis in axes:
+        if (legend := axis.get_legend()) is not None:
+            legend.remove()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 2 * len(axes), 5), fontsize=7)
 
 
 Panels = list[tuple[str, Callable[[Axes], None]]]
@@ -38,11 +50,16 @@ def _lines(
     rows: list[Row], x: str, y: str, series: str, labels: tuple[str, str], *, logx: bool = True, logy: bool = True
 ) -> Callable[[Axes], None]:
     def paint(axis: Axes) -> None:
-        for name, marker in zip(_distinct(rows, series), "osD^vPX<>*" * 3, strict=False):
+        for at, (name, marker) in enumerate(zip(_distinct(rows, series), "osD^vPX<>*" * 3, strict=False)):
             points = sorted((row[x], row[y]) for row in rows if row[series] == name and row[y] is not None)
-            axis.plot([a for a, _ in points], [b for _, b in points], marker=marker, ms=4, lw=1.2, label=str(name))
+            # Every other series hollow and dashed: lines that coincide stay visible.
+            style = {"ls": "--", "mfc": "none", "ms": 6.5} if at % 2 else {"ms": 4}
+            axis.plot([a for a, _ in points], [b for _, b in points], marker=marker, lw=1.2, label=str(name), **style)
         if logx:
+            places = _distinct(rows, x)
             axis.set_xscale("log")
+            axis.set_xticks(places, [f"{place:g}" for place in places])
+            axis.set_xticks([], minor=True)
         if logy:
             axis.set_yscale("log")
         axis.set_xlabel(labels[0], fontsize=8)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from collectives import pairwise, recursive_doubling, swing
 from collectives.core.schedule import Schedule
 from collectives.direct import all_to_all
 from collectives.reconfigured import Menu, menu
+from collectives.registry import algorithms_for
+from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
 from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iteration
 from sim.circuits.machine import CircuitMachine, greedy_circuits
@@ -23,6 +27,7 @@ from sim.simulation import simulate
 from topologies import (
     Circuits,
     Topology,
+    WeftError,
     circulant,
     fat_tree,
     optical,
@@ -76,11 +81,12 @@ JOINED = Transport(tie="ecmp", most_rounds=64, message_chunks=8)
 """Within 0.2 % of all rounds on 128 servers (DLRM, NCF, BERT; rings, fat-tree, switch); 8 are off by up to 31 %."""
 
 
-def tree(n: int, rate_Gbps: float, *, above: float = 1.0) -> Topology:
-    """The fat-tree of n servers; `above` is the rate of the upper tiers over that of the hosts."""
-    ports = next(k for k in range(2, 64, 2) if k**3 // 4 >= n)
-    rates = [bytes_per_s(rate_Gbps / 8 * 1e9 * part) for part in (1.0, above, above)]
-    return fat_tree(ports, bandwidth=rates, latency="1us", hop_latency=0)
+def tree(n: int, rate_Gbps: float, *, oversubscription: int = 1) -> Topology:
+    """The fat-tree of n servers; oversubscribed at the edge, which has so many times more servers than links up."""
+    ports = next(k for k in range(2, 64, 2) if k**3 // 4 * oversubscription >= n)
+    return fat_tree(
+        ports, ports // 2 * oversubscription, bandwidth=bytes_per_s(rate_Gbps / 8 * 1e9), latency="1us", hop_latency=0
+    )
 
 
 def one_ring(network: Topology) -> Fabric:
@@ -92,6 +98,26 @@ def expander(n: int, degree: int, rate_Gbps: float, seed: int = 1) -> Fabric:
     """A random regular network whose servers forward; the rings are those of rank order, in both directions."""
     network = random_regular(n, degree, seed, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0)
     return Fabric(network, (1, n - 1), {}, degree, 0, ())
+
+
+REDUCES_ON_THE_WAY = ("in-network", "parameter-server")
+"""Algorithms that need more than servers that forward."""
+
+
+@lru_cache(maxsize=8)
+def best_all_reduce(n: int, degree: int) -> str:
+    """The algorithm with the fastest all-reduce of 16 MiB on the expander."""
+    network = expander(n, degree, 100).topology
+    time_ps: dict[str, int] = {}
+    for name in algorithms_for("all-reduce"):
+        if name in REDUCES_ON_THE_WAY:
+            continue
+        try:
+            schedule = build_schedule(name, "all-reduce", network, "16MiB")
+        except WeftError:  # it does not run here
+            continue
+        time_ps[name] = simulate(schedule, chunks=JOINED.message_chunks, tie=JOINED.tie).time_ps
+    return min(time_ps, key=lambda name: time_ps[name])
 
 
 def demand_matched(n: int, degree: int, demand: Demand, rate_Gbps: float) -> Fabric:
@@ -210,21 +236,32 @@ def all_to_all_share(quick: bool) -> list[Row]:
             fabrics = {
                 "TopoOpt": optical_fabric(n, degree)(demand),
                 "TopoOpt, rings only": optical_fabric(n, degree, split=False)(demand),
-                "expander": expander(n, degree, 100),
+                RING: expander(n, degree, 100),
+                BEST: expander(n, degree, 100),
                 "ideal switch": one_ring(switch(n, bandwidth=f"{100 * degree}Gb/s", latency="1us", hop_latency=0)),
                 "similar-cost fat-tree": one_ring(tree(n, _similar_rate(n, degree, 100))),
             }
             for name, fabric in fabrics.items():
+                transport = _carried(name, n, degree)
                 result = simulate_iteration(
-                    iteration, fabric.topology, Rings(fabric.jumps, fabric.group_jumps), JOINED
+                    iteration, fabric.topology, Rings(fabric.jumps, fabric.group_jumps), transport
                 )
                 tax = bandwidth_tax(result.lowered) if name.startswith(("TopoOpt", "expander")) else 1.0
                 rows.append({
                     "servers": n, "batch_per_gpu": batch, "interfaces": degree, "fabric": name,
                     "all_to_all_share": flows / (flows + rings), "time_ms": result.time_ps / MS,
                     "bandwidth_tax": tax, "ring_interfaces": fabric.ring_degree,
+                    "all_reduce": transport.all_reduce or "rings",
                 })
     return rows
+
+
+RING, BEST = "expander, ring", "expander, best algorithm"
+
+
+def _carried(fabric: str, n: int, degree: int) -> Transport:
+    """Rings everywhere, and the best algorithm of the registry on the second expander."""
+    return replace(JOINED, all_reduce=best_all_reduce(n, degree)) if fabric == BEST else JOINED
 
 
 def _similar_rate(n: int, degree: int, rate: int) -> float:
@@ -252,20 +289,23 @@ def _dedicated_point(job: Any, n: int, degree: int, rate: int) -> list[Row]:
         "TopoOpt": optical_fabric(n, degree, bandwidth=f"{rate}Gb/s")(demand),
         "ideal switch": one_ring(switch(n, bandwidth=f"{rate * degree}Gb/s", latency="1us", hop_latency=0)),
         "similar-cost fat-tree": one_ring(tree(n, similar)),
-        "2:1 fat-tree": one_ring(tree(n, rate * degree, above=0.5)),
-        "expander": expander(n, degree, rate),
+        "2:1 fat-tree": one_ring(tree(n, rate * degree, oversubscription=2)),
+        RING: expander(n, degree, rate),
+        BEST: expander(n, degree, rate),
         "demand-matched circuits": demand_matched(n, degree, demand, rate),
     }
-    times = {name: iteration_ps(job, strategy, fabric, JOINED) / MS for name, fabric in fabrics.items()}
+    carried = {name: _carried(name, n, degree) for name in fabrics}
+    times = {name: iteration_ps(job, strategy, fabric, carried[name]) / MS for name, fabric in fabrics.items()}
     return [
         {"model": job.name, "servers": n, "interfaces": degree, "Gbps": rate, "fabric": name, "time_ms": time,
-         "over_topoopt": time / times["TopoOpt"], "fat_tree_Gbps": similar}
+         "over_topoopt": time / times["TopoOpt"], "fat_tree_Gbps": similar,
+         "all_reduce": carried[name].all_reduce or "rings"}
         for name, time in times.items()
     ]
 
 
 def shared_cluster(quick: bool) -> list[Row]:
-    """Jobs of 16 servers in a cluster of 432: isolated by optics, or in one fat-tree."""
+    """Jobs of 16 servers in a cluster of 432: isolated by optics, or in one fat-tree, placed at random or packed."""
     n, size = (128, 16) if quick else (432, 16)
     rows = []
     for load in (4, 8) if quick else (5, 10, 15, 20, 27):
@@ -273,16 +313,19 @@ def shared_cluster(quick: bool) -> list[Row]:
         names = rng.choices([name for name, _ in JOB_MIX], [share for _, share in JOB_MIX], k=load)
         iterations = {name: iteration_of(model(name, size), data_parallel(model(name, size))) for name in names}
         places = place_randomly([size] * load, n, rng)
-        jobs = [
-            ClusterJob(iterations[name], place, rng.randrange(10**11))
-            for name, place in zip(names, places, strict=True)
-        ]
+        arrivals = [rng.randrange(10**11) for _ in names]
+        packed = [tuple(range(at * size, (at + 1) * size)) for at in range(load)]
+        jobs, neighbors = (
+            [ClusterJob(iterations[name], seat, at) for name, seat, at in zip(names, chosen, arrivals, strict=True)]
+            for chosen in (places, packed)
+        )
         fabrics = [optical_fabric(size, 4)(Demand.of(job.iteration)) for job in jobs]
         times = {"TopoOpt d=4 100 Gb/s": isolated_ps(jobs, fabrics, transport=JOINED)}
         for rate in (100, 200, 400):
             alone = one_ring(switch(size, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0))
             times[f"ideal switches {rate} Gb/s"] = isolated_ps(jobs, [alone] * load, transport=JOINED)
-            times[f"fat-tree {rate} Gb/s"] = contended_ps(jobs, tree(n, rate), transport=JOINED)
+            for placement, placed in (("random", jobs), ("packed", neighbors)):
+                times[f"fat-tree {rate} Gb/s, {placement}"] = contended_ps(placed, tree(n, rate), transport=JOINED)
         for name, found in times.items():
             rows.append({"jobs": load, "servers": n, "fabric": name, "mean_ms": float(np.mean(found)) / MS,
                          "p99_ms": float(np.percentile(found, 99)) / MS})

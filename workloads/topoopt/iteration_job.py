@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collectives import ring_rounds
+from collectives import build, ring_rounds
 from topologies import Topology, WeftError
 from topologies.core.k_shortest import k_shortest_paths
 from workloads.job import Job
@@ -32,6 +32,8 @@ class Transport:
     seed: int = 1
     # routes that share the bytes of a message between operations: the k shortest (TopoOpt), or one by `tie`
     routes: int = 1
+    # algorithm of the all-reduces over all servers, None: rings; those over fewer servers are rings
+    all_reduce: str | None = None
 
     def __post_init__(self) -> None:
         if self.routes < 1:
@@ -137,6 +139,9 @@ class _Adding:
         n, transport = self.iteration.n, self.transport
         group = self.place if one.group is None else self.place[list(one.group)]
         whole = one.group is None and self.everyone
+        if whole and transport.all_reduce is not None:
+            chosen = build(transport.all_reduce, "all-reduce", self.job.topology, one.size_bytes)
+            return self.job.collective(f"gradients of {name}", chosen, after=[after], turn=1)
         schedule = ring_rounds.all_reduce(
             self.job.topology, one.size_bytes, jumps=self.rings.of(group.size, n),
             group=None if whole else group.tolist(), most_rounds=transport.most_rounds,

@@ -81,26 +81,35 @@ def dlrm(n: int, tables: int | None = None, batch_per_gpu: int | None = None) ->
     rows, dim = 10**7, 256 if small else 128
     per_gpu = batch_per_gpu or (256 if small else 128)
     batch = per_gpu * GPUS * n
-    bottom, top = ([1024] * 8, [2048] * 16 + [1]) if small else ([2048] * 8, [4096] * 16 + [1])
+    bottom, top = ([1024] * 8, [2048] * 15 + [1]) if small else ([2048] * 8, [4096] * 15 + [1])
     # Profile: 4.31 ms forward for 65,536 samples of a table 128 wide; lookups are bound by memory.
     scale = batch * dim / (65536 * 128)
     operators = [
         Operator(f"table{i}", 4.31 * scale, 8.62 * scale, rows * dim * FLOAT, batch * dim * FLOAT, (), True)
         for i in range(tables)
     ]
-    low = _stack(operators, "bottom", n, batch, [bottom[0], *bottom], ())
+    low = _stack(operators, "bottom", n, batch, bottom, ())
     _stack(operators, "top", n, batch, [tables * dim + bottom[-1], *top], (*range(tables), low))
     return OperatorModel("DLRM", n, tuple(operators))
 
 
+CANDLE_INPUTS = {
+    "rnaseq": 942, "descriptors1": 5270, "descriptors2": 5270, "fingerprints1": 2048, "fingerprints2": 2048,
+}
+"""Width of the input of each tower: a cell, and the descriptors and fingerprints of two drugs."""
+
+
 def candle(n: int) -> OperatorModel:
-    """CANDLE Uno: feature layers, a concatenation of five towers, dense layers."""
+    """CANDLE Uno: five towers of feature layers, concatenated with two doses, and dense layers."""
     small = n <= 16
     features, width = (12, 4096) if small else (16, 16384)
     batch = 256 * GPUS * n
     operators: list[Operator] = []
-    last = _stack(operators, "feature", n, batch, [width] * (features + 1), ())
-    _stack(operators, "dense", n, batch, [5 * width + 2] + [width] * 8 + [1], (last,))
+    towers = tuple(
+        _stack(operators, f"{name}-", n, batch, [inputs, *[width] * features], ())
+        for name, inputs in CANDLE_INPUTS.items()
+    )
+    _stack(operators, "dense", n, batch, [5 * width + 2] + [width] * 8 + [1], towers)
     if not small:
         measured = {width: (7.79, 15.01), 5 * width + 2: (43.6, 73.2)}
         for at, operator in enumerate(operators):

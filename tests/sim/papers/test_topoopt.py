@@ -12,11 +12,16 @@ from sim.papers.topoopt import HEADLINES, findings
 from sim.papers.topoopt_studies import (
     PACKET_LEVEL_MS,
     STUDIES,
+    _dedicated_point,
     all_to_all_share,
+    best_all_reduce,
     measured_iterations,
     shared_cluster,
+    tree,
     twisted,
 )
+from topologies import NPU
+from workloads.topoopt import model
 
 pytestmark = pytest.mark.compiled
 
@@ -50,8 +55,26 @@ def test_the_bandwidth_tax_grows_with_the_share_of_all_to_all() -> None:
         assert small["bandwidth_tax"] < large["bandwidth_tax"]
 
 
+def test_an_oversubscribed_tree_has_half_the_links_and_not_half_the_rate() -> None:
+    fabric = tree(16, 100, oversubscription=2)
+    assert len(set(fabric.bandwidth_Bps.tolist())) == 1
+    edges = set(fabric.dst[fabric.kind[fabric.src] == NPU].tolist())
+    for edge in edges:
+        leaving = fabric.kind[fabric.dst[fabric.src == edge]]
+        assert (leaving == NPU).sum() == 2 * (leaving != NPU).sum()
+
+
+def test_the_expander_keeps_up_once_it_runs_its_best_algorithm() -> None:
+    rows = {row["fabric"]: row for row in _dedicated_point(model("CANDLE", 16), 16, 4, 100)}
+    ring, best = rows["expander, ring"], rows["expander, best algorithm"]
+    assert ring["all_reduce"] == "rings" and best["all_reduce"] == best_all_reduce(16, 4) != "rings"
+    assert ring["over_topoopt"] > 5 and best["over_topoopt"] == pytest.approx(1, abs=0.01)
+    assert rows["2:1 fat-tree"]["over_topoopt"] == pytest.approx(1, abs=0.01)
+
+
 @pytest.mark.verify
 def test_isolation_keeps_the_tail_where_a_fat_tree_does_not() -> None:
     rows = shared_cluster(quick=True)
     p99 = {(row["jobs"], row["fabric"]): row["p99_ms"] for row in rows}
-    assert p99[8, "TopoOpt d=4 100 Gb/s"] < p99[8, "ideal switches 100 Gb/s"] < p99[8, "fat-tree 100 Gb/s"]
+    assert p99[8, "TopoOpt d=4 100 Gb/s"] < p99[8, "ideal switches 100 Gb/s"] < p99[8, "fat-tree 100 Gb/s, random"]
+    assert p99[8, "fat-tree 100 Gb/s, packed"] == pytest.approx(p99[8, "ideal switches 100 Gb/s"], rel=0.01)
