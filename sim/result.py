@@ -214,15 +214,20 @@ class Result:
 
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
-        return self._spans.busy_ps()
+        return dict(self._spans.busy_ps)
 
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
 
         Compute and exposed times sum to the makespan.
         """
-        lowered = self._spans.lowered
-        return Spans(lowered, self.logged if lowered is self.lowered else self._spans.outcome).exposed_ps(rank)
+        return self._logged_spans.exposed_ps(rank)
+
+    @cached_property
+    def _logged_spans(self) -> Spans:
+        """The same with a log: one walk serves all NPUs."""
+        spans, has_log = self._spans, self.outcome is not None and self.outcome is self.logged
+        return spans if has_log or spans.lowered is not self.lowered else Spans(self.lowered, self.logged)
 
     @cached_property
     def _spans(self) -> Spans:

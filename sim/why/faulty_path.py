@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
 from sim.program import I64
@@ -41,11 +39,18 @@ class _FaultyWalk(Walk):
         super().__init__(program, outcome, Log(none, none, none), labels)
         self.journal = journal
         self.on = program.hop_server[program.route_hop[journal.at]].astype(np.int64)
-        self.rows: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for row, key in enumerate(zip(journal.task.tolist(), journal.chunk.tolist(), strict=True)):
-            self.rows[key].append(row)
+        self.first = np.cumsum(self.chunks) - self.chunks
+        place = self.first[journal.task] + journal.chunk
+        self.order = np.argsort(place, kind="stable")  # rows by task, chunk and start
+        self.row_ptr = np.searchsorted(place[self.order], np.arange(int(self.chunks.sum()) + 1))
         self.before = _before(self.on, journal)
         self.in_order: dict[int, I64] = {}
+
+    def _rows(self, task: int, chunk: int) -> list[int]:
+        """Rows of a chunk, by start."""
+        place = int(self.first[task]) + chunk
+        rows: list[int] = self.order[self.row_ptr[place] : self.row_ptr[place + 1]].tolist()
+        return rows
 
     def _delivery(self, task: int, chunk: int) -> State | None:
         """Walk from a delivery to the start of its last service, or to the delivery before it."""
@@ -54,11 +59,12 @@ class _FaultyWalk(Walk):
         time = self._delivered(task, chunk)
         # Delivered in order: an earlier chunk may have been the last one in.
         return self._after_service(
-            next(self.rows[task, one][-1] for one in range(chunk + 1) if self._in_ps(task, one) == time)
+            next(self._rows(task, one)[-1] for one in range(chunk + 1) if self._in_ps(task, one) == time)
         )
 
     def _before_start(self, task: int, start: int) -> State | None:
-        first = next((row for row in self.rows[task, 0] if self.journal.end_ps[row] > self.journal.start_ps[row]), None)
+        rows = self._rows(task, 0)
+        first = next((row for row in rows if self.journal.end_ps[row] > self.journal.start_ps[row]), None)
         return self._release(task, 0, start) if first is None else first
 
     def _after_service(self, row: int) -> int:
@@ -99,12 +105,12 @@ class _FaultyWalk(Walk):
     def _to_injection(self, row: int, time: int) -> State | None:
         j = self.journal
         task, chunk = int(j.task[row]), int(j.chunk[row])
-        mine = self.rows[task, chunk]
+        mine = self._rows(task, chunk)
         place = mine.index(row)
         if place:
             return self._after_service(mine[place - 1])
         if chunk:
-            served = next((one for one in self.rows[task, chunk - 1] if j.end_ps[one] > j.start_ps[one]), None)
+            served = next((one for one in self._rows(task, chunk - 1) if j.end_ps[one] > j.start_ps[one]), None)
             if served is not None and j.end_ps[served] == time:
                 return self._serve_all(served, SERIALISATION)
         return self._release(task, chunk, time)
@@ -121,7 +127,7 @@ class _FaultyWalk(Walk):
 
     def _in_ps(self, task: int, chunk: int) -> int:
         """When a chunk was in, delivered or not yet."""
-        rows = self.rows[task, chunk]
+        rows = self._rows(task, chunk)
         return int(self.journal.ready_ps[rows[-1]]) if rows else NEVER_PS
 
     def _delivered(self, task: int, chunk: int) -> int:
@@ -170,10 +176,11 @@ class _FaultyWalk(Walk):
 
 def _before(server: I64, journal: Journal) -> I64:
     """The service before each row on its server; -1 for the first."""
-    before = np.full(server.size, -1, np.int64)
-    last: dict[int, int] = {}
-    for row, one in enumerate(server.tolist()):
-        before[row] = last.get(one, -1)
-        if journal.end_ps[row] > journal.start_ps[row]:
-            last[one] = row
+    order = np.argsort(server, kind="stable")
+    places = np.arange(server.size)
+    served = np.maximum.accumulate(np.where((journal.end_ps > journal.start_ps)[order], places, -1))
+    ahead = np.concatenate([[-1], served[:-1]])[: server.size]
+    on_this = ahead >= np.searchsorted(server[order], server[order])
+    before = np.empty(server.size, np.int64)
+    before[order] = np.where(on_this, order[ahead], -1)
     return before

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from sim.program import I64
 from sim.program.outcome import Outcome
 from sim.why.explain import LATE, run_with_log
 from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
-from sim.why.path import Labels, Wait
+from sim.why.path import Labels, Wait, Walk
 from sim.why.walks import Piece
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
 
@@ -50,6 +51,12 @@ class Spans:
             start = outcome.start_ps if begin == end else outcome.finish_ps
             spans.append(Span(operation, rank, int(start[begin]), int(outcome.finish_ps[end])))
         self.all = sorted(spans, key=lambda span: (span.start_ps, span.operation))
+        self.of_rank: dict[int, list[Span]] = {}
+        for span in self.all:
+            self.of_rank.setdefault(span.rank, []).append(span)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_walk"}  # closures; walked again
 
     def compute_ps(self, rank: int) -> int:
         """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
@@ -57,19 +64,20 @@ class Spans:
 
     def _stream(self, rank: int) -> list[Span]:
         return [
-            span for span in self.all if span.rank == rank
-            and isinstance(work := self.operations[span.operation].work, Compute) and work.stream == COMPUTE_STREAM
+            span for span in self.of_rank.get(rank, ())
+            if isinstance(work := self.operations[span.operation].work, Compute) and work.stream == COMPUTE_STREAM
         ]
 
     def communication_ps(self, rank: int) -> dict[str, int]:
         """Time for which an NPU has an operation of each kind of communication in progress."""
         found: dict[str, list[tuple[int, int]]] = {}
-        for span in self.all:
+        for span in self.of_rank.get(rank, ()):
             operation = self.operations[span.operation]
-            if span.rank == rank and not isinstance(operation.work, Compute):
+            if not isinstance(operation.work, Compute):
                 found.setdefault(operation.kind, []).append((span.start_ps, span.end_ps))
         return {kind: _covered(intervals) for kind, intervals in found.items()}
 
+    @cached_property
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
         kinds = [operation.kind for operation in self.operations]
@@ -109,13 +117,17 @@ class Spans:
         Each gap between computations is filled with the critical path to the computation after it (or to the end),
         so that compute and exposed times sum to the makespan. The run must have kept a log.
         """
-        walk = walk_of(self.lowered.program, self.outcome, _LABELS)
         found: dict[tuple[str, str], int] = {}
         for gap in self._gaps(rank):
-            for piece in walk.path(gap):
+            for piece in self._walk.path(gap):
                 key = self._name(piece)
                 found[key] = found.get(key, 0) + piece.end_ps - piece.start_ps
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @cached_property
+    def _walk(self) -> Walk:
+        """The one walk of the run: where the paths of two NPUs meet, they are one."""
+        return walk_of(self.lowered.program, self.outcome, _LABELS)
 
     def _gaps(self, rank: int) -> list[Wait]:
         """Gaps of the compute stream, each with the task that ends it."""

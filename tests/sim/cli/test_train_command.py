@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from sim.cli import main
+from sim.program import Program
+from sim.program.outcome import Outcome
 from sim.study.jobs import parse_groups
+from sim.why.faulty_path import walk_of
+from sim.why.path import Labels, Walk
 from topologies import WeftError
 
 LAYERS = """\
@@ -151,3 +155,24 @@ def test_with_faults_the_rows_say_the_plan_what_it_cost_and_a_bound(tmp_path: Pa
         assert sum(part["exposed_s"] for part in row["parts"]) == pytest.approx(row["exposed_s"], rel=1e-9)
     spec = json.loads((tmp_path / "out.json").read_text())["spec"]
     assert spec["model"]["faults"] == rows[0]["faults"]
+
+
+def test_npus_are_told_by_classes_and_walked_once(
+    tmp_path: Path, layers: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a straggler and jitter all 16 NPUs are simulated: one walk of the journal serves them all."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[straggler]]\nnpu = "npu5"\nspeed = 0.5\n[[jitter]]\nlink = "*"\nmean = "1us"\n')
+    walks: list[Walk] = []
+
+    def walk_once(program: Program, outcome: Outcome, labels: Labels) -> Walk:
+        walks.append(walk_of(program, outcome, labels))
+        return walks[-1]
+
+    monkeypatch.setattr("sim.why.spans.walk_of", walk_once)
+    rows = train(tmp_path, [*layers, "--faults", str(plan), "--csv", str(tmp_path / "parts.csv")])
+    assert len(rows) == 16 and len(walks) == 1
+    for row in rows:
+        assert sum(part["exposed_s"] for part in row["parts"]) == pytest.approx(row["exposed_s"], rel=1e-9)
+    told = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("NPU")]
+    assert told == ["NPUs 0-4, 6-15", "NPU 5"]
