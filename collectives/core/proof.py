@@ -49,9 +49,7 @@ class _Write(NamedTuple):
     reduces: bool
 
 
-def prove(
-    kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, blocks_of: BlocksOf
-) -> None:
+def prove(kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, blocks_of: BlocksOf) -> None:
     """Check that the transfers of all ranks implement the collective.
 
     Parameters
@@ -204,8 +202,6 @@ class _Proof:
         A copy replaces what was there; all additions come before it, so only copies have to agree.
         """
         value = self.sources[block] & 1 << rank
-        if not seen:
-            return value
         copies = [write for write in seen if not write.reduces]
         for write in copies:
             if write.contributions != copies[0].contributions:
