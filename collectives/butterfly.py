@@ -25,11 +25,7 @@ Peer = Callable[[Ranks], Ranks]
 def dimension_steps(extents: Sequence[int], port: int) -> list[tuple[int, int]]:
     """Dimension and relative step of each step: the dimensions in turn, skipping those that are complete.
 
-    Parameters
-    ----------
-    extents : sequence of int
-    port : int
-        Starts with dimension `port` mod D.
+    `port`: starts with dimension `port` mod D.
 
     References
     ----------
@@ -190,12 +186,8 @@ def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
     In step s a rank sends its peer the block that the peer owns and those that the peer forwards later; a block
     that would be sent twice is sent only the last time.
 
-    Parameters
-    ----------
-    p : int
-        Ranks.
-    peers : sequence of Peer
-        Of each step.
+    `p`: ranks.
+    `peers`: of each step.
 
     References
     ----------

@@ -121,13 +121,8 @@ def _whole_routes(topology: Topology) -> tuple[int, dict[tuple[int, int], list[t
 def whole_parts(topology: Topology, routes: Sequence[Route], parts: int) -> npt.NDArray[np.int64]:
     """Parts on each route: its share rounded down, the remainder on the least loaded links.
 
-    Parameters
-    ----------
-    topology : Topology
-    routes : sequence of Route
-        The routes of a pair are adjacent.
-    parts : int
-        Per block of a pair.
+    `routes`: the routes of a pair are adjacent.
+    `parts`: per block of a pair.
     """
     counts = np.array([int(parts * route.share + 1e-6) for route in routes], np.int64)
     load = np.zeros(topology.n_links)
@@ -154,10 +149,7 @@ def _fullest(topology: Topology, load: Floats, links: Links) -> float:
 def routes_of(topology: Topology) -> list[Route]:
     """The routes of the maximum concurrent flow, pair by pair.
 
-    Raises
-    ------
-    WeftError
-        Too many NPUs or links.
+    WeftError: too many NPUs or links.
     """
     n = topology.n_npus
     alike = _alike(topology)

@@ -120,10 +120,7 @@ def _schedule(
 def make_options(name: str, options: dict[str, object]) -> Options:
     """Validate the options one by one.
 
-    Raises
-    ------
-    WeftError
-        An unknown option, or a value that is not accepted.
+    WeftError: an unknown option, or a value that is not accepted.
     """
     for option in options:
         if option not in Options._fields:
@@ -141,10 +138,7 @@ def make_options(name: str, options: dict[str, object]) -> Options:
 def order_of_dimensions(asked: str | Sequence[int] | None, group: ProcessGroup) -> tuple[int, ...]:
     """The dimensions a group uses, in the requested order.
 
-    Raises
-    ------
-    WeftError
-        Not a permutation of the network's dimensions.
+    WeftError: not a permutation of the network's dimensions.
     """
     if asked is None or asked == "":
         return group.dims
@@ -166,15 +160,9 @@ def pattern(
 ) -> Pattern:
     """The pattern of a hierarchical collective.
 
-    Parameters
-    ----------
-    name : str
-        Name of the algorithm.
-    topology : Topology
-    kind : str
-    options : Options
-    orders : tuple of tuple of int
-        For each chunk, the order of dimensions of its reduce-scatter (or all-to-all); all-gather takes the reverse.
+    `name`: name of the algorithm.
+    `orders`: for each chunk, the order of dimensions of its reduce-scatter (or all-to-all); all-gather takes the
+        reverse.
     """
     blocks = blocks_of(topology)
     group = process_group(topology.shape, options.group)
@@ -187,10 +175,7 @@ def pattern(
 def blocks_of(topology: Topology) -> tuple[Block, ...]:
     """The blocks of a product.
 
-    Raises
-    ------
-    WeftError
-        The topology is not a product of blocks.
+    WeftError: the topology is not a product of blocks.
     """
     if not isinstance(topology.router, DimensionOrderRouter):
         raise WeftError(f"{topology.name} is not a product of dimensions: hierarchical collectives need one, such as "

@@ -187,18 +187,9 @@ def forests(
 ) -> tuple[Forest | None, Forest | None]:
     """The trees toward and away from the roots, as required by the collective.
 
-    Parameters
-    ----------
-    topology : Topology
-    kind : str
-        "all-gather", "reduce-scatter" or "all-reduce".
-    k, form
-        As for `all_reduce`.
-
-    Raises
-    ------
-    WeftError
-        As for `all_gather`.
+    `kind`: "all-gather", "reduce-scatter" or "all-reduce".
+    `k`, `form`: as for `all_reduce`.
+    WeftError: as for `all_gather`.
     """
     if form == "best-roots":
         return all_reduce_forests(topology, k if equal_roots_are_best(topology) else None)

@@ -46,18 +46,10 @@ class Plan:
 def cost_of(fabrics: Sequence[int], costs_ps: Ints, delay_ps: int) -> Plan:
     """The plan for a given sequence of fabrics.
 
-    Parameters
-    ----------
-    fabrics : sequence of int
-        One per step.
-    costs_ps : (steps, fabrics) int64
-    delay_ps : int
-        Delay of every change.
-
-    Raises
-    ------
-    WeftError
-        A step on a fabric without a route for it.
+    `fabrics`: one per step.
+    `costs_ps` (steps, fabrics).
+    `delay_ps`: delay of every change.
+    WeftError: a step on a fabric without a route for it.
     """
     chosen = tuple(int(fabric) for fabric in fabrics)
     for step, fabric in enumerate(chosen):
@@ -116,12 +108,7 @@ def alternating_planes_ps(costs_ps: Sequence[int], delay_ps: int, planes: int = 
 
     Step i runs on plane i mod `planes`, which starts switching for it as soon as its previous step is over.
 
-    Parameters
-    ----------
-    costs_ps : sequence of int
-        Cost of each step on its own circuits, at the rate of one plane.
-    delay_ps : int
-    planes : int
+    `costs_ps`: cost of each step on its own circuits, at the rate of one plane.
     """
     if planes < 1:
         raise WeftError(f"{planes} planes: give at least 1")

@@ -71,10 +71,8 @@ def all_gather(
 def hamiltonian_cycles(rows: int, columns: int) -> tuple[Ranks, Ranks]:
     """Two edge-disjoint Hamiltonian cycles of a torus, as nodes `row * columns + column` in order.
 
-    Raises
-    ------
-    WeftError
-        Rows that are not a multiple of the columns, or share a divisor with columns - 1, or fewer than three columns.
+    WeftError: rows that are not a multiple of the columns, or share a divisor with columns - 1, or fewer than three
+        columns.
     """
     if not _admits(rows, columns):
         raise WeftError(f"{rows} rows of {columns}: {_CONDITION}")
@@ -133,16 +131,9 @@ def cycles_pattern(
 ) -> Pattern:
     """The pattern of concurrent rings, each with an equal part of the array.
 
-    Parameters
-    ----------
-    topology : Topology
-    kind : str
-        "all-reduce", "reduce-scatter" or "all-gather".
-    algorithm : str
-    orders : sequence of (p,) int64
-        Ranks in the order of each directed cycle.
-    groups, smaller
-        As in `Pattern`.
+    `kind`: "all-reduce", "reduce-scatter" or "all-gather".
+    `orders`: (p,) ranks in the order of each directed cycle.
+    `groups`, `smaller`: as in `Pattern`.
     """
     p = topology.n_npus
     cycles = [_cycle(order) for order in orders]

@@ -69,13 +69,8 @@ def chunk_orders(
 ) -> tuple[tuple[int, ...], ...]:
     """The order of dimensions in the reduce-scatter of each chunk; they do not depend on the size.
 
-    Parameters
-    ----------
-    extents : sequence of int
-        NPUs of a group along each dimension; extents of 1 are skipped.
-    bandwidth : sequence of float
-        Bandwidth out of an NPU in each dimension.
-    chunks : int
+    `extents`: NPUs of a group along each dimension; extents of 1 are skipped.
+    `bandwidth`: bandwidth out of an NPU in each dimension.
 
     References
     ----------

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collectives import build
-from collectives.formats.forestcoll_xml import read_forestcoll
-from collectives.formats.msccl import read_msccl
 from sim.astra.system_file import read_system
 from sim.cli import share
 from sim.cli.tenants import make_tenant
@@ -106,6 +104,10 @@ def readers(folder: Path) -> dict[str, Reader]:
         return Reader(module, suffix, good.encode() if isinstance(good, str) else good, read)
 
     two = ring(2)
+
+    def gather(path: Path) -> object:
+        return build(str(path), "all-gather", two, "1KiB")
+
     return {
         "GraphML": one("topologies.formats.exchange", ".graphml", _written(".graphml", folder), read_topology),
         "node-link JSON": one("topologies.formats.exchange", ".json", _written(".json", folder), read_topology_file),
@@ -118,18 +120,11 @@ def readers(folder: Path) -> dict[str, Reader]:
         "ASTRA-sim network": one(
             "topologies.formats.astra_network", ".yml", network_text(("Ring", 4), ("Switch", 2)), read_topology_file
         ),
-        "MSCCL XML": one(
-            "collectives.formats.msccl", ".xml", ALL_GATHER_OF_TWO, lambda path: read_msccl(path, two, "1KiB")
-        ),
-        "MSCCL program": one(
-            "collectives.formats.msccl_program", ".xml", ALL_GATHER_OF_TWO, lambda path: read_msccl(path, two, "1GiB")
-        ),
-        "ForestColl XML": one(
-            "collectives.formats.forestcoll_xml", ".xml", FORESTCOLL, lambda path: read_forestcoll(path, two)
-        ),
+        "MSCCL XML": one("collectives.formats.msccl_program", ".xml", ALL_GATHER_OF_TWO, gather),
+        "ForestColl XML": one("collectives.formats.forestcoll_xml", ".xml", FORESTCOLL, gather),
         "schedule in place of an algorithm": one(
-            "collectives.formats.files", ".xml", FORESTCOLL,
-            lambda path: build(str(path), "all-gather", two, "1KiB"),
+            "collectives.formats.files", ".xml", ALL_GATHER_OF_TWO,
+            lambda path: build(str(path), "all-gather", two, "1GiB"),
         ),
         "GOAL": one("workloads.formats.goal", ".goal", GOOD, lambda path: read_goal(path, two)),
         "Chakra": one("workloads.formats.chakra", ".et", ALL_GATHER, read_trace),

@@ -37,6 +37,3 @@ class Accelerator:
 
 LIBRA_AS_SHIPPED = Accelerator(60 * 2**40, 1.0)
 """The rate behind LIBRA's text workloads: 65.97e12 operations per second (60 x 2^40)."""
-
-A100 = Accelerator(312 * TERA, 0.75)
-"""An A100 in fp16 at the 234e12 operations per second that LIBRA's 2022 evaluation assumes."""

@@ -204,16 +204,8 @@ class Collectives:
 class Layers:
     """Adds the operations of consecutive layers to a job, on all NPUs or on those of a pipeline stage.
 
-    Parameters
-    ----------
-    job : Job
-    workload : Workload
-    collectives : Collectives
-    training : Training
-    numbers : range
-        The layers.
-    npus : sequence of int, optional
-        Default: all.
+    `numbers`: the layers.
+    `npus`: default: all.
     """
 
     def __init__(

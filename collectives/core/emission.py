@@ -29,14 +29,8 @@ MOST_KEPT = 65_536
 class Emission:
     """What a generator emits, checked and read-only.
 
-    Parameters
-    ----------
-    emit : callable (ranks) -> Transfers
-    topology : Topology
-        Has the nodes, and the links that transfers may name.
-    n_sources : int
-    name : str
-        For messages.
+    `topology`: has the nodes, and the links that transfers may name.
+    `name`: for messages.
     """
 
     def __init__(self, emit: Emit, topology: Topology, n_sources: int, name: str) -> None:

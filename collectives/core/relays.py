@@ -13,12 +13,7 @@ from topologies import Topology, WeftError
 
 
 class Relays:
-    """Collects transfers one by one, numbered per source.
-
-    Parameters
-    ----------
-    topology : Topology
-    """
+    """Collects transfers one by one, numbered per source."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology

@@ -1,8 +1,7 @@
-"""ForestColl tree XML, read and written: trees with their physical paths (liangyuRain/ForestColl)."""
+"""ForestColl tree XML, read: trees with their physical paths (liangyuRain/ForestColl)."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
 import numpy as np
@@ -11,19 +10,13 @@ from collectives.core.pattern import Pattern
 from collectives.trees.forest import Edge, Forest, Tree
 from collectives.trees.pattern import forest_pattern
 from topologies import Topology, WeftError
-from topologies.text.input_text import read_input
-
-
-def read_forestcoll(path: str | Path, topology: Topology) -> Forest:
-    """The forest in a file; nodes are given by index or name.
-
-    WeftError: not a ForestColl file, an unknown node, a path without a link, or trees that do not span all NPUs.
-    """
-    return parse_forestcoll(read_input(path, "schedule file"), topology, str(path))
 
 
 def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML") -> Forest:
-    """The forest in a text; see `read_forestcoll`."""
+    """The forest in a text; nodes are given by index or name.
+
+    WeftError: not a ForestColl file, an unknown node, a path without a link, or trees that do not span all NPUs.
+    """
     if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
         raise WeftError(f"{name} declares entities: only plain XML is accepted")
     try:
@@ -40,23 +33,6 @@ def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML"
 def all_gather_pattern(forest: Forest) -> Pattern:
     """The all-gather along an imported forest, proved."""
     return forest_pattern(forest.topology, "all-gather", "forestcoll", down=forest)
-
-
-def to_forestcoll(forest: Forest) -> str:
-    """A forest as ForestColl tree XML; nodes are given by index."""
-    t = forest.topology
-    lines = [f'<Algo nchunkspernode="{forest.blocks_of_root(forest.trees[0].root)}">']
-    place: dict[int, int] = {}
-    for tree in forest.trees:
-        index = place.get(tree.root, 0)
-        place[tree.root] = index + tree.multiplicity
-        shape = f'nchunks="{tree.multiplicity}" height="{tree.height}"'
-        lines.append(f'  <tree root="{tree.root}" index="{index}" {shape}>')
-        for edge in tree.edges:
-            nodes = ",".join(map(str, [edge.parent, *(int(t.dst[link]) for link in edge.links)]))
-            lines.append(f'    <send src="{edge.parent}" dst="{edge.child}" path="{nodes}"/>')
-        lines.append("  </tree>")
-    return "\n".join([*lines, "</Algo>"]) + "\n"
 
 
 def _tree(element: Element, topology: Topology, name: str) -> Tree:

@@ -10,36 +10,19 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from collectives.core.transfers import WHOLE, take
 from collectives.formats.msccl_memory import Memory, Value
-from collectives.formats.msccl_order import Cut, Order, check_races, cut_of, order_of
-from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, parse_msccl, publisher
+from collectives.formats.msccl_order import Cut, Order, check_races, order_of
+from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher
 from topologies import Topology, WeftError
-from topologies.text.input_text import read_input
-from topologies.units import Quantity, parse_size
 
 PROOF = "proved: all conflicting steps are ordered, and one symbolic run does the collective"
-
-
-def read_msccl(path: str | Path, topology: Topology, size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Read the schedule of an MSCCL file for a topology.
-
-    `topology`: with as many NPUs as the file has GPUs.
-    `size`: bytes of the array; they decide how the runtime cuts its steps, and so whether it may hang.
-    WeftError: a file that is no such XML, or that the runtime would not load.
-    ScheduleError: a program that hangs, races, or does not do its collective.
-    """
-    algo = parse_msccl(read_input(path, "schedule file"), str(path))
-    pattern = msccl_pattern(algo, topology, cut_of(algo, parse_size(size, "size")))
-    return schedule(pattern, size, element_bytes)
 
 
 def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut()) -> Pattern:

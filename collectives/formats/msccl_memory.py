@@ -13,16 +13,10 @@ Buffer = tuple[str, int]
 class Memory:
     """Input, output and scratch buffers of every GPU.
 
-    Parameters
-    ----------
-    kind : str
-        The collective.
-    p, chunks : int
-        GPUs, and chunks of the entire buffer (output of an all-gather, input of a reduce-scatter).
-    in_place : bool
-        Whether input and output share memory.
-    name : str
-        For messages.
+    `kind`: the collective.
+    `p`, `chunks`: GPUs, and chunks of the entire buffer (output of an all-gather, input of a reduce-scatter).
+    `in_place`: whether input and output share memory.
+    `name`: for messages.
     """
 
     def __init__(self, kind: str, p: int, chunks: int, in_place: bool, name: str) -> None:

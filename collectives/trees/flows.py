@@ -17,12 +17,7 @@ from topologies.core.reduction_units import unit_of
 
 
 class Flows:
-    """Builds the transfers of partial sums and results along trees.
-
-    Parameters
-    ----------
-    topology : Topology
-    """
+    """Builds the transfers of partial sums and results along trees."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology

@@ -61,14 +61,6 @@ def deficiency(algorithm: str, form: str, shape: Shape) -> Deficiency | None:
     return _butterfly(extents, distance, single_port, form)
 
 
-def swing_xi(shape: Shape) -> Fraction:
-    """Congestion deficiency of Swing's bandwidth form on a power-of-two torus: messages counted link by link.
-
-    1.0781 on 8x8, 1.1843 on 64x64, 1.2207 on 64x16, 1.0254 on 8x8x8.
-    """
-    return sum((load / 2 ** (step + 1) for step, load in enumerate(_loads(shape, _swing_distance))), Fraction(0))
-
-
 def _ring(extents: Shape) -> Deficiency | None:
     if len(extents) > 2:
         return None

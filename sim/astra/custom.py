@@ -60,14 +60,8 @@ def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
 class CustomPhase:
     """One NPU's run of its trace.
 
-    Parameters
-    ----------
-    host : Host
-    trace : CustomTrace
-    tag : int
-        Of the stream, to distinguish the messages of streams.
-    ended : callable
-        Called once.
+    `tag`: of the stream, to distinguish the messages of streams.
+    `ended`: called once.
     """
 
     def __init__(self, host: Host, trace: CustomTrace, tag: int, ended: Callable[[], None]) -> None:

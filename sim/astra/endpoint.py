@@ -57,14 +57,7 @@ class Stream:
 class Endpoint:
     """One NPU.
 
-    Parameters
-    ----------
-    npu : int
-    system : System
-    network : MessageNetwork
-    clock : Clock
-    custom : mapping of str to CustomTrace
-        What this NPU does in a custom collective, by kind.
+    `custom`: what this NPU does in a custom collective, by kind.
     """
 
     def __init__(

@@ -90,11 +90,7 @@ class _Hops(NamedTuple):
 class MessageNetwork:
     """Sends messages and hands them to receives.
 
-    Parameters
-    ----------
-    description : AstraNetwork
-    backend : {"aware", "unaware"}
-    clock : Clock
+    `backend`: {"aware", "unaware"}.
     """
 
     def __init__(self, description: AstraNetwork, backend: str, clock: Clock) -> None:

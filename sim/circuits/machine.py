@@ -130,21 +130,11 @@ class _Stream:
 class CircuitMachine:
     """One data-parallel iteration on circuits that follow demand.
 
-    Parameters
-    ----------
-    iteration : Iteration
-        Uniform: every server does the same, and only all-reduces couple them.
-    degree : int
-        Duplex interfaces of each server.
-    delay : quantity
-        Reconfiguration delay; above zero.
-    rings : int
-        Parallel directed rings of each all-reduce: +1, -1, then +3, -3, ...; the released code has one.
-    bandwidth, latency : quantity
-    forwarding : bool
-        Whether servers forward for each other; otherwise pairs wait until they have a circuit.
-    chunk_bytes : int
-    seed : int
+    `iteration`: uniform: every server does the same, and only all-reduces couple them.
+    `degree`: duplex interfaces of each server.
+    `delay`: reconfiguration delay; above zero.
+    `rings`: parallel directed rings of each all-reduce: +1, -1, then +3, -3, ...; the released code has one.
+    `forwarding`: whether servers forward for each other; otherwise pairs wait until they have a circuit.
     """
 
     iteration: Iteration

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from sim.circuits.iterations import run_carried, simulate_iteration
-from topologies import PatchPanel, Topology, WeftError
+from topologies import Topology, WeftError
 from workloads.job import Job
 from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Transport, add_iteration
 
@@ -84,30 +84,3 @@ def isolated_ps(
         rings = Rings(fabric.jumps, fabric.group_jumps)
         times.append(float(simulate_iteration(job.iteration, fabric.topology, rings, transport).time_ps))
     return times
-
-
-def start_times_ps(jobs: Sequence[ClusterJob], durations_ps: Sequence[int], n: int, panel: PatchPanel) -> list[int]:
-    """Start time of each job in a cluster of n servers, first come, first served, with or without look-ahead.
-
-    With look-ahead the robot patches the circuits of a waiting job from its arrival on, one job after the other.
-    """
-    provision = replace(panel, lookahead=False).start_delay_ps() - replace(panel, lookahead=True).start_delay_ps()
-    flip = replace(panel, lookahead=True).start_delay_ps()
-    running: list[tuple[int, int]] = []  # end, servers
-    free, now, robot = n, 0, 0
-    starts = [0] * len(jobs)
-    for at in sorted(range(len(jobs)), key=lambda at: (jobs[at].arrival_ps, at)):
-        size = len(jobs[at].servers)
-        if size > n:
-            raise WeftError(f"a job of {size} servers in a cluster of {n}")
-        now = max(now, jobs[at].arrival_ps)
-        while free < size:
-            end, freed = min(running)
-            running.remove((end, freed))
-            now, free = max(now, end), free + freed
-        begin = max(robot, jobs[at].arrival_ps if panel.lookahead else now)
-        robot = begin + provision
-        starts[at] = max(now, robot) + flip
-        running.append((starts[at] + int(durations_ps[at]), size))
-        free -= size
-    return starts

@@ -103,14 +103,6 @@ FIGURES: dict[str, Callable[[Drawing], None]] = {
 }
 """Figures drawn from rows of results."""
 
-HELPS = {
-    "comparison": "goodput by size, runtime of small arrays, lead of the fastest",
-    "speed-up": "by size, over --baseline",
-    "scaling": "bandwidth and time by NPUs, at one size",
-    "roofline": "bandwidth by size under the fabric's own limit",
-    "account": "simulated over predicted, and where the time went",
-}
-
 
 def draw(name: str, wanted: Drawing) -> None:
     """Draw a figure by its name.

@@ -27,7 +27,6 @@ BINS = 200
 MOST_EVENTS = 3_000_000
 """Slices and arrows of one file: more than Perfetto shows at ease."""
 
-SUFFIXES = (".gz", ".json")
 _PS_PER_US = 1e6
 _BATCH = 10_000
 

@@ -16,11 +16,7 @@ Bools = npt.NDArray[np.bool_]
 class FlowNetwork:
     """Nodes and directed arcs; arcs can be added, and their capacities set, at any time.
 
-    Parameters
-    ----------
-    n_nodes : int
-    exact : bool
-        Whether capacities may exceed 64 bits.
+    `exact`: whether capacities may exceed 64 bits.
     """
 
     def __init__(self, n_nodes: int, exact: bool = False) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from collectives import build
 from collectives.core.schedule import schedule
-from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll, read_forestcoll, to_forestcoll
-from collectives.formats.msccl import msccl_pattern, read_msccl
+from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
+from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_program import parse_msccl
 from collectives.formats.msccl_xml import to_msccl
+from collectives.trees.forest import Forest
 from collectives.trees.pack import gather_forest, scatter_forest
 from sim import simulate
 from tests.places import SHARED
@@ -21,7 +23,7 @@ FILES = sorted((SHARED / "msccl").glob("*.xml"))
 def test_public_files_are_proved_and_stay_above_the_bound(path):
     algo = parse_msccl(path.read_text(), path.name)
     t = from_spec(f"fc:{len(algo.gpus)}")
-    read = read_msccl(path, t, "1MiB")
+    read = build(str(path), algo.kind, t, "1MiB")
     assert read.proof.startswith("proved: all conflicting steps are ordered")
     result = simulate(read, check=True)
     assert result.lower_bound_ps <= result.time_ps
@@ -50,14 +52,29 @@ def test_too_many_trees_for_the_runtime_are_refused():
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "mi250:1"])
-def test_forestcoll_trees_come_back(spec, tmp_path):
+def test_forestcoll_trees_come_back(spec):
     t = from_spec(spec)
     forest = gather_forest(t)
-    path = tmp_path / "trees.xml"
-    path.write_text(to_forestcoll(forest))
-    again = read_forestcoll(path, t)
+    again = parse_forestcoll(to_forestcoll(forest), t)
     assert again.trees == forest.trees
     assert all_gather_pattern(again).proof == "proved"
+
+
+def to_forestcoll(forest: Forest) -> str:
+    """A forest as ForestColl tree XML; nodes are given by index."""
+    t = forest.topology
+    lines = [f'<Algo nchunkspernode="{forest.blocks_of_root(forest.trees[0].root)}">']
+    place: dict[int, int] = {}
+    for tree in forest.trees:
+        index = place.get(tree.root, 0)
+        place[tree.root] = index + tree.multiplicity
+        shape = f'nchunks="{tree.multiplicity}" height="{tree.height}"'
+        lines.append(f'  <tree root="{tree.root}" index="{index}" {shape}>')
+        for edge in tree.edges:
+            nodes = ",".join(map(str, [edge.parent, *(int(t.dst[link]) for link in edge.links)]))
+            lines.append(f'    <send src="{edge.parent}" dst="{edge.child}" path="{nodes}"/>')
+        lines.append("  </tree>")
+    return "\n".join([*lines, "</Algo>"]) + "\n"
 
 
 GOOD = (

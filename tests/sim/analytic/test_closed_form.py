@@ -8,11 +8,18 @@ import pytest
 
 from collectives import build
 from sim import simulate
-from sim.analytic.closed_form import _swing_distance, deficiency, swing_xi
+from sim.analytic.closed_form import _swing_distance, deficiency
 from sim.study.validation import closed_form_ps
 from topologies import from_spec
 
 BUTTERFLIES = ("swing", "recursive-doubling", "mirrored-recursive-doubling")
+
+
+def swing_xi(shape: tuple[int, ...]) -> Fraction:
+    """Congestion deficiency of Swing's bandwidth form."""
+    found = deficiency("swing", "bandwidth", shape)
+    assert found is not None
+    return found.bandwidth
 
 
 @pytest.mark.parametrize(

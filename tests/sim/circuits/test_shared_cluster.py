@@ -9,9 +9,8 @@ from sim.circuits.shared_cluster import (
     contended_ps,
     isolated_ps,
     place_randomly,
-    start_times_ps,
 )
-from topologies import PatchPanel, WeftError, fat_tree, switch
+from topologies import WeftError, fat_tree, switch
 from workloads.topoopt import (
     ONE_RING,
     AllReduce,
@@ -61,21 +60,8 @@ def test_placements_and_models_with_messages_can_be_moved():
     assert all(time >= iteration.compute_ps() for time in times)
 
 
-def test_patch_panels_lay_ahead_or_not():
-    jobs = [ClusterJob(job(), (0, 1, 2, 3), at) for at in (0, 0, 0)]
-    panel = PatchPanel("120s", "10ms")
-    second = 10**12
-    assert start_times_ps(jobs, [second] * 3, 4, panel) == [120_010 * MS, 240_010 * MS, 360_010 * MS]
-    long = [500 * second] * 3
-    assert start_times_ps(jobs, long, 4, panel) == [120_010 * MS, 620_020 * MS, 1120_030 * MS]
-    without = PatchPanel("120s", "10ms", lookahead=False)
-    assert start_times_ps(jobs, long, 4, without) == [120_010 * MS, 740_020 * MS, 1360_030 * MS]
-
-
 def test_bad_input_is_named():
     with pytest.raises(WeftError, match="jobs of 20 servers in a cluster of 16"):
         place_randomly([10, 10], 16, random.Random(1))
     with pytest.raises(WeftError, match="server 1 is given to two jobs"):
         cluster_job([ClusterJob(job(), (0, 1, 2, 3)), ClusterJob(job(), (1, 4, 5, 6))], switch(8), 1)
-    with pytest.raises(WeftError, match="a job of 4 servers in a cluster of 2"):
-        start_times_ps([ClusterJob(job(), (0, 1, 2, 3))], [1], 2, PatchPanel())
