@@ -19,19 +19,9 @@ def certify_circuits(
 ) -> None:
     """Reject a run in which a transfer crossed a circuit before it was up, or after it began to go down.
 
-    Parameters
-    ----------
-    program : Program
-    outcome : Outcome
-    topology : Topology
-    server_link : (S,) int32
-        Link of each server, -1 for others.
-    changes : sequence of (task, Reconfigure)
-
-    Raises
-    ------
-    CertificateError
-        Names the circuit, the task and both times.
+    `server_link` (S,): link of each server, -1 for others.
+    `changes`: with the task of each.
+    CertificateError: names the circuit, the task and both times.
     """
     if not changes:
         return

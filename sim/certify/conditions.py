@@ -17,38 +17,18 @@ LOSS, JITTER = 0, 1
 
 
 class Conditions(NamedTuple):
-    """As each row starts; J rows.
-
-    Attributes
-    ----------
-    server, size : (J,) int64
-        Size is the row of `service_ps`.
-    rate : (J,) int64
-        Column of `service_ps`, or DOWN.
-    down_ps : (J,) int64
-        When the server next goes down; NEVER_PS where it does not.
-    crossing : (J,) int64
-        WAITS, LOSES or COMPLETES.
-    drops, wakes : (J,) bool
-        Whether a server that is down loses what waits for it; whether it is up again just then.
-    end_ps : (J,) int64
-        Of a service that begins then, unless it is cut off.
-    latency_ps : (J,) int64
-        After the hop, with what the timetable and the draw add.
-    drawn : (J,) bool
-        Whether the draw loses a service that is not cut off.
-    """
+    """As each row starts; J rows."""
 
     server: I64
-    size: I64
-    rate: I64
-    down_ps: I64
-    crossing: I64
-    drops: Rows
-    wakes: Rows
-    end_ps: I64
-    latency_ps: I64
-    drawn: Rows
+    size: I64  # (J,): row of `service_ps`
+    rate: I64  # (J,): column of `service_ps`, or DOWN
+    down_ps: I64  # (J,): when the server next goes down; NEVER_PS where it does not
+    crossing: I64  # (J,): WAITS, LOSES or COMPLETES
+    drops: Rows  # (J,): a server that is down loses what waits for it
+    wakes: Rows  # (J,): it is up again just then
+    end_ps: I64  # (J,): of a service that begins then, unless it is cut off
+    latency_ps: I64  # (J,): after the hop, with what the timetable and the draw add
+    drawn: Rows  # (J,): whether the draw loses a service that is not cut off
 
     @property
     def cut(self) -> Rows:

@@ -19,10 +19,7 @@ def certify_faulty(program: Program, outcome: Outcome) -> None:
     Each time in the journal is compared with that of the contract, derived from the program and the services
     that were done. Not checked: which chunk a server chose, and when a pool granted (never before it was asked).
 
-    Raises
-    ------
-    CertificateError
-        With the rule, and the task or server that broke it.
+    CertificateError: with the rule, and the task or server that broke it.
     """
     if outcome.journal is None:
         raise CertificateError("conservation: a run with faults is checked by its journal: run it with log=True")

@@ -65,10 +65,7 @@ def _running_maximum(group: I64, value: I64) -> I64:
 def deliveries(program: Program, outcome: Outcome, ready: I64) -> TimeBounds:
     """When each chunk of the program is delivered, by when the routed ones are in; in order within a task.
 
-    Raises
-    ------
-    CertificateError
-        A task that finished at another time.
+    CertificateError: a task that finished at another time.
     """
     first, task, _ = _chunks(program)
     routed = program.hops() > 0
@@ -121,10 +118,8 @@ def releases(program: Program, outcome: Outcome, delivered: TimeBounds) -> TimeB
 def joins(program: Program, outcome: Outcome, delivered: TimeBounds, first_end: I64) -> TimeBounds:
     """When each routed chunk arrives at its first server, by the ends of the first services of all of them.
 
-    Raises
-    ------
-    CertificateError
-        A task with an empty route that was delivered before its release, or later than then without a pool to ask.
+    CertificateError: a task with an empty route that was delivered before its release, or later than then without a
+        pool to ask.
     """
     _, task, chunk = _chunks(program)
     release = releases(program, outcome, delivered)

@@ -37,10 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
 def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:
     """The rows of all files, and the spec if there is one file and it has one.
 
-    Raises
-    ------
-    WeftError
-        A file that is not a result, or whose rows have no collective.
+    WeftError: a file that is not a result, or whose rows have no collective.
     """
     rows: list[dict[str, Any]] = []
     spec = None

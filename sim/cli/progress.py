@@ -70,12 +70,7 @@ class _Plain:
 def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Steps]:
     """Progress over `total` steps; Ctrl-C and limits inside report how many were done.
 
-    Parameters
-    ----------
-    title : str
-    total : int
-    quiet : bool, optional
-        True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal, nothing elsewhere.
+    `quiet`: True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal, nothing elsewhere.
     """
     with _shown(title, total, quiet) as shown:
         steps = _Counting(shown)

@@ -23,16 +23,9 @@ def detours(
 ) -> dict[int, list[tuple[int, Path]]]:
     """For every task whose route breaks, the paths that it takes from each time on.
 
-    Parameters
-    ----------
-    program : Program
-    topology : Topology
-    server_link : (S,) int32
-        -1 for a server of another kind.
-    breaks : sequence of (time, links that are down from then on)
-    reroute_ps : int
-        From a break until routes have changed.
-    path : callable (links) -> Path
+    `server_link` (S,): -1 for a server of another kind.
+    `breaks`: each time, and the links that are down from then on.
+    `reroute_ps`: from a break until routes have changed.
     """
     own = _own_links(program, server_link)
     ever = frozenset().union(*(down for _, down in breaks))

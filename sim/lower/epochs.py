@@ -22,19 +22,11 @@ def circuit_edges(
 ) -> I64:
     """Dependencies of changes of circuits, (3, E): what has to drain before each, and what waits for it.
 
-    Parameters
-    ----------
-    changes : sequence of (task, Reconfigure)
-    task_route : (T,) int64
-    hops : (R,) int64
-        Hops of each route.
-    route_link : (H,) int64
-        Links of all routes; larger numbers are other servers.
-
-    Raises
-    ------
-    WeftError
-        A link that two changes bring up.
+    `changes`: with the task of each.
+    `task_route` (T,).
+    `hops` (R,): hops of each route.
+    `route_link` (H,): links of all routes; larger numbers are other servers.
+    WeftError: a link that two changes bring up.
     """
     if not changes:
         return np.zeros((3, 0), np.int64)

@@ -50,21 +50,11 @@ def lower(
     priorities of its operations. Streams serve by the priorities of the operations, and equal ones in the order of
     arrival.
 
-    Parameters
-    ----------
-    work : Schedule or Job
-    model : Model
-        Of the links; `chunks` cuts each transfer, and computations are never cut.
-    symmetry : {"auto", "off"}
-        Whether to simulate representatives only.
-    joins : bool
-        Whether a schedule alone also gets the joins of an operation, which show when each NPU has finished.
-
-    Raises
-    ------
-    WeftError
-        Head delivery where there are computations, which would end as they begin; a collective that covers part of a
-        process group; pools of unequal capacity; latencies beyond the clock.
+    `model`: of the links; `chunks` cuts each transfer, and computations are never cut.
+    `symmetry`: {"auto", "off"}; whether to simulate representatives only.
+    `joins`: whether a schedule alone also gets the joins of an operation, which show when each NPU has finished.
+    WeftError: head delivery where there are computations, which would end as they begin; a collective that covers part
+        of a process group; pools of unequal capacity; latencies beyond the clock.
     """
     job = Job.of(work) if isinstance(work, Schedule) else work
     seed = model.seed if model.tie == "ecmp" else 0
@@ -102,13 +92,7 @@ class _Routes(NamedTuple):
 class _Lowering:
     """Collects the columns of a program, operation by operation.
 
-    Parameters
-    ----------
-    job : Job
-    model : Model
-    orbits : Orbits
-    alone : Shape, optional
-        Of a schedule alone, without joins.
+    `alone`: of a schedule alone, without joins.
     """
 
     def __init__(self, job: Job, model: Model, orbits: Orbits, alone: Shape | None = None) -> None:

@@ -77,13 +77,8 @@ def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[O
     and messages of every operation, and if every collective, by itself, passes the check of `sim.lower.quotient`.
     Transfers of different operations never tie, so that what holds for each holds for all together.
 
-    Parameters
-    ----------
-    job : Job
-    tie : str
-        Rule for equally short routes.
-    seed : int
-    symmetry : {"auto", "off"}
+    `tie`: rule for equally short routes.
+    `symmetry`: {"auto", "off"}.
     """
     if any(isinstance(operation.work, Reconfigure) for operation in job.operations):
         return _orbits(job, Group("", ())), "all ranks simulated (circuits change)"

@@ -47,10 +47,7 @@ class PoolUses:
     def add(self, operation: str, pools: Sequence[Pool], shape: Shape, first: int) -> None:
         """The uses of an operation, whose tasks begin at `first`.
 
-        Raises
-        ------
-        WeftError
-            An earlier operation has another pool of that name.
+        WeftError: an earlier operation has another pool of that name.
         """
         transfers, row = shape.quotient.transfers, shape.task_row
         if transfers.pool is None:

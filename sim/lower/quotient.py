@@ -66,18 +66,10 @@ class Emitter(Protocol):
 
 @one_line
 class Orbits(NamedTuple):
-    """Representatives under a group.
+    """Representatives under a group."""
 
-    Attributes
-    ----------
-    rank : (1, sources) or (ports, sources) int32
-        Representative of each source, for all ports alike or port by port.
-    link : (n_links,) int32
-        Representative of each link.
-    """
-
-    rank: I32
-    link: I32
+    rank: I32  # (1, sources) or (ports, sources): representative of each source, for all ports alike or port by port
+    link: I32  # (n_links,): representative of each link
 
     def rank_of(self, port: npt.NDArray[np.integer], src: npt.NDArray[np.integer]) -> I32:
         """Representative of each source, given the port of its transfer."""
@@ -87,36 +79,20 @@ class Orbits(NamedTuple):
 
 @one_line
 class Quotient(NamedTuple):
-    """Representative transfers with their routes.
-
-    Attributes
-    ----------
-    orbits : Orbits
-    transfers : Transfers
-        Of the representatives.
-    paths : Paths
-        Route (or two, under `split`) of each of them; links are representatives.
-    symmetry : str
-        For people: which group, how many ranks represent how many, how it was checked.
-    """
+    """Representative transfers with their routes."""
 
     orbits: Orbits
-    transfers: Transfers
-    paths: Paths
-    symmetry: str
+    transfers: Transfers  # of the representatives
+    paths: Paths  # route (or two, under `split`) of each of them; links are representatives
+    symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
 
 
 def quotient(pattern: Pattern, tie: str, seed: int, symmetry: str = "auto") -> Quotient:
     """The smallest program that represents the whole pattern.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    tie : str
-        Rule for equally short routes; one that breaks a symmetry shrinks the group.
-    seed : int
-        For `ecmp`.
-    symmetry : {"auto", "off"}
+    `tie`: rule for equally short routes; one that breaks a symmetry shrinks the group.
+    `seed`: for `ecmp`.
+    `symmetry`: {"auto", "off"}.
     """
     notes: list[str] = []
     if symmetry == "auto":

@@ -20,24 +20,12 @@ _NOWHERE = np.zeros((2, 0), np.int64)
 
 
 class Template(NamedTuple):
-    """The tasks of a collective or a message: equal for all operations that share a pattern and its NPUs.
+    """The tasks of a collective or a message: equal for all operations that share a pattern and its NPUs."""
 
-    Attributes
-    ----------
-    shape : Shape
-        With links for servers: `shape.server_link[server]`.
-    ranks : (n,) int64
-        Representatives, in rank order.
-    begins : (2, n_roots) int64
-        Task, and number of the rank at which it begins (into `ranks`).
-    ends : (2, n_sinks) int64
-        Task, and number of the rank at which it ends.
-    """
-
-    shape: Shape
-    ranks: I64
-    begins: I64
-    ends: I64
+    shape: Shape  # with links for servers: `shape.server_link[server]`
+    ranks: I64  # (n,): representatives, in rank order
+    begins: I64  # (2, n_roots): task, and number of the rank at which it begins (into `ranks`)
+    ends: I64  # (2, n_sinks): task, and number of the rank at which it ends
 
     @property
     def transfers(self) -> Transfers:
@@ -60,20 +48,9 @@ def template_key(operation: Operation) -> object:
 def make_template(job: Job, operation: Operation, orbits: Orbits, ranks: I64, model: Model) -> Template:
     """The template of an operation that sends.
 
-    Parameters
-    ----------
-    job : Job
-    operation : Operation
-    orbits : Orbits
-    ranks : (n,) int64
-        Representatives that the operation covers.
-    model : Model
-        Its rule for ties between routes.
-
-    Raises
-    ------
-    WeftError
-        A collective that covers part of a process group.
+    `ranks` (n,): representatives that the operation covers.
+    `model`: its rule for ties between routes.
+    WeftError: a collective that covers part of a process group.
     """
     emitter = emitter_of(job, operation)
     assert emitter is not None

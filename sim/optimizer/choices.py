@@ -21,24 +21,13 @@ SOLVED, EXCLUDED, LOOKED_AT = "optimized", "excluded by its bound", "looked at, 
 
 
 class Tried(NamedTuple):
-    """A choice and how far it was pursued.
-
-    Attributes
-    ----------
-    knobs : Knobs
-    value, time_ns : float
-        Least seen, ns or ns x $, and the time there.
-    bound : float
-        No bandwidths are better with this choice; nan if unknown.
-    how : str
-        SOLVED, EXCLUDED or LOOKED_AT.
-    """
+    """A choice and how far it was pursued."""
 
     knobs: Knobs
-    value: float
-    time_ns: float
-    bound: float
-    how: str
+    value: float  # least seen, ns or ns x $
+    time_ns: float  # the time there
+    bound: float  # no bandwidths are better with this choice; nan if unknown
+    how: str  # SOLVED, EXCLUDED or LOOKED_AT
 
     def row(self) -> dict[str, object]:
         """Keys of a result."""
@@ -67,15 +56,9 @@ def best_choice(
     A choice whose certified bound is not below the best value so far is skipped without loss. At most MOST_SOLVED
     are optimized; the result reports which others were only evaluated.
 
-    Parameters
-    ----------
-    choices : sequence of Knobs
-    objective_of, solve : callable
-    feasible : Feasible
-    cost : Cost, optional
-        Minimize time x cost instead of time.
-    starts : sequence of (D,) float64
-        Where to evaluate, in addition to the middle of the feasible set and the optimum of the load bound.
+    `cost`: minimize time x cost instead of time.
+    `starts`: (D,) each, where to evaluate, in addition to the middle of the feasible set and the optimum of the
+        load bound.
     """
     if len(choices) == 1:
         objective = objective_of(choices[0])

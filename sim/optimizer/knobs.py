@@ -27,22 +27,12 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Knobs:
-    """A choice of everything but the bandwidths.
-
-    Attributes
-    ----------
-    algorithm : str
-    chunks : int
-        In the pipeline.
-    options : tuple of (name, value)
-        Of the algorithm.
-    orders : tuple of (str, tuple of int)
-        Order of dimensions of collectives of a workload, by group and kind ("dp all-reduce").
-    """
+    """A choice of everything but the bandwidths."""
 
     algorithm: str
-    chunks: int
-    options: tuple[Option, ...] = ()
+    chunks: int  # in the pipeline
+    options: tuple[Option, ...] = ()  # of the algorithm
+    # order of dimensions of collectives of a workload, by group and kind ("dp all-reduce")
     orders: tuple[tuple[str, Order], ...] = ()
 
     @property
@@ -61,41 +51,21 @@ class Knobs:
 
 @dataclass(frozen=True)
 class Asked:
-    """Requested values of the knobs.
-
-    Attributes
-    ----------
-    algorithms : tuple of str
-    chunks : tuple of int
-    options : tuple of str
-        "trees=1;2;4": values of an option, of which each algorithm takes those that it knows.
-    orders : str or None
-        "0,1,2;2,1,0", or "all": every order, for each collective separately.
-    dimension_algorithms : str or None
-        "ring,direct;direct,direct", or "all".
-    """
+    """Requested values of the knobs."""
 
     algorithms: tuple[str, ...]
     chunks: tuple[int, ...]
+    # "trees=1;2;4": values of an option, of which each algorithm takes those that it knows
     options: tuple[str, ...] = ()
-    orders: str | None = None
-    dimension_algorithms: str | None = None
+    orders: str | None = None  # "0,1,2;2,1,0", or "all": every order, for each collective separately
+    dimension_algorithms: str | None = None  # "ring,direct;direct,direct", or "all"
 
     def choices(self, shape: tuple[int, ...], placed: Sequence[Placed], collective: str) -> list[Knobs]:
         """All choices, in the requested order.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            NPUs of the network along each dimension.
-        placed : sequence of Placed
-            Workloads; empty for a single collective.
-        collective : str
-
-        Raises
-        ------
-        WeftError
-            A value that is not accepted, an option that no algorithm takes, or too many choices.
+        `shape`: NPUs of the network along each dimension.
+        `placed`: workloads; empty for a single collective.
+        WeftError: a value that is not accepted, an option that no algorithm takes, or too many choices.
         """
         options = [parse_axis(text) for text in self.options]
         for name, _ in options:
@@ -138,12 +108,9 @@ def _extents(shape: tuple[int, ...], placed: Sequence[Placed]) -> list[tuple[int
 
 
 def parse_axis(text: str) -> tuple[str, list[object]]:
-    """ "trees=1;2;4" as a name and values, numbers where they look so.
+    """"trees=1;2;4" as a name and values, numbers where they look so.
 
-    Raises
-    ------
-    WeftError
-        No name, or no value.
+    WeftError: no name, or no value.
     """
     name, _, values = text.partition("=")
     words = [word.strip() for word in values.split(";") if word.strip()]

@@ -25,19 +25,9 @@ def whole_lanes(
     A budget that must be spent may then be left over in part, by less than one lane per dimension: integer numbers of
     lanes rarely add up to it. The nearest in the logarithm are evaluated, at most 16.
 
-    Parameters
-    ----------
-    design : Design
-    lane_GBps : float
-    feasible : Feasible
-    cost : Cost, optional
-        Minimize time x cost instead of time.
-    evaluate : callable ((D,) GB/s) -> ns
-
-    Raises
-    ------
-    WeftError
-        No integer numbers of lanes satisfy the constraints.
+    `cost`: minimize time x cost instead of time.
+    `evaluate`: ns at (D,) GB/s.
+    WeftError: no integer numbers of lanes satisfy the constraints.
     """
     relaxed = Feasible([_at_most(one) for one in feasible.constraints], feasible.n_dims)
     count = design.bandwidth_GBps / lane_GBps

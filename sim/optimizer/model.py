@@ -50,15 +50,8 @@ def convex_model(
 ) -> Epigraph:
     """The weighted sum of parts that are above their floors and above their paths.
 
-    Parameters
-    ----------
-    constant_ns : float
-    weights : sequence of float
-        Of the parts.
-    floors : sequence of Epigraph
-        One per part, or none at all.
-    paths : iterable of Row
-    n_dims : int
+    `weights`: of the parts.
+    `floors`: one per part, or none at all.
     """
     first = np.cumsum([0, *(floor.weight.size for floor in floors)]).tolist()
     n_vars = first[-1] + len(weights)

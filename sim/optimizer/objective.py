@@ -19,18 +19,11 @@ from topologies import WeftError
 
 
 class Part(NamedTuple):
-    """A time that enters the whole `weight` times, and what its critical path spent in each dimension.
-
-    Attributes
-    ----------
-    weight : float
-    time_ns : float
-    service_ns : (D,) float64
-        Services on the critical path, other tasks' included: minus the derivative by the logarithm of B.
-    """
+    """A time that enters the whole `weight` times, and what its critical path spent in each dimension."""
 
     weight: float
     time_ns: float
+    # (D,): services on the critical path, other tasks' included: minus the derivative by the logarithm of B
     service_ns: F64
 
 
@@ -89,13 +82,9 @@ class Simulated:
     of requests and releases of pools, do not change; a replay that finds another order is discarded and the engine
     runs. Programs with another discipline run in the engine each time.
 
-    Parameters
-    ----------
-    parts : sequence of (weight, Retimed)
-    constant_ns : float
-        Compute that nothing overlaps.
-    floors : sequence of Epigraph, optional
-        Lower bounds on the times of the parts; default: the load bounds of the programs.
+    `parts`: weight, and program.
+    `constant_ns`: compute that nothing overlaps.
+    `floors`: lower bounds on the times of the parts; default: the load bounds of the programs.
     """
 
     def __init__(

@@ -11,33 +11,19 @@ from sim.optimizer.design import Design, equal_split
 
 
 class FrontPoint(NamedTuple):
-    """The best design at a total bandwidth, and the equal split.
-
-    Attributes
-    ----------
-    total_GBps : float
-    design : Design
-    cost, equal_cost : float
-    dominated : bool
-        Whether another point is faster and costs no more.
-    """
+    """The best design at a total bandwidth, and the equal split."""
 
     total_GBps: float
     design: Design
     cost: float
     equal_cost: float
-    dominated: bool
+    dominated: bool  # whether another point is faster and costs no more
 
 
 def pareto_front(totals: Iterable[float], cost: Cost, solve: Callable[[Feasible], Design]) -> list[FrontPoint]:
     """Solve for each total bandwidth.
 
-    Parameters
-    ----------
-    totals : iterable of float
-        GB/s of an NPU over all dimensions.
-    cost : Cost
-    solve : callable (Feasible) -> Design
+    `totals`: GB/s of an NPU over all dimensions.
     """
     n_dims = cost.price.size
     found = []

@@ -38,18 +38,10 @@ BUDGET_RULES = ("spent", "at-most")
 
 @dataclass(frozen=True)
 class Network:
-    """A product of blocks and the price tier of each dimension (none if not given).
-
-    Attributes
-    ----------
-    name : str
-    topology : Topology
-        With latencies; bandwidths are ignored.
-    tiers : tuple of str
-    """
+    """A product of blocks and the price tier of each dimension (none if not given)."""
 
     name: str
-    topology: Topology
+    topology: Topology  # with latencies; bandwidths are ignored
     tiers: tuple[str, ...]
 
     @property
@@ -73,10 +65,7 @@ class Network:
     def cost(self, prices: Mapping[str, Prices] = PRICES, *, counting: str = "2024", fixed: float = 0.0) -> Cost:
         """What it costs.
 
-        Raises
-        ------
-        WeftError
-            It is not a product of priced blocks, or a tier has no price.
+        WeftError: it is not a product of priced blocks, or a tier has no price.
         """
         router = self.topology.router
         if not isinstance(router, DimensionOrderRouter):
@@ -97,17 +86,10 @@ class Microbatches(NamedTuple):
 def circulants(text: str, degrees: str | None) -> list[str]:
     """The network itself, or a circulant of each degree.
 
-    Parameters
-    ----------
-    text : str
-        A network; "circulant:64" where degrees are given.
-    degrees : str or None
-        "2,4,8": ports of each NPU, two per jump, one in each direction; jumps in geometric progression (TopoOpt).
-
-    Raises
-    ------
-    WeftError
-        Another network, or a degree that is odd or exceeds the number of jumps.
+    `text`: a network; "circulant:64" where degrees are given.
+    `degrees`: "2,4,8": ports of each NPU, two per jump, one in each direction; jumps in geometric progression
+        (TopoOpt).
+    WeftError: another network, or a degree that is odd or exceeds the number of jumps.
     """
     if degrees is None:
         return [text]
@@ -165,29 +147,14 @@ def place_workload(
 ) -> Placed:
     """A workload on the dimensions of a network.
 
-    Parameters
-    ----------
-    name : str
-        A model of `workloads.models`, or a text workload file.
-    network : Network
-    communicator : str, optional
-        File with the groups of a text workload.
-    parallelism : str, optional
-        Of a model: "tp=16,dp=256"; default: that of LIBRA's evaluation.
-    samples : float, optional
-        Per tensor-parallel group of a model and iteration; per microbatch if there is a pipeline.
-    accelerator : Accelerator, optional
-        For a model, which does not include compute times.
-    compute_scale : float
-        Multiplies the compute times.
-    weight : float
-    microbatches : Microbatches, optional
-        Of a model with pipeline stages.
-
-    Raises
-    ------
-    WeftError
-        Flags that do not go with the kind of workload, or groups that do not fit the network.
+    `name`: a model of `workloads.models`, or a text workload file.
+    `communicator`: file with the groups of a text workload.
+    `parallelism`: of a model: "tp=16,dp=256"; default: that of LIBRA's evaluation.
+    `samples`: per tensor-parallel group of a model and iteration; per microbatch if there is a pipeline.
+    `accelerator`: for a model, which does not include compute times.
+    `compute_scale`: multiplies the compute times.
+    `microbatches`: of a model with pipeline stages.
+    WeftError: flags that do not go with the kind of workload, or groups that do not fit the network.
     """
     shape = network.topology.shape
     if name not in MODELS:
@@ -234,23 +201,11 @@ def limits(
 ) -> Feasible:
     """The bandwidths that are allowed.
 
-    Parameters
-    ----------
-    n_dims : int
-    total : quantity, optional
-        Per NPU, over all dimensions: "500GB/s".
-    rule : {"spent", "at-most"}
-        Whether the total is spent in full, as LIBRA's files do, or may be less.
-    constraints : sequence of str
-        "B1 >= B2", "B3 + B4 = 200GB/s", ...
-    cost : Cost, optional
-    dollars : float, optional
-        Upper limit of the network's cost; needs `cost`.
-
-    Raises
-    ------
-    WeftError
-        A contradiction, an unknown rule, or $ without prices.
+    `total`: per NPU, over all dimensions: "500GB/s".
+    `rule`: {"spent", "at-most"}; whether the total is spent in full, as LIBRA's files do, or may be less.
+    `constraints`: "B1 >= B2", "B3 + B4 = 200GB/s", ...
+    `dollars`: upper limit of the network's cost; needs `cost`.
+    WeftError: a contradiction, an unknown rule, or $ without prices.
     """
     if rule not in BUDGET_RULES:
         raise WeftError(f"budget rule {rule!r} is unknown: choose one of {', '.join(BUDGET_RULES)}")

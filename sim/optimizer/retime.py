@@ -23,21 +23,11 @@ PS_PER_BASE_BYTE = 2
 
 @dataclass(frozen=True, eq=False)
 class Retimed:
-    """A program whose servers belong to dimensions.
+    """A program whose servers belong to dimensions."""
 
-    Attributes
-    ----------
-    program : Program
-        At any bandwidths.
-    server_dim : (S,) int
-        Dimension of each server, `KEEPS_ITS_RATE` for one whose rate is fixed.
-    servers_per_npu : (D,) float
-        Number of servers that share an NPU's bandwidth into a dimension: 2 for a ring.
-    """
-
-    program: Program
-    server_dim: I64
-    servers_per_npu: F64
+    program: Program  # at any bandwidths
+    server_dim: I64  # (S,): dimension of each server, `KEEPS_ITS_RATE` for one whose rate is fixed
+    servers_per_npu: F64  # (D,): number of servers that share an NPU's bandwidth into a dimension: 2 for a ring
 
     @property
     def n_dims(self) -> int:
@@ -84,15 +74,8 @@ class Retimed:
 def retimed(lowered: Lowered) -> Retimed:
     """The lowered program of a schedule or a job, at any bandwidth of the dimensions of its topology.
 
-    Parameters
-    ----------
-    lowered : Lowered
-        On a network of `with_base_rates`, at which no symmetry exchanges dimensions.
-
-    Raises
-    ------
-    WeftError
-        A link without a dimension, or another network.
+    `lowered`: on a network of `with_base_rates`, at which no symmetry exchanges dimensions.
+    WeftError: a link without a dimension, or another network.
     """
     topology, orbits = lowered.topology, lowered.orbits.link
     if np.any(topology.dimension < 0):

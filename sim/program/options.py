@@ -12,10 +12,7 @@ WORDS: dict[str, object] = {"true": True, "false": False, "none": None}
 def parse_option(text: str) -> tuple[str, object]:
     """An option and its value: "trees=2" is ("trees", 2).
 
-    Raises
-    ------
-    WeftError
-        No name, or no value.
+    WeftError: no name, or no value.
     """
     name, _, value = text.partition("=")
     if not name.strip() or not value.strip():

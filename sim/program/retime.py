@@ -22,15 +22,9 @@ def retime(
     Servers, routes, tasks, dependencies and cuts stay. Servers that represent others by symmetry remain correct
     only if those have the new rate as well.
 
-    Parameters
-    ----------
-    program : Program
-    rates : sequence of Fraction
-        Distinct rates, work per second.
-    server_rate : (S,) int
-        Which of them each server has; `KEEPS_ITS_RATE` for one that keeps its own.
-    more_latency_ps : int
-        Added to the last hop of every route, and so to every transfer.
+    `rates`: distinct rates, work per second.
+    `server_rate` (S,): which of them each server has; `KEEPS_ITS_RATE` for one that keeps its own.
+    `more_latency_ps`: added to the last hop of every route, and so to every transfer.
 
     Examples
     --------

@@ -10,25 +10,13 @@ from topologies.units import format_time
 
 @dataclass(frozen=True)
 class Share:
-    """One tenant's part of a run.
-
-    Attributes
-    ----------
-    name : str
-    time_ps : int
-        From its arrival to its end.
-    alone_ps : int
-        The same with the fabric to itself, and healthy.
-    arrival_ps : int
-    operations : range
-        Its operations in the job of all tenants.
-    """
+    """One tenant's part of a run."""
 
     name: str
-    time_ps: int
-    alone_ps: int
+    time_ps: int  # from its arrival to its end
+    alone_ps: int  # the same with the fabric to itself, and healthy
     arrival_ps: int = 0
-    operations: range = range(0)
+    operations: range = range(0)  # its operations in the job of all tenants
 
     @property
     def slowdown(self) -> float:

@@ -30,11 +30,7 @@ class _Columns(NamedTuple):
 def tenant_accounts(run: Result, shares: Sequence[Share]) -> dict[str, dict[str, int]]:
     """The account of each tenant; see `Shares.why`.
 
-    Parameters
-    ----------
-    run : Result
-        Of all tenants as one job.
-    shares : sequence of Share
+    `run`: of all tenants as one job.
     """
     return _Accounts(run, shares).all()
 

@@ -22,10 +22,7 @@ class Claims:
     store is correct without claims; they keep processes from computing the same point. Locks belong to a process: use
     one `Claims` per store in each.
 
-    Parameters
-    ----------
-    store : path
-        Of the store.
+    `store`: of the store.
     """
 
     def __init__(self, store: Path) -> None:

@@ -17,15 +17,8 @@ CONNECT_SECONDS = 10
 def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
     """The executor of a scheduler, and how many points its workers compute at once.
 
-    Parameters
-    ----------
-    address : str
-        "tcp://host:8786". Its workers need weft, of the same version.
-
-    Raises
-    ------
-    WeftError
-        distributed is not installed, the scheduler does not answer, or it has no workers.
+    `address`: "tcp://host:8786". Its workers need weft, of the same version.
+    WeftError: distributed is not installed, the scheduler does not answer, or it has no workers.
     """
     try:
         distributed: Any = import_module("distributed")

@@ -24,10 +24,7 @@ from workloads.training import LOOPS as SIMULATED_LOOPS
 def make_studies(spec: Spec) -> list[Study]:
     """One study for each network.
 
-    Raises
-    ------
-    WeftError
-        Keys that contradict each other, and errors in the files.
+    WeftError: keys that contradict each other, and errors in the files.
     """
     asked = spec.optimize
     names = [name for text in asked.network or () for name in circulants(text, asked.degrees)]

@@ -41,18 +41,8 @@ def build_job(
 ) -> tuple[Workload, Job]:
     """A workload, and an iteration of it as a job.
 
-    Parameters
-    ----------
-    work : WorkloadKeys
-    training : TrainingKeys
-    topology : Topology
-    algorithm : str
-        Of all collectives.
-
-    Raises
-    ------
-    WeftError
-        Keys that are missing or contradict each other, and errors in the files.
+    `algorithm`: of all collectives.
+    WeftError: keys that are missing or contradict each other, and errors in the files.
     """
     workload, groups = build_workload(work, training, topology)
     return workload, _iteration(work, training, topology, algorithm, workload, groups)
@@ -102,10 +92,7 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
 def parse_groups(text: str) -> Groups:
     """Process groups by name: "forward=16,-1;weight_grad=-1,32"; -1 or 1 where a dimension is not used.
 
-    Raises
-    ------
-    WeftError
-        Names the part that is not a group.
+    WeftError: names the part that is not a group.
     """
     groups = {}
     for part in filter(None, (one.strip() for one in text.split(";"))):

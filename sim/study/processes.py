@@ -33,12 +33,7 @@ class WorkerPool(ProcessPoolExecutor):
 
 @contextmanager
 def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes for the length of a `with`; an exception inside it ends them at once.
-
-    Parameters
-    ----------
-    workers : int
-    """
+    """Worker processes for the length of a `with`; an exception inside it ends them at once."""
     others = set(multiprocessing.active_children())
     pool = WorkerPool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
     try:

@@ -18,24 +18,14 @@ LATENCIES = ("propagation", "hop processing", "endpoint")
 
 
 class Validation(NamedTuple):
-    """Prediction and simulation of one point, in ps.
-
-    Attributes
-    ----------
-    result : Result
-    closed_form_ps : int or None
-        Of the deficiency model (`sim.analytic.closed_form`), or of arrays that stream along trees
-        (`sim.analytic.streaming_form`); None if neither applies.
-    estimate : Estimate
-        Alpha-beta, steps in lockstep, with the routes and loads of this schedule.
-    why : Why
-        Critical path of the simulated run.
-    """
+    """Prediction and simulation of one point, in ps."""
 
     result: Result
+    # of the deficiency model (`sim.analytic.closed_form`), or of arrays that stream along trees
+    # (`sim.analytic.streaming_form`); None if neither applies
     closed_form_ps: int | None
-    estimate: Estimate
-    why: Why
+    estimate: Estimate  # alpha-beta, steps in lockstep, with the routes and loads of this schedule
+    why: Why  # critical path of the simulated run
 
     @property
     def residual_ps(self) -> int:

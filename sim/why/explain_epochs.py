@@ -12,17 +12,9 @@ from sim.why.path import Labels, Why, explain
 def explain_epochs(lowered: Lowered, outcome: Outcome) -> Why:
     """Where the time went; the endpoint latency of the model is the start-up of a step.
 
-    Parameters
-    ----------
-    lowered : Lowered
-        Of a job of `workloads.reconfigured`.
-    outcome : Outcome
-        Of a run with `log=True`.
-
-    Raises
-    ------
-    WeftError
-        The run kept no log.
+    `lowered`: of a job of `workloads.reconfigured`.
+    `outcome`: of a run with `log=True`.
+    WeftError: the run kept no log.
     """
     program = lowered.program
     controllers = set(np.flatnonzero(lowered.server_link < 0).tolist())

@@ -19,10 +19,7 @@ REPAIR, RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
 def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walk:
     """Walks over the journal of a run or, without one, its log; arguments as in `sim.why.path.explain`.
 
-    Raises
-    ------
-    WeftError
-        The run kept neither.
+    WeftError: the run kept neither.
     """
     if outcome.journal is not None:
         return _FaultyWalk(program, outcome, outcome.journal, labels)

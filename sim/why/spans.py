@@ -36,11 +36,7 @@ class Span(NamedTuple):
 class Spans:
     """The operations of one run.
 
-    Parameters
-    ----------
-    lowered : Lowered
-        With the joins of its operations.
-    outcome : Outcome
+    `lowered`: with the joins of its operations.
     """
 
     def __init__(self, lowered: Lowered, outcome: Outcome) -> None:

@@ -23,20 +23,12 @@ class Piece(NamedTuple):
 
 @dataclass(eq=False)
 class Branch:
-    """Pieces from late to early, as far as requested, and where they continue.
+    """Pieces from late to early, as far as requested, and where they continue."""
 
-    Attributes
-    ----------
-    state : State or None
-        Not walked on from yet; None at the beginning of time, and where the branch has met another one.
-    pieces : list of Piece
-    meets : (Branch, int) or None
-        The other branch, and its first piece from there on.
-    """
-
+    # not walked on from yet; None at the beginning of time, and where the branch has met another one
     state: State | None
     pieces: list[Piece] = field(default_factory=list)
-    meets: tuple[Branch, int] | None = None
+    meets: tuple[Branch, int] | None = None  # the other branch, and its first piece from there on
 
     def reaches(self, since_ps: int) -> bool:
         """Whether its pieces go back to a time."""
