@@ -1,0 +1,341 @@
+"""Each condition of the symmetry check: a fabric and transfers that it alone rejects.
+
+Six ranks in a ring, under rotation by two: ranks 0 and 1 represent the others. What is spoiled is spoiled at rank 3 or
+at a link of it, so that it shows only in the comparison with rank 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from collectives.core.symmetry import Action, Group, node_group
+from collectives.core.transfers import Transfers, TransferTable, take
+from sim.lower import quotient as symmetry
+from sim.lower.quotient import check, divide
+from topologies import Topology, from_links, ring
+
+P = 6
+RANKS = np.arange(P)
+SPOILED = 3
+"""Rank 1 represents it."""
+
+
+@dataclass
+class Sender:
+    """Transfers that are all known, emitted for those who are asked for."""
+
+    topology: Topology
+    table: Transfers
+    n_sources: int | None = None
+    asked: list[npt.NDArray[np.integer]] = field(default_factory=list)
+
+    @property
+    def p(self) -> int:
+        return self.topology.n_npus
+
+    def emit(self, ranks: npt.NDArray[np.integer]) -> Transfers:
+        self.asked.append(ranks)
+        return take(self.table, np.flatnonzero(np.isin(self.table.src, ranks)))
+
+
+def two_rounds(p: int = P) -> Transfers:
+    """Each rank sends to the next, and again when something has arrived."""
+    ranks = np.arange(p)
+    table = TransferTable(ranks)
+    table.add(slot=0, dst=(ranks + 1) % p, blocks=2, tie_class=0)
+    table.add(slot=1, dst=(ranks + 1) % p, blocks=1, tie_class=1, after=[((ranks - 1) % p, 0)])
+    return table.build()
+
+
+def by_two(topology: Topology) -> Group:
+    return node_group(topology, "rotation by two", [("two", ((RANKS + 2) % P).astype(np.int32))])
+
+
+def fault(
+    table: Transfers, topology: Topology | None = None, group: Group | None = None, tie: str = "first"
+) -> str | None:
+    sender = Sender(topology or ring(P), table)
+    return check(sender, divide(sender, group or by_two(sender.topology), tie, 0), tie, 0)[0]
+
+
+def row_of(table: Transfers, slot: int, src: int = SPOILED) -> int:
+    return int(np.flatnonzero((table.src == src) & (table.slot == slot))[0])
+
+
+def with_value(table: Transfers, column: str, row: int, value: int) -> Transfers:
+    values = getattr(table, column).copy()
+    values[row] = value
+    return table._replace(**{column: values})
+
+
+def test_what_is_alike_passes_and_two_ranks_stand_for_six() -> None:
+    sender = Sender(ring(P), two_rounds())
+    q = divide(sender, by_two(sender.topology), "first", 0)
+    assert np.unique(q.orbits.rank).tolist() == [0, 1]
+    assert check(sender, q, "first", 0) == (None, "checked in full")
+    assert fault(take(two_rounds(), np.zeros(0, np.int64))) is None, "nobody sends anything"
+
+
+# --- links --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["bandwidth_Bps", "latency_ps"])
+def test_links_of_one_orbit_are_alike(column: str) -> None:
+    """Also a link that no transfer crosses."""
+    fabric = ring(P)
+    for link in range(fabric.n_links):
+        values = getattr(fabric, column).copy()
+        values[link] += 1
+        unlike = fabric.with_links(**{column: values})
+        group = Group("rotation by two", by_two(fabric).generators)
+        assert fault(two_rounds(), unlike, group) == "links of one orbit differ"
+
+
+def test_nodes_at_the_ends_of_links_of_one_orbit_are_alike() -> None:
+    fabric = ring(P)
+    hop = fabric.hop_latency_ps.copy()
+    hop[SPOILED] += 1
+    assert fault(two_rounds(), replace(fabric, hop_latency_ps=hop), by_two(fabric)) == "links of one orbit differ"
+
+
+# --- transfers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_transfer_more_than_the_representative_has_is_noticed() -> None:
+    table = two_rounds()
+    more = take(table, np.append(np.arange(table.src.size), row_of(table, 1)))
+    assert fault(with_value(more, "slot", table.src.size, 2)) == "transfers have no representative"
+    none_of_01 = take(table, np.flatnonzero(table.src > 1))
+    assert fault(none_of_01) == "transfers have no representative"
+
+
+def test_a_transfer_less_than_the_representative_has_is_noticed() -> None:
+    """Every one that is there has its representative; the link of the absent one is crossed once less."""
+    table = two_rounds()
+    less = take(table, np.delete(np.arange(table.src.size), row_of(table, 1)))
+    assert fault(less) == "links of one orbit are crossed by different transfers"
+
+
+@pytest.mark.parametrize("column", ["blocks", "tie_class"])
+@pytest.mark.parametrize("slot", [0, 1])
+def test_transfers_of_one_orbit_are_alike(column: str, slot: int) -> None:
+    table = two_rounds()
+    assert fault(with_value(table, column, row_of(table, slot), 7)) == "transfers of one orbit differ"
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_pools_of_one_orbit_are_alike(column: int) -> None:
+    table = two_rounds()
+    pool = np.tile(np.array([0, 0, 1], np.int32), (table.src.size, 1))
+    assert fault(table._replace(pool=pool.copy())) is None
+    pool[row_of(table, 1), column] = 2
+    assert fault(table._replace(pool=pool)) == "transfers of one orbit use pools differently"
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_rounds_of_one_orbit_are_alike(column: int) -> None:
+    table = two_rounds()
+    rounds = np.tile(np.array([3, 2], np.int32), (table.src.size, 1))
+    assert fault(table._replace(rounds=rounds.copy())) is None
+    rounds[row_of(table, 0), column] = 1
+    assert fault(table._replace(rounds=rounds)) == "transfers of one orbit stand for different rounds"
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("pool", "transfers of one orbit use pools differently"),
+        ("rounds", "transfers of one orbit stand for different rounds"),
+    ],
+)
+def test_a_column_that_the_representatives_lack_is_noticed(column: str, words: str) -> None:
+    class Late(Sender):
+        def emit(self, ranks: npt.NDArray[np.integer]) -> Transfers:
+            found = super().emit(ranks)
+            return found if ranks.size == P else found._replace(**{column: None})
+
+    table = two_rounds()
+    zeros = np.zeros((table.src.size, 3 if column == "pool" else 2), np.int32)
+    sender = Late(ring(P), table._replace(**{column: zeros}))
+    q = divide(sender, by_two(sender.topology), "first", 0)
+    assert check(sender, q, "first", 0)[0] == words
+
+
+# --- waits --------------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_less_is_noticed() -> None:
+    table = two_rounds()
+    at = int(table.dep_ptr[row_of(table, 1)])
+    ptr = table.dep_ptr - (table.dep_ptr > at)
+    fewer = {name: np.delete(getattr(table, name), at) for name in ("dep_src", "dep_slot", "dep_lag")}
+    assert fault(table._replace(dep_ptr=ptr, **fewer)) == "transfers of one orbit wait for different ones"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("dep_src", 3), ("dep_slot", 1), ("dep_lag", 0), ("dep_lag", 2)],
+    ids=["of the other orbit", "in another slot", "chunk by chunk", "in a window"],
+)
+def test_waits_of_one_orbit_are_alike(column: str, value: int) -> None:
+    """Rank 3 waits for rank 2, as rank 1 for rank 0; ranks 0 and 4 would do as well, by the orbits."""
+    table = two_rounds()
+    at = int(table.dep_ptr[row_of(table, 1)])
+    assert fault(with_value(table, "dep_src", at, 4)) is None, "the check is of orbits: 4 stands over 0 as 2 does"
+    assert fault(with_value(table, column, at, value)) == "transfers of one orbit wait for different ones"
+
+
+def test_the_order_in_which_waits_are_listed_does_not_matter() -> None:
+    table = TransferTable(RANKS)
+    table.add(slot=0, dst=(RANKS + 1) % P, tie_class=0)
+    table.add(slot=1, dst=(RANKS + 1) % P, tie_class=1)
+    table.add(slot=2, dst=(RANKS + 1) % P, tie_class=2, after=[((RANKS - 1) % P, 0), ((RANKS - 1) % P, 1)])
+    built = table.build()
+    at = int(built.dep_ptr[row_of(built, 2)])
+    slots = built.dep_slot.copy()
+    slots[[at, at + 1]] = slots[[at + 1, at]]
+    assert fault(built._replace(dep_slot=slots)) is None
+
+
+# --- routes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("to", "tie"), [(2, "first"), (-1, "first"), (3, "split")], ids=["longer", "other links", "two of them"]
+)
+def test_routes_of_one_orbit_are_alike(to: int, tie: str) -> None:
+    table = two_rounds()
+    other = with_value(table, "dst", row_of(table, 1), (SPOILED + to) % P)
+    assert fault(other, tie=tie) == "the routes of one orbit differ"
+
+
+def test_a_route_by_the_same_links_in_another_order_is_noticed() -> None:
+    """Named links, round and round: of orbits 0>1 and 1>2 first one, then the other."""
+    fabric = from_links([(a, (a + 1) % P, "1GB/s", "0s") for a in range(P)], P)
+    one = TransferTable(RANKS)
+    one.add(slot=0, dst=(RANKS + 2) % P)
+    table = one.build()
+    links = np.array([[rank, (rank + 1) % P] for rank in table.src.tolist()], np.int32)
+    named = table._replace(via_ptr=np.arange(P + 1, dtype=np.int64) * 2, via_links=links.ravel())
+    assert fault(named, fabric) is None
+    links[SPOILED] = links[SPOILED, ::-1]
+    assert fault(named._replace(via_links=links.ravel()), fabric) == "the routes of one orbit differ"
+
+
+# --- crossings ----------------------------------------------------------------------------------------------------
+
+
+def test_a_tie_without_an_order_is_refused() -> None:
+    table = two_rounds()
+    assert fault(table._replace(tie_class=np.zeros_like(table.tie_class))) == (
+        "two transfers tie at a link without an order that the symmetry keeps"
+    )
+
+
+def shared() -> tuple[Topology, Group]:
+    """Two ranks whose switch has one link to a third rank: to exchange the two keeps that link."""
+    links = [(0, 3), (1, 3), (3, 2), (2, 3), (3, 0), (3, 1)]
+    fabric = from_links([(a, b, "1GB/s", "0s") for a, b in links], 3)
+    return fabric, node_group(fabric, "exchange", [("0 and 1", np.array([1, 0, 2, 3], np.int32))])
+
+
+@pytest.mark.parametrize("most", [symmetry.FULL_CHECK_NODES, 1], ids=["in full", "by sampling"])
+def test_a_link_that_the_group_fixes_and_two_ranks_share_is_refused(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A sample has none of the representatives, beside which it would be seen twice."""
+    monkeypatch.setattr(symmetry, "FULL_CHECK_NODES", most)
+    fabric, exchange = shared()
+    assert len(exchange.generators) == 1
+    table = TransferTable(np.arange(3))
+    table.add(slot=0, dst=np.array([2, 2, -1]))
+    assert fault(table.build(), fabric, exchange) == "it fixes a link that several ranks share"
+
+
+def twin_links() -> tuple[Topology, Group, npt.NDArray[np.int32]]:
+    """Ranks 0 and 1 with two parallel links to rank 2, which the group exchanges with the ranks."""
+    fabric = from_links([(a, b, "1GB/s", "0s") for a, b in ((0, 3), (1, 3), (3, 4), (3, 5), (4, 2), (5, 2))], 3)
+    end = {(int(a), int(b)): at for at, (a, b) in enumerate(zip(fabric.src, fabric.dst, strict=True))}
+    nodes = np.array([1, 0, 2, 3, 5, 4])
+    links = np.array([end[int(nodes[a]), int(nodes[b])] for a, b in end], np.int32)
+    routes = [[end[rank, 3], end[3, middle], end[middle, 2]] for rank in (0, 1) for middle in (4, 5)]
+    return fabric, Group("twins", (Action(nodes[None, :3].astype(np.int32), links),)), np.array(routes, np.int32)
+
+
+def by_routes(chosen: npt.NDArray[np.int32], slots: int) -> Transfers:
+    """Ranks 0 and 1 send to 2 in each slot, by the links given per slot and rank."""
+    table = TransferTable(np.arange(2))
+    for slot in range(slots):
+        table.add(slot=slot, dst=2, tie_class=slot)
+    return table.build()._replace(via_ptr=np.arange(2 * slots + 1, dtype=np.int64) * 3, via_links=chosen.ravel())
+
+
+def test_images_that_share_a_link_of_an_orbit_of_two_are_refused() -> None:
+    """Each link is crossed as often as its representative, but twice by images of one transfer."""
+    fabric, twins, routes = twin_links()
+    by_4_from_0, by_5_from_0, by_4_from_1, by_5_from_1 = routes
+    apart = np.array([by_4_from_0, by_5_from_1, by_5_from_0, by_4_from_1])
+    assert fault(by_routes(apart, 2), fabric, twins) is None
+    together = np.array([by_4_from_0, by_4_from_1, by_5_from_0, by_5_from_1])
+    assert fault(by_routes(together, 2), fabric, twins) == "it fixes a link that several ranks share"
+
+
+# --- ports --------------------------------------------------------------------------------------------------------
+
+
+def port_by_port() -> Group:
+    """Port 0 turns by two, port 1 by one; links are turned by the first."""
+    turn = [((RANKS + by) % P).astype(np.int32) for by in (2, 1)]
+    one_way = np.arange(P, dtype=np.int32)
+    return Group("ports", (Action(np.stack(turn), ((one_way + 2) % P).astype(np.int32)),))
+
+
+def test_each_port_has_its_own_representatives() -> None:
+    fabric = from_links([(a, (a + 1) % P, "1GB/s", "0s") for a in range(P)], P)
+    table = TransferTable(RANKS)
+    table.add(slot=0, dst=(RANKS + 1) % P, port=0)
+    sender = Sender(fabric, table.build())
+    q = divide(sender, port_by_port(), "first", 0)
+    assert q.orbits.rank.tolist() == [[0, 1, 0, 1, 0, 1], [0] * P]
+    assert q.transfers.src.tolist() == [0, 1]
+    assert check(sender, q, "first", 0)[0] is None
+    pool = np.zeros((P, 3), np.int32)
+    assert fault(sender.table._replace(pool=pool), fabric, port_by_port()) == (
+        "transfers of one orbit use pools differently"
+    ), "a pool is a rank's: its ports must not be divided differently"
+    second = sender.table._replace(port=np.ones(P, np.int32))
+    assert fault(second, fabric, port_by_port()) == "the routes of one orbit differ"
+
+
+# --- sampling -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("limit", "value"), [("FULL_CHECK_NODES", P - 1), ("FULL_CHECK_TRANSFERS", 2 * P - 1)])
+def test_large_ones_are_sampled_among_those_that_are_represented(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    sender = Sender(ring(P), two_rounds())
+    q = divide(sender, by_two(sender.topology), "first", 0)
+    monkeypatch.setattr(symmetry, limit, value + 1)
+    assert check(sender, q, "first", 0) == (None, "checked in full")
+    monkeypatch.setattr(symmetry, limit, value)
+    assert check(sender, q, "first", 0) == (None, "checked by sampling")
+    assert sender.asked[-1].tolist() == [2, 3, 4, 5]
+    table = two_rounds()
+    assert fault(with_value(table, "blocks", row_of(table, 1), 7)) == "transfers of one orbit differ"
+
+
+@pytest.mark.parametrize(("limit", "value", "count"), [
+    ("SAMPLE_TRANSFERS", 4, 2), ("SAMPLE_TRANSFERS", 1, 1), ("SAMPLE_CROSSINGS", 6, 3), ("SAMPLE_CROSSINGS", 0, 1),
+])  # fmt: skip
+def test_a_sample_has_no_more_transfers_and_crossings_than_its_limits(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int, count: int
+) -> None:
+    """Two transfers a rank, of one link each."""
+    monkeypatch.setattr(symmetry, "FULL_CHECK_NODES", 1)
+    monkeypatch.setattr(symmetry, limit, value)
+    sender = Sender(ring(P), two_rounds())
+    assert check(sender, divide(sender, by_two(sender.topology), "first", 0), "first", 0)[0] is None
+    assert sender.asked[-1].size == count
