@@ -24,7 +24,7 @@ from sim.why.explain import explain_run, run_with_log
 from sim.why.spans import Spans, run_with_joins
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table, to_frame
-from topologies.units import PS_PER_S, format_size, format_time
+from topologies.units import PS_PER_S, counted, format_size, format_time
 from workloads.job import Job
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Result:
     def _title(self) -> str:
         alone, topology = self.job.alone, self.job.topology.name
         if alone is None:
-            what = f"job of {len(self.job.operations)} operations"
+            what = f"job of {counted(len(self.job.operations), 'operation')}"
         else:
             what = f"{alone.name} {alone.kind.name} of {format_size(alone.size_bytes)}"
         return f"{what} on {topology}: {format_time(self.time_ps)}"

@@ -3,11 +3,13 @@ that are generated are those that the code generates."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
 import shlex
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,6 +123,15 @@ def test_what_a_page_runs_gives_what_it_shows(
 
 
 CONTRIBUTING = [block.text for block in blocks(ROOT / "CONTRIBUTING.md") if block.language == "python"]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=name)
+def test_public_names_are_imported_from_the_top(page: Path) -> None:
+    found = ast.walk(ast.parse("\n".join(block.text for block in blocks(page) if block.language == "python")))
+    deep = [node for node in found if isinstance(node, ast.ImportFrom) and re.match(
+        r"(sim|workloads|collectives|topologies)\.", str(node.module))]
+    assert [(node.module, one.name) for node in deep for one in node.names
+            if one.name in import_module(str(node.module).partition(".")[0]).__all__] == []
 
 
 def test_the_algorithm_of_contributing_is_proved_and_runs(registry: dict[str, Algorithm]) -> None:

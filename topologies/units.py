@@ -196,6 +196,11 @@ def _exact(value: float, what: str) -> Fraction:
         raise WeftError(f"{what} {value!r} is not a finite number") from None
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: 1 chunk, 16 chunks."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_size(size_bytes: int) -> str:
     """Human-readable size, base 2: 512 B, 8 KiB, 1.5 MiB."""
     for prefix in ("Pi", "Ti", "Gi", "Mi", "Ki"):

@@ -13,6 +13,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json
 from topologies import SWITCH, Topology
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots
+from topologies.units import counted
 
 NAME = "bound"
 
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     root, switches = spec.collective.root or 0, spec.bound.reducing_switches
     rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
-    head = f"# weft {NAME}: {kind} on {topology.name}, {topology.n_npus} NPUs"
+    head = f"# weft {NAME}: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
     say(arguments, head, *lines, *_note(topology, kind, switches))
     write_json(arguments, spec, rows, model=spec.build_model())
     write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])

@@ -34,6 +34,8 @@ class Command:
         Keys of these sections that it does not use.
     defaults : mapping
         Its own defaults, by "section.key".
+    helps : mapping
+        Its own help of keys, by "section.key": what stands for the value, and the line.
     positional : str
         Key that is written without a flag.
     run_flags : tuple of str
@@ -53,6 +55,7 @@ class Command:
     uses: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    helps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     positional: str = ""
     run_flags: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("json",)
@@ -256,6 +259,7 @@ COMMANDS: dict[str, Command] = {
         ),
         defaults={"workload.name": "DLRM", "topology.link_bandwidth": "100Gb/s", "topology.link_latency": "1us",
                   "model.seed": 1},
+        helps={"workload.name": ("NAME", "a model of the paper: DLRM, CANDLE, BERT, VGG16, ResNet50 or NCF")},
     ),
     "reconfigure": Command(
         help="plan when to switch circuits between the steps of a collective, and simulate the plans",

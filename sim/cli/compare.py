@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from collectives.formats.files import SUFFIX
+from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
@@ -13,9 +15,9 @@ from sim.measured.nccl_json import nccl_json
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
 from sim.study.spec import Spec
-from sim.study.tables import common_notes, comparison_table, legend, nccl_table
+from sim.study.tables import common_notes, comparison_table, legend, nccl_table, screen_width
 from topologies.errors import WeftError
-from topologies.units import format_size, format_time
+from topologies.units import counted, format_size, format_time
 
 NAME = "compare"
 
@@ -30,15 +32,18 @@ def run(arguments: argparse.Namespace) -> None:
     check_outputs(arguments)
     spec = spec_of(arguments)
     refused = refusals(spec)
-    rows, stuck = compute(spec, [name for name in spec.algorithms if name not in refused], arguments)
+    names = [name for name in spec.algorithms if name not in refused]
+    if arguments.plot and arguments.figure == "speed-up" and not any(name.endswith(SUFFIX) for name in names):
+        plots.check_baseline(names, arguments.baseline)  # the rows of a file have the name that stands in it
+    rows, stuck = compute(spec, names, arguments)
     say(arguments, *report(spec, rows, refused, stuck))
+    if arguments.plot:
+        write_figure(arguments, rows, spec)
     write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | stuck)
     write_csv(arguments, rows)
     if arguments.nccl_json:
         ranks, element = spec.build_topology().n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
-    if arguments.plot:
-        write_figure(arguments, rows, spec)
     say_where(arguments)
 
 
@@ -132,12 +137,14 @@ def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
 def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
     """Tables and notes, line by line."""
     topology = spec.build_topology()
-    lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs", *assumptions(spec, rows)]
+    where = f"{topology.name}, {counted(topology.n_npus, 'NPU')}"
+    lines = [f"# weft {NAME}: {spec.kind.name} on {where}", *assumptions(spec, rows)]
     element, root = spec.element_bytes, spec.collective.root or 0
     for name in dict.fromkeys(row["algorithm"] for row in rows):
         own = [row for row in rows if row["algorithm"] == name]
         lines += ["#", f"# {name}{_forms(own)}", nccl_table(own, topology.n_npus, element, root)]
-    lines += ["#", "# time by size and algorithm", comparison_table(rows), *(f"# {line}" for line in legend(rows))]
+    lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
+    lines += [f"# {line}" for line in legend(rows)]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
 
 

@@ -94,8 +94,9 @@ def _add_spec(parser: argparse.ArgumentParser, command: Command) -> None:
 def add_key(group: argparse._ActionsContainer, command: Command, section: str, name: str) -> None:
     """The flag of a key, or the key itself if the command takes it without a flag."""
     key, dest = keys_of(section)[name], f"{section}.{name}"
-    kind, taken = key.metadata["kind"], key.metadata["metavar"]
-    help_text = _help(key, command.defaults.get(dest))
+    kind = key.metadata["kind"]
+    taken, text = command.helps.get(dest, (key.metadata["metavar"], key.metadata["help"]))
+    help_text = _help(key, text, command.defaults.get(dest))
     if dest == command.positional:
         group.add_argument(dest, nargs="*" if kind in REPEATED else "?", metavar=taken, help=help_text)
     elif kind == "flag":
@@ -107,9 +108,9 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
         )
 
 
-def _help(key: Field[Any], default: Any) -> str:
+def _help(key: Field[Any], text: str, default: Any) -> str:
     shown = shown_default(key, default)
-    return f"{key.metadata['help']}{f' (default: {shown})' if shown else ''}".replace("%", "%%")
+    return f"{text}{f' (default: {shown})' if shown else ''}".replace("%", "%%")
 
 
 def _type(kind: str) -> Callable[[str], Any]:

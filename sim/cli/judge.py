@@ -17,7 +17,7 @@ from sim.study.spec import Spec
 from sim.study.tables import aligned
 from topologies import Topology
 from topologies.errors import WeftError
-from topologies.units import format_rate, format_size, format_time
+from topologies.units import counted, format_rate, format_size, format_time
 
 NAME = "judge"
 _HEAD = ["algorithm", "residual", "latency", "bandwidth", "score"]
@@ -79,8 +79,8 @@ def report(spec: Spec, found: Judgment, refused: dict[str, str] | Any) -> list[s
     measured, topology, best = found.measured, found.topology, found.best
     left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""
     lines = [
-        f"# weft {NAME}: {measured.collective} on {topology.name}, {topology.n_npus} NPUs; {len(measured.points)} "
-        f"points of {measured.source} ({measured.format}){left_out}",
+        f"# weft {NAME}: {measured.collective} on {topology.name}, {counted(topology.n_npus, 'NPU')}; "
+        f"{counted(len(measured.points), 'point')} of {measured.source} ({measured.format}){left_out}",
         f"# model: {spec.build_model().describe()}",
         f"looks like  {best.algorithm}, within {best.residual:.1%} (root mean square of the relative errors)",
         f"latency     {_time(best.latency_s)} per transfer, on top of the network's",

@@ -12,7 +12,7 @@ from sim.optimizer.study import Study
 from sim.study.designs import make_studies
 from sim.study.tables import aligned
 from topologies.errors import WeftError
-from topologies.units import format_time
+from topologies.units import counted, format_time
 
 NAME = "optimize"
 
@@ -55,7 +55,8 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
         bound = "no bound known" if row["lower_bound_s"] is None else (
             f"lower bound {format_time(row['lower_bound_s'] * 1e12)}, gap of the objective {row['gap']:.2g}"
         )
-        counts = f"; {row['evaluations']} evaluations: {row['simulations']} engine runs, {row['replays']} replays"
+        runs = f"{counted(row['simulations'], 'engine run')}, {counted(row['replays'], 'replay')}"
+        counts = f"; {counted(row['evaluations'], 'evaluation')}: {runs}"
         lines.append(f"  {bound}{counts if row['evaluations'] else ''}; {row['ended']}")
         if row.get("analytic_time_s") is not None:
             shares = " / ".join(f"{value:.2f}" for value in row["analytic_bandwidth_GBps"])

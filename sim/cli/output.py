@@ -38,6 +38,8 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     WeftError
         No such folder, a folder instead of a file, no permission, or a figure of an unknown kind.
     """
+    if getattr(arguments, "baseline", None) and not (arguments.plot and arguments.figure == "speed-up"):
+        raise WeftError(f"--baseline {arguments.baseline} is of a speed-up: add --plot FILE --figure speed-up")
     for flag in WRITTEN:
         name = getattr(arguments, flag, None)
         if name is None or (name == STANDARD_OUTPUT and flag in TEXTS):

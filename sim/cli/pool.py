@@ -16,7 +16,7 @@ from sim.streaming.slot_sharing import RULES
 from sim.study.keys import PoolKeys, flags_of, keys_of
 from sim.study.tables import aligned
 from topologies.errors import WeftError
-from topologies.units import PS_PER_S, format_rate, format_size, format_time, parse_time
+from topologies.units import PS_PER_S, counted, format_rate, format_size, format_time, parse_time
 
 NAME = "pool"
 
@@ -134,10 +134,10 @@ def _lines(rows: list[Row]) -> list[list[str]]:
 
 
 def _title(job: PoolStreaming, row: Row) -> str:
-    several = f"{row['jobs']} jobs on {row['switch_slots']} slots, each " if "jobs" in row else ""
+    several = f"{counted(row['jobs'], 'job')} on {counted(row['switch_slots'], 'slot')}, each " if "jobs" in row else ""
     mean = f", mean of {row['seeds']} seeds" if "seeds" in row else ""
     alone = "" if "leaf" in row else "\n# closed form: one job alone, no worker late or slow, nothing lost"
     return (
-        f"# weft {NAME}: {several}{format_size(job.size_bytes)}, {job.workers} workers at "
-        f"{format_rate(job.bandwidth_Bps)}{mean}; {row['slots_needed']} slots keep the links busy{alone}"
+        f"# weft {NAME}: {several}{format_size(job.size_bytes)}, {counted(job.workers, 'worker')} at "
+        f"{format_rate(job.bandwidth_Bps)}{mean}; {counted(row['slots_needed'], 'slot')} keep the links busy{alone}"
     )

@@ -21,7 +21,7 @@ from sim.lower.quotient import quotient
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from topologies.errors import WeftError
-from topologies.units import format_size
+from topologies.units import counted, format_size
 from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_writer import schedule_to_chakra
 from workloads.formats.goal_writer import schedule_to_goal
@@ -204,7 +204,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"ranks      {facts['ranks']}",
         f"blocks     {facts['blocks']} of {format_size(facts['block_bytes'])}",
         f"steps      {facts['steps']} on {facts['ports']} ports",
-        f"rank {facts['rank']:<5} sends {facts['transfers_of_rank']} transfers, {sent} in all",
+        f"rank {facts['rank']:<5} sends {counted(facts['transfers_of_rank'], 'transfer')}, {sent} in all",
         f"proof      {facts['proof']}",
         f"symmetry   {facts['symmetry']}",
         *([f"note       {facts['note']}"] if "note" in facts else []),

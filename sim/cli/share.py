@@ -18,7 +18,7 @@ from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.perfetto import write_perfetto
 from topologies.errors import WeftError
-from topologies.units import PS_PER_S, format_time
+from topologies.units import PS_PER_S, counted, format_time
 
 NAME = "share"
 
@@ -108,9 +108,8 @@ def report(
         ]
         for one, share, row in zip(tenants, result.shares, rows, strict=True)
     ]
-    count = f"{len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
     lines = [
-        f"# weft {NAME}: {count} on {topology.name}, {topology.n_npus} NPUs",
+        f"# weft {NAME}: {counted(len(tenants), 'tenant')} on {topology.name}, {counted(topology.n_npus, 'NPU')}",
         f"# model: {result.run.model.describe()}; {spec.engine} engine, seed {spec.build_model().seed}",
         f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in result.run.notes()), "#",
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",

@@ -23,7 +23,7 @@ from sim.study.store import Finished, Store
 from sim.study.sweep import IN_FLIGHT, Tally, run_sweep
 from sim.study.tables import to_csv
 from topologies.errors import WeftError
-from topologies.units import format_size, format_time
+from topologies.units import counted, format_size, format_time
 
 NAME = "sweep"
 
@@ -84,7 +84,7 @@ def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
         except KeyboardInterrupt:
             kept = len(keys & store.reasons().keys())
             raise WeftError(
-                f"interrupted: {kept:,} of {len(keys):,} points are in {store.path}; run it again to go on"
+                f"interrupted: {kept:,} of {counted(len(keys), 'point')} are in {store.path}; run it again to go on"
             ) from None
 
 
@@ -105,7 +105,7 @@ def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[
     """Progress of the sweep, line by line."""
     status = status_of(sweep, store)
     axes = "".join(f", {name} x {len(values)}" for name, values in sweep.axes.items())
-    lines = [f"# weft {NAME}: {file}, {status.points:,} points{axes}; store {store.path}"]
+    lines = [f"# weft {NAME}: {file}, {counted(status.points, 'point')}{axes}; store {store.path}"]
     counts = f"{status.finished:,} finished, {status.left:,} left"
     if tally is not None:
         counts += f"; {tally.stored:,} were stored before, {tally.computed:,} computed now"
@@ -120,7 +120,7 @@ def _check_ended(sweep: Sweep, store: Store, tally: Tally | None) -> None:
         return
     if tally.failed:
         said = (f"{', '.join(keys)}: {why}" for why, keys in reasons(tally.failed))
-        raise WeftError(f"{len(tally.failed):,} points did not end and are not stored; " + "; ".join(said))
+        raise WeftError(f"{counted(len(tally.failed), 'point')} did not end and are not stored; " + "; ".join(said))
     if tally.refused == status_of(sweep, store).points:
         raise WeftError("no point can run")
 

@@ -9,7 +9,7 @@ from typing import Any
 from sim.circuits.topoopt_search import Settings, optical_fabric, search
 from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_json
-from topologies.units import format_time
+from topologies.units import counted, format_time
 from workloads.topoopt import PACKETS, data_parallel, model
 
 NAME = "topoopt"
@@ -53,13 +53,13 @@ def report(row: dict[str, Any]) -> list[str]:
     if row["matched"]:
         pairs = ", ".join(f"{a}-{b}" for a, b in row["matched"][:8])
         more = ", ..." if len(row["matched"]) > 8 else ""
-        lines.append(f"  matched     {pairs}{more} ({len(row['matched'])} circuits)")
+        lines.append(f"  matched     {pairs}{more} ({counted(len(row['matched']), 'circuit')})")
     lines += [
         f"  iteration   {format_time(row['time_s'] * 1e12)} (start: {format_time(row['start_s'] * 1e12)})",
-        f"  search      {row['evaluations']} evaluations of {row['seconds_per_evaluation']:.3g} s, the best found "
-        f"after {row['evaluations_to_best']}",
+        f"  search      {counted(row['evaluations'], 'evaluation')} of {row['seconds_per_evaluation']:.3g} s, "
+        f"the best found after {row['evaluations_to_best']}",
     ]
     return lines + [
-        f"  placed      {name} on {k} server{'s' if k > 1 else ''} from {first}"
+        f"  placed      {name} on {counted(k, 'server')} from {first}"
         for name, (k, first) in list(row["moved"].items())[:12]
     ]

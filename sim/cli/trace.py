@@ -19,7 +19,7 @@ from sim.timeline.perfetto import write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies import Topology
 from topologies.errors import WeftError
-from topologies.units import format_size, format_time
+from topologies.units import counted, format_size, format_time
 from workloads.formats.chakra_job import read_chakra
 from workloads.formats.goal import read_goal
 from workloads.job import Job
@@ -39,6 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     timeline = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
     if arguments.perfetto:
         write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
+    elif not arguments.json:
+        say(arguments, "# nothing is written: give --perfetto FILE for the timeline, or --json FILE for a summary")
     write_json(arguments, spec, [facts(timeline)], model=spec.build_model())
     say_where(arguments)
 
@@ -94,7 +96,7 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     timeline = result.timeline()
     say(
         arguments,
-        f"# weft {NAME}: {name} on {result.job.topology.name}, {result.job.topology.n_npus} NPUs: "
+        f"# weft {NAME}: {name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}: "
         f"{format_time(result.time_ps)}",
         f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
@@ -127,11 +129,11 @@ def _ends(result: Result) -> list[str]:
     for span in result.spans():
         last[span.rank] = max(last.get(span.rank, 0), span.end_ps)
     lines = [f"Host {rank}: {end / 1e3:.3f} ns" for rank, end in sorted(last.items())[:MOST_RANKS]]
-    return lines + ([f"# and {len(last) - MOST_RANKS:,} more ranks"] if len(last) > MOST_RANKS else [])
+    return lines + ([f"# and {counted(len(last) - MOST_RANKS, 'more rank')}"] if len(last) > MOST_RANKS else [])
 
 
 def _counts(timeline: Timeline) -> list[str]:
     links = sum(track.category == "link" for track in timeline.tracks)
     streams = sum(track.category == "compute" for track in timeline.tracks)
-    compute = f" and {streams} compute stream{'s' if streams > 1 else ''}" if streams else ""
-    return [f"# {timeline.outcome.events:,} slices on {links} link directions{compute}"]
+    compute = f" and {counted(streams, 'compute stream')}" if streams else ""
+    return [f"# {counted(timeline.outcome.events, 'slice')} on {counted(links, 'link direction')}{compute}"]

@@ -18,7 +18,7 @@ from sim.study.tables import aligned
 from sim.timeline.perfetto import write_perfetto
 from sim.why.spans import IDLE_ELSEWHERE, NO_DIMENSION
 from topologies.errors import WeftError
-from topologies.units import format_size, format_time
+from topologies.units import counted, format_size, format_time
 from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD
 from workloads.workload import Workload
@@ -97,8 +97,8 @@ def parts(result: Result, rank: int) -> list[dict[str, Any]]:
 
 def _lines(spec: Spec, workload: Workload, result: Result) -> list[str]:
     lines = [
-        f"# weft {NAME}: {workload.name}, {len(workload.layers)} layers, loop {spec.training.loop}, on "
-        f"{result.job.topology.name}, {result.job.topology.n_npus} NPUs",
+        f"# weft {NAME}: {workload.name}, {counted(len(workload.layers), 'layer')}, loop {spec.training.loop}, on "
+        f"{result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}",
         f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
     ]

@@ -20,7 +20,7 @@ from sim.study.spec import Spec
 from sim.study.tables import aligned, links_csv
 from sim.study.validation import Validation, validate
 from topologies.errors import WeftError
-from topologies.units import format_size, format_time
+from topologies.units import counted, format_size, format_time
 
 NAME = "validate"
 
@@ -113,7 +113,7 @@ def report(
     """Table and account, line by line."""
     topology = validations[0].result.schedule.topology
     rows = [one.row() for one in validations]
-    lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {topology.n_npus} NPUs"]
+    lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {counted(topology.n_npus, 'NPU')}"]
     lines += [*assumptions(spec, rows), "#"]
     head = ["size", "algorithm", "closed form", "lower bound", "estimate", "simulated", "residual"]
     lines.append(aligned([head, *(_line(one) for one in validations)], left=0))

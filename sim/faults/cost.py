@@ -15,7 +15,7 @@ from sim.program.contract import DOWN, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
 from topologies.text.brief import one_line
-from topologies.units import PS_PER_S, format_time, parse_time
+from topologies.units import PS_PER_S, counted, format_time, parse_time
 
 
 def slowdown(time_ps: int, alone_ps: int) -> float:
@@ -82,8 +82,8 @@ class FaultCost:
         sign = "+" if more >= 0 else "-"
         said = f"faults: {sign}{format_time(abs(more))} on the healthy {format_time(self.healthy_ps)} "
         said += times(self.slowdown)
-        said += f", {self.lost} chunks lost and sent again" if self.lost else ""
-        return said + (f", {self.detours} chunks sent on detours" if self.detours else "")
+        said += f", {counted(self.lost, 'chunk')} lost and sent again" if self.lost else ""
+        return said + (f", {counted(self.detours, 'chunk')} sent on detours" if self.detours else "")
 
 
 def _detours(program: Program, outcome: Outcome) -> int:

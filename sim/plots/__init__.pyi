@@ -7,6 +7,7 @@ from sim.plots.heatmap import draw_heatmap as draw_heatmap
 from sim.plots.link_timeline import draw_link_timeline as draw_link_timeline
 from sim.plots.pareto import draw_pareto as draw_pareto
 from sim.plots.pool import draw_pool as draw_pool
+from sim.plots.speedup import check_baseline as check_baseline
 from sim.plots.timeline import draw_timeline as draw_timeline
 from sim.plots.trees import draw_steps as draw_steps
 from sim.plots.trees import draw_trees as draw_trees

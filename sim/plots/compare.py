@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from sim.plots.style import WIDE, figure, lines_of, save, size_label, sizes_axis
+from topologies.units import counted
 
 Row = Mapping[str, Any]
 Curves = dict[str, list[tuple[int, float]]]
@@ -63,7 +64,8 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *
 
 def assumptions(row: Row) -> str:
     """What decides the times: forwarding, chunking, engine."""
-    cut = f"{size_label(row['chunk_bytes'])} chunks" if row["chunk_bytes"] else f"{row['chunks']} chunks per transfer"
+    count = f"{counted(row['chunks'], 'chunk')} per transfer"
+    cut = f"{size_label(row['chunk_bytes'])} chunks" if row["chunk_bytes"] else count
     return f"{row['forwarding']}, {cut}, {row['engine']} engine "
 
 

@@ -13,6 +13,22 @@ from topologies import WeftError
 Row = Mapping[str, Any]
 
 
+def check_baseline(names: Sequence[str], baseline: str | None) -> str:
+    """The algorithm that others are compared with: the baseline, or the first.
+
+    Raises
+    ------
+    WeftError
+        The baseline is not among the algorithms, or is the only one.
+    """
+    base = baseline or next(iter(names), "")
+    if base not in names:
+        raise WeftError(f"baseline {base!r} is not among the algorithms: {', '.join(names) or 'there are none'}")
+    if len(names) < 2:
+        raise WeftError(f"speed-up needs another algorithm beside {base}")
+    return base
+
+
 def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None, width: str = WIDE) -> None:
     """Draw speed-up by size.
 
@@ -23,11 +39,7 @@ def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None
     WeftError: the baseline is not among the algorithms, or is the only one.
     """
     curves = curves_of(rows)
-    base = baseline or next(iter(curves), "")
-    if base not in curves:
-        raise WeftError(f"baseline {base!r} is not among the algorithms: {', '.join(curves) or 'there are none'}")
-    if len(curves) < 2:
-        raise WeftError(f"speed-up needs another algorithm beside {base}")
+    base = check_baseline(list(curves), baseline)
     times, lines = dict(curves[base]), lines_of(curves)
     with figure(width) as drawn:
         axes = drawn.add_subplot()

@@ -10,7 +10,7 @@ from sim.program.cutting import check_integer
 from topologies.core.paths import check_tie
 from topologies.errors import WeftError
 from topologies.text.brief import one_line
-from topologies.units import Quantity, format_size, format_time, parse_size, parse_time
+from topologies.units import Quantity, counted, format_size, format_time, parse_size, parse_time
 
 DEFAULT_CHUNKS = 16
 ENGINES = ("chunk", "reference", "analytic")
@@ -70,8 +70,8 @@ class Model:
 
     def describe(self) -> str:
         """One line for people: "cut-through, 8 KiB chunks, head delivery"."""
-        count, size = f"{self.chunks} chunks per transfer", f"{format_size(self.chunk_bytes or 0)} chunks"
-        words = [self.forwarding, count if self.chunk_bytes is None else size]
+        count = f"{counted(self.chunks or 1, 'chunk')} per transfer"
+        words = [self.forwarding, count if self.chunk_bytes is None else f"{format_size(self.chunk_bytes)} chunks"]
         if self.deliver != "tail":
             words.append("head delivery")
         if self.endpoint_latency_ps:

@@ -16,7 +16,7 @@ from sim.simulation import simulate
 from sim.study.spec import Spec
 from sim.timeline.link_load import link_load
 from topologies import NPU, Topology, WeftError
-from topologies.units import format_rate, format_size, format_time
+from topologies.units import counted, format_rate, format_size, format_time
 
 MOST_NODES = 300
 MOST_LINKS = 3000
@@ -74,7 +74,7 @@ def _fabric(data: Mapping[str, Any], rows: Sequence[Row], frames: int) -> tuple[
     except WeftError as wrong:
         return [], [f"the fabric is not drawn: {wrong}"]
     if topology.n_nodes > MOST_NODES or topology.n_links > MOST_LINKS:
-        size = f"{topology.n_nodes:,} nodes and {topology.n_links:,} links"
+        size = f"{counted(topology.n_nodes, 'node')} and {counted(topology.n_links, 'link')}"
         return [], [f"the fabric is not drawn: {size}; more than {MOST_NODES} or {MOST_LINKS:,} are too many"]
     plays, notes = _plays(spec, topology, [row for row in rows if row.get("topology") == topology.name], frames)
     where = ", ".join([topology.name, *axes_of(rows[0])])
@@ -136,7 +136,7 @@ def _first_small(spec: Spec, topology: Topology, rows: Sequence[Row], frames: in
                 "size_bytes": schedule.size_bytes, "time_s": result.time_s, "frames": frames,
                 "loads": base64.b64encode(np.rint(255 * load).astype(np.uint8).tobytes()).decode("ascii"),
             }
-    raise WeftError(f"the smallest run has {services:,} services, more than {MOST_SERVICES:,}")
+    raise WeftError(f"the smallest run has {counted(services, 'service')}, more than {MOST_SERVICES:,}")
 
 
 def _short(value: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.plots.lines import CYCLE, Line, lines_of
 from sim.report.results import ResultFile, Row
-from topologies.units import format_size
+from topologies.units import counted, format_size
 
 Section = dict[str, Any]
 
@@ -146,7 +146,7 @@ def table(rows: Sequence[Row], *, opened: bool) -> Section:
         if _is_flat(row.get(name) for row in rows) and any(row.get(name) not in (None, "") for row in rows)
     ]
     return {
-        "kind": "table", "title": f"all {len(rows)} rows" if len(rows) > 1 else "the row", "open": opened,
+        "kind": "table", "title": f"all {counted(len(rows), 'row')}" if len(rows) > 1 else "the row", "open": opened,
         "columns": columns, "rows": [[_cell(row.get(name)) for name in columns] for row in rows],
     }
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,11 +99,20 @@ def _fitted(value: float, width: int) -> str:
     return f"{value:{width}.{1 if width >= 7 else 0}e}"
 
 
-def comparison_table(rows: Sequence[Row]) -> str:
+PIPE_WIDTH = 120
+"""Characters of a line where no terminal sets them: those of the table of nccl-tests."""
+
+
+def screen_width() -> int:
+    """Characters of a line on the terminal."""
+    return get_terminal_size((PIPE_WIDTH, 0)).columns
+
+
+def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
     """Times side by side: one line per size, one column per algorithm, `*` at the fastest (at every one of a tie).
 
     The form is named by its first letters where an algorithm has several; the last column is the lead of the winner
-    over the second.
+    over the second. Algorithms that do not fit a line of `width` characters follow in tables of their own.
     """
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
@@ -116,7 +126,13 @@ def comparison_table(rows: Sequence[Row]) -> str:
         if len(names) > 1:
             line.append(_margin(times))
         lines.append(line)
-    return aligned(lines)
+    widths = [max(len(line[column]) for line in lines) + 2 for column in range(len(lines[0]))]
+    blocks: list[list[int]] = [[0]]
+    for column, needed in enumerate(widths[1:], 1):
+        if len(blocks[-1]) > 1 and sum(widths[one] for one in blocks[-1]) + needed > width:
+            blocks.append([0])
+        blocks[-1].append(column)
+    return "\n#\n".join(aligned([[line[column] for column in block] for line in lines]) for block in blocks)
 
 
 def _cell(row: Row | None, best_s: float, marked: bool, short: Mapping[str, str]) -> str:

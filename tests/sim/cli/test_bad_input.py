@@ -77,6 +77,21 @@ def test_one_line_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--figure", "speed-up", "--plot", "a.png", "--baseline", "tree"], "'tree' is not among the algorithms"),
+        (["--plot", "a.png", "--baseline", "ring"], "--baseline ring is of a speed-up: add --plot"),
+    ],
+)
+def test_a_baseline_is_checked_before_the_run(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.cli.compare.compute", None)
+    compare = ["compare", "--topology", "ring:4", "--algorithms", "ring,direct", "-b", "1K", "--json", "a.json"]
+    assert message in refused([*compare, *words], capsys)
+
+
 def test_no_workers_are_too_few(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "--topology", "torus:4x4", "-b", "1K", "--quiet", "--workers", "0"]
     assert "--workers 0 is out of range" in refused(words, capsys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from sim.cli import COMMANDS, EXIT_INTERRUPTED, main, parsers
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.program.outcome import Stopped
 from tests.places import ROOT
+from workloads.topoopt import MODELS
 
 SMALL = ["compare", "--topology", "torus:4x4", "--algorithms", "ring", "-b", "1K", "--quiet"]
 
@@ -74,6 +76,12 @@ def test_flags_of_one_meaning_have_one_name() -> None:
             for flag in action.option_strings:
                 if action.dest.partition(".")[1] and action.dest not in OF_ONE_COMMAND:
                     assert said.setdefault(flag, action.dest) == action.dest
+
+
+def test_the_help_of_topoopt_names_its_models() -> None:
+    action = next(one for one in parsers()["topoopt"]._actions if one.dest == "workload.name")
+    *others, last = re.split(", | or ", str(action.help).partition(": ")[2].partition(" (default")[0])
+    assert [*others, last] == list(MODELS)
 
 
 def interrupt(*arguments: Any, **named: Any) -> Any:

@@ -90,6 +90,16 @@ def test_the_winner_is_marked_at_every_size() -> None:
     assert legend(rows) == ["* fastest at this size; L = latency form; B = bandwidth form"]
 
 
+def test_a_wide_table_is_broken_between_algorithms() -> None:
+    """Nothing is lost: the tables side by side are the table on a screen that is wide enough."""
+    rows = [row(f"algorithm-{n}", size, n * 1e-6) for n in range(1, 12) for size in (4, 8)]
+    blocks = [block.splitlines() for block in comparison_table(rows, 80).split("\n#\n")]
+    assert len(blocks) > 1 and max(len(line) for block in blocks for line in block) <= 80
+    beside = [[cell for index, block in enumerate(blocks) for cell in block[line].split()[2 * (index > 0):]]
+              for line in range(3)]
+    assert beside == [line.split() for line in comparison_table(rows, 1000).splitlines()]
+
+
 def test_equal_times_are_both_marked() -> None:
     table = comparison_table([row("a", 4, 1e-6), row("b", 4, 1e-6)])
     assert table.count("*") == 2
