@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.forest import Edge, Forest, Tree, reversed_forest
@@ -71,7 +72,7 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 
-@remembered
+@by_wiring
 def _pattern(topology: Topology, kind: str) -> Pattern:
     if np.any(topology.kind != NPU):
         raise WeftError(f"{NAME} on {topology.name}: only direct networks are supported, and this one has switches")

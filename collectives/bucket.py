@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import NOBODY, Grid
@@ -67,7 +68,7 @@ class _Phase(NamedTuple):
     step: int  # of its first transfer
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, kind: str) -> Pattern:
     grid = Grid(topology.shape)
     rows = _phases(grid, kind)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -23,7 +24,7 @@ from collectives.core.transfers import take
 from topologies import Topology, WeftError
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.flows.programs import concurrent_flow
-from topologies.flows.tightest_cut import gather_cut, remembered
+from topologies.flows.tightest_cut import gather_cut
 from topologies.units import Quantity
 
 NAME = "concurrent-flow"
@@ -74,7 +75,7 @@ def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology), size, element_bytes)
 
 
-@remembered
+@by_wiring
 def _pattern(topology: Topology) -> Pattern:
     n = topology.n_npus
     parts, routes = _whole_routes(topology) if n > 1 else (1, {})

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import Grid, Ranks
@@ -39,7 +40,7 @@ def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology), size, element_bytes)
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology) -> Pattern:
     grid = Grid(topology.shape)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import Grid
@@ -51,7 +51,7 @@ def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-to-all"), size, element_bytes)
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, kind: str) -> Pattern:
     grid = Grid(topology.shape)
     p = grid.p

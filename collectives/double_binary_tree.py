@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.forest import Edge, Forest, Tree
 from collectives.trees.pattern import forest_pattern
 from topologies import Topology
-from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
 NAME = "double-binary-tree"
@@ -32,7 +32,7 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology), size, element_bytes)
 
 
-@remembered
+@by_wiring
 def _pattern(topology: Topology) -> Pattern:
     trees = double_tree(topology.n_npus)
     up, down = Forest(topology, trees, inward=True), Forest(topology, trees)

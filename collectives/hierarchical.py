@@ -16,12 +16,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.families import shrink_shape
 from collectives.core.grid import NOBODY
 from collectives.core.pattern import Pattern
@@ -38,7 +39,7 @@ from collectives.core.stages import (
     own_algorithm,
     stage_rounds,
 )
-from collectives.core.symmetry import Group, node_group
+from collectives.core.symmetry import Group, Groups, node_group
 from collectives.core.transfers import Pool, Ref, Transfers, TransferTable
 from topologies import Topology, WeftError, torus
 from topologies.core.blocks import Block, Ring
@@ -285,7 +286,7 @@ class Stage(NamedTuple):
         return None
 
 
-@lru_cache(maxsize=256)
+@by_wiring
 def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
     group, p = plan.group, topology.n_npus
     kind = grouped(plan.kind, group)
@@ -376,7 +377,7 @@ def _alike(group: ProcessGroup, source: int, dims: tuple[int, ...], dim: int, po
     return group.members(there, (*dims, dim))
 
 
-def _groups(topology: Topology, plan: HierarchicalPlan) -> tuple[Group, ...]:
+def _groups(topology: Topology, plan: HierarchicalPlan) -> Sequence[Group]:
     """Moves of each dimension that preserve the process groups: rotations, or flips under halving-doubling."""
     moves = []
     for dim, block in enumerate(blocks_of(topology)):
@@ -387,7 +388,7 @@ def _groups(topology: Topology, plan: HierarchicalPlan) -> tuple[Group, ...]:
         else:
             maps = automorphisms(plan.group, dim, plan.algorithms[dim] == HALVING_DOUBLING)
         moves += [(label, move_nodes(topology, {dim: table})) for label, table in maps if block.extent > 1]
-    return (node_group(topology, "moves of each dimension", moves),) if moves else ()
+    return Groups(topology, lambda on: node_group(on, "moves of each dimension", moves)) if moves else ()
 
 
 def _smaller(name: str, plan: HierarchicalPlan) -> Pattern:

@@ -8,10 +8,10 @@ through the unit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.forms import check_form
 from collectives.core.option_values import rank_number, truth, whole_number
@@ -138,7 +138,7 @@ def _known(topology: Topology, trees: int | Sequence[AggregationTree], routers: 
     return tuple(trees)
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(
     topology: Topology, kind: str, form: str, trees: int | Trees, slots: int | None, routers: bool, root: int
 ) -> Pattern:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.ring import cycles_pattern
@@ -59,7 +60,7 @@ def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 
-@remembered
+@by_wiring
 def _pattern(topology: Topology, kind: str) -> Pattern:
     return cycles_pattern(topology, kind, NAME, [np.array(ring, np.int64) for ring in rings(topology)])
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import Ranks
@@ -35,7 +36,7 @@ def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology), size, element_bytes)
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology) -> Pattern:
     p = topology.n_npus
     rounds = [

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import lru_cache
 from numbers import Real
 
 import numpy as np
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.option_values import rank_number, truth, whole_number
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -96,7 +96,7 @@ def _parts(fallback: object, parts: object) -> tuple[int, int]:
     return n_fallback, n_parts
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, server: int, n_fallback: int, parts: int, seed: int, routers: bool) -> Pattern:
     others = [rank for rank in range(topology.n_npus) if rank != server]
     plain = n_fallback == parts

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from itertools import islice
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.forms import check_form
 from collectives.core.pattern import Pattern
@@ -166,7 +167,7 @@ def _too_many(topology: Topology) -> WeftError:
     )
 
 
-@remembered
+@by_wiring
 def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int, note: str) -> Pattern:
     """The pattern of k trees per root; a note is for numbers of trees below those of the optimum."""
     if collective(kind).rooted:

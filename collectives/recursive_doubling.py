@@ -18,6 +18,7 @@ from itertools import chain
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
 from collectives.core.families import shrink
@@ -82,7 +83,7 @@ def all_gather(
     return schedule(_pattern(topology, name, "all-gather", "bandwidth"), size, element_bytes)
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
     grid = Grid(topology.shape)
     inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
@@ -96,7 +97,7 @@ def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
     return rounds_pattern(
         topology, collective(kind), name, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
-        groups=_groups(topology, name), smaller=lambda: _pattern(shrink(topology), name, kind, form),
+        groups=Groups(topology, partial(_group, name)), smaller=lambda: _pattern(shrink(topology), name, kind, form),
     )
 
 
@@ -126,15 +127,11 @@ def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round]:
 
 
 @lru_cache(maxsize=64)
-def _groups(topology: Topology, name: str) -> Groups:
+def _group(name: str, topology: Topology) -> Group:
     """Half-turns and complements; flips of any bit, unless the links or the sign of a port forbid them."""
     dims = [dim for dim, extent in enumerate(topology.shape) if extent > 1 and is_power_of_two(extent)]
-
-    def declare() -> Group:
-        moves = chain.from_iterable(_moves(topology, dim, name) for dim in dims)
-        return node_group(topology, "half-turns and complements", moves)
-
-    return Groups(declare)
+    moves = chain.from_iterable(_moves(topology, dim, name) for dim in dims)
+    return node_group(topology, "half-turns and complements", moves)
 
 
 def _moves(topology: Topology, dim: int, name: str) -> Iterator[tuple[str, Permutation | None]]:

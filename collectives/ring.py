@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink_shape
 from collectives.core.grid import Grid, Ranks
@@ -113,7 +114,7 @@ def _cycle(order: Ranks) -> _Cycle:
     return _Cycle(order, place)
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
     if directions not in (1, 2):
         raise WeftError(f"ring with directions={directions}: choose 1 or 2")
@@ -208,13 +209,17 @@ def _smaller(topology: Topology) -> Topology:
     return torus((columns, k * columns) if extents[0] == short else (k * columns, columns))
 
 
-@lru_cache(maxsize=64)
 def _groups(topology: Topology, directions: int) -> Groups:
-    grid = Grid(_shape(topology))
-    orders = _orders(topology.name, grid)
-    if len(orders) == 1:  # behind tiers of switches, ranks in a row move by entire pods only
+    if len(_orders(topology.name, Grid(_shape(topology)))) == 1:
+        # Behind tiers of switches, ranks in a row move by entire pods only.
         return translations(topology, max(Grid(topology.shape).dims, default=0))
-    return Groups(lambda: _rotation(topology, orders, directions) or _slides(topology, grid))
+    return Groups(topology, partial(_moves, directions))
+
+
+@lru_cache(maxsize=64)
+def _moves(directions: int, topology: Topology) -> Group:
+    grid = Grid(_shape(topology))
+    return _rotation(topology, _orders(topology.name, grid), directions) or _slides(topology, grid)
 
 
 def _rotation(topology: Topology, orders: Sequence[Ranks], directions: int) -> Group | None:

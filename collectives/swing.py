@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
 from collectives.core.families import shrink
@@ -20,7 +21,7 @@ from collectives.core.grid import Grid, Ranks, floor_power_of_two
 from collectives.core.pattern import Pattern
 from collectives.core.rounds import Fan, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.core.symmetry import Alternative, Groups, widest_group
+from collectives.core.symmetry import Alternative, Group, Groups, widest_group
 from topologies import Topology, WeftError
 from topologies.core.symmetry import reflection, translation
 from topologies.units import Quantity
@@ -71,7 +72,7 @@ def rho(step: int) -> int:
     return sum((-2) ** i for i in range(step + 1))
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     grid = Grid(topology.shape)
     if form == "bandwidth" and not _has_blocks(grid.shape):
@@ -85,7 +86,7 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     return rounds_pattern(
         topology, collective(kind), NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
-        groups=_groups(topology, butterfly.regular_dims()),
+        groups=Groups(topology, partial(_group, butterfly.regular_dims())),
         smaller=lambda: _pattern(shrink(topology), kind, form),
     )
 
@@ -155,14 +156,13 @@ def odd_groups(even: int, steps: int) -> list[range]:
 
 
 @lru_cache(maxsize=64)
-def _groups(topology: Topology, dims: tuple[int, ...]) -> Groups:
+def _group(dims: tuple[int, ...], topology: Topology) -> Group:
     """Even translations and c -> 1 - c: together they map any rank to any other and preserve every port.
 
     Their subgroups of period four preserve boards of four; the complements preserve a mesh.
     """
-    choices = [(f"even translations in dimension {dim}", partial(_alternatives, topology, dim)) for dim in dims]
-    name = "even translations and reflections"
-    return Groups(lambda: widest_group(topology, name, ((label, moves()) for label, moves in choices)))
+    choices = ((f"even translations in dimension {dim}", _alternatives(topology, dim)) for dim in dims)
+    return widest_group(topology, "even translations and reflections", choices)
 
 
 def _alternatives(topology: Topology, dim: int) -> Iterator[Alternative]:

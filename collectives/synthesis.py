@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -108,7 +109,7 @@ def _schedule(
     return schedule(_pattern(topology, kind, parts, seed, runs, block_bytes), size, element_bytes)
 
 
-@remembered
+@by_wiring
 def _pattern(topology: Topology, kind: str, parts: int, seed: int, runs: int, block_bytes: int) -> Pattern:
     sends = SendList()
     roots: dict[int, list[int]] = {}

@@ -7,12 +7,12 @@ of its ring permutations at once (NSDI 2023, multi-ring all-reduce).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import gcd
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -69,7 +69,7 @@ def ring_jumps(topology: Topology) -> tuple[int, ...]:
     return tuple(dict.fromkeys((1, p - 1)))
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, jumps: tuple[int, ...]) -> Pattern:
     p = topology.n_npus
     jumps = (jumps or ring_jumps(topology)) if p > 1 else ()

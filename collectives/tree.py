@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.forms import check_form
@@ -57,7 +58,7 @@ def reduce(
     return schedule(_pattern(topology, "reduce", form, root), size, element_bytes)
 
 
-@lru_cache(maxsize=64)
+@by_wiring
 def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
     p = topology.n_npus
     if not 0 <= root < p:

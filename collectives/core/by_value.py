@@ -1,23 +1,23 @@
-"""Pickles of objects that hold functions: closures are stored by value, and one shared object by reference."""
+"""Pickles of objects that hold functions: closures are stored by value, some shared objects by reference."""
 
 from __future__ import annotations
 
 import functools
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _CACHED = functools._lru_cache_wrapper
 
 
-def dumps(value: object, shared: object) -> bytes:
-    """Bytes of `value`; wherever it refers to `shared`, it will refer to the one given to `loads`."""
+def dumps(value: object, shared: Sequence[object]) -> bytes:
+    """Bytes of `value`; references to one of `shared` become references to the one in its place given to `loads`."""
     import cloudpickle  # by those alone who store a schedule or send it to another process
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # the library has no types
-        def persistent_id(self, thing: object) -> str | None:
-            return "shared" if thing is shared else None
+        def persistent_id(self, thing: object) -> int | None:
+            return next((at for at, one in enumerate(shared) if thing is one), None)
 
         def reducer_override(self, thing: Any) -> Any:
             if isinstance(thing, _CACHED) and "<locals>" in getattr(thing, "__qualname__", "<locals>"):
@@ -29,12 +29,12 @@ def dumps(value: object, shared: object) -> bytes:
     return stream.getvalue()
 
 
-def loads(data: bytes, shared: object) -> Any:
+def loads(data: bytes, shared: Sequence[object]) -> Any:
     """The value whose bytes these are. Like every pickle, only from a source that is trusted."""
 
     class Unpickler(pickle.Unpickler):
-        def persistent_load(self, name: object) -> object:
-            return shared
+        def persistent_load(self, at: Any) -> object:
+            return shared[at]
 
     return Unpickler(io.BytesIO(data)).load()
 

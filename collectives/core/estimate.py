@@ -13,11 +13,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.transfers import Transfers
-from topologies import Topology
+from topologies import Paths, Topology
+from topologies.core.rateless import wiring_of
 from topologies.units import PS_PER_S, Quantity
 
 
@@ -36,13 +38,19 @@ def estimate_s(schedule: Schedule) -> float:
 def _cost(pattern: Pattern) -> tuple[float, float]:
     """Latency in seconds and seconds per byte of a block, summed over all steps, from the transfers of four ranks."""
     few = np.unique(np.linspace(0, pattern.p - 1, 4).astype(np.int64))
-    t = pattern.emit(few)
+    t, paths = _routed(pattern.emit, wiring_of(pattern.topology), tuple(few.tolist()))
     if t.src.size == 0:
         return 0.0, 0.0
-    paths = paths_of(t, pattern.topology)
     route = np.repeat(paths.pair, np.diff(paths.ptr))
     latency_s = _latency_s(pattern.topology, t, paths.links, route)
     return latency_s, _s_per_byte(pattern.topology, t, paths.links, route, few.size)
+
+
+@lru_cache(maxsize=256)
+def _routed(emit: Emit, wiring: Topology, ranks: tuple[int, ...]) -> tuple[Transfers, Paths]:
+    """The transfers of a few ranks, with their routes: the same for every pattern on a topology of the wiring."""
+    t = emit(np.array(ranks, np.int64))
+    return t, paths_of(t, wiring)
 
 
 def _latency_s(topology: Topology, t: Transfers, links: npt.NDArray[np.int32], route: npt.NDArray[np.int64]) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from collectives.core import by_value
 from collectives.core.collective import Collective
 from collectives.core.emission import Emission, Emit, digest_of
 from collectives.core.proof import BlocksOf, ScheduleError, prove
-from collectives.core.symmetry import Group
+from collectives.core.symmetry import Group, Groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
+from topologies.core.rateless import wiring_of
 from topologies.text.brief import cut
 
 PROOF_MOVES = 150_000
@@ -110,7 +112,12 @@ class Pattern:
     def __reduce__(self) -> tuple[Callable[[Topology, bytes], Pattern], tuple[Topology, bytes]]:
         """A pickle keeps the proof, and has by value the functions that emit transfers: most are closures."""
         state = {name: value for name, value in vars(self).items() if name != "topology"}
-        return _restored, (self.topology, by_value.dumps(state, self.topology))
+        return _restored, (self.topology, by_value.dumps(state, (self.topology, wiring_of(self.topology))))
+
+    def on(self, topology: Topology) -> Pattern:
+        """The same transfers, with their proof, on a topology of the same wiring."""
+        groups = self.groups.on(topology) if isinstance(self.groups, Groups) else self.groups
+        return _copy({**vars(self), "topology": topology, "groups": groups})
 
     @property
     def p(self) -> int:
@@ -203,7 +210,11 @@ class Pattern:
 
 
 def _restored(topology: Topology, data: bytes) -> Pattern:
-    pattern = object.__new__(Pattern)
-    for name, value in {"topology": topology, **by_value.loads(data, topology)}.items():
-        object.__setattr__(pattern, name, value)
+    return _copy({"topology": topology, **by_value.loads(data, (topology, wiring_of(topology)))})
+
+
+def _copy(state: Mapping[str, Any]) -> Pattern:
+    """A pattern that was proved before."""
+    pattern: Pattern = object.__new__(Pattern)
+    vars(pattern).update(state)
     return pattern

@@ -60,12 +60,18 @@ class Groups(Sequence[Group]):
 
     Parameters
     ----------
-    *declarations : callable () -> Group
-        The largest group first.
+    topology : Topology
+    *declarations : callable (Topology) -> Group
+        The largest group first. They get the topology as an argument: a group depends on which links are alike.
     """
 
-    def __init__(self, *declarations: Callable[[], Group]) -> None:
-        self._declarations = tuple(map(cache, declarations))
+    def __init__(self, topology: Topology, *declarations: Callable[[Topology], Group]) -> None:
+        self._given = declarations
+        self._declarations = tuple(cache(partial(declare, topology)) for declare in declarations)
+
+    def on(self, topology: Topology) -> Groups:
+        """The groups of the same transfers on another topology of the same wiring."""
+        return Groups(topology, *self._given)
 
     def __len__(self) -> int:
         return len(self._declarations)
@@ -113,21 +119,22 @@ def _action(topology: Topology, nodes: Permutation | None) -> Action | None:
     return Action(nodes[None, : topology.n_npus].astype(np.int32), links)
 
 
-@lru_cache(maxsize=64)
 def translations(topology: Topology, first: int = 0) -> Groups:
     """Translations by one, or by two or four if boards forbid it; and those that keep the parity of coordinates.
 
     In the dimensions from `first` up.
     """
 
-    def shifts(least: int) -> Group:
-        """In each dimension by `least`, or by more."""
-        long = [dim for dim, extent in enumerate(topology.shape) if extent > least and dim >= first]
-        strides = [by for by in (1, 2, 4) if by >= least]
-        choices = [(f"translation in dimension {dim}", _shifts(topology, dim, strides)) for dim in long]
-        return widest_group(topology, "even translations" if least > 1 else "translations", choices)
+    return Groups(topology, partial(_translations, 1, first), partial(_translations, 2, first))
 
-    return Groups(partial(shifts, 1), partial(shifts, 2))
+
+@lru_cache(maxsize=64)
+def _translations(least: int, first: int, topology: Topology) -> Group:
+    """In each dimension by `least`, or by more."""
+    long = [dim for dim, extent in enumerate(topology.shape) if extent > least and dim >= first]
+    strides = [by for by in (1, 2, 4) if by >= least]
+    choices = [(f"translation in dimension {dim}", _shifts(topology, dim, strides)) for dim in long]
+    return widest_group(topology, "even translations" if least > 1 else "translations", choices)
 
 
 def _shifts(topology: Topology, dim: int, strides: Iterable[int]) -> Iterator[Alternative]:

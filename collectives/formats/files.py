@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
@@ -14,7 +15,6 @@ from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import Cut, cut_of
 from collectives.formats.msccl_program import Algo, parse_msccl
 from topologies import Topology
-from topologies.flows.tightest_cut import remembered
 from topologies.text.input_text import read_input, stamp_of
 from topologies.units import Quantity, parse_size
 
@@ -66,11 +66,11 @@ def _parsed(text: str, path: str) -> Algo:
     return parse_msccl(text, path)
 
 
-@remembered
+@by_wiring
 def _forestcoll(topology: Topology, path: str, text: str) -> Pattern:
     return all_gather_pattern(parse_forestcoll(text, topology, path))
 
 
-@remembered
+@by_wiring
 def _msccl(topology: Topology, path: str, text: str, cut: Cut) -> Pattern:
     return msccl_pattern(_parsed(text, path), topology, cut)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
+from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.transfers import take
-from topologies import WeftError
+from topologies import Topology, WeftError
 from topologies.core.extents import physical_memory
+from topologies.core.rateless import wiring_of
 from topologies.units import format_size
 
 BYTES_PER_TRANSFER = 180
@@ -43,10 +47,16 @@ def check_capacity(pattern: Pattern, n_ranks: int) -> None:
 
 def lowering_bytes(pattern: Pattern, n_ranks: int) -> tuple[int, int]:
     """Memory to lower the transfers of `n_ranks` ranks, and their number, both from those of one rank in the middle."""
-    t = pattern.emit(np.array([pattern.p // 2]))
-    if t.src.size == 0:
-        return 0, 0
-    rows = np.unique(np.linspace(0, t.src.size - 1, SAMPLED_TRANSFERS).astype(np.int64))
-    hops = paths_of(take(t, rows), pattern.topology).links.size / rows.size
-    transfers = t.src.size * n_ranks
+    of_one, hops = _of_one(pattern.emit, wiring_of(pattern.topology), pattern.p // 2)
+    transfers = of_one * n_ranks
     return int(transfers * (BYTES_PER_TRANSFER + BYTES_PER_HOP * hops)), transfers
+
+
+@lru_cache(maxsize=256)
+def _of_one(emit: Emit, wiring: Topology, rank: int) -> tuple[int, float]:
+    """Transfers of a rank, and the mean number of their hops: the same on every topology of the wiring."""
+    t = emit(np.array([rank]))
+    if t.src.size == 0:
+        return 0, 0.0
+    rows = np.unique(np.linspace(0, t.src.size - 1, SAMPLED_TRANSFERS).astype(np.int64))
+    return t.src.size, paths_of(take(t, rows), wiring).links.size / rows.size

@@ -1,6 +1,7 @@
 """The shape of a collective: its tasks, routes and dependencies without sizes, rates and latencies.
 
-Schedules of one pattern share it, so that a sweep over sizes, chunk counts and models builds it once.
+Schedules of one pattern share it, on all topologies of one wiring whose links are alike to each other in the same way,
+so that a sweep over sizes, chunk counts, models, bandwidths and latencies builds it once.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from sim.lower.quotient import Quotient, find_rows, quotient
 from sim.program import I32, I64, WHOLE, unique_rows
 from topologies import WeftError
+from topologies.core.rateless import alike
 
-_shapes: WeakKeyDictionary[Pattern, dict[tuple[object, ...], Shape]] = WeakKeyDictionary()
+MOST_SHAPES = 16
+"""Limit on the shapes of one pattern that are kept."""
+
+_shapes: WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]] = WeakKeyDictionary()
+"""By what emits the transfers, which patterns on topologies of one wiring have in common."""
 
 
 class Shape(NamedTuple):
@@ -67,6 +74,9 @@ class Shape(NamedTuple):
 def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str) -> Shape:
     """The shape of a pattern, built once per routing and per use of its symmetry.
 
+    A quotient depends on rates and latencies only through which links are alike: a topology on which other links are
+    alike has a shape of its own, whose symmetry is checked anew.
+
     Parameters
     ----------
     pattern : Pattern
@@ -75,9 +85,11 @@ def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str) -> Shape:
         For `ecmp`; 0 for other rules, so that they share one shape.
     symmetry : {"auto", "off"}
     """
-    known = _shapes.setdefault(pattern, {})
-    key = (tie, seed, symmetry)
+    known = _shapes.setdefault(pattern.emit, {})
+    key = (tie, seed, symmetry, alike(pattern.topology) if symmetry == "auto" else b"")
     if key not in known:
+        if len(known) >= MOST_SHAPES:
+            del known[next(iter(known))]  # the oldest
         known[key] = make_shape(quotient(pattern, tie, seed, symmetry))
     return known[key]
 

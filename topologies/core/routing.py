@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.core.paths import Ints, Paths, join_paths, ranges
+from topologies.core.rateless import wiring_of
 from topologies.core.topology import Topology
 from topologies.errors import WeftError
 
@@ -23,7 +24,7 @@ from topologies.errors import WeftError
 class ShortestPathRouter:
     """Routes with the fewest links through any network; NPUs may forward too.
 
-    Shortest-path data for each destination is cached as long as the topology lives.
+    Shortest-path data for each destination is cached as long as a topology of the wiring lives.
     """
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
@@ -60,7 +61,7 @@ def _batch_size(topology: Topology) -> int:
 
 
 def _onward(topology: Topology, targets: Ints) -> list[_Onward]:
-    known = _KNOWN.setdefault(topology, {})
+    known = _KNOWN.setdefault(wiring_of(topology), {})
     if len(known) > 8 * _batch_size(topology):
         known.clear()
     missing = [target for target in targets.tolist() if target not in known]

@@ -1,0 +1,105 @@
+"""Topologies of one wiring: what they share, and which of their links are alike.
+
+Whatever is built from the wiring alone (patterns, proofs, routes) serves every topology that differs from another in
+rates and latencies only. So that nothing else is shared by mistake, it is built on a topology without rates, which
+raises `NeedsRates` when one is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.core.topology import Topology
+from topologies.errors import WeftError
+
+RATES = ("bandwidth_Bps", "latency_ps", "hop_latency_ps")
+
+
+class NeedsRates(Exception):
+    """A rate or latency was read of a topology that has none: a signal to whoever builds on it, not an error."""
+
+
+class Rateless(Topology):
+    """A topology without rates and latencies; one object per wiring, see `wiring_of`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in RATES:
+            raise NeedsRates(name)
+        raise AttributeError(name)
+
+
+_INTERNED: WeakValueDictionary[tuple[bytes, object], Rateless] = WeakValueDictionary()
+_KNOWN: WeakKeyDictionary[Topology, Rateless | None] = WeakKeyDictionary()
+_ALIKE: WeakKeyDictionary[Topology, bytes] = WeakKeyDictionary()
+
+
+def wiring_of(topology: Topology) -> Topology:
+    """The wiring of a topology: one object for all topologies with the same nodes, links, names and router.
+
+    Returns
+    -------
+    Topology
+        Without rates and latencies; the topology itself where its router chooses routes by them.
+    """
+    if isinstance(topology, Rateless):
+        return topology
+    if topology not in _KNOWN:
+        _KNOWN[topology] = _interned(topology)
+    return _KNOWN[topology] or topology
+
+
+def _interned(t: Topology) -> Rateless | None:
+    key = digest(repr((t.name, t.shape, t.node_names)), t.kind, t.src, t.dst, t.dimension, t.coords), t.router
+    try:
+        found = _INTERNED.get(key)
+    except TypeError:  # a router without a hash
+        return None
+    if found is not None:
+        return found
+    wiring: Rateless = object.__new__(Rateless)
+    vars(wiring).update({name: value for name, value in vars(t).items() if name not in RATES})
+    if _routes_by_rates(wiring):
+        return None
+    return _INTERNED.setdefault(key, wiring)
+
+
+def _routes_by_rates(wiring: Rateless) -> bool:
+    try:
+        wiring.paths(wiring.src[:1], wiring.dst[:1], "split")
+    except NeedsRates:
+        return True
+    except WeftError:  # a router for transfers that name their links
+        return False
+    return False
+
+
+def alike(topology: Topology) -> bytes:
+    """A digest of which links, and which nodes, are alike in rates and latencies, whatever these are.
+
+    A permutation of the links keeps their rates on one topology if and only if it does on another of the same wiring
+    and the same digest: symmetries depend on rates no further.
+    """
+    if topology not in _ALIKE:
+        _ALIKE[topology] = digest("", *(_classes(getattr(topology, name)) for name in RATES))
+    return _ALIKE[topology]
+
+
+def _classes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Number of the class of equals of each value; classes are numbered as they appear."""
+    first, row = np.unique(values, return_index=True, return_inverse=True)[1:]
+    number: npt.NDArray[np.int64] = np.argsort(np.argsort(first))[row]
+    return number
+
+
+def digest(text: str, *columns: npt.NDArray[Any]) -> bytes:
+    """A digest of a text and of arrays with their types and shapes."""
+    found = hashlib.blake2b(text.encode(), digest_size=32)
+    for column in columns:
+        found.update(repr((column.dtype.str, column.shape)).encode())
+        found.update(np.ascontiguousarray(column).data)
+    return found.digest()
