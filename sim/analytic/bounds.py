@@ -50,37 +50,26 @@ def bounds(lowered: Lowered) -> Bounds:
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
     program = lowered.program
-    return Bounds(load_bound_ps(program), path_bound_ps(program), _wire_bound_ps(lowered), _cut_bound_ps(lowered))
+    kinds = _kinds(program)
+    return Bounds(
+        _load_bound_ps(program, kinds), _path_bound_ps(program, kinds), _wire_bound_ps(lowered), _cut_bound_ps(lowered)
+    )
 
 
 def load_bound_ps(program: Program) -> int:
     """Work of the busiest server; with head delivery, without its longest service."""
-    if program.chunk_hops() == 0:
-        return 0
-    task, at = _crossings(program)
-    lead, rest = _services(program, task, at)
-    leading = program.cut_first[program.task_cut[task]].astype(np.int64)
-    chunks = program.chunks()[task]
-    work = np.zeros(program.n_servers, np.int64)
-    np.add.at(work, program.route_server[at], leading * lead + (chunks - leading) * rest)
-    if program.deliver_head:
-        longest = np.zeros(program.n_servers, np.int64)
-        np.maximum.at(longest, program.route_server[at], np.maximum(lead, rest))
-        work -= longest
-    return int(work.max())
+    return _load_bound_ps(program, _kinds(program))
 
 
 def path_bound_ps(program: Program) -> int:
     """Longest chain of whole and chunk-by-chunk dependencies, each task alone on its route."""
-    n_tasks = program.n_tasks
-    if n_tasks == 0:
-        return 0
-    first, whole, last = _alone(program)
-    waits = program.task_waits
-    _, child, lag = program.stream_edges()
-    waits += np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
-    release, finish = np.zeros(n_tasks, np.int64), np.zeros(n_tasks, np.int64)
-    return int(kernel.longest_path(program, first, whole, last, waits, np.zeros(n_tasks, np.int32), release, finish))
+    return _path_bound_ps(program, _kinds(program))
+
+
+def busy_and_path_ps(program: Program) -> int:
+    """The larger of the two bounds that know nothing but the program."""
+    kinds = _kinds(program)
+    return max(_load_bound_ps(program, kinds), _path_bound_ps(program, kinds))
 
 
 def _wire_bound_ps(lowered: Lowered) -> int:
@@ -122,58 +111,115 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     return math.floor(found.s_per_byte * schedule.size_bytes * PS_PER_S)
 
 
-def _alone(program: Program) -> tuple[I64, I64, I64]:
-    """Least time to the first delivery, to the last, and between the last two, for each (cut, route) alone."""
+class _Kinds(NamedTuple):
+    """Distinct pairs (cut, route) of the tasks, and the crossings of each, pair after pair in the order of the hops.
+
+    Attributes
+    ----------
+    row, tasks : (T,) int64, (P,) int64
+        Pair of each task, and tasks of each pair.
+    chunks, leading : (P,) int64
+    ptr : (P+1,) int64
+        Crossings of pair x are `ptr[x]:ptr[x+1]`.
+    server, latency_ps, lead_ps, rest_ps : (X,) int64
+        Server of each crossing, latency after it, service there of a leading and of another chunk.
+    """
+
+    row: I64
+    tasks: I64
+    chunks: I64
+    leading: I64
+    ptr: I64
+    server: I64
+    latency_ps: I64
+    lead_ps: I64
+    rest_ps: I64
+
+
+def _kinds(program: Program) -> _Kinds:
     n_routes = program.route_ptr.size - 1
     pairs, row = unique_rows(program.task_cut.astype(np.int64) * n_routes + program.task_route)
-    times = np.array([_alone_on(program, *divmod(int(pair), n_routes)) for pair in pairs], np.int64).reshape(-1, 3)
-    first, whole, last = times[row].T
-    return first.copy(), whole.copy(), last.copy()
+    cut, route = np.divmod(pairs, max(n_routes, 1))
+    start = program.route_ptr[route].astype(np.int64)
+    ptr = np.concatenate([[0], np.cumsum(program.route_ptr[route + 1] - start)])
+    hop = program.route_hop[np.arange(ptr[-1]) + np.repeat(start - ptr[:-1], np.diff(ptr))]
+    server = program.hop_server[hop].astype(np.int64)
+    size = np.repeat(program.cut_size[cut], np.diff(ptr), axis=0)
+    lead, rest = (program.service_ps[size[:, column], program.server_rate[server]] for column in (0, 1))
+    chunks, leading = program.cut_chunks[cut].astype(np.int64), program.cut_first[cut].astype(np.int64)
+    all_lead, none_leads = (np.repeat(which, np.diff(ptr)) for which in (leading == chunks, leading == 0))
+    count = np.bincount(row, minlength=pairs.size)
+    return _Kinds(
+        row, count, chunks, leading, ptr, server, program.hop_latency_ps[hop].astype(np.int64),
+        np.where(none_leads, rest, lead), np.where(all_lead, lead, rest),
+    )
 
 
-def _alone_on(program: Program, cut: int, route: int) -> tuple[int, int, int]:
-    hops = program.route_hop[program.route_ptr[route] : program.route_ptr[route + 1]]
-    if hops.size == 0:
-        return 0, 0, 0
-    servers = program.hop_server[hops]
-    chunks, leading = int(program.cut_chunks[cut]), int(program.cut_first[cut])
-    lead_size, rest_size = program.cut_size[cut]
-    if leading == chunks:
-        rest_size = lead_size
-    if leading == 0:
-        lead_size = rest_size
-    lead = [int(program.service_ps[lead_size, program.server_rate[server]]) for server in servers]
-    rest = [int(program.service_ps[rest_size, program.server_rate[server]]) for server in servers]
-    latency = [int(program.hop_latency_ps[hop]) for hop in hops]
-    total = [leading * a + (chunks - leading) * b for a, b in zip(lead, rest, strict=True)]
-    before, after = (lead, rest) if not program.cut_through else ([0] * len(lead), [0] * len(rest))
-    whole = first = last = 0
-    for h in range(len(lead)):
-        head = sum(before[:h]) + sum(latency[:h])
-        tail = sum(after[h + 1 :]) + sum(latency[h:])
-        drop_first = drop_last = 0
-        if program.deliver_head:
-            # The last hop's last service does not count; upstream of it, cut-through does not either.
-            drop = program.cut_through or h == len(lead) - 1
-            drop_first, drop_last = (lead[h], rest[h]) if drop else (0, 0)
-            if not program.cut_through and h < len(lead) - 1:
-                drop_first, drop_last = lead[-1], rest[-1]
-        whole = max(whole, head + total[h] + tail - drop_last)
-        first = max(first, head + lead[h] + sum(before[h + 1 :]) + sum(latency[h:]) - drop_first)
-        last = max(last, rest[h] + sum(after[h + 1 :]) + sum(latency[h:]) - drop_last)
-    return first, whole, last
+def _load_bound_ps(program: Program, kinds: _Kinds) -> int:
+    if kinds.server.size == 0:
+        return 0
+    tasks, chunks, leading = (np.repeat(of, np.diff(kinds.ptr)) for of in (kinds.tasks, kinds.chunks, kinds.leading))
+    work = np.zeros(program.n_servers, np.int64)
+    np.add.at(work, kinds.server, tasks * (leading * kinds.lead_ps + (chunks - leading) * kinds.rest_ps))
+    if program.deliver_head:
+        longest = np.zeros(program.n_servers, np.int64)
+        np.maximum.at(longest, kinds.server, np.maximum(kinds.lead_ps, kinds.rest_ps))
+        work -= longest
+    return int(work.max())
 
 
-def _crossings(program: Program) -> tuple[I64, I64]:
-    """Task and hop index of every crossing of a server by a task."""
-    hops = program.hops()
-    task = np.repeat(np.arange(program.n_tasks), hops)
-    first = program.route_ptr[program.task_route].astype(np.int64)
-    at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
-    return task, at
+def _path_bound_ps(program: Program, kinds: _Kinds) -> int:
+    n_tasks = program.n_tasks
+    if n_tasks == 0:
+        return 0
+    first, whole, last = (alone[kinds.row] for alone in _alone(program, kinds))
+    waits = program.task_waits
+    _, child, lag = program.stream_edges()
+    waits += np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
+    release, finish = np.zeros(n_tasks, np.int64), np.zeros(n_tasks, np.int64)
+    return int(kernel.longest_path(program, first, whole, last, waits, np.zeros(n_tasks, np.int32), release, finish))
 
 
-def _services(program: Program, task: I64, at: I64) -> tuple[I64, I64]:
-    """Service of a leading and of another chunk at each crossing."""
-    size, rate = program.cut_size[program.task_cut[task]], program.server_rate[program.route_server[at]]
-    return program.service_ps[size[:, 0], rate], program.service_ps[size[:, 1], rate]
+def _alone(program: Program, kinds: _Kinds) -> tuple[I64, I64, I64]:
+    """Least time to the first delivery, to the last, and between the last two, for each pair alone on its route.
+
+    The first chunk waits at each hop h for the services before it (none in cut-through) and the latencies, and after
+    it for what is behind h; the whole task is bound by the slowest hop, which serves every chunk. With head delivery
+    the last hop's last service does not count; in cut-through, that of no hop does.
+    """
+    lead, rest, latency, hops = kinds.lead_ps, kinds.rest_ps, kinds.latency_ps, np.diff(kinds.ptr)
+    stored = np.int64(not program.cut_through)
+    head = _before(stored * lead + latency, kinds.ptr)
+    lead_behind, rest_behind = _behind(stored * lead, kinds.ptr), _behind(stored * rest, kinds.ptr)
+    latency_from = latency + _behind(latency, kinds.ptr)
+    drop_first = drop_last = np.zeros(lead.size, np.int64)
+    if program.deliver_head:
+        final = np.repeat(kinds.ptr[1:] - 1, hops)  # the last crossing of the same route
+        drop_first, drop_last = (lead, rest) if program.cut_through else (lead[final], rest[final])
+    total = np.repeat(kinds.leading, hops) * lead + np.repeat(kinds.chunks - kinds.leading, hops) * rest
+    first: I64 = head + lead + lead_behind + latency_from - drop_first
+    whole: I64 = head + total + rest_behind + latency_from - drop_last
+    last: I64 = rest + rest_behind + latency_from - drop_last
+    return _greatest(first, kinds.ptr), _greatest(whole, kinds.ptr), _greatest(last, kinds.ptr)
+
+
+def _before(values: I64, ptr: I64) -> I64:
+    """Sum of what precedes each value in its own segment; a running sum that wraps has the same differences."""
+    sums = np.zeros(values.size + 1, np.int64)
+    np.cumsum(values, out=sums[1:])
+    before: I64 = sums[:-1] - np.repeat(sums[ptr[:-1]], np.diff(ptr))
+    return before
+
+
+def _behind(values: I64, ptr: I64) -> I64:
+    """Sum of what follows each value in its own segment."""
+    return _before(values[::-1], values.size - ptr[::-1])[::-1]
+
+
+def _greatest(values: I64, ptr: I64) -> I64:
+    """Largest value of each segment; 0 of an empty one, and at least 0."""
+    found = np.zeros(ptr.size - 1, np.int64)
+    filled = np.diff(ptr) > 0
+    if filled.any():
+        found[filled] = np.maximum(np.maximum.reduceat(values, ptr[:-1][filled]), 0)
+    return found

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sim.analytic.bounds import Bounds, bounds, load_bound_ps, path_bound_ps
+from sim.analytic.bounds import Bounds, bounds, busy_and_path_ps
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
@@ -43,8 +43,7 @@ def program_bound_ps(program: Program) -> int:
     Faults only add to services and latencies, so that the bound of the healthy servers holds for them. A task that may
     take a detour crosses other servers: nothing of it is counted.
     """
-    fixed = _without_detoured(program)
-    return max(load_bound_ps(fixed), path_bound_ps(fixed))
+    return busy_and_path_ps(_without_detoured(program))
 
 
 def _without_detoured(program: Program) -> Program:

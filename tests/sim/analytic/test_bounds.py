@@ -13,6 +13,7 @@ from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
+from tests.oracles import lone_route
 from tests.strategies import programs
 from topologies import WeftError, from_spec
 
@@ -27,13 +28,13 @@ MODELS = [
 @settings(max_examples=200, deadline=None)
 @given(programs())
 def test_bounds_of_random_programs(program: Program) -> None:
-    """The busiest server and the longest path are never longer than the run."""
+    """The busiest server and the longest path are never longer than the run, and those of the oracle."""
     try:
         makespan = run(program).makespan_ps
     except Deadlock:
         return
-    assert load_bound_ps(program) <= makespan
-    assert path_bound_ps(program) <= makespan
+    assert load_bound_ps(program) == lone_route.busiest(program) <= makespan
+    assert path_bound_ps(program) == lone_route.longest_chain(program) <= makespan
 
 
 @pytest.mark.table
