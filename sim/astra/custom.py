@@ -7,6 +7,7 @@ endpoint delay is charged, the sizes are those of the trace, and a computation t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -66,16 +67,12 @@ class CustomPhase:
 
     def __init__(self, host: Host, trace: CustomTrace, tag: int, ended: Callable[[], None]) -> None:
         self.host, self.trace, self.tag, self.ended = host, trace, tag, ended
-        self._missing = {node: len(parents) for node, parents in trace.after.items()}
-        self._left = len(trace.meanings)
-        self._children: dict[int, list[int]] = {node: [] for node in trace.meanings}
-        for node, parents in trace.after.items():
-            for parent in parents:
-                self._children[parent].append(node)
+        self._waits = TopologicalSorter(trace.after)
+        self._waits.prepare()
 
     def begin(self) -> None:
-        """Start."""
-        for node in sorted(node for node, count in self._missing.items() if not count):
+        """Issue what waits for nothing, or for nothing any more."""
+        for node in sorted(self._waits.get_ready()):
             self._issue(node)
 
     def _issue(self, node: int) -> None:
@@ -96,10 +93,7 @@ class CustomPhase:
                 self.host.network.receive(key, done)
 
     def _end(self, node: int) -> None:
-        self._left -= 1
-        for child in sorted(self._children[node]):
-            self._missing[child] -= 1
-            if not self._missing[child]:
-                self._issue(child)
-        if not self._left:
+        self._waits.done(node)
+        self.begin()
+        if not self._waits.is_active():
             self.ended()

@@ -8,6 +8,7 @@ microseconds of the trace, or 1 ns where it has none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from typing import Any
 
@@ -50,17 +51,11 @@ class NpuTrace:
         self._finished = finished
         self.ended_ns: int | None = None
         self.computing_ns = 0
-        self._children: dict[int, list[int]] = {node: [] for node in meanings}
-        self._missing = {node: len(parents) for node, parents in after.items()}
-        for node, parents in after.items():
-            for parent in parents:
-                self._children[parent].append(node)
+        self._waits = TopologicalSorter(after)
+        self._waits.prepare()
         self._ready: dict[str, list[int]] = {"": [], "CPU": [], "GPU computation": [], "GPU communication": []}
         self._busy = dict.fromkeys(self._ready, False)
-        for node, count in self._missing.items():
-            if not count:
-                self._free(node)
-        self._left = len(meanings)
+        self._release()
 
     def issue(self) -> None:
         """Begin what can begin; detect the end."""
@@ -74,7 +69,7 @@ class NpuTrace:
             for node, place in sorted(chosen):
                 self._busy[place] = place != ""
                 ended |= self._begin(node, place)
-        if not self._left and self.ended_ns is None:
+        if not self._waits.is_active() and self.ended_ns is None:
             self.ended_ns = self.endpoint.clock.now
             self._finished(self.endpoint.npu)
 
@@ -136,14 +131,12 @@ class NpuTrace:
         return int(what.operations / rate * 1e9) if rate else 0
 
     def _end(self, node: int) -> None:
-        self._left -= 1
-        for child in self._children[node]:
-            self._missing[child] -= 1
-            if not self._missing[child]:
-                self._free(child)
+        self._waits.done(node)
+        self._release()
 
-    def _free(self, node: int) -> None:
-        heappush(self._ready[_place(self.meanings[node])], node)
+    def _release(self) -> None:
+        for node in self._waits.get_ready():
+            heappush(self._ready[_place(self.meanings[node])], node)
 
 
 def _place(what: Meaning) -> str:

@@ -75,19 +75,28 @@ class Walk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ring:
-    """Each NPU connected to both neighbors; two NPUs by one cable, not by two in parallel."""
+class Cabled:
+    """What blocks without a switch share: NPUs cabled to each other, and no ties unless they say so."""
 
     extent: int
-    kind: ClassVar[str] = "RI"
+    kind: ClassVar[str]
     has_switch: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        return f"RI({self.extent})"
+        return f"{self.kind}({self.extent})"
 
     @property
     def direct(self) -> bool:
         return self.extent > 1
+
+    def tied(self, a: Ints, b: Ints) -> Bools:
+        return np.zeros(a.shape, np.bool_)
+
+
+class Ring(Cabled):
+    """Each NPU connected to both neighbors; two NPUs by one cable, not by two in parallel."""
+
+    kind = "RI"
 
     @property
     def n_links(self) -> int:
@@ -106,20 +115,10 @@ class Ring:
         return Walk(a, np.where(backward, -1, 1), np.where(backward, self.extent - ahead, ahead), self.extent)
 
 
-@dataclass(frozen=True)
-class FullyConnected:
+class FullyConnected(Cabled):
     """Each NPU connected to every other."""
 
-    extent: int
-    kind: ClassVar[str] = "FC"
-    has_switch: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return f"FC({self.extent})"
-
-    @property
-    def direct(self) -> bool:
-        return self.extent > 1
+    kind = "FC"
 
     @property
     def n_links(self) -> int:
@@ -128,27 +127,14 @@ class FullyConnected:
     def links(self) -> tuple[Ints, Ints]:
         return _offset_links(self.extent, range(1, self.extent))
 
-    def tied(self, a: Ints, b: Ints) -> Bools:
-        return np.zeros(a.shape, np.bool_)
-
     def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
         return Walk(a, b - a, (a != b).astype(np.int64), self.extent)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Cabled):
     """A ring without its wrap-around: the block of a mesh."""
 
-    extent: int
-    kind: ClassVar[str] = "LI"
-    has_switch: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return f"LI({self.extent})"
-
-    @property
-    def direct(self) -> bool:
-        return self.extent > 1
+    kind = "LI"
 
     @property
     def n_links(self) -> int:
@@ -157,9 +143,6 @@ class Line:
     def links(self) -> tuple[Ints, Ints]:
         left = np.arange(self.extent - 1)
         return np.concatenate([left, left + 1]), np.concatenate([left + 1, left])
-
-    def tied(self, a: Ints, b: Ints) -> Bools:
-        return np.zeros(a.shape, np.bool_)
 
     def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
         return Walk(a, np.sign(b - a), np.abs(b - a), self.extent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from workloads.formats.chakra_attributes import (
     utf8,
 )
 from workloads.formats.protobuf_wire import VARINT, field, fields, read_bytes, varint
+from workloads.formats.waits import smallest_first
 
 VERSIONS = ("0.0.4", "1.0.0")
 
@@ -141,27 +142,14 @@ def in_order(nodes: Sequence[Node], where: str) -> list[int]:
     for at, node in enumerate(nodes):
         if place.setdefault(node.id, at) != at:
             raise WeftError(f"{where}: node {node.id} is given twice")
-    children: list[list[int]] = [[] for _ in nodes]
-    missing = [len(node.after) for node in nodes]
-    for at, node in enumerate(nodes):
+    for node in nodes:
         for other in node.after:
             if other not in place:
                 raise WeftError(f"{where}: node {node.id} waits for node {other}, which does not exist")
-            children[place[other]].append(at)
-    ready = [(node.id, at) for at, node in enumerate(nodes) if not missing[at]]
-    heapify(ready)
-    order = []
-    while ready:
-        _, at = heappop(ready)
-        order.append(at)
-        for child in children[at]:
-            missing[child] -= 1
-            if not missing[child]:
-                heappush(ready, (nodes[child].id, child))
-    if len(order) < len(nodes):
-        stuck = next(node.id for at, node in enumerate(nodes) if missing[at])
-        raise WeftError(f"{where}: node {stuck} waits for itself in a cycle")
-    return order
+    try:
+        return [place[one] for one in smallest_first({node.id: node.after for node in nodes})]
+    except CycleError as fault:
+        raise WeftError(f"{where}: node {min(fault.args[1])} waits for itself in a cycle") from None
 
 
 def _unzipped(data: bytes, where: str) -> bytes:

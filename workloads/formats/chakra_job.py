@@ -6,8 +6,9 @@ Memory nodes, and communicator groups that are not a product of the network's di
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,30 +162,16 @@ def _sorted(operations: Sequence[_Shared], traces: Sequence[Trace], name: str) -
     """In an order that respects what all nodes wait for."""
     owner = {place: number for number, one in enumerate(operations) for place in one.places}
     place_of = [{node.id: at for at, node in enumerate(trace.nodes)} for trace in traces]
-    children: list[list[int]] = [[] for _ in operations]
-    missing = [0] * len(operations)
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(operations)), ()))
     for number, one in enumerate(operations):
-        for rank, at in one.places:
-            for other in traces[rank].nodes[at].after:
-                children[owner[rank, place_of[rank][other]]].append(number)
-                missing[number] += 1
-        if one.sent is not None:
-            children[owner[one.sent]].append(number)
-            missing[number] += 1
-    ready = deque(number for number, count in enumerate(missing) if not count)
-    order = []
-    while ready:
-        order.append(ready.popleft())
-        for child in children[order[-1]]:
-            missing[child] -= 1
-            if not missing[child]:
-                ready.append(child)
-    if len(order) < len(operations):
-        rank, at = next(operations[k].places[0] for k, count in enumerate(missing) if count)
-        raise WeftError(
-            f"{name}: rank {rank}: node {traces[rank].nodes[at].id} waits for itself in a cycle"
-        )
-    return [operations[number] for number in order]
+        before = [(rank, place_of[rank][other]) for rank, at in one.places for other in traces[rank].nodes[at].after]
+        sorter.add(number, *(owner[place] for place in [*before, *([one.sent] if one.sent else [])]))
+    try:
+        return [operations[number] for number in sorter.static_order()]
+    except CycleError as fault:
+        rank, at = operations[min(fault.args[1])].places[0]
+        node = traces[rank].nodes[at].id
+        raise WeftError(f"{name}: rank {rank}: node {node} waits for itself in a cycle") from None
 
 
 class _Builder:

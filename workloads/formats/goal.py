@@ -13,12 +13,13 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
 from topologies import Topology, WeftError
 from topologies.text.input_text import read_input
+from workloads.formats.waits import smallest_first
 from workloads.job import COMPUTE_STREAM, Job
 
 PS_PER_NS = 1000
@@ -279,21 +280,8 @@ def _join(job: Job, label: str, rank: int, after: list[int]) -> int:
 
 
 def _ordered(parents: list[list[int]], events: list[_Event], name: str) -> list[int]:
-    children: list[list[int]] = [[] for _ in parents]
-    missing = [len(found) for found in parents]
-    for child, found in enumerate(parents):
-        for parent in found:
-            children[parent].append(child)
-    ready = [number for number, count in enumerate(missing) if not count]
-    heapify(ready)
-    order = []
-    while ready:
-        order.append(heappop(ready))
-        for child in children[order[-1]]:
-            missing[child] -= 1
-            if not missing[child]:
-                heappush(ready, child)
-    if len(order) < len(parents):
-        stuck = next(number for number, count in enumerate(missing) if count)
-        raise WeftError(f"{name}, line {events[stuck].line}: the {events[stuck].kind} waits for itself in a cycle")
-    return order
+    try:
+        return smallest_first(dict(enumerate(parents)))
+    except CycleError as fault:
+        stuck = events[min(fault.args[1])]
+        raise WeftError(f"{name}, line {stuck.line}: the {stuck.kind} waits for itself in a cycle") from None
