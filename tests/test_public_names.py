@@ -23,6 +23,12 @@ def test_every_public_name_resolves(package: str) -> None:
         assert getattr(module, name) is not None
 
 
+def test_a_public_name_means_one_thing() -> None:
+    """Whatever is imported with `*`; a ring is a fabric and the algorithm on it, and the field has no other word."""
+    names = [name for package in PACKAGES for name in importlib.import_module(package).__all__]
+    assert {name for name in names if names.count(name) > 1} == {"ring"}
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_name_that_is_not_public_is_an_attribute_error(package: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'no_such_name'"):

@@ -15,7 +15,7 @@ from workloads.formats.libra_files import read_communicator as read_communicator
 from workloads.formats.libra_files import read_network as read_network
 from workloads.formats.libra_files import read_prices as read_prices
 from workloads.formats.text_workload import read_text_workload as read_text_workload
-from workloads.job import Collective as Collective
+from workloads.job import Communicate as Communicate
 from workloads.job import Compute as Compute
 from workloads.job import Job as Job
 from workloads.job import Operation as Operation
@@ -23,7 +23,7 @@ from workloads.job import Send as Send
 from workloads.model_workload import training_workload as training_workload
 from workloads.models import MODELS as MODELS
 from workloads.models import model as model
-from workloads.models.model import Model as Model
+from workloads.models.model import NeuralNetwork as NeuralNetwork
 from workloads.models.model import Operator as Operator
 from workloads.parallelism import Parallelism as Parallelism
 from workloads.parallelism import parse_parallelism as parse_parallelism

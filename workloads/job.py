@@ -37,7 +37,7 @@ class Compute(NamedTuple):
 
 
 @one_line
-class Collective(NamedTuple):
+class Communicate(NamedTuple):
     """A schedule; of its process groups, those that are covered take part."""
 
     schedule: Schedule
@@ -94,7 +94,7 @@ class Reconfigure(NamedTuple):
     drain: bool = True
 
 
-Work = Compute | Collective | Send | Reconfigure
+Work = Compute | Communicate | Send | Reconfigure
 
 
 @one_line
@@ -108,7 +108,7 @@ class Operation:
         "forward 3".
     kind : str
         Category in tables and figures: "forward", "tensor all-reduce".
-    work : Compute, Collective, Send or Reconfigure
+    work : Compute, Communicate, Send or Reconfigure
     npus : tuple of int or None
         NPUs covered; None for all.
     after : tuple of int
@@ -174,7 +174,7 @@ class Job:
         if len(self.operations) != 1:
             return None
         (one,) = self.operations
-        if not isinstance(one.work, Collective) or one.npus is not None or one.tenant is not None:
+        if not isinstance(one.work, Communicate) or one.npus is not None or one.tenant is not None:
             return None
         return one.work.schedule
 
@@ -225,7 +225,7 @@ class Job:
         """
         if schedule.topology is not self.topology:
             raise WeftError(f"operation {name!r} runs on {schedule.topology.name}, not on the topology of the job")
-        return self._add(name, kind or schedule.kind.name, Collective(schedule), npus, after, priority, turn)
+        return self._add(name, kind or schedule.kind.name, Communicate(schedule), npus, after, priority, turn)
 
     def send(
         self, name: str, size_bytes: int | Sequence[int], src: Sequence[int], dst: Sequence[int], *,

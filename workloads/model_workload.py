@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from topologies import WeftError
 from workloads.compute import Accelerator
-from workloads.models.model import Model, Operator
+from workloads.models.model import NeuralNetwork, Operator
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, TENSOR, Parallelism
 from workloads.workload import Call, Layer, Phase, Workload
 
@@ -15,7 +15,7 @@ BYTES = 2
 
 
 def training_workload(
-    model: Model,
+    model: NeuralNetwork,
     parallelism: Parallelism,
     accelerator: Accelerator,
     samples: float,
@@ -27,7 +27,7 @@ def training_workload(
 
     Parameters
     ----------
-    model : Model
+    model : NeuralNetwork
     parallelism : Parallelism
         Messages and bubbles between pipeline stages are not part of it.
     accelerator : Accelerator
@@ -54,7 +54,7 @@ def training_workload(
     return Workload(model.name, tuple(_bundle(layers) if bundled else layers))
 
 
-def _first_stage(model: Model, stages: int) -> Sequence[Operator]:
+def _first_stage(model: NeuralNetwork, stages: int) -> Sequence[Operator]:
     if stages == 1:
         return model.operators
     outside = 1 if model.operators[0].name == "embedding" else 0

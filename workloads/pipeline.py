@@ -21,7 +21,7 @@ from topologies import Topology, WeftError
 from topologies.text.brief import one_line
 from workloads.job import Job
 from workloads.model_workload import BYTES
-from workloads.models.model import Model
+from workloads.models.model import NeuralNetwork
 from workloads.parallelism import PIPELINE
 from workloads.training import Collectives, Layers, Training, process_groups
 from workloads.workload import Groups, Workload, check_groups
@@ -102,7 +102,7 @@ def ideal_bubble(n_stages: int, microbatches: int) -> float:
     return (n_stages - 1) / (microbatches + n_stages - 1)
 
 
-def activation_bytes(model: Model, samples: float) -> int:
+def activation_bytes(model: NeuralNetwork, samples: float) -> int:
     """What an NPU sends to the next stage for each microbatch: all activations between two equal layers ([2]).
 
     `samples`: of a tensor-parallel group in a microbatch.

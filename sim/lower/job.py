@@ -27,7 +27,7 @@ from sim.program import DISCIPLINES, I8, I32, I64, NO_POOLS, WHOLE, Columns, Cut
 from sim.program.model import Model
 from topologies import Topology, WeftError
 from topologies.units import MOST_PS, PS_PER_S, format_time
-from workloads.job import CLOCK, Collective, Compute, Job, Operation, Reconfigure, Send
+from workloads.job import CLOCK, Communicate, Compute, Job, Operation, Reconfigure, Send
 
 N = TypeVar("N", bound=np.integer)
 
@@ -175,7 +175,7 @@ class _Lowering:
         end = self._add_joins(number, template.ranks)
         self._edges(begin + np.arange(n_ranks), end + np.arange(n_ranks))
         self._edges(first + template.ends[0], end + template.ends[1])
-        if isinstance(operation.work, Collective) and self.job.alone is None:
+        if isinstance(operation.work, Communicate) and self.job.alone is None:
             self.pools.add(operation.name, operation.work.schedule.pattern.pools, shape, first)
         for at, rank in enumerate(template.ranks.tolist()):
             self.begin[number, rank], self.end[number, rank] = begin + at, end + at
@@ -353,8 +353,8 @@ class _Lowering:
 def _block_bytes(operation: Operation) -> int | I64:
     """Bytes of a block, or of each message, which its slot numbers."""
     work = operation.work
-    assert isinstance(work, (Collective, Send))
-    if isinstance(work, Collective):
+    assert isinstance(work, (Communicate, Send))
+    if isinstance(work, Communicate):
         return work.schedule.block_bytes
     return np.array(work.size_bytes, np.int64) if isinstance(work.size_bytes, tuple) else work.size_bytes
 

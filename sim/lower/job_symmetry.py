@@ -14,7 +14,7 @@ from collectives.core.symmetry import Action, Group, translations
 from collectives.core.transfers import Transfers
 from sim.lower.quotient import Emitter, Orbits, check, divide
 from topologies import Topology
-from workloads.job import Collective, Job, Operation, Reconfigure, Send
+from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Messages:
 
 def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
     """What sends the transfers of an operation; None for a computation or a change of circuits."""
-    if isinstance(operation.work, Collective):
+    if isinstance(operation.work, Communicate):
         return operation.work.schedule.pattern
     if isinstance(operation.work, Send):
         return Messages(job.topology, operation.work)

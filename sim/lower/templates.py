@@ -14,7 +14,7 @@ from sim.lower.shape import Shape, make_shape, rows_waited_for
 from sim.program import I32, I64
 from sim.program.model import Model
 from topologies import WeftError
-from workloads.job import Collective, Job, Operation, Send
+from workloads.job import Communicate, Job, Operation, Send
 
 _NOWHERE = np.zeros((2, 0), np.int64)
 
@@ -42,7 +42,7 @@ def template_key(operation: Operation) -> object:
     work = operation.work
     if isinstance(work, Send):
         return work.routed
-    return (id(work.schedule.pattern) if isinstance(work, Collective) else 0), operation.npus
+    return (id(work.schedule.pattern) if isinstance(work, Communicate) else 0), operation.npus
 
 
 def make_template(job: Job, operation: Operation, orbits: Orbits, ranks: I64, model: Model) -> Template:

@@ -19,7 +19,7 @@ from sim.optimizer.retime import Retimed, retimed, with_base_rates
 from sim.program.model import Model
 from topologies import Topology
 from topologies.units import Quantity
-from workloads.job import Collective, Job
+from workloads.job import Communicate, Job
 from workloads.pipeline import pipeline_job
 from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
 from workloads.workload import Call
@@ -59,10 +59,10 @@ def on_network(schedule: Schedule, topology: Topology) -> Schedule:
 def _job_on_network(job: Job, topology: Topology) -> Job:
     moved: dict[int, Schedule] = {}
     for operation in job.operations:
-        if isinstance(operation.work, Collective) and id(operation.work.schedule) not in moved:
+        if isinstance(operation.work, Communicate) and id(operation.work.schedule) not in moved:
             moved[id(operation.work.schedule)] = on_network(operation.work.schedule, topology)
     operations = [
-        replace(one, work=Collective(moved[id(one.work.schedule)])) if isinstance(one.work, Collective) else one
+        replace(one, work=Communicate(moved[id(one.work.schedule)])) if isinstance(one.work, Communicate) else one
         for one in job.operations
     ]
     return Job(topology, operations, job.speed)

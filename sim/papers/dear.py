@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sim.papers.dear_model import Group, Ring, dear_s, wfbp_s
 from sim.papers.dear_models import densenet201, inceptionv4
-from sim.program.model import Model as Links
+from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.tables import to_csv
 from sim.whole_file import write_text_whole
@@ -22,7 +22,7 @@ from topologies import ring
 from topologies.units import bytes_per_s, seconds
 from workloads.compute import TERA, Accelerator
 from workloads.models import model
-from workloads.models.model import Model
+from workloads.models.model import NeuralNetwork
 from workloads.models.transformer import bert
 from workloads.training import MIB, Training, gradient_buckets, layer_of, training_job
 from workloads.workload import Workload
@@ -73,7 +73,7 @@ FUSIONS: dict[str, tuple[int | None, ...]] = {
 class Subject:
     """A model and its samples for one worker: images, or tokens."""
 
-    model: Model
+    model: NeuralNetwork
     samples: int
 
     def workload(self, gpu: Accelerator = GPU) -> Workload:
@@ -122,7 +122,7 @@ def simulated_s(subject: Subject, network: Interconnect, loop: str, bucket_bytes
     topology = ring(WORKERS, bandwidth=rate, latency=step, hop_latency=0)
     training = Training(loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1})
     job = training_job(topology, subject.workload(), {"data": (WORKERS,)}, training)
-    return simulate(job, model=Links(chunks=1)).time_s
+    return simulate(job, model=Model(chunks=1)).time_s
 
 
 def best(subject: Subject, network: Interconnect, fusion: str, gpu: Accelerator = GPU) -> (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workloads.models.model import Model, Operator
+from workloads.models.model import NeuralNetwork, Operator
 
 CLASSES = 1000
 
 
-def densenet201() -> Model:
+def densenet201() -> NeuralNetwork:
     """DenseNet-201: blocks of 6, 12, 48 and 32 layers that each add 32 channels."""
     operators = [_convolution("conv0", 3, 64, 49, 112)]
     channels, side = 64, 56
@@ -23,17 +23,17 @@ def densenet201() -> Model:
             operators.append(_convolution(f"transition{block}", channels, channels // 2, 1, side, norms=channels))
             channels, side = channels // 2, side // 2
     operators.append(_linear("classifier", channels, norms=channels))
-    return Model("densenet-201", "image", tuple(operators), "G. Huang et al., CVPR 2017, table 1")
+    return NeuralNetwork("densenet-201", "image", tuple(operators), "G. Huang et al., CVPR 2017, table 1")
 
 
-def inceptionv4() -> Model:
+def inceptionv4() -> NeuralNetwork:
     """Inception-v4: a stem, 4 + 7 + 3 inception blocks with two reductions between."""
     operators = [
         _convolution(f"{stage}_{number}", *shape) for stage, shapes in _inception_stages()
         for number, shape in enumerate(shapes)
     ]
     operators.append(_linear("classifier", 1536))
-    return Model("inception-v4", "image", tuple(operators), "C. Szegedy et al., AAAI 2017, figures 3 to 9")
+    return NeuralNetwork("inception-v4", "image", tuple(operators), "C. Szegedy et al., AAAI 2017, figures 3 to 9")
 
 
 _Shape = tuple[int, int, int, int]

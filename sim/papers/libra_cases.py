@@ -15,7 +15,7 @@ from sim.optimizer.problem import Network, read_any_network
 from sim.optimizer.programs import iteration_objective
 from workloads.compute import LIBRA_AS_SHIPPED
 from workloads.model_workload import training_workload
-from workloads.models import Model, Shape, layer
+from workloads.models import NeuralNetwork, Shape, layer
 from workloads.parallelism import Parallelism
 from workloads.training import Training
 from workloads.workload import Call, Layer, Phase, Workload
@@ -89,10 +89,8 @@ def workload(name: str, n_npus: int) -> tuple[Workload, Parallelism]:
     rows = [row if row.out_elements != row.in_elements or row.sharded else replace(row, parameters=0)
             for number in (1, 2) for row in layer(shape, number)]
     how = Parallelism(tp=one.tp, dp=n_npus // one.tp)
-    made = training_workload(
-        Model(name, "token", tuple(rows), "LIBRA, 2024 release", 2), how, LIBRA_AS_SHIPPED, one.tokens, bundled=True,
-        gather_checkpoints=True,
-    )
+    network = NeuralNetwork(name, "token", tuple(rows), "LIBRA, 2024 release", 2)
+    made = training_workload(network, how, LIBRA_AS_SHIPPED, one.tokens, bundled=True, gather_checkpoints=True)
     return made, how
 
 

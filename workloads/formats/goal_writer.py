@@ -16,7 +16,7 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import WHOLE, Transfers
 from topologies import WeftError
-from workloads.job import COMPUTE_STREAM, Collective, Compute, Job, Operation, Reconfigure, Send
+from workloads.job import COMPUTE_STREAM, Communicate, Compute, Job, Operation, Reconfigure, Send
 
 PS_PER_NS = 1000
 MOST_MESSAGES = 2_000_000
@@ -90,7 +90,7 @@ def _transfers(
 ) -> dict[int, str]:
     """A collective or messages between a join that begins it on each rank and one that ends it."""
     begin = {rank: writer.calc(rank, 0, 0, before[rank]) for rank in ranks}
-    if isinstance(operation.work, Collective):
+    if isinstance(operation.work, Communicate):
         schedule = operation.work.schedule
         if schedule.pattern.pools or (schedule.pattern.n_sources or schedule.pattern.p) > schedule.pattern.p:
             raise WeftError(f"GOAL of operation {operation.name!r}: its switches add or its ranks have slots")

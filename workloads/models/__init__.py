@@ -11,14 +11,14 @@ from types import MappingProxyType
 
 from topologies import WeftError
 from workloads.models.convolution import resnet50, vgg
-from workloads.models.model import Model, Operator
+from workloads.models.model import NeuralNetwork, Operator
 from workloads.models.recommendation import dlrm, ncf
 from workloads.models.recurrent import lstm
 from workloads.models.transformer import Shape, bert, decoder, gpt, layer, llama
 
 GPT_VOCABULARY = 50257
 
-MODELS: MappingProxyType[str, Callable[[], Model]] = MappingProxyType({
+MODELS: MappingProxyType[str, Callable[[], NeuralNetwork]] = MappingProxyType({
     "gpt-3": partial(gpt, "gpt-3", 96, 12288, 2048, GPT_VOCABULARY, "T. Brown et al., NeurIPS 2020, table 2.1"),
     "turing-nlg": partial(
         gpt, "turing-nlg", 78, 4256, 1024, GPT_VOCABULARY, "C. Rosset, Microsoft, February 2020; GPT-2 vocabulary"
@@ -52,7 +52,7 @@ MODELS: MappingProxyType[str, Callable[[], Model]] = MappingProxyType({
 """A model added here appears on the command line and in the tests."""
 
 
-def model(name: str) -> Model:
+def model(name: str) -> NeuralNetwork:
     """Look up a model by name.
 
     Raises
@@ -65,4 +65,4 @@ def model(name: str) -> Model:
     return MODELS[name]()
 
 
-__all__ = ["MODELS", "Model", "Operator", "Shape", "decoder", "layer", "model"]
+__all__ = ["MODELS", "NeuralNetwork", "Operator", "Shape", "decoder", "layer", "model"]

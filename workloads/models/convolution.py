@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from workloads.models.model import Model, Operator
+from workloads.models.model import NeuralNetwork, Operator
 
 CLASSES = 1000
 IMAGE = 224
 
 
-def resnet50() -> Model:
+def resnet50() -> NeuralNetwork:
     """ResNet-50: a stem, 3 + 4 + 6 + 3 bottleneck blocks, one linear layer; convolutions without biases."""
     operators = [_convolution("conv1", 3, 64, 7, IMAGE // 2)]
     channels, side = 64, IMAGE // 4
@@ -24,10 +24,10 @@ def resnet50() -> Model:
                 operators.append(_convolution(f"{name}_shortcut", channels, 4 * width, 1, inner))
             channels, side = 4 * width, inner
     operators.append(_linear("fc", channels, CLASSES))
-    return Model("resnet-50", "image", tuple(operators), "K. He et al., CVPR 2016, table 1 (stride in the 3x3)")
+    return NeuralNetwork("resnet-50", "image", tuple(operators), "K. He et al., CVPR 2016, table 1 (stride in the 3x3)")
 
 
-def vgg(depth: int) -> Model:
+def vgg(depth: int) -> NeuralNetwork:
     """VGG-16 or VGG-19: 3x3 convolutions with biases, no batch normalization, three linear layers."""
     repeats = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}[depth]
     operators, channels, side = [], 3, IMAGE
@@ -38,7 +38,7 @@ def vgg(depth: int) -> Model:
         side //= 2
     for name, rows, columns in (("fc6", channels * side**2, 4096), ("fc7", 4096, 4096), ("fc8", 4096, CLASSES)):
         operators.append(_linear(name, rows, columns))
-    return Model(f"vgg-{depth}", "image", tuple(operators), "K. Simonyan and A. Zisserman, ICLR 2015, table 1")
+    return NeuralNetwork(f"vgg-{depth}", "image", tuple(operators), "K. Simonyan and A. Zisserman, ICLR 2015, table 1")
 
 
 def _convolution(name: str, into: int, out: int, kernel: int, side: int, norm: bool = True) -> Operator:

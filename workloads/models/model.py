@@ -50,7 +50,7 @@ class Operator:
 
 @one_line
 @dataclass(frozen=True)
-class Model:
+class NeuralNetwork:
     """Operators in the order of the forward pass.
 
     Attributes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from workloads.models.model import Model, Operator
+from workloads.models.model import NeuralNetwork, Operator
 
 
-def lstm(layers: int = 2, hidden: int = 1500, vocabulary: int = 10000) -> Model:
+def lstm(layers: int = 2, hidden: int = 1500, vocabulary: int = 10000) -> NeuralNetwork:
     """Embedding, LSTM layers with two biases for each of four gates, and a linear output."""
     gates = 4 * hidden * (2 * hidden + 2)
     operators = (
@@ -13,4 +13,4 @@ def lstm(layers: int = 2, hidden: int = 1500, vocabulary: int = 10000) -> Model:
         *(Operator(f"lstm_{number}", gates, 16.0 * hidden**2, hidden, hidden) for number in range(layers)),
         Operator("output", (hidden + 1) * vocabulary, 2.0 * hidden * vocabulary, hidden, vocabulary),
     )
-    return Model("lstm", "token", operators, "W. Zaremba et al., arXiv 1409.2329, the large model")
+    return NeuralNetwork("lstm", "token", operators, "W. Zaremba et al., arXiv 1409.2329, the large model")

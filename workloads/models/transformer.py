@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workloads.models.model import Model, Operator
+from workloads.models.model import NeuralNetwork, Operator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Shape:
     active: int = 1  # experts that see a token
 
 
-def decoder(name: str, shape: Shape, source: str) -> Model:
+def decoder(name: str, shape: Shape, source: str) -> NeuralNetwork:
     """A decoder: embedding, layers, final norm and output projection."""
     rows = shape.vocabulary + shape.positions
     table = Operator("embedding", rows * shape.hidden, 0.0, 1, shape.hidden, sharded=True)
@@ -36,17 +36,17 @@ def decoder(name: str, shape: Shape, source: str) -> Model:
         shape.hidden, shape.vocabulary, sharded=True,
     )
     layers = [operator for number in range(1, shape.layers + 1) for operator in layer(shape, number)]
-    return Model(name, "token", (table, *layers, norm, head), source, shape.layers)
+    return NeuralNetwork(name, "token", (table, *layers, norm, head), source, shape.layers)
 
 
-def encoder(name: str, shape: Shape, source: str, segments: int = 2) -> Model:
+def encoder(name: str, shape: Shape, source: str, segments: int = 2) -> NeuralNetwork:
     """BERT: embeddings with a norm, layers, and a pooler; the masked-language head is left out, as usual."""
     rows = shape.vocabulary + shape.positions + segments
     table = Operator("embedding", rows * shape.hidden + _norm(shape), 0.0, 1, shape.hidden)
     flops = 2 * shape.hidden**2 / shape.sequence  # one token of a sequence
     pooler = Operator("pooler", shape.hidden * (shape.hidden + 1), flops, shape.hidden, shape.hidden)
     layers = [operator for number in range(1, shape.layers + 1) for operator in layer(shape, number)]
-    return Model(name, "token", (table, *layers, pooler), source, shape.layers)
+    return NeuralNetwork(name, "token", (table, *layers, pooler), source, shape.layers)
 
 
 def layer(shape: Shape, number: int) -> tuple[Operator, ...]:
@@ -82,7 +82,7 @@ def _norm(shape: Shape) -> int:
     return shape.hidden * (2 if shape.biases else 1)
 
 
-def gpt(name: str, layers: int, hidden: int, sequence: int, vocabulary: int, source: str) -> Model:
+def gpt(name: str, layers: int, hidden: int, sequence: int, vocabulary: int, source: str) -> NeuralNetwork:
     """A GPT: biases, learned positions, tied output, feed-forward width 4h."""
     return decoder(
         name,
@@ -92,12 +92,12 @@ def gpt(name: str, layers: int, hidden: int, sequence: int, vocabulary: int, sou
     )
 
 
-def llama(name: str, source: str, **sizes: int) -> Model:
+def llama(name: str, source: str, **sizes: int) -> NeuralNetwork:
     """A Llama: no biases, gated feed-forward part, shared keys and values, untied output."""
     return decoder(name, Shape(**sizes, gated=True, biases=False, tied=False), source)  # type: ignore[arg-type]
 
 
-def bert(name: str, layers: int, hidden: int, source: str, sequence: int = 512) -> Model:
+def bert(name: str, layers: int, hidden: int, source: str, sequence: int = 512) -> NeuralNetwork:
     """A BERT with the uncased vocabulary."""
     return encoder(
         name,

@@ -16,7 +16,7 @@ from workloads.formats.chakra import Node, Trace, parse_trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_job import chakra_job, group_spec, read_chakra
 from workloads.formats.chakra_writer import schedule_to_chakra
-from workloads.job import Collective
+from workloads.job import Communicate
 
 MIB = 2**20
 
@@ -53,7 +53,7 @@ def test_a_collective_is_the_schedule_of_its_algorithm() -> None:
     for kind, size in sizes.items():
         job = chakra_job([trace(collective_node(kind, size))] * 4, topology, {kind: "direct"})
         (operation,) = job.operations
-        assert isinstance(operation.work, Collective)
+        assert isinstance(operation.work, Communicate)
         assert (operation.work.schedule.size_bytes, operation.work.schedule.pattern.algorithm) == (4 * MIB, "direct")
 
 

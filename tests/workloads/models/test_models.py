@@ -9,7 +9,7 @@ import pytest
 from topologies import WeftError
 from workloads.compute import LIBRA_AS_SHIPPED, Accelerator
 from workloads.model_workload import training_workload
-from workloads.models import MODELS, Model, Shape, layer, model
+from workloads.models import MODELS, NeuralNetwork, Shape, layer, model
 from workloads.parallelism import Parallelism
 from workloads.workload import Call, Workload
 
@@ -45,8 +45,8 @@ def two_layers(name: str, **changes: int) -> Workload:
     rows = [replace(row, parameters=0) if row.name.startswith("layerNorm") else row
             for number in (1, 2) for row in layer(shape, number)]
     how = Parallelism(**{"tp": tp, "dp": 4096 // tp, **changes})
-    return training_workload(Model(name, "token", tuple(rows), "", 2), how, LIBRA_AS_SHIPPED, tokens, bundled=True,
-                             gather_checkpoints=True)
+    network = NeuralNetwork(name, "token", tuple(rows), "", 2)
+    return training_workload(network, how, LIBRA_AS_SHIPPED, tokens, bundled=True, gather_checkpoints=True)
 
 
 def test_every_model_is_counted() -> None:
