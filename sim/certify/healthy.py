@@ -49,7 +49,7 @@ def _conservation(program: Program, outcome: Outcome) -> None:
         raise CertificateError(
             f"conservation: {outcome.events} services were done where the program has {program.chunk_hops()}"
         )
-    due = _work_ps(program)
+    due = work_ps(program)
     if np.any(due != outcome.busy_ps):
         server = int(np.flatnonzero(due != outcome.busy_ps)[0])
         raise CertificateError(
@@ -57,15 +57,16 @@ def _conservation(program: Program, outcome: Outcome) -> None:
         )
 
 
-def _work_ps(program: Program) -> I64:
-    """Sum of the services that cross each server, (S,)."""
+def work_ps(program: Program) -> I64:
+    """Sum of the services that cross each server when nothing goes wrong, (S,)."""
+    hops = program.hops()
+    task = np.repeat(np.arange(program.n_tasks), hops)
+    at = program.route_ptr[program.task_route[task]] + np.arange(task.size) - np.repeat(np.cumsum(hops) - hops, hops)
+    server, cut = program.route_server[at], program.task_cut[task]
+    lead, rest = (program.service_ps[program.cut_size[cut, part], program.server_rate[server]] for part in (0, 1))
+    leading = program.cut_first[cut].astype(np.int64)
     work = np.zeros(program.n_servers, np.int64)
-    for task in range(program.n_tasks):
-        cut, route = program.task_cut[task], program.task_route[task]
-        servers = program.hop_server[program.route_hop[program.route_ptr[route] : program.route_ptr[route + 1]]]
-        lead, rest = program.service_ps[program.cut_size[cut]][:, program.server_rate[servers]]
-        leading = int(program.cut_first[cut])
-        np.add.at(work, servers, leading * lead + (int(program.cut_chunks[cut]) - leading) * rest)
+    np.add.at(work, server, leading * lead + (program.cut_chunks[cut] - leading) * rest)
     return work
 
 

@@ -1,0 +1,122 @@
+"""Conservation from the schedule: what crosses each link by the transfers of all ranks, whatever the program says.
+
+Worked out from the transfers, their routes and the rules for chunks alone, with none of the code that lowers: a program
+that lost a chunk or a byte, or whose representatives stand for other ranks than it claims, does other work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from collectives.core.routes import paths_of
+from collectives.core.transfers import Transfers
+from sim.program import I64
+from sim.program.model import Model
+from sim.program.outcome import CertificateError
+from topologies import Topology
+from topologies.units import PS_PER_S, format_time
+from workloads.job import Collective, Job, Operation, Send
+
+MOST_TRANSFERS = 10_000_000
+"""Of all ranks; the work of a larger schedule is not worked out, for that takes longer than its symmetric run."""
+
+TRANSFERS_AT_ONCE = 500_000
+
+
+def certify_schedule(job: Job, model: Model, link_ps: I64, wire_bytes: int, n_transfers: int) -> None:
+    """Check that a program does the work of its job.
+
+    Parameters
+    ----------
+    job : Job
+    model : Model
+    link_ps : (n_links,) int64
+        What the program serves on every link of the fabric, those that a representative stands for included.
+    wire_bytes : int
+        What leaves all ranks by the program.
+    n_transfers : int
+        Transfers of all ranks by the program; one that is split counts twice.
+
+    Raises
+    ------
+    CertificateError
+        Names a link on which the program does more or less than the schedule, or the sums that differ.
+    """
+    if n_transfers > MOST_TRANSFERS:
+        return
+    topology, due, size_bytes, count = job.topology, np.zeros_like(link_ps), 0, 0
+    for operation in job.operations:
+        for transfers, each in _sent(job, operation, n_transfers):
+            size_bytes += int(each.sum())
+            count += _add_work(due, topology, model, transfers, each)
+    if count != n_transfers:
+        raise CertificateError(f"conservation: {n_transfers} transfers in the program, {count} in the schedule")
+    if size_bytes != wire_bytes:
+        raise CertificateError(f"conservation: {wire_bytes} B leave all ranks in the program, {size_bytes} B in the "
+                               "schedule")
+    if np.any(due != link_ps):
+        link = int(np.flatnonzero(due != link_ps)[0])
+        raise CertificateError(
+            f"conservation: the program serves {topology.link_name(link)} for {format_time(int(link_ps[link]))}, "
+            f"{link_ps[link]} ps, and the schedule for {due[link]} ps"
+        )
+
+
+def _sent(job: Job, operation: Operation, n_transfers: int) -> Iterator[tuple[Transfers, I64]]:
+    """The transfers of an operation, some ranks at a time, and the bytes of each."""
+    work = operation.work
+    if isinstance(work, Collective):
+        pattern = work.schedule.pattern
+        sources = np.append(job.ranks(operation), np.arange(pattern.p, pattern.n_sources or pattern.p))
+        for some in np.array_split(sources, n_transfers // TRANSFERS_AT_ONCE + 1):
+            transfers = pattern.emit(some)
+            yield transfers, transfers.blocks * work.schedule.block_bytes
+    elif isinstance(work, Send):
+        yield _messages(work), np.broadcast_to(np.array(work.size_bytes, np.int64), len(work.src))
+
+
+def _messages(send: Send) -> Transfers:
+    src, dst = np.array(send.src, np.int32), np.array(send.dst, np.int32)
+    zero, none = np.zeros(src.size, np.int32), np.zeros(0, np.int32)
+    ptr = np.concatenate(([0], np.cumsum([len(links) for links in send.via], dtype=np.int64))) if send.via else None
+    return Transfers(
+        src, dst, zero, zero, zero, zero.astype(np.int64), zero.astype(np.bool_), zero.astype(np.int64),
+        np.zeros(src.size + 1, np.int64), none, none, none, ptr,
+        np.array([link for links in send.via for link in links], np.int32) if send.via else None,
+    )
+
+
+def _add_work(due: I64, topology: Topology, model: Model, t: Transfers, size_bytes: I64) -> int:
+    """Add the time for which some transfers are served on each link; returns their number, halves of a split one."""
+    paths = paths_of(t, topology, model.tie, model.seed)
+    routes = np.bincount(paths.pair, minlength=t.src.size)
+    second = np.zeros(paths.pair.size, np.bool_)
+    second[1:] = paths.pair[1:] == paths.pair[:-1]
+    carried = size_bytes[paths.pair]
+    carried = np.where(routes[paths.pair] == 1, carried, np.where(second, carried // 2, carried - carried // 2))
+    own = np.zeros(paths.pair.size, np.int64) if t.rounds is None else t.rounds[paths.pair, 0].astype(np.int64)
+    kinds, kind = np.unique(np.stack([carried, own]), axis=1, return_inverse=True)
+    rates, rate = np.unique(topology.bandwidth_Bps, return_inverse=True)
+    speeds = [Fraction(float(one)) for one in rates]
+    times = [_service_ps(model, size, chunks, speed) for size, chunks in kinds.T.tolist() for speed in speeds]
+    time = np.array(times, np.int64).reshape(kinds.shape[1], rates.size)
+    of_route = np.repeat(kind.reshape(-1), np.diff(paths.ptr))
+    np.add.at(due, paths.links, time[of_route, rate[paths.links]])
+    return int(paths.pair.size)
+
+
+def _service_ps(model: Model, size_bytes: int, chunks: int, rate: Fraction) -> int:
+    """Time of all chunks of a transfer on a link: `chunks` of them, or (0) as many as the model cuts."""
+    work = size_bytes + model.header_bytes
+    if chunks or model.chunk_bytes is None:
+        count = min(chunks or int(model.chunks or 1), max(work, 1))
+        parts = [(work % count, work // count + 1), (count - work % count, work // count)]
+    else:
+        parts = [(work // model.chunk_bytes, model.chunk_bytes), (1, work % model.chunk_bytes)]
+        parts = parts[: 2 if work % model.chunk_bytes or not work else 1]
+    return sum(
+        count * max(1, -((-(size + model.packet_header_bytes) * PS_PER_S) // rate)) for count, size in parts if count
+    )
