@@ -18,7 +18,7 @@ from sim.program.model import Model
 from sim.program.outcome import CertificateError
 from topologies import Topology
 from topologies.units import PS_PER_S, format_time
-from workloads.job import Collective, Job, Operation, Send
+from workloads.job import Communicate, Job, Operation, Send
 
 MOST_TRANSFERS = 10_000_000
 """Of all ranks; the work of a larger schedule is not worked out, for that takes longer than its symmetric run."""
@@ -68,7 +68,7 @@ def certify_schedule(job: Job, model: Model, link_ps: I64, wire_bytes: int, n_tr
 def _sent(job: Job, operation: Operation, n_transfers: int) -> Iterator[tuple[Transfers, I64]]:
     """The transfers of an operation, some ranks at a time, and the bytes of each."""
     work = operation.work
-    if isinstance(work, Collective):
+    if isinstance(work, Communicate):
         pattern = work.schedule.pattern
         sources = np.append(job.ranks(operation), np.arange(pattern.p, pattern.n_sources or pattern.p))
         for some in np.array_split(sources, n_transfers // TRANSFERS_AT_ONCE + 1):
