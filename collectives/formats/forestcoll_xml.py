@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from xml.etree.ElementTree import Element, ParseError, fromstring
-
 import numpy as np
 
 from collectives.core.pattern import Pattern
 from collectives.trees.forest import Edge, Forest, Tree
 from collectives.trees.pattern import forest_pattern
 from topologies import Topology, WeftError
+from topologies.text.plain_xml import Element, parse_xml
 
 
 def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML") -> Forest:
@@ -17,15 +16,10 @@ def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML"
 
     WeftError: not a ForestColl file, an unknown node, a path without a link, or trees that do not span all NPUs.
     """
-    if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
-        raise WeftError(f"{name} declares entities: only plain XML is accepted")
-    try:
-        root = fromstring(text)
-    except ParseError as fault:
-        raise WeftError(f"{name} is not XML: {fault}") from None
-    if root.tag.lower() != "algo" or not root.findall("tree"):
+    root = parse_xml(text, name)
+    if root.tag.lower() != "algo" or not root.all("tree"):
         raise WeftError(f"{name} has the root <{root.tag}>: a ForestColl file is <Algo> with <tree>s")
-    forest = Forest(topology, tuple(_tree(tree, topology, name) for tree in root.findall("tree")))
+    forest = Forest(topology, tuple(_tree(tree, topology, name) for tree in root.all("tree")))
     forest.check()
     return forest
 
@@ -36,19 +30,15 @@ def all_gather_pattern(forest: Forest) -> Pattern:
 
 
 def _tree(element: Element, topology: Topology, name: str) -> Tree:
-    what = f"{name}: tree of root {element.get('root')}"
-    root = _node(element.get("root"), topology, what)
-    edges = tuple(_edge(send, topology, what) for send in element.findall("send"))
-    try:
-        multiplicity = int(element.get("nchunks", "1"))
-    except ValueError:
-        raise WeftError(f"{what} has nchunks={element.get('nchunks')!r}: give an integer") from None
-    return Tree(root, multiplicity, edges)
+    what = f"{name}: tree of root {element.attributes.get('root')}"
+    root = _node(element.attributes.get("root"), topology, what)
+    edges = tuple(_edge(send, topology, what) for send in element.all("send"))
+    return Tree(root, element.whole("nchunks", 1) if "nchunks" in element.attributes else 1, edges)
 
 
 def _edge(element: Element, topology: Topology, what: str) -> Edge:
-    parent, child = (_node(element.get(end), topology, what) for end in ("src", "dst"))
-    path = element.get("path")
+    parent, child = (_node(element.attributes.get(end), topology, what) for end in ("src", "dst"))
+    path = element.attributes.get("path")
     if path is None:
         return Edge(parent, child)
     nodes = np.array([_node(part.strip(), topology, what) for part in path.split(",")])

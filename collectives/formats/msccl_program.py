@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
-from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from topologies import WeftError
+from topologies.text.plain_xml import Element, parse_xml
 
 KINDS = {
     "allreduce": "all-reduce", "allgather": "all-gather", "reduce_scatter": "reduce-scatter",
@@ -103,120 +103,60 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
     `name`: for messages.
     WeftError: a text that is no such XML, or a program that the runtime would not load.
     """
-    if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
-        raise WeftError(f"{name} declares entities: only plain XML is accepted")
-    try:
-        root = fromstring(text)
-    except ParseError as fault:
-        raise WeftError(f"{name} is not XML: {fault}") from None
+    root = parse_xml(text, name)
     if root.tag != "algo":
         raise WeftError(f"{name} has the root <{root.tag}>: an MSCCL file begins with <algo>")
-    _check_known(root, name)
-    gpus = root.findall("gpu")
-    count = _integer(root, "ngpus", name, 1)
-    if count != len(gpus) or [_integer(gpu, "id", name, 0) for gpu in gpus] != list(range(count)):
-        raise WeftError(f"{name} has ngpus={count} but the GPUs {[gpu.get('id') for gpu in gpus]}")
-    chunks = _integer(root, "nchunksperloop", name, 1, MOST_PLACES // count)
-    coll = _choice(root, "coll", name, tuple(KINDS))
-    channels = _integer(root, "nchannels", name, 1, MOST_CHANNELS)
+    root.check(_KNOWN)
+    gpus, count = root.children, root.whole("ngpus", 1)
+    if count != len(gpus) or [gpu.whole("id") for gpu in gpus] != list(range(count)):
+        raise WeftError(f"{name} has ngpus={count} but the GPUs {[gpu.text('id') for gpu in gpus]}")
+    channels = root.whole("nchannels", 1, MOST_CHANNELS)
     algo = Algo(
-        name=_text(root, "name", name), kind=KINDS[coll], chunks=chunks, aliased=_aliased(root, name),
-        gpus=tuple(_gpu(gpu, name, channels) for gpu in gpus),
-        protocol=_choice(root, "proto", name, tuple(PROTOCOLS)),
-        buffers=tuple(_buffers(gpu, f"{name}: GPU {number}") for number, gpu in enumerate(gpus)),
-        copies=tuple(_copies(gpu, f"{name}: GPU {number}") for number, gpu in enumerate(gpus)),
+        name=root.text("name"), kind=KINDS[root.choice("coll", KINDS)],
+        chunks=root.whole("nchunksperloop", 1, MOST_PLACES // count), aliased=_aliased(root),
+        gpus=tuple(_gpu(gpu, channels) for gpu in gpus), protocol=root.choice("proto", PROTOCOLS),
+        buffers=tuple({one: gpu.whole(f"{one}_chunks", 0, MOST_PLACES) for one in BUFFERS} for gpu in gpus),
+        copies=tuple(tuple((one.whole("i_off"), one.whole("o_off")) for one in gpu.all("copy")) for gpu in gpus),
     )
     _check(algo, name)
     return algo
 
 
-def _check_known(element: Element, name: str) -> None:
-    """Reject unknown elements and attributes."""
-    known, inside = _KNOWN[element.tag]
-    for key in element.attrib:
-        if key not in known:
-            raise WeftError(f"{name}: <{element.tag}> has the unknown attribute {key!r}: known are {', '.join(known)}")
-    for child in element:
-        if child.tag not in inside:
-            raise WeftError(f"{name}: <{child.tag}> is unknown inside <{element.tag}>")
-        _check_known(child, name)
-
-
-def _text(element: Element, key: str, name: str) -> str:
-    value = element.get(key)
-    if value is None:
-        raise WeftError(f"{name}: <{element.tag}> lacks the attribute {key}")
-    return value
-
-
-def _choice(element: Element, key: str, name: str, accepted: tuple[str, ...]) -> str:
-    value = _text(element, key, name)
-    if value not in accepted:
-        raise WeftError(f"{name} has {key}={value!r}: accepted are {', '.join(accepted)}")
-    return value
-
-
-def _integer(element: Element, key: str, name: str, least: int, most: int | None = None) -> int:
-    text = _text(element, key, name)
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 18):
-        raise WeftError(f"{name}: <{element.tag}> has {key}={text!r}: give an integer")
-    value = int(text)
-    if value < least or (most is not None and value > most):
-        span = f"at least {least}" if most is None else f"{least} to {most}"
-        raise WeftError(f"{name}: <{element.tag}> has {key}={value}: {span}")
-    return value
-
-
-def _aliased(root: Element, name: str) -> tuple[bool, ...]:
+def _aliased(root: Element) -> tuple[bool, ...]:
     """Whether the program may be called in place, out of place, or both."""
-    inside = _integer(root, "inplace", name, 0, 1)
-    outside = _integer(root, "outofplace", name, 0, 1) if root.get("outofplace") is not None else 1 - inside
+    inside = root.whole("inplace", 0, 1)
+    outside = root.whole("outofplace", 0, 1) if "outofplace" in root.attributes else 1 - inside
     if not inside and not outside:
-        raise WeftError(f"{name} has inplace=0 and outofplace=0: nobody could call it")
+        raise WeftError(f"{root.where} has inplace=0 and outofplace=0: nobody could call it")
     return (*([True] if inside else []), *([False] if outside else []))
 
 
-def _buffers(gpu: Element, name: str) -> dict[str, int]:
-    return {buffer: _integer(gpu, f"{buffer}_chunks", name, 0, MOST_PLACES) for buffer in BUFFERS}
-
-
-def _copies(gpu: Element, name: str) -> tuple[tuple[int, int], ...]:
-    return tuple((_integer(one, "i_off", name, 0), _integer(one, "o_off", name, 0)) for one in gpu.findall("copy"))
-
-
-def _gpu(element: Element, name: str, channels: int) -> tuple[Block, ...]:
-    what = f"{name}: GPU {element.get('id')}"
-    blocks = element.findall("tb")
-    if [_integer(block, "id", what, 0) for block in blocks] != list(range(len(blocks))):
-        raise WeftError(f"{what}: thread blocks must be numbered from 0")
+def _gpu(element: Element, channels: int) -> tuple[Block, ...]:
+    blocks = element.all("tb")
+    if [block.whole("id") for block in blocks] != list(range(len(blocks))):
+        raise WeftError(f"{element.where}: thread blocks must be numbered from 0")
     if len(blocks) > MOST_BLOCKS:
-        raise WeftError(f"{what} has {len(blocks)} thread blocks: at most {MOST_BLOCKS}")
-    return tuple(_block(block, f"{what}, thread block {block.get('id')}", channels) for block in blocks)
+        raise WeftError(f"{element.where} has {len(blocks)} thread blocks: at most {MOST_BLOCKS}")
+    return tuple(_block(block, channels) for block in blocks)
 
 
-def _block(element: Element, what: str, channels: int) -> Block:
-    steps = element.findall("step")
+def _block(element: Element, channels: int) -> Block:
+    steps = element.children
     if len(steps) > MOST_STEPS:
-        raise WeftError(f"{what} has {len(steps)} steps: at most {MOST_STEPS}")
-    if [_integer(step, "s", what, 0) for step in steps] != list(range(len(steps))):
-        raise WeftError(f"{what}: steps must be numbered from 0 in their order")
-    send, receive = (_integer(element, key, what, -1) for key in ("send", "recv"))
-    channel = _integer(element, "chan", what, 0 if max(send, receive) >= 0 else -1, channels - 1)
-    steps_of = tuple(_step(step, f"{what}, step {step.get('s')}") for step in steps)
-    return Block(send, receive, channel, steps_of)
+        raise WeftError(f"{element.where} has {len(steps)} steps: at most {MOST_STEPS}")
+    if [step.whole("s") for step in steps] != list(range(len(steps))):
+        raise WeftError(f"{element.where}: steps must be numbered from 0 in their order")
+    send, receive = element.whole("send", -1), element.whole("recv", -1)
+    channel = element.whole("chan", 0 if max(send, receive) >= 0 else -1, channels - 1)
+    return Block(send, receive, channel, tuple(map(_step, steps)))
 
 
-def _step(element: Element, what: str) -> Step:
-    kind = _choice(element, "type", what, STEPS)
-    count = _integer(element, "cnt", what, 0 if kind == "nop" else 1, MOST_COUNT)
-    buffers = [_choice(element, f"{end}buf", what, BUFFERS) for end in ("src", "dst")]
-    offsets = [_integer(element, f"{end}off", what, -1) for end in ("src", "dst")]
-    src, dst = zip(buffers, offsets, strict=True)
-    block = _integer(element, "depid", what, -1)
-    deps = _integer(element, "deps", what, -1)
-    flagged = _integer(element, "hasdep", what, 0, 1) == 1
-    return Step(kind, src, dst, count, (block, deps) if block >= 0 else None, flagged)
+def _step(element: Element) -> Step:
+    kind = element.choice("type", STEPS)
+    src, dst = ((element.choice(f"{end}buf", BUFFERS), element.whole(f"{end}off", -1)) for end in ("src", "dst"))
+    count = element.whole("cnt", 0 if kind == "nop" else 1, MOST_COUNT)
+    block, deps = element.whole("depid", -1), element.whole("deps", -1)
+    return Step(kind, src, dst, count, (block, deps) if block >= 0 else None, element.whole("hasdep", 0, 1) == 1)
 
 
 def _check(algo: Algo, name: str) -> None:

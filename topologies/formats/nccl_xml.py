@@ -34,19 +34,18 @@ MOST_COPIES = 4096
 CPU_NIC_BPS = 1e12
 """Between a CPU and a NIC built into it rather than on PCIe: the network is the limit."""
 
-_CHILDREN: dict[str, tuple[str, ...]] = {
-    "system": ("cpu",), "cpu": ("pci", "nic"), "pci": ("pci", "gpu", "nic"), "gpu": ("nvlink",), "nic": ("net",),
-    "net": (), "nvlink": (),
+_KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "system": (("version",), ("cpu",)),
+    "cpu": (("host_hash", "numaid", "affinity", "arch", "vendor", "familyid", "modelid"), ("pci", "nic")),
+    "pci": (("busid", "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "link_speed", "link_width"),
+            ("pci", "gpu", "nic")),
+    "gpu": (("dev", "sm", "rank", "gdr"), ("nvlink",)),
+    "nic": ((), ("net",)),
+    "net": (("name", "dev", "speed", "port", "latency", "guid", "maxconn", "gdr", "coll", "rail", "plane", "keep"), ()),
+    "nvlink": (("target", "count", "tclass"), ()),
 }
-_ATTRIBUTES: dict[str, tuple[str, ...]] = {
-    "system": ("version",),
-    "cpu": ("host_hash", "numaid", "affinity", "arch", "vendor", "familyid", "modelid"),
-    "pci": ("busid", "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "link_speed", "link_width"),
-    "gpu": ("dev", "sm", "rank", "gdr"),
-    "nic": (),
-    "net": ("name", "dev", "speed", "port", "latency", "guid", "maxconn", "gdr", "coll", "rail", "plane", "keep"),
-    "nvlink": ("target", "count", "tclass"),
-}
+"""Accepted attributes and children of each element."""
+
 _LANE_SPEED = re.compile(r"^([0-9]+(?:\.[0-9]+)?) GT/s(?: PCIe)?$")
 _SWITCH_CLASS, _GPU_CLASS = "0x0680", "0x03"
 _LANE_GBPS = {2.5: 1.5, 5.0: 3.0, 8.0: 6.0, 16.0: 12.0, 32.0: 24.0, 64.0: 48.0}
@@ -126,7 +125,7 @@ class _Reader:
     def read(self, root: Element) -> list[_Branch]:
         if root.tag != "system":
             raise WeftError(f"{root.where} is not the root of an NCCL topology, which is <system>")
-        _check(root)
+        root.check(_KNOWN)
         roots = [self._cpu(cpu, at) for at, cpu in enumerate(root.children)]
         if not self.found:
             raise WeftError(f"{self.name} has no <gpu>")
@@ -195,13 +194,6 @@ class _Reader:
             self.rails.add(rail)
             ports.append(_Branch(f"nic{rail}", rate, None, rail, speed))
         return ports
-
-
-def _check(element: Element) -> None:
-    """Reject unknown elements and attributes anywhere in the file."""
-    element.check(_ATTRIBUTES[element.tag], _CHILDREN[element.tag])
-    for child in element.children:
-        _check(child)
 
 
 def _pcie_Bps(element: Element) -> float:

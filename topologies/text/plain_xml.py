@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -21,15 +21,21 @@ class Element:
     where: str  # "topology file a.xml, line 3: <gpu>", the prefix of every error message
     children: list[Element] = field(default_factory=list)
 
-    def check(self, attributes: Collection[str], children: Collection[str]) -> None:
-        """Reject attributes and children that are not listed."""
+    def check(self, known: Mapping[str, tuple[Collection[str], Collection[str]]]) -> None:
+        """Reject attributes and elements that are not listed, here and below; listed by element, in this order."""
+        attributes, children = known[self.tag]
         for name in self.attributes:
             if name not in attributes:
                 raise WeftError(f"{self.where} has the unknown attribute {name!r}: known are {', '.join(attributes)}")
         for child in self.children:
             if child.tag not in children:
-                known = f"known inside <{self.tag}> are {', '.join(children)}" if children else "it holds no elements"
-                raise WeftError(f"{child.where} is unknown inside <{self.tag}>: {known}")
+                inside = f"known inside <{self.tag}> are {', '.join(children)}" if children else "it holds no elements"
+                raise WeftError(f"{child.where} is unknown inside <{self.tag}>: {inside}")
+            child.check(known)
+
+    def all(self, tag: str) -> list[Element]:
+        """The children of one kind."""
+        return [child for child in self.children if child.tag == tag]
 
     def text(self, name: str) -> str:
         """The value of an attribute."""
@@ -37,11 +43,20 @@ class Element:
             raise WeftError(f"{self.where} lacks the attribute {name!r}")
         return self.attributes[name]
 
-    def whole(self, name: str, lowest: int = 0) -> int:
+    def choice(self, name: str, accepted: Collection[str]) -> str:
+        """An attribute with a few values."""
+        value = self.text(name)
+        if value not in accepted:
+            raise WeftError(f"{self.where} has {name}={value!r}: accepted are {', '.join(accepted)}")
+        return value
+
+    def whole(self, name: str, least: int = 0, most: int = 10**15 - 1) -> int:
         """An integer attribute."""
         value = self.text(name)
-        if not value.isdecimal() or len(value) > 15 or int(value) < lowest:
-            raise WeftError(f"{self.where} has {name}={value!r}: give an integer from {lowest}")
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= 15 and least <= int(value) <= most):
+            to = "" if most == 10**15 - 1 else f" to {most}"
+            raise WeftError(f"{self.where} has {name}={value!r}: give an integer from {least}{to}")
         return int(value)
 
 

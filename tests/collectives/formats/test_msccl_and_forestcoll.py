@@ -98,8 +98,8 @@ def test_the_smallest_program():
     ("old", "new", "message"),
     [
         ("<algo", "<alga", "is not XML"), ('coll="allgather"', 'coll="gossip"', "coll='gossip'"),
-        ('ngpus="2"', 'ngpus="3"', "has ngpus=3"), ('chan="0"', 'chan="32"', "chan=32: 0 to 0"),
-        ('type="s"', 'type="x"', "type='x'"), ('cnt="1"', 'cnt="72"', "cnt=72"),
+        ('ngpus="2"', 'ngpus="3"', "has ngpus=3"), ('chan="0"', 'chan="32"', "chan='32': give an integer from 0 to 0"),
+        ('type="s"', 'type="x"', "type='x'"), ('cnt="1"', 'cnt="72"', "cnt='72'"),
         (' coll="allgather"', "", "lacks the attribute"),
         ('s="1" type="r"', 's="2" type="r"', "numbered from 0 in their order"),
         ('send="1"', 'send="0"', "send=0: give another GPU"),

@@ -239,14 +239,14 @@ def test_a_wait_for_a_step_that_never_publishes_hangs() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('chan="0"', 'chan="-7"', "has chan=-7: 0 to 0"),
-        ('nchannels="1"', 'nchannels="0"', "nchannels=0: 1 to 32"),
+        ('chan="0"', 'chan="-7"', "chan='-7': give an integer from 0 to 0"),
+        ('nchannels="1"', 'nchannels="0"', "nchannels='0': give an integer from 1 to 32"),
         ('proto="Simple"', 'proto="Foo"', "proto='Foo': accepted are Simple, LL, LL128"),
-        ('s_chunks="0"', 's_chunks="-5"', "s_chunks=-5"),
+        ('s_chunks="0"', 's_chunks="-5"', "s_chunks='-5'"),
         ('o_chunks="2"', 'o_chunks="3"', "o_chunks=3: the array has 2"),
         ('srcoff="0"', 'srcoff="2"', r"touches o\[2\] to \[2\]: o_chunks=2 are declared"),
         ('srcoff="0"', 'srcoff="1_0"', "srcoff='1_0': give an integer"),
-        ('inplace="1"', 'inplace="2"', "inplace=2: 0 to 1"),
+        ('inplace="1"', 'inplace="2"', "inplace='2': give an integer from 0 to 1"),
         ('inplace="1" outofplace="0"', 'inplace="0" outofplace="0"', "nobody could call it"),
         ('send="1"', 'send="2"', "send=2: give another GPU"),
         ('hasdep="0"', 'hasdep="yes"', "hasdep='yes': give an integer"),
