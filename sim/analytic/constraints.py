@@ -27,6 +27,11 @@ class Constraint:
     equal: bool
     text: str  # as the user wrote it, for messages
 
+    @property
+    def is_budget(self) -> bool:
+        """Whether it limits the sum of all bandwidths from above."""
+        return len(set(self.coefficients)) == 1 and self.coefficients[0] > 0
+
 
 def budget(total_GBps: float, n_dims: int, *, spent: bool) -> Constraint:
     """The sum over dimensions is at most `total_GBps`, or equal to it if it must be `spent`."""

@@ -223,20 +223,19 @@ COMMANDS: dict[str, Command] = {
     "optimize": Command(
         help="split a bandwidth budget across the dimensions of a network",
         examples=(
-            'weft optimize --network "RI(4)_FC(8)_RI(4)_SW(32)" --workload gpt-3 --budget 500GB/s '
-            "--evaluator simulated",
+            'weft optimize --network "RI(4)_FC(8)_RI(4)_SW(32)" --workload gpt-3 --budget 500GB/s',
             "weft optimize --network 4d_network.yml --workload GPT_3.txt --communicator GPT_3_4d.yml "
             "--cost 4d_cost_model.yml --budget 500GB/s --objective time-cost",
             "weft optimize --topology torus:64x16 --collective all-reduce --algorithms swing,bucket -b 64M "
-            "--budget 200GB/s --chunks 4 --evaluator simulated",
+            "--budget 200GB/s --chunks 4",
             "weft optimize --topology leaf-spine:8x4x4 --collective all-reduce --algorithm in-network "
-            '--option "trees=1;4" -b 64M --budget 200GB/s --evaluator simulated',
+            '--option "trees=1;4" -b 64M --budget 200GB/s',
             "weft optimize --topology circulant:64 --degrees 2,4,8 --collective all-to-all --algorithms "
-            "pairwise,direct -b 64M --budget 200GB/s --chunks 4 --evaluator simulated",
+            "pairwise,direct -b 64M --budget 200GB/s --chunks 4",
             'weft optimize --network "RI(4)_FC(8)_SW(4)" --collective all-reduce -b 64M --budget 300GB/s '
-            "--orders all --evaluator simulated",
+            "--orders all",
             'weft optimize --network "RI(4)_FC(4)_SW(8)" --workload bert-large --parallelism tp=4,pp=4 '
-            "--microbatches 8 --budget 300GB/s --evaluator simulated --chunks 2 --evaluations 40",
+            "--microbatches 8 --budget 300GB/s --chunks 2 --evaluations 40",
             'weft optimize --network 3d_network.yml --workload llama-3-70b --budget 900GB/s --constraint "B1 >= B2"',
         ),
         uses=(

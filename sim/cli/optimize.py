@@ -46,27 +46,57 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
     """Readable lines."""
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
-        shares = " / ".join(f"{value:.2f}" for value in row["bandwidth_GBps"])
-        lines.append(f"{row['evaluator']}{_choice(row)}: {shares} GB/s")
+        lines.append(f"{row['evaluator']}{_choice(row)}: {_shares(row['bandwidth_GBps'])} GB/s")
         lines.append(
-            f"  time {format_time(row['time_s'] * 1e12)}, equal split {format_time(row['equal_time_s'] * 1e12)} "
+            f"  time {_time(row['time_s'])}, equal split {_time(row['equal_time_s'])} "
             f"({row['speedup']:.3f}x){_cost_words(row)}"
         )
-        bound = "no bound known" if row["lower_bound_s"] is None else (
-            f"lower bound {format_time(row['lower_bound_s'] * 1e12)}, gap of the objective {row['gap']:.2g}"
-        )
-        runs = f"{counted(row['simulations'], 'engine run')}, {counted(row['replays'], 'replay')}"
-        counts = f"; {counted(row['evaluations'], 'evaluation')}: {runs}"
-        lines.append(f"  {bound}{counts if row['evaluations'] else ''}; {row['ended']}")
-        if row.get("analytic_time_s") is not None:
-            shares = " / ".join(f"{value:.2f}" for value in row["analytic_bandwidth_GBps"])
-            lines.append(
-                f"  analytic optimum {shares} GB/s: {format_time(row['analytic_time_s'] * 1e12)} by formula, "
-                f"{format_time(row['analytic_simulated_s'] * 1e12)} simulated"
-            )
+        lines += _splits(row)
+        lines += _bounds(row)
         lines += _choices(row.get("choices", []))
         for dim, saved in enumerate(row.get("saved_s_per_GBps") or (), start=1):
-            lines.append(f"  one more GB/s in dimension {dim} saves {format_time(saved * 1e12)}")
+            lines.append(f"  one more GB/s in dimension {dim} {_saves(saved)}")
+    return lines
+
+
+def _time(time_s: float) -> str:
+    return format_time(time_s * 1e12)
+
+
+def _shares(bandwidth_GBps: list[float]) -> str:
+    return " / ".join(f"{value:.2f}" for value in bandwidth_GBps)
+
+
+def _saves(saved_s: float) -> str:
+    return f"saves {_time(saved_s)}" if saved_s >= 0 else f"costs {_time(-saved_s)}"
+
+
+def _splits(row: dict[str, Any]) -> list[str]:
+    """The equal, the analytic and the simulated split side by side."""
+    table = [["split", "simulated", "by formula", "GB/s of each dimension"]]
+    for one in row["splits"]:
+        simulated = "-" if one["simulated_s"] is None else _time(one["simulated_s"])
+        shares = _shares(one["bandwidth_GBps"]) + ("" if one["allowed"] else " (breaks a constraint)")
+        table.append([one["split"], simulated, _time(one["formula_s"]), shares])
+    return [f"  {line}" for line in aligned(table, left=1).splitlines()]
+
+
+def _bounds(row: dict[str, Any]) -> list[str]:
+    """What is certified, of what, and what more bandwidth is worth."""
+    of = "its formula" if row["evaluator"] == "analytic" else "any split's simulated time"
+    lines = ["  no bound known"] if row["lower_bound_s"] is None else [
+        f"  lower bound of {of}: {_time(row['lower_bound_s'])}, by {row['bound_of']}; gap of the objective "
+        f"{max(row['gap'], 0):.2g}"
+    ]
+    runs = f"{counted(row['simulations'], 'engine run')}, {counted(row['replays'], 'replay')}"
+    counts = f"{counted(row['evaluations'], 'evaluation')}: {runs}; "
+    lines.append(f"  {counts if row['evaluations'] else ''}{row['ended']}")
+    lines.append(f"  certified: {row['certified']}; not by simulation")
+    if row.get("budget_saved_s_per_GBps") is not None:
+        saved = f"  one more GB/s of budget {_saves(row['budget_saved_s_per_GBps'])}"
+        formula = _saves(row["budget_saved_by_formula_s_per_GBps"])
+        simulated = row["evaluator"] == "simulated"
+        lines.append(f"{saved} in the simulation, {formula} by formula" if simulated else f"{saved} by formula")
     return lines
 
 

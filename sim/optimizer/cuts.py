@@ -127,13 +127,18 @@ def floor_optimum(objective: Objective, feasible: Feasible, cost: Cost | None = 
     """The least of the floors, and its certificate; None where no floor is known."""
     if not objective.floors:
         return None
-    floor = convex_model(objective.constant_ns, objective.weights, objective.floors, (), objective.n_dims)
+    floor = floor_of(objective)
     least = least_time(floor, feasible)
     bound_ns = least.certificate.bound_ns
     if cost is None:
         return FloorOptimum(bound_ns, bound_ns, positive(least.bandwidth_GBps))
     product = least_time_cost(floor, feasible, cost)
     return FloorOptimum(product.bound, bound_ns, positive(product.bandwidth_GBps))
+
+
+def floor_of(objective: Objective) -> Epigraph:
+    """The weighted sum of the floors of an objective: its time is never less."""
+    return convex_model(objective.constant_ns, objective.weights, objective.floors, (), objective.n_dims)
 
 
 class _Search:

@@ -1,57 +1,150 @@
-"""Bandwidth comes in lanes: the best integer multiples near a continuous optimum."""
+"""Bandwidth comes in lanes: the best integer multiples of a lane, by branch and bound.
+
+A box of lane counts is bounded by the least floor over its real bandwidths: no lanes in it are better. Boxes are
+explored best bound first, each at the lanes nearest to its optimum, and cut there, until none can hold better lanes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from heapq import heappop, heappush
 
 import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible
+from sim.analytic.convex import least_time
 from sim.analytic.cost import Cost
+from sim.analytic.epigraph import Epigraph
+from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.design import Design, equal_split
 from topologies import WeftError
 
-MOST_LOOKED_AT = 16
+MOST_BOXES = 1000
+"""Limit on the boxes that are cut."""
+WHOLE = 1e-6
+"""A count this close to an integer is one."""
+
+Counts = tuple[int, ...]
 
 
 def whole_lanes(
-    design: Design, lane_GBps: float, feasible: Feasible, cost: Cost | None, evaluate: Callable[[F64], float]
+    design: Design, lane_GBps: float, feasible: Feasible, cost: Cost | None, evaluate: Callable[[F64], float],
+    floor: Epigraph, *, max_evaluations: int,
 ) -> Design:
-    """The best of the integer numbers of lanes just below and above each bandwidth.
+    """The best integer numbers of lanes, at least one in each dimension.
 
-    A budget that must be spent may then be left over in part, by less than one lane per dimension: integer numbers of
-    lanes rarely add up to it. The nearest in the logarithm are evaluated, at most 16.
+    A budget that must be spent may be left over in part, by less than one lane per dimension: integer numbers of lanes
+    rarely add up to it. `evaluate` gives ns at (D,) GB/s, of which `floor` is a lower bound. `design` says in `ended`
+    whether its lanes are proved best.
 
-    `cost`: minimize time x cost instead of time.
-    `evaluate`: ns at (D,) GB/s.
-    WeftError: no integer numbers of lanes satisfy the constraints.
+    WeftError: no integer numbers of lanes satisfy the constraints, or nothing limits a dimension.
     """
-    relaxed = Feasible([_at_most(one) for one in feasible.constraints], feasible.n_dims)
-    count = design.bandwidth_GBps / lane_GBps
-    choices = [sorted({max(int(np.floor(one)), 1), max(int(np.ceil(one)), 1)}) for one in count]
-    points = [np.array(lanes, np.float64) * lane_GBps for lanes in product(*choices)]
-    points = [point for point in points if relaxed.violation(point) <= 1e-9]
-    if not points:
-        near = np.round(count, 2).tolist()
-        raise WeftError(f"no whole lanes of {lane_GBps:g} GB/s near {near} satisfy the constraints")
-    points.sort(key=lambda point: float(np.abs(np.log(point / design.bandwidth_GBps)).sum()))
-
-    def value(point: F64) -> float:
-        return evaluate(point) * (cost.of(point) if cost is not None else 1.0)
-
-    looked = len(points[:MOST_LOOKED_AT]) + 1
-    best = min(points[:MOST_LOOKED_AT], key=value)
+    relaxed = Feasible([row for one in feasible.constraints for row in _loosened(one, lane_GBps)], feasible.n_dims)
+    search = _Search(lane_GBps, relaxed, cost, evaluate, floor, max_evaluations)
+    open_boxes = search.run()
+    if search.best is None:
+        raise WeftError(f"no whole lanes of {lane_GBps:g} GB/s satisfy the constraints")
+    proved = f"{open_boxes} sets of lanes not excluded" if open_boxes else "no other lanes are better"
+    value, best = search.best
     return replace(
-        design, bandwidth_GBps=best, time_ns=evaluate(best), equal_time_ns=evaluate(equal_split(best)),
-        value=value(best), evaluations=design.evaluations + looked if design.evaluations else 0,
-        ended=f"whole lanes of {lane_GBps:g} GB/s",
+        design, bandwidth_GBps=best, time_ns=evaluate(best), equal_time_ns=evaluate(equal_split(best)), value=value,
+        evaluations=design.evaluations + len(search.seen) if design.evaluations else 0,
+        ended=f"whole lanes of {lane_GBps:g} GB/s: {proved}",
     )
 
 
-def _at_most(one: Constraint) -> Constraint:
-    """A sum that must be met exactly becomes a limit; other equalities stay."""
-    total = one.equal and all(value > 0 for value in one.coefficients)
-    return replace(one, equal=False) if total else one
+def _loosened(one: Constraint, lane_GBps: float) -> list[Constraint]:
+    """A sum that must be met exactly becomes a limit that is missed by less than a lane per dimension."""
+    if not one.equal or not all(value >= 0 for value in one.coefficients):
+        return [one]
+    least = one.bound - lane_GBps * sum(one.coefficients)
+    below = Constraint(tuple(-value for value in one.coefficients), -least, False, one.text)
+    return [replace(one, equal=False), below]
+
+
+class _Search:
+    def __init__(
+        self, lane_GBps: float, feasible: Feasible, cost: Cost | None, evaluate: Callable[[F64], float],
+        floor: Epigraph, max_evaluations: int,
+    ) -> None:
+        self.lane, self.feasible, self.cost, self.evaluate = lane_GBps, feasible, cost, evaluate
+        self.floor, self.max_evaluations = floor, max_evaluations
+        self.seen: set[Counts] = set()
+        self.best: tuple[float, F64] | None = None
+        self.boxes: list[tuple[float, int, Counts, Counts, F64]] = []  # bound, number, low, high, counts at the bound
+        self.pushed = 0
+
+    def run(self) -> int:
+        """Find `best`; returns the number of boxes that may still hold better lanes."""
+        caps = self.feasible.caps_GBps
+        if np.any(np.isinf(caps)):
+            dim = int(np.flatnonzero(np.isinf(caps))[0]) + 1
+            raise WeftError(f"nothing limits the lanes of dimension {dim}: give a budget or a cap")
+        self._push((1,) * caps.size, tuple(np.floor(caps / self.lane + WHOLE).astype(int).tolist()))
+        cut = 0
+        while self.boxes and self._hopeful(self.boxes[0][0]):
+            if cut >= MOST_BOXES or len(self.seen) >= self.max_evaluations:
+                return sum(self._hopeful(box[0]) for box in self.boxes)
+            _, _, low, high, counts = heappop(self.boxes)
+            self._try(low, high, counts)
+            self._cut(low, high, counts)
+            cut += 1
+        return 0
+
+    def _hopeful(self, bound: float) -> bool:
+        return self.best is None or bound < self.best[0]
+
+    def _push(self, low: Counts, high: Counts) -> None:
+        """Keep a box if it has feasible bandwidths and may hold better lanes."""
+        if any(one > other for one, other in zip(low, high, strict=True)):
+            return
+        unit = np.eye(len(low))
+        rows = [
+            Constraint(tuple(sign * unit[dim]), sign * ends[dim] * self.lane, False, "lanes of the box")
+            for dim in range(len(low)) for sign, ends in ((1, high), (-1, low))
+        ]
+        try:
+            box = Feasible((*self.feasible.constraints, *rows), len(low))
+        except WeftError:  # empty
+            return
+        if self.cost is None:
+            fastest = least_time(self.floor, box)
+            bound, point = fastest.certificate.bound_ns, fastest.bandwidth_GBps
+        else:
+            least = least_time_cost(self.floor, box, self.cost)
+            bound, point = least.bound, least.bandwidth_GBps
+        if self._hopeful(bound):
+            self.pushed += 1
+            heappush(self.boxes, (bound, self.pushed, low, high, point / self.lane))
+
+    def _try(self, low: Counts, high: Counts, counts: F64) -> None:
+        """Evaluate the lanes below the real optimum of a box, with what is left given to the largest fractions."""
+        lanes = np.clip(np.floor(counts + WHOLE), low, high)
+        for dim in np.argsort(lanes - counts, kind="stable"):
+            more = lanes + np.eye(lanes.size)[dim]
+            if more[dim] <= high[dim] and self._allowed(more):
+                lanes = more
+        key = tuple(lanes.astype(int).tolist())
+        if key in self.seen or not self._allowed(lanes):
+            return
+        self.seen.add(key)
+        point = lanes * self.lane
+        value = self.evaluate(point) * (self.cost.of(point) if self.cost is not None else 1.0)
+        if self.best is None or value < self.best[0]:
+            self.best = value, point
+
+    def _allowed(self, lanes: F64) -> bool:
+        return self.feasible.violation(lanes * self.lane) <= 1e-9
+
+    def _cut(self, low: Counts, high: Counts, counts: F64) -> None:
+        """The parts of a box on both sides of its real optimum, in the dimension that is furthest from whole lanes."""
+        width = np.subtract(high, low)
+        if not width.any():
+            return
+        off = np.abs(counts - np.round(counts)) + 1e-9 * width
+        dim = int(np.argmax(np.where(width > 0, off, -1.0)))
+        below = int(np.clip(np.floor(counts[dim] + WHOLE), low[dim], high[dim] - 1))
+        self._push(low, (*high[:dim], below, *high[dim + 1 :]))
+        self._push((*low[:dim], below + 1, *low[dim + 1 :]), high)

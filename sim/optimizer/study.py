@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,17 @@ from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
 from sim.optimizer.choices import Best, best_choice
-from sim.optimizer.design import Design, design_analytic, design_simulated, sensitivity
+from sim.optimizer.cuts import floor_of
+from sim.optimizer.design import (
+    NS,
+    VIOLATION,
+    Design,
+    budget_saving,
+    design_analytic,
+    design_simulated,
+    equal_split,
+    sensitivity,
+)
 from sim.optimizer.knobs import Knobs
 from sim.optimizer.lanes import whole_lanes
 from sim.optimizer.model import positive
@@ -77,7 +87,7 @@ class Study:
 
     def settings(self) -> list[str]:
         """What the answer depends on, for people."""
-        said = [f"least {'time' if self.goal == 'time' else 'time x cost'}", f"{self.loop} loop"]
+        said = [f"least {_GOALS[self.goal]}", f"{self.loop} loop"]
         said += [constraint.text for constraint in self.feasible.constraints]
         if self.placed:
             said.append(f"compute {sum(one.weight * one.compute_ns for one in self.placed) / 1e6:.6g} ms")
@@ -95,20 +105,23 @@ class Study:
         """One row: the best answer over the knobs."""
         if self.evaluator == "analytic":
             found, knobs = self._best_analytic()
-            time = self._analytic_time(knobs)
-            return [self._row(found, time.time_ns, None if self.placed else knobs)]
+            formula = self._formula(knobs)
+            design = self._in_lanes(found, formula.time.time_ns, formula.time)
+            return [self._row(design, formula.time.time_ns, None if self.placed else knobs, formula, found)]
         best = self._best_simulated()
-        objective = best.objective
-        row = self._row(best.design, lambda point: objective.evaluate(point).time_ns, best.knobs)
+        formula = self._formula(best.knobs)
+        analytic = design_analytic(formula.time, self.feasible, self.goal_cost)
+        evaluate = _evaluator(best.objective)
+        design = self._in_lanes(best.design, evaluate, floor_of(best.objective))
+        row = self._row(design, evaluate, best.knobs, formula, analytic)
+        start = positive(analytic.bandwidth_GBps)
+        row |= {
+            "analytic_bandwidth_GBps": start.tolist(),
+            "analytic_time_s": formula.time.time_ns(start) * NS,
+            "analytic_simulated_s": evaluate(start) * NS,
+        }
         if len(best.tried) > 1:
             row["choices"] = [one.row() for one in best.tried]
-        if self._has_formulas and self.loop in ANALYTIC_LOOPS:
-            time, start = self._analytic_time(best.knobs), self._analytic_start()
-            row |= {
-                "analytic_bandwidth_GBps": start.tolist(),
-                "analytic_time_s": time.time_ns(start) * 1e-9,
-                "analytic_simulated_s": objective.evaluate(start).time_ns * 1e-9,
-            }
         return [row]
 
     def front(self, points: int = 9) -> list[FrontPoint]:
@@ -116,7 +129,7 @@ class Study:
         assert self.cost is not None
         if self.evaluator == "analytic":
             design, knobs = self._best_analytic()
-            time = self._analytic_time(knobs)
+            time = self._formula(knobs).time
             totals = _around(design, points)
             return pareto_front(totals, self.cost, lambda feasible: design_analytic(time, feasible))
         best = self._best_simulated()
@@ -134,14 +147,14 @@ class Study:
     def _best_analytic(self) -> tuple[Design, Knobs]:
         """The best over the knobs; those of a workload are not part of LIBRA's formulas."""
         choices = self.knobs[:1] if self.placed else self.knobs
-        found = [(design_analytic(self._analytic_time(one), self.feasible, self.goal_cost), one) for one in choices]
+        found = [(design_analytic(self._formula(one).time, self.feasible, self.goal_cost), one) for one in choices]
         return min(found, key=lambda pair: pair[0].value)
 
-    def _analytic_time(self, knobs: Knobs) -> Epigraph:
-        """LIBRA's time of a workload; of one collective the load of its busiest links."""
-        if self.placed:
-            return iteration_time(self.placed, self.loop, self.checkpointed)
-        return self._objective(knobs).floors[0]
+    def _formula(self, knobs: Knobs) -> Formula:
+        """LIBRA's time of a workload; of one collective, and of what LIBRA does not cover, the load of the links."""
+        if self._has_formulas and self.loop in ANALYTIC_LOOPS:
+            return Formula(LIBRA, iteration_time(self.placed, self.loop, self.checkpointed))
+        return Formula(LOAD, floor_of(self._objective(knobs)))
 
     def _analytic_start(self) -> F64:
         time = iteration_time(self.placed, "no-overlap", self.checkpointed)
@@ -187,9 +200,17 @@ class Study:
             )
         return self._best
 
-    def _row(self, design: Design, evaluate: Callable[[F64], float], knobs: Knobs | None) -> dict[str, Any]:
-        if self.lane_GBps is not None:
-            design = whole_lanes(design, self.lane_GBps, self.feasible, self.goal_cost, evaluate)
+    def _in_lanes(self, design: Design, evaluate: Callable[[F64], float], floor: Epigraph) -> Design:
+        """The design, or the best whole lanes where bandwidth comes in lanes."""
+        if self.lane_GBps is None:
+            return design
+        return whole_lanes(
+            design, self.lane_GBps, self.feasible, self.goal_cost, evaluate, floor, max_evaluations=self.evaluations
+        )
+
+    def _row(
+        self, design: Design, evaluate: Callable[[F64], float], knobs: Knobs | None, formula: Formula, analytic: Design
+    ) -> dict[str, Any]:
         row: dict[str, Any] = {
             "network": self.network.name,
             "workload": self.title.rpartition(" on ")[0],
@@ -200,10 +221,55 @@ class Study:
             "chunks": knobs.chunks if knobs else None,
             "knobs": knobs.words if knobs else None,
             **design.row(self.cost),
+            "formula": formula.name,
+            "bound_of": formula.name if self.evaluator == "analytic" else LOAD,
+            "certified": f"the analytic split has the least {_GOALS[self.goal]} by {formula.name}, within "
+            f"{max(analytic.gap, 0):.1g}",
+            "splits": self._splits(design, evaluate, formula, analytic),
         }
+        if self.goal == "time":
+            row["budget_saved_s_per_GBps"] = budget_saving(
+                self.feasible, design.bandwidth_GBps, evaluate, self.lane_GBps
+            )
+            row["budget_saved_by_formula_s_per_GBps"] = budget_saving(
+                self.feasible, analytic.bandwidth_GBps, formula.time.time_ns, formula=formula.time
+            )
         if self.wants_sensitivity:
-            row["saved_s_per_GBps"] = (sensitivity(evaluate, design.bandwidth_GBps) * 1e-9).tolist()
+            row["saved_s_per_GBps"] = (sensitivity(evaluate, design.bandwidth_GBps) * NS).tolist()
         return row
+
+    def _splits(
+        self, design: Design, evaluate: Callable[[F64], float], formula: Formula, analytic: Design
+    ) -> list[dict[str, Any]]:
+        """The equal, the analytic and the simulated split: each one's time by simulation and by formula."""
+        simulated = self.evaluator == "simulated"
+        points = {"equal": equal_split(design.bandwidth_GBps), "analytic": positive(analytic.bandwidth_GBps)}
+        if simulated or self.lane_GBps is not None:
+            points["simulated" if simulated else "whole lanes"] = design.bandwidth_GBps
+        return [
+            {
+                "split": name, "bandwidth_GBps": point.tolist(),
+                "simulated_s": evaluate(point) * NS if simulated else None,
+                "formula_s": formula.time.time_ns(point) * NS,
+                "allowed": bool(self.feasible.violation(point) <= VIOLATION),
+            }
+            for name, point in points.items()
+        ]
+
+
+class Formula(NamedTuple):
+    """A time in closed form, and what to call it."""
+
+    name: str
+    time: Epigraph
+
+
+_GOALS = {"time": "time", "time-cost": "time x cost"}
+LIBRA, LOAD = "LIBRA's formulas", "the load of the busiest links"
+
+
+def _evaluator(objective: Objective) -> Callable[[F64], float]:
+    return lambda point: objective.evaluate(point).time_ns
 
 
 def _around(design: Design, points: int) -> F64:

@@ -44,7 +44,7 @@ def _make_study(spec: Spec, name: str) -> Study:
     )
     _check(spec, placed)
     if placed and asked.evaluator == "analytic" and not network.has_formulas:
-        raise WeftError(f"{name}: LIBRA's formulas need dimensions of NPUs: add --evaluator simulated")
+        raise WeftError(f"{name}: LIBRA's formulas need dimensions of NPUs: omit --evaluator analytic")
     knobs = Asked(
         algorithms=_algorithms(spec), chunks=_chunks(asked.chunks), options=asked.option or (), orders=asked.orders,
         dimension_algorithms=asked.dimension_algorithms,
@@ -80,7 +80,7 @@ def _check(spec: Spec, placed: Sequence[Placed]) -> None:
         }
         for flag, value in given.items():
             if value:
-                raise WeftError(f"{flag} has no effect in LIBRA's formulas of a workload: add --evaluator simulated")
+                raise WeftError(f"{flag} has no effect in LIBRA's formulas of a workload: omit --evaluator analytic")
 
 
 def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:

@@ -279,8 +279,8 @@ class OptimizeKeys:
     counting: str = key("text", "2024: both directions of a direct link are charged; 2022: one", "YEAR", value="2024")
     fixed_cost: float = key("number", "cost in dollars of what has no bandwidth", "$", value=0.0)
     objective: str = key("text", "time, or time-cost: time x cost", "NAME", value="time", choices=("time", "time-cost"))
-    evaluator: str = key("text", "analytic: LIBRA's formulas; simulated: the chunk simulation", "NAME",
-                         value="analytic", choices=("analytic", "simulated"))
+    evaluator: str = key("text", "simulated: the chunk simulation; analytic: formulas alone, LIBRA's for a workload",
+                         "NAME", value="simulated", choices=("analytic", "simulated"))
     chunks: tuple[int, ...] = key("integers", "chunks in the pipeline; the best of several is taken", "N[,N]",
                                   value=(16,))
     orders: str | None = key(

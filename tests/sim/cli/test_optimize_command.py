@@ -46,8 +46,11 @@ def row_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("objective", ["time", "time-cost"])
 def test_analytic(files: dict[str, str], capsys: pytest.CaptureFixture[str], objective: str) -> None:
     """Certified: the gap is nothing, the budget is spent, and equal bandwidths are not better."""
-    assert main(flags(files, "--objective", objective, "--json", "-")) == 0
+    assert main(flags(files, "--objective", objective, "--evaluator", "analytic", "--json", "-")) == 0
     row = row_of(capsys)
+    assert row["certified"].startswith("the analytic split has the least time")
+    assert "LIBRA's formulas" in row["certified"] and row["bound_of"] == "LIBRA's formulas"
+    assert [one["split"] for one in row["splits"]] == ["equal", "analytic"]
     assert sum(row["bandwidth_GBps"]) == pytest.approx(100)
     assert abs(row["gap"]) < 1e-6
     assert row["simulations"] == 0
@@ -57,7 +60,7 @@ def test_analytic(files: dict[str, str], capsys: pytest.CaptureFixture[str], obj
 def test_simulated(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """No worse than the analytic split, above its bound, and the files that were asked for."""
     table, plot = tmp_path / "row.csv", tmp_path / "front.png"
-    asked = ["--evaluator", "simulated", "--chunks", "2,4", "--evaluations", "12", "--sensitivity", "--json", "-"]
+    asked = ["--chunks", "2,4", "--evaluations", "12", "--sensitivity", "--json", "-"]
     assert main(flags(files, *asked, "--csv", str(table), "--plot", str(plot))) == 0
     row = row_of(capsys)
     assert row["lower_bound_s"] <= row["time_s"] <= row["analytic_simulated_s"]
@@ -70,8 +73,27 @@ def test_simulated(files: dict[str, str], capsys: pytest.CaptureFixture[str], tm
     assert plot.stat().st_size > 1000
 
 
+def test_the_plain_command_simulates_and_shows_three_splits_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    """LIBRA's optimum is slower than the equal split here, and its certificate is of its formulas."""
+    asked = ["optimize", "--network", "RI(4)_FC(8)_RI(4)_SW(32)", "--workload", "gpt-3", "--budget", "800GB/s"]
+    assert main([*asked, "--chunks", "4", "--evaluations", "20", "--json", "-"]) == 0
+    row = row_of(capsys)
+    equal, analytic, simulated = row["splits"]
+    assert [one["split"] for one in row["splits"]] == ["equal", "analytic", "simulated"]
+    assert row["time_s"] == simulated["simulated_s"] < equal["simulated_s"] < analytic["simulated_s"]
+    assert analytic["formula_s"] < min(equal["formula_s"], simulated["formula_s"])
+    assert row["bound_of"] == "the load of the busiest links" and row["formula"] == "LIBRA's formulas"
+    assert analytic["formula_s"] < row["lower_bound_s"] <= row["time_s"]
+    assert 1e-3 < row["budget_saved_s_per_GBps"] < 3e-3
+    assert row["budget_saved_by_formula_s_per_GBps"] == pytest.approx(1.288e-3, rel=1e-3)
+    assert main([*asked, "--chunks", "4", "--evaluations", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "certified: the analytic split has the least time by LIBRA's formulas" in said
+    assert "one more GB/s of budget saves" in said and "lower bound of any split's simulated time" in said
+
+
 def test_lanes_loops_and_constraints(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--evaluator", "simulated", "--loop", "wfbp", "--evaluations", "8", "--lane", "10GB/s",
+    asked = ("--loop", "wfbp", "--evaluations", "8", "--lane", "10GB/s",
              "--constraint", "B3 >= 20", "--json", "-")
     assert main(flags(files, *asked)) == 0
     bandwidth = row_of(capsys)["bandwidth_GBps"]
@@ -83,7 +105,7 @@ def test_a_collective_on_a_torus(capsys: pytest.CaptureFixture[str]) -> None:
     """Any network and algorithm; the best of several is found, and there are no prices to show."""
     asked = ["optimize", "--topology", "torus:8x2", "--collective", "all-reduce", "--algorithms", "swing,bucket",
              "-b", "1M", "--budget",
-             "100GB/s", "--evaluator", "simulated", "--chunks", "2", "--evaluations", "10", "--json", "-"]
+             "100GB/s", "--chunks", "2", "--evaluations", "10", "--json", "-"]
     assert main(asked) == 0
     row = row_of(capsys)
     assert row["algorithm"] in ("swing", "bucket")
@@ -94,7 +116,7 @@ def test_a_collective_on_a_torus(capsys: pytest.CaptureFixture[str]) -> None:
 def test_knobs_and_networks(capsys: pytest.CaptureFixture[str]) -> None:
     """A row for each network, all choices of the knobs in it, and a table at the end."""
     asked = ["optimize", "--topology", "RI(4)_FC(4)", "--topology", "circulant:8x1x3", "--collective", "all-reduce",
-             "-b", "1M", "--budget", "100GB/s", "--evaluator", "simulated", "--evaluations", "8"]
+             "-b", "1M", "--budget", "100GB/s", "--evaluations", "8"]
     assert main([*asked, "--algorithm", "bucket", "--plot", "x.png"]) == EXIT_BAD_INPUT
     assert "--plot draws one network, and 2 are given" in capsys.readouterr().err
     assert main([*asked, "--algorithm", "bucket", "--chunks", "1,2"]) == 0
@@ -106,7 +128,7 @@ def test_knobs_and_networks(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_orders_and_algorithms_of_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["optimize", "--topology", "RI(4)_FC(2)", "--collective", "all-reduce", "-b", "1M", "--budget", "100GB/s",
-             "--evaluator", "simulated", "--chunks", "2", "--evaluations", "6", "--json", "-"]
+             "--chunks", "2", "--evaluations", "6", "--json", "-"]
     assert main([*asked, "--orders", "all", "--dimension-algorithms", "ring,;direct,direct"]) == 0
     row = row_of(capsys)
     assert len(row["choices"]) == 4
@@ -116,16 +138,16 @@ def test_orders_and_algorithms_of_dimensions(capsys: pytest.CaptureFixture[str])
 
 def test_the_analytic_evaluator_takes_the_best_algorithm_too(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["optimize", "--topology", "torus:8x2", "--collective", "all-reduce", "--algorithms",
-             "recursive-doubling,bucket", "-b", "1M", "--budget", "100GB/s", "--json", "-"]
+             "recursive-doubling,bucket", "-b", "1M", "--budget", "100GB/s", "--evaluator", "analytic", "--json", "-"]
     assert main(asked) == 0
     assert row_of(capsys)["algorithm"] == "bucket"
 
 
 def test_an_iteration_on_a_network_without_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["optimize", "--topology", "circulant:8x1x3", "--workload", "resnet-50", "--budget", "100GB/s"]
-    assert main(asked) == EXIT_BAD_INPUT
+    assert main([*asked, "--evaluator", "analytic"]) == EXIT_BAD_INPUT
     assert "LIBRA's formulas need dimensions of NPUs" in capsys.readouterr().err
-    more = ["--evaluator", "simulated", "--algorithm", "totient-rings", "--evaluations", "3", "--json", "-"]
+    more = ["--algorithm", "totient-rings", "--evaluations", "3", "--json", "-"]
     assert main([*asked, *more]) == 0
     assert row_of(capsys)["speedup"] >= 1
 
@@ -133,10 +155,10 @@ def test_an_iteration_on_a_network_without_dimensions(capsys: pytest.CaptureFixt
 def test_pipeline_stages(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["optimize", "--network", "SW(2)_SW(4)", "--workload", "bert-base", "--parallelism", "tp=2,pp=4",
              "--microbatches", "4", "--samples", "256", "--budget", "100GB/s"]
-    assert main(asked) == 0
+    assert main([*asked, "--evaluator", "analytic"]) == 0
     said = capsys.readouterr().out
     assert "pipeline of 4 stages, 4 microbatches (1f1b), messages of 384 KiB not counted" in said
-    assert main([*asked, "--evaluator", "simulated", "--chunks", "1", "--evaluations", "5", "--json", "-"]) == 0
+    assert main([*asked, "--chunks", "1", "--evaluations", "5", "--json", "-"]) == 0
     row = row_of(capsys)
     assert row["lower_bound_s"] <= row["time_s"] <= row["equal_time_s"]
     assert row["time_s"] >= 0.99 * row["analytic_time_s"]
@@ -145,7 +167,7 @@ def test_pipeline_stages(capsys: pytest.CaptureFixture[str]) -> None:
 def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     """Several at once, each with a weight."""
     asked = ["optimize", "--network", "RI(4)_FC(8)_RI(4)_SW(32)", "--workload", "gpt-3", "--workload", "resnet-50",
-             "--weight", "1", "--weight", "5", "--budget", "500GB/s", "--json", "-"]
+             "--weight", "1", "--weight", "5", "--budget", "500GB/s", "--evaluator", "analytic", "--json", "-"]
     assert main(asked) == 0
     assert row_of(capsys)["workload"] == "gpt-3 + resnet-50"
 
@@ -157,8 +179,8 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--constraint", "B1 >= 200"], "contradict each other"),
         (["--constraint", "B9 = 1"], "no dimension B9"),
         (["--budget-cost", "1"], "contradict each other"),
-        (["--loop", "dear"], "--loop 'dear' is unknown to the analytic evaluator"),
-        (["--loop", "overlap", "--evaluator", "simulated"], "unknown to the simulated evaluator"),
+        (["--loop", "dear", "--evaluator", "analytic"], "--loop 'dear' is unknown to the analytic evaluator"),
+        (["--loop", "overlap"], "unknown to the simulated evaluator"),
         (["--chunks", "0"], "--chunks 0"),
         (["--evaluations", "0"], "at least 1"),
         (["--collective", "all-reduce"], "give either --workload or --collective"),
@@ -167,10 +189,10 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--counting", "1999"], "counting '1999' is unknown"),
         (["--weight", "1", "--weight", "2"], "--weight is given 2 times for 1 workloads"),
         (["--size", "1M"], "--size belongs to --collective"),
-        (["--orders", "all"], "--orders has no effect in LIBRA's formulas of a workload"),
+        (["--orders", "all", "--evaluator", "analytic"], "--orders has no effect in LIBRA's formulas of a workload"),
         (["--degrees", "2"], "--degrees is for circulants"),
-        (["--algorithms", "none", "--evaluator", "simulated"], "algorithm 'none' is unknown"),
-        (["--option", "trees=1", "--evaluator", "simulated"], "none of the algorithms hierarchical takes it"),
+        (["--algorithms", "none"], "algorithm 'none' is unknown"),
+        (["--option", "trees=1"], "none of the algorithms hierarchical takes it"),
         (["--microbatches", "2"], "has no pipeline stages"),
     ],
 )

@@ -13,8 +13,7 @@ from sim.analytic.cost import Cost
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64, dimension_traffic
 from sim.optimizer.cuts import optimize
-from sim.optimizer.design import design_analytic, design_simulated, sensitivity
-from sim.optimizer.lanes import whole_lanes
+from sim.optimizer.design import budget_saving, design_analytic, design_simulated, sensitivity
 from sim.optimizer.objective import Simulated
 from sim.optimizer.pareto import pareto_front
 from sim.optimizer.programs import collective_objective, iteration_objective
@@ -178,16 +177,6 @@ def test_overlapped_iterations(loop: str) -> None:
     assert found.bound is not None and found.bound <= found.value
 
 
-def test_lanes_are_whole_and_within_the_budget() -> None:
-    objective, _, _ = stations(LARGE, 4)
-    design = design_simulated(objective, spent(500, 4), max_evaluations=20)
-    found = whole_lanes(design, 12.5, spent(500, 4), None, lambda point: objective.evaluate(point).time_ns)
-    assert np.all(found.bandwidth_GBps % 12.5 == 0)
-    assert found.bandwidth_GBps.sum() <= 500
-    with pytest.raises(WeftError, match="no whole lanes of 400 GB/s"):
-        whole_lanes(design, 400.0, spent(500, 4), None, lambda point: 0.0)
-
-
 def test_sensitivity_is_a_difference() -> None:
     """More bandwidth where one chunk waits helps by its own service there."""
     objective, split, _ = stations(LARGE, 1)
@@ -195,6 +184,25 @@ def test_sensitivity_is_a_difference() -> None:
     traffic = dimension_traffic("all-reduce", LARGE, SIZES)
     assert saved == pytest.approx(traffic / split - traffic / (split + 1), rel=1e-4)
     assert objective.evaluate(split).slope_ns == pytest.approx(-traffic / split**2, rel=1e-4)
+
+
+def test_more_budget_is_worth_what_a_larger_budget_saves() -> None:
+    """Where paths tie, one more GB/s in any single dimension saves nothing, and one more of the budget does."""
+    objective, split, libra_ns = stations(LARGE, 64)
+    traffic = dimension_traffic("all-reduce", LARGE, SIZES)
+    formula = iteration_time([Placed(Workload("one", (Layer("a", Phase(0.0, (Call("all-reduce", LARGE, "all"),)),
+                                                            Phase(0.0), Phase(0.0)),)), {"all": SIZES})])
+    saved = budget_saving(spent(500, 4), split, formula.time_ns, formula=formula)
+    assert saved == pytest.approx((libra_ns - float(traffic.sum()) / 501) * 1e-9, rel=1e-6)
+    assert max(sensitivity(formula.time_ns, split)) < 1e-6 * libra_ns
+
+    def simulated(point: F64) -> float:
+        return objective.evaluate(point).time_ns
+
+    measured = budget_saving(spent(500, 4), split, simulated)
+    assert measured is not None and measured >= (simulated(split) - simulated(split * 501 / 500)) * 1e-9 > 0
+    assert budget_saving(Feasible([parse_constraint("B1 <= 9", 1)], 1), np.ones(1), lambda point: 1.0) == 0
+    assert budget_saving(Feasible([parse_constraint("B1 <= B2 + 9", 2)], 2), np.ones(2), lambda point: 1.0) is None
 
 
 def test_front_falls_with_cost() -> None:
