@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from collectives import build
 from collectives.core.symmetry import Action, Group, node_group
 from collectives.core.transfers import Transfers, TransferTable, take
 from sim.lower import quotient as symmetry
 from sim.lower.quotient import check, divide
-from topologies import Topology, from_links, ring
+from topologies import Topology, from_links, from_spec, ring, torus
 
 P = 6
 RANKS = np.arange(P)
@@ -339,3 +340,111 @@ def test_a_sample_has_no_more_transfers_and_crossings_than_its_limits(
     sender = Sender(ring(P), two_rounds())
     assert check(sender, divide(sender, by_two(sender.topology), "first", 0), "first", 0)[0] is None
     assert sender.asked[-1].size == count
+
+
+# --- how the parts are compared -----------------------------------------------------------------------------------
+
+
+def test_everybody_represents_itself_under_no_group() -> None:
+    table = two_rounds()
+    assert fault(table._replace(port=table.slot), group=Group("", ())) is None
+    assert fault(table._replace(port=table.slot)) is None, "one group for both ports"
+
+
+def test_halves_of_a_transfer_that_begin_with_the_same_link_do_not_tie() -> None:
+    fabric, _, _ = twin_links()
+    table = TransferTable(np.arange(3))
+    table.add(slot=0, dst=np.array([2, -1, -1]))
+    sender = Sender(fabric, table.build())
+    q = divide(sender, Group("", ()), "split", 0)
+    assert q.paths.pair.tolist() == [0, 0] and q.paths.links[0] == q.paths.links[3]
+    assert check(sender, q, "split", 0)[0] is None
+
+
+def test_ports_with_orbits_of_different_sizes() -> None:
+    """Clockwise turned by two, two representatives; counterclockwise by one, and one of them."""
+    fabric = ring(P)
+    end = {(int(a), int(b)): at for at, (a, b) in enumerate(zip(fabric.src, fabric.dst, strict=True))}
+    by = {pair: 2 if pair[1] == (pair[0] + 1) % P else 1 for pair in end}
+    links = np.array([end[(a + by[a, b]) % P, (b + by[a, b]) % P] for a, b in end], np.int32)
+    turns = np.stack([(RANKS + 2) % P, (RANKS + 1) % P]).astype(np.int32)
+    table = TransferTable(RANKS)
+    table.add(slot=0, dst=(RANKS + 1) % P, port=0)
+    table.add(slot=1, dst=(RANKS - 1) % P, port=1, tie_class=1, after=[((RANKS + 1) % P, 1)])
+    built = table.build()._replace(dep_lag=np.full(P, 1, np.int32))
+    group = Group("ports", (Action(turns, links),))
+    sender = Sender(fabric, built)
+    q = divide(sender, group, "first", 0)
+    assert list(zip(q.transfers.src.tolist(), q.transfers.port.tolist(), strict=True)) == [(0, 0), (1, 0), (0, 1)]
+    assert check(sender, q, "first", 0)[0] is None
+
+
+def test_rows_are_alike_in_all_columns_or_not_at_all() -> None:
+    """Five columns of 2^13 values are 2^65: a key of 64 bits would take 4096 in the first one for 0."""
+    many = np.arange(2**13)
+    rows = np.stack([many] * 5, axis=1)
+    assert not symmetry._any_alike(*rows.T)
+    assert not symmetry._any_alike(*np.vstack([rows, [4096, 0, 0, 0, 0]]).T)
+    for column in range(5):
+        unlike = np.zeros(5, np.int64)
+        unlike[column] = 1
+        assert not symmetry._any_alike(*np.vstack([rows, unlike]).T)
+    assert symmetry._any_alike(*np.vstack([rows, rows[77]]).T)
+
+
+def test_rows_are_found_among_few_keys_and_among_keys_far_apart() -> None:
+    for key in (np.array([3, 5, 9]), np.array([3, 5, 10**6])):
+        assert symmetry.find_rows(key, key).tolist() == [0, 1, 2]
+        assert np.all(symmetry.find_rows(key, np.array([0, 4, 2 * 10**6])) <= 2), "a neighbor where it is not there"
+    assert symmetry.find_rows(np.zeros(0, np.int64), np.array([4])).tolist() == [0]
+
+
+# --- the group that is taken --------------------------------------------------------------------------------------
+
+
+def words(fabric: Topology, algorithm: str = "bucket", symmetric: str = "auto", tie: str = "first") -> str:
+    return symmetry.quotient(build(algorithm, "all-reduce", fabric, "1KiB").pattern, tie, 0, symmetric).symmetry
+
+
+def test_the_words_say_which_group_was_taken_and_what_shrank_it() -> None:
+    square = torus((4, 4))
+    assert words(square) == "1 of 16 ranks simulated by translations, checked in full"
+    assert words(square, symmetric="off") == "all ranks simulated (off)"
+    assert words(square, "double-binary-tree") == "all ranks simulated (none declared)"
+    differ = "the routes of one orbit differ"
+    assert words(torus((4, 3)), "direct", tie="alternating") == (
+        f"4 of 12 ranks simulated by translations, checked in full, shrunk: translations: {differ}"
+    )
+    assert words(square, "direct", tie="alternating") == (
+        f"4 of 16 ranks simulated by even translations, checked in full, shrunk: translations: {differ}"
+    )
+    assert words(square, "direct", tie="ecmp") == (
+        f"all ranks simulated (translations: {differ}; even translations: {differ})"
+    )
+
+
+def test_what_a_fabric_rules_out_is_among_the_reasons() -> None:
+    assert words(from_spec("mesh:4x4"), "direct").startswith(
+        "all ranks simulated (translations: translation in dimension 0 is no symmetry of mesh:4x4"
+    )
+
+
+def test_where_every_generator_holds_alone_the_last_one_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tie may break only what two of them make together."""
+
+    def not_both(pattern: object, q: symmetry.Quotient, tie: str, seed: int) -> tuple[str | None, str]:
+        return ("both together" if np.unique(q.orbits.rank).size == 1 else None), "looked at"
+
+    monkeypatch.setattr(symmetry, "check", not_both)
+    assert words(torus((4, 4))) == (
+        "4 of 16 ranks simulated by translations, looked at, shrunk: translations: both together"
+    )
+
+
+def test_all_ranks_must_fit_where_none_represents_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(symmetry, "check_capacity", lambda pattern, ranks: asked.append(ranks))
+    words(torus((4, 4)))
+    assert asked == []
+    words(torus((4, 4)), symmetric="off")
+    assert asked == [16]
