@@ -528,21 +528,9 @@ def _after(event: simpy.Event, then: simpy.Event) -> Steps:
 def run_reference(program: Program, *, log: bool = False) -> Outcome:
     """Simulate a program slowly and plainly: what the other engines are compared with.
 
-    Parameters
-    ----------
-    program : Program
-    log : bool
-        Keep the start of every service, and the service before it on the same server; of a program with faults, the
+    `log`: keep the start of every service, and the service before it on the same server; of a program with faults, the
         journal.
-
-    Returns
-    -------
-    Outcome
-
-    Raises
-    ------
-    Deadlock
-        Nothing can move any more and tasks are left.
+    Deadlock: nothing can move any more and tasks are left.
     """
     simulation = Simulation(program)
     simulation.run()

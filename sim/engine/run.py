@@ -47,11 +47,7 @@ class Progress(NamedTuple):
 class Run:
     """A run that can be paused: `advance` goes on from where the last call ended.
 
-    Parameters
-    ----------
-    program : Program
-    log : bool
-        Keep every service, for `why` and for pictures.
+    `log`: keep every service, for `why` and for pictures.
     """
 
     program: Program
@@ -79,19 +75,10 @@ class Run:
     def advance(self, max_events: int = FOREVER_PS, until_ps: int = FOREVER_PS) -> bool:
         """Go on until the end, or until a limit is reached between two picoseconds; returns whether it has ended.
 
-        Parameters
-        ----------
-        max_events : int
-            Pause after the picosecond in which this many more services have begun.
-        until_ps : int
-            Pause before the first event later than this.
-
-        Raises
-        ------
-        Deadlock
-            Nothing can move any more and tasks are left.
-        WeftError
-            The run goes on beyond the end of the clock.
+        `max_events`: pause after the picosecond in which this many more services have begun.
+        `until_ps`: pause before the first event later than this.
+        Deadlock: nothing can move any more and tasks are left.
+        WeftError: the run goes on beyond the end of the clock.
         """
         goal = min(self.events + max_events, FOREVER_PS)
         while True:
@@ -149,22 +136,11 @@ def run(
 ) -> Outcome:
     """Run a program to its end.
 
-    Parameters
-    ----------
-    program : Program
-    log : bool
-        Keep every service (16 bytes each).
-    max_events : int, optional
-        Give up after this many services.
-    progress : callable, optional
-        Called a few times per second on long runs.
-
-    Raises
-    ------
-    Deadlock
-        Tasks wait for each other.
-    Stopped
-        The event limit was reached, or Ctrl-C.
+    `log`: keep every service (16 bytes each).
+    `max_events`: give up after this many services.
+    `progress`: called a few times per second on long runs.
+    Deadlock: tasks wait for each other.
+    Stopped: the event limit was reached, or Ctrl-C.
     """
     return advance_to_end(start(program, log=log), max_events, progress)
 

@@ -26,50 +26,24 @@ from topologies.text.brief import one_line
 
 
 class Kinds(NamedTuple):
-    """Distinct services; K of them.
+    """Distinct services; K of them."""
 
-    Attributes
-    ----------
-    size : (K,) int64
-        Row of the service table.
-    hop, following : (K,) int64
-        Class of the hop, and of the next one; -1 where the service is the last.
-    """
-
-    size: I64
-    hop: I64
-    following: I64
+    size: I64  # (K,): row of the service table
+    hop: I64  # (K,): class of the hop
+    following: I64  # (K,): class of the next one; -1 where the service is the last
 
 
 class Replay(NamedTuple):
-    """What a sweep found.
-
-    Attributes
-    ----------
-    makespan_ps : int
-    in_order : bool
-        Whether every server still serves in the recorded order; if not, the times are those of no run.
-    """
+    """What a sweep found."""
 
     makespan_ps: int
-    in_order: bool
+    in_order: bool  # whether every server still serves in the recorded order; if not, the times are those of no run
 
 
 @one_line
 @dataclass(frozen=True, eq=False)
 class Tape:
     """A recorded order of service.
-
-    Attributes
-    ----------
-    program : Program
-        As recorded.
-    ops : Ops
-    kinds : Kinds
-    hop_class : (H,) int64
-        Class of each kind of hop: hops of one class have the same rate and latency, in every replay.
-    first_op, last_op : (T,) int32
-        The op of a task's first service, and of its last delivery.
 
     Examples
     --------
@@ -83,12 +57,12 @@ class Tape:
     2000500
     """
 
-    program: Program
+    program: Program  # as recorded
     ops: Ops
     kinds: Kinds
-    hop_class: I64
-    first_op: I32
-    last_op: I32
+    hop_class: I64  # (H,): class of each kind of hop: hops of one class have the same rate and latency, in every replay
+    first_op: I32  # (T,): the op of a task's first service
+    last_op: I32  # (T,): the op of its last delivery
     _out: I64
     _end: I64
 
@@ -96,17 +70,9 @@ class Tape:
     def record(cls, program: Program, outcome: Outcome | None = None) -> Tape:
         """Record the order of service of a run.
 
-        Parameters
-        ----------
-        program : Program
-            Fifo servers and pools. Give servers whose rates will differ in a replay different rate columns.
-        outcome : Outcome, optional
-            Of this program, with a log; run anew if not given, or if there are pools.
-
-        Raises
-        ------
-        WeftError
-            The program has another discipline: run the engine for each variant.
+        `program`: fifo servers and pools. Give servers whose rates will differ in a replay different rate columns.
+        `outcome`: of this program, with a log; run anew if not given, or if there are pools.
+        WeftError: the program has another discipline: run the engine for each variant.
         """
         check_healthy(program, "the tape")
         if not can_record(program):
@@ -138,16 +104,9 @@ class Tape:
     def replay(self, program: Program) -> Replay:
         """Sweep over the tape with the times of another program.
 
-        Parameters
-        ----------
-        program : Program
-            The recorded one but for `service_ps`, `server_rate` and `hop_latency_ps`.
-
-        Raises
-        ------
-        WeftError
-            Hops that were alike when the tape was recorded differ now, the program is another one, or its run could
-            outlast the clock.
+        `program`: the recorded one but for `service_ps`, `server_rate` and `hop_latency_ps`.
+        WeftError: hops that were alike when the tape was recorded differ now, the program is another one, or its run
+            could outlast the clock.
         """
         longest = int(program.service_ps.max(initial=1)) + int(program.hop_latency_ps.max(initial=0))
         if self.n_ops * longest >= CLOCK_END_PS:
