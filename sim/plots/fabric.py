@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 
-from sim.plots.heatmap import MOST_NODES_DRAWN, draw_fabric, fabric_figure
+from sim.plots.heatmap import check_drawable, draw_fabric, fabric_figure
 from sim.plots.layout import layout
 from sim.plots.style import CYCLE, save
-from topologies import NPU, Topology, WeftError
+from topologies import NPU, Topology
 from topologies.units import format_rate
 
 
@@ -21,11 +21,7 @@ def draw_topology(topology: Topology, path: Path) -> None:
     `path`: .png, .pdf or .svg.
     WeftError: more nodes than can be distinguished.
     """
-    if topology.n_nodes > MOST_NODES_DRAWN:
-        raise WeftError(
-            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be distinguished in a "
-            "picture; draw a smaller one of the family"
-        )
+    check_drawable(topology)
     dimensions = np.unique(topology.dimension)
     colors = np.array([to_rgba(CYCLE[dim % len(CYCLE)].color) for dim in topology.dimension.tolist()]).reshape(-1, 4)
     placed = layout(topology)

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from sim.plots.layout import Layout, layout
 from sim.plots.lines import HEAT_STOPS
 from sim.plots.style import CYCLE, NARROW, WIDE, figure, save
-from topologies import NPU, Topology
+from topologies import NPU, Topology, WeftError
 
 Floats = npt.NDArray[np.float64]
 
@@ -66,6 +66,15 @@ def fabric_figure(placed: Layout, most: str = WIDE) -> Iterator[tuple[Figure, Ax
         axes.set_aspect("equal")
         axes.axis("off")
         yield drawn, axes
+
+
+def check_drawable(topology: Topology) -> None:
+    """Reject fabrics whose nodes could not be distinguished."""
+    if topology.n_nodes > MOST_NODES_DRAWN:
+        raise WeftError(
+            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be distinguished in a "
+            "picture; draw a smaller one of the family"
+        )
 
 
 def draw_fabric(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sim.plots.style import CYCLE, WIDE, figure, save
+from sim.plots.style import CYCLE, WIDE, figure, save, time_unit
 from sim.result import Result
 from sim.why.spans import Span
 from topologies.units import PS_PER_S
@@ -14,8 +14,6 @@ from workloads.job import Compute
 
 MAX_NPUS = 8
 """Limit of NPUs drawn, spread over those that were simulated."""
-
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def draw_timeline(result: Result, path: Path) -> None:
@@ -47,7 +45,7 @@ def timeline_rows(result: Result) -> dict[tuple[int, str], list[Span]]:
 
 def _draw(drawn: Figure, result: Result, rows: dict[tuple[int, str], list[Span]]) -> None:
     axes = drawn.add_subplot()
-    scale, unit = next((one for one in UNITS if result.time_s >= one[0]), UNITS[-1])
+    scale, unit = time_unit(result.time_s)
     kinds = list(dict.fromkeys(operation.kind for operation in result.job.operations))
     several = len(result.ranks) > 1
     for height, spans in enumerate(rows.values()):

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from collectives import Schedule, Transfers
 from collectives.core.routes import paths_of
-from sim.plots.heatmap import HEAT, MOST_NODES_DRAWN, draw_fabric
+from sim.plots.heatmap import HEAT, check_drawable, draw_fabric
 from sim.plots.layout import Layout, layout
 from sim.plots.style import WIDE, figure, save
 from topologies import Paths, WeftError
@@ -49,7 +49,7 @@ def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE)
     `width`: {"narrow", "wide"}.
     WeftError: more nodes than can be distinguished, or blocks without names.
     """
-    check_drawable(schedule)
+    check_drawable(schedule.topology)
     ways = ways_of(schedule, rank)
     placed, shown = layout(schedule.topology), ways[:MOST_PANELS]
     with _panels(placed, len(shown), width) as (drawn, axes):
@@ -63,7 +63,7 @@ def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE)
 
 def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
     """Draw what each step sends over every link, one panel per step; parameters and errors as for `draw_trees`."""
-    check_drawable(schedule)
+    check_drawable(schedule.topology)
     loads = step_loads(schedule)
     shown = loads if len(loads) <= MOST_PANELS else loads[: MOST_PANELS // 2] + loads[-(MOST_PANELS // 2) :]
     most = max((int(load.max(initial=0)) for _, load in loads), default=0)
@@ -76,16 +76,6 @@ def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
                           loc="center")
         several = "" if len(shown) == len(loads) else f", the first and last of {len(loads)} steps"
         _finish(drawn, schedule, several, [], path)
-
-
-def check_drawable(schedule: Schedule) -> None:
-    """Reject fabrics whose nodes could not be distinguished."""
-    topology = schedule.topology
-    if topology.n_nodes > MOST_NODES_DRAWN:
-        raise WeftError(
-            f"{topology.name} has {topology.n_nodes:,} nodes: at most {MOST_NODES_DRAWN} can be distinguished in a "
-            "picture; draw a smaller one of the family"
-        )
 
 
 def ways_of(schedule: Schedule, rank: int = 0) -> list[Way]:
