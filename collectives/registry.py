@@ -34,7 +34,7 @@ from collectives.core.forms import check_form
 from collectives.core.schedule import Schedule
 from collectives.formats.files import SUFFIX, functions_of
 from topologies import Topology, WeftError
-from topologies.text.brief import one_line
+from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity
 
 Build = Callable[..., Schedule]
@@ -280,7 +280,7 @@ _ALGORITHMS = (
 BUILT_IN = frozenset(map(id, _ALGORITHMS))
 """Identities of weft's own algorithms, whose changes `sim.version.RESULTS_VERSION` tells."""
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALGORITHMS}
+ALGORITHMS = Registry("algorithms", {algorithm.name: algorithm for algorithm in _ALGORITHMS})
 """The registry: an algorithm added here appears in the comparisons, the tests and the tables."""
 
 

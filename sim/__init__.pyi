@@ -18,6 +18,7 @@ from sim.measured.judge import Judgment as Judgment
 from sim.measured.judge import judge as judge
 from sim.measured.read import Measurements as Measurements
 from sim.measured.read import read_measurements as read_measurements
+from sim.optimizer.cuts import Optimum as Optimum
 from sim.optimizer.cuts import optimize as optimize
 from sim.optimizer.programs import collective_objective as collective_objective
 from sim.optimizer.programs import iteration_objective as iteration_objective
@@ -38,6 +39,8 @@ from sim.study.spec import Spec as Spec
 from sim.study.store import Store as Store
 from sim.study.sweep import Tally as Tally
 from sim.study.sweep import run_sweep as run_sweep
+from sim.study.validation import Validation as Validation
+from sim.study.validation import validate as validate
 from sim.timeline.link_load import link_load as link_load
 from sim.timeline.perfetto import write_perfetto as write_perfetto
 from sim.timeline.timeline import Timeline as Timeline

@@ -23,13 +23,11 @@ from sim.timeline.timeline import timeline
 from sim.why.explain import explain_run, run_with_log
 from sim.why.spans import Spans, run_with_joins
 from topologies.text.brief import cut
-from topologies.text.notebook import html_table, to_frame
+from topologies.text.notebook import Tabular, html_table
 from topologies.units import PS_PER_S, counted, format_size, format_time
 from workloads.job import Job
 
 if TYPE_CHECKING:
-    import pandas
-
     from sim.timeline.timeline import Timeline
     from sim.why.path import Why
     from sim.why.spans import Span, Spans
@@ -41,7 +39,7 @@ GB = 10**9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Result:
+class Result(Tabular):
     """One simulated job: a collective, a training iteration, all tenants of a fabric.
 
     Bandwidths are of a schedule alone; `spans`, `compute_ps`, `communication_ps`, `busy_ps` and `exposed_ps` look at
@@ -126,15 +124,9 @@ class Result:
     def _repr_html_(self) -> str:
         return html_table(self._headline, self.row())
 
-    def to_frame(self) -> pandas.DataFrame:
-        """`row()` as a data frame of one row; see `to_frame` for many.
-
-        Raises
-        ------
-        WeftError
-            pandas is not installed.
-        """
-        return to_frame([self.row()])
+    def rows(self) -> list[dict[str, Any]]:
+        """`row()` alone; `to_frame` of many results takes the row of each."""
+        return [self.row()]
 
     @property
     def _headline(self) -> str:

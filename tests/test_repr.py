@@ -1,9 +1,10 @@
-"""Every public object prints itself on one line of at most 120 characters, however large it is."""
+"""Every public object prints itself on one line of at most 120 characters, however large it is, and can be pickled."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -15,6 +16,7 @@ import topologies
 import workloads
 from collectives import swing
 from topologies import multidim, torus
+from topologies.text.notebook import Tabular
 
 LONG = "a name of many words, " * 30
 FABRIC = torus((8, 8))
@@ -35,6 +37,12 @@ def workload() -> workloads.Workload:
 
 def timeline() -> sim.Timeline:
     return result().timeline()
+
+
+def optimum() -> sim.Optimum:
+    fabric = multidim("RI(2)_FC(2)")
+    objective = sim.collective_objective(fabric, "all-reduce", "hierarchical", "1MiB")
+    return sim.optimize(objective, sim.Feasible([sim.budget(100, 2, spent=True)], 2), max_evaluations=4)
 
 
 def measured() -> sim.Measurements:
@@ -85,6 +93,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Measurements": measured,
     "sim.Model": lambda: sim.PRESETS["swing-paper"],
     "sim.NodeDown": lambda: sim.NodeDown(node="npu3"),
+    "sim.Optimum": optimum,
     "sim.Placed": lambda: sim.Placed(workload(), {"dp": (8, 8)}),
     "sim.Repair": lambda: sim.Repair(link="npu0--npu1"),
     "sim.Result": result,
@@ -99,20 +108,48 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Tally": lambda: sim.Tally(failed={str(n): LONG for n in range(9)}),
     "sim.Tenant": lambda: sim.Tenant(name="a", work=schedule(), npus=tuple(range(64))),
     "sim.Timeline": timeline,
+    "sim.Validation": lambda: sim.validate(result()),
     "sim.Why": lambda: result().why(),
 }
 """By package and class: something large of it."""
 
+NOT_PICKLED = ("topologies.Family",)
+"""An entry of a registry, which is reached by its name."""
+
+PUBLIC = {
+    f"{package}.{name}": getattr(importlib.import_module(package), name)
+    for package in ("topologies", "collectives", "workloads", "sim")
+    for name in importlib.import_module(package).__all__
+}
+"""Everything that a package exports, by its name."""
+
 
 def public_classes() -> list[str]:
-    packages = ("topologies", "collectives", "workloads", "sim")
-    found = [(name, one, getattr(importlib.import_module(name), one)) for name in packages
-             for one in importlib.import_module(name).__all__]
-    return [f"{package}.{name}" for package, name, thing in found if inspect.isclass(thing)
+    return [name for name, thing in PUBLIC.items() if inspect.isclass(thing)
             and not issubclass(thing, BaseException) and not getattr(thing, "_is_protocol", False)]
 
 
+def is_brief(thing: object) -> bool:
+    text = repr(thing)
+    return text.isprintable() and 0 < len(text) <= 120
+
+
 @pytest.mark.parametrize("name", public_classes())
-def test_one_line(name: str) -> None:
-    text = repr(EXAMPLES[name]())
-    assert text.isprintable() and 0 < len(text) <= 120, text
+def test_one_line_and_pickled(name: str) -> None:
+    thing = EXAMPLES[name]()
+    assert is_brief(thing), repr(thing)
+    if name not in NOT_PICKLED:
+        assert type(pickle.loads(pickle.dumps(thing))) is type(thing)
+
+
+def test_registries_and_constants_take_one_line() -> None:
+    things = {name: one for name, one in PUBLIC.items() if not callable(one) and not inspect.ismodule(one)}
+    assert {"sim.PRESETS", "workloads.MODELS", "collectives.ALGORITHMS"} < set(things)
+    assert [name for name, one in things.items() if not is_brief(one)] == []
+
+
+def test_what_has_rows_is_a_frame_of_them() -> None:
+    some = [result(), EXAMPLES["sim.Shares"](), EXAMPLES["sim.Optimum"](), EXAMPLES["sim.Validation"]()]
+    for one in some:
+        assert isinstance(one, Tabular) and len(one.to_frame()) == len(one.rows()) > 0
+        assert list(one.to_frame().columns) == list(one.rows()[0])

@@ -30,7 +30,7 @@ from topologies.formats.files import SUFFIXES, Given, read_topology_file
 from topologies.hamming_meshes import hamming_mesh
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
 from topologies.random_graphs import random_regular
-from topologies.text.brief import one_line
+from topologies.text.brief import Registry, one_line
 from topologies.tiers import fat_tree, leaf_spine
 from topologies.twisted_tori import twisted_torus
 from topologies.units import Quantities, Quantity
@@ -242,7 +242,7 @@ _FAMILIES = (
     ),
 )
 
-TOPOLOGIES: dict[str, Family] = {family.name: family for family in _FAMILIES}
+TOPOLOGIES = Registry("families of fabrics", {family.name: family for family in _FAMILIES})
 """The registry: a family added here appears on the command line, in the tests and in the tables."""
 
 

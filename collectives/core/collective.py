@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from topologies import WeftError
-from topologies.text.brief import one_line
+from topologies.text.brief import Registry, one_line
 
 
 @one_line
@@ -96,7 +96,7 @@ def _whole(p: int) -> float:
     return 1.0
 
 
-COLLECTIVES: dict[str, Collective] = {
+COLLECTIVES = Registry("collectives", {
     c.name: c
     for c in (
         Collective("all-reduce", _everyone, _everyone, _any, _all, _twice),
@@ -106,7 +106,7 @@ COLLECTIVES: dict[str, Collective] = {
         Collective("broadcast", _root, _everyone, _any, _all, _whole, rooted=True),
         Collective("reduce", _everyone, _root, _any, _all, _whole, rooted=True),
     )
-}
+})
 
 
 def collective(name: str) -> Collective:

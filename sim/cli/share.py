@@ -11,7 +11,6 @@ from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
-from sim.faults.cost import finite
 from sim.program.model import Model
 from sim.run.tenants import Shares, share_fabric
 from sim.study.spec import Spec
@@ -83,15 +82,12 @@ def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[di
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
         {
-            "topology": result.run.job.topology.name, "tenant": share.name, "work": one.what,
-            "start_s": share.arrival_ps / PS_PER_S, "priority": one.tenant.priority,
-            "time_s": share.time_ps / PS_PER_S, "alone_s": share.alone_ps / PS_PER_S,
-            "slowdown": finite(share.slowdown), "end_s": (share.arrival_ps + share.time_ps) / PS_PER_S,
-            "why": {"makespan_ps": share.time_ps, "parts_ps": result.why(share.name)}, "engine": spec.engine,
+            "topology": result.run.job.topology.name, "tenant": one.tenant.name, "work": one.what,
+            "start_s": row["start_s"], "priority": one.tenant.priority, **row, "engine": spec.engine,
             "symmetry": result.run.symmetry, "all_end_s": result.time_ps / PS_PER_S,
             "all_lower_bound_s": result.run.lower_bound_ps / PS_PER_S, **cost,
         }
-        for one, share in zip(tenants, result.shares, strict=True)
+        for one, row in zip(tenants, result.rows(), strict=True)
     ]
 
 

@@ -23,6 +23,7 @@ from sim.measured.curves import F64, Curve
 from sim.measured.read import Measurements
 from topologies import Topology, WeftError
 from topologies.text.brief import one_line
+from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S
 
 CONFIDENCE = 0.95
@@ -84,7 +85,7 @@ class Fit:
 
 @one_line
 @dataclass(frozen=True)
-class Judgment:
+class Judgment(Tabular):
     """Verdict on some measurements.
 
     Attributes

@@ -10,7 +10,8 @@ smaller box around the best point, and rows that contradict simulations there ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from sim.analytic.traffic import F64
 from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimizer.objective import Evaluation, Objective
 from topologies import WeftError
+from topologies.text.brief import one_line
+from topologies.text.notebook import Tabular
 
 TOLERANCE = 1e-4
 MAX_EVALUATIONS = 150
@@ -36,7 +39,9 @@ POLISH, SIMPLEX, KICKS, KICK = 15, 0.06, 3, 0.15
 """Simplex steps for each free dimension, their first size, and the spread of new starts, in the logarithm."""
 
 
-class Optimum(NamedTuple):
+@one_line
+@dataclass(frozen=True, eq=False)
+class Optimum(Tabular):
     """What the optimizer found.
 
     Attributes
@@ -71,6 +76,17 @@ class Optimum(NamedTuple):
     def gap(self) -> float | None:
         """Relative distance to the bound."""
         return None if self.bound is None else self.value / self.bound - 1.0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The best point, then those it began from: bandwidths, time, and the time that one more GB/s of each saves."""
+        points = {"best": self.best} | {f"start {number}": one for number, one in enumerate(self.starts, 1)}
+        return [
+            {
+                "point": name, "bandwidth_GBps": one.bandwidth_GBps.tolist(), "time_s": one.time_ns * 1e-9,
+                "saved_s_per_GBps": (-one.slope_ns * 1e-9).tolist(),
+            }
+            for name, one in points.items()
+        ]
 
 
 def optimize(

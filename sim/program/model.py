@@ -9,7 +9,7 @@ from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
 from sim.program.cutting import check_integer
 from topologies.core.paths import check_tie
 from topologies.errors import WeftError
-from topologies.text.brief import one_line
+from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity, counted, format_size, format_time, parse_size, parse_time
 
 DEFAULT_CHUNKS = 16
@@ -125,4 +125,4 @@ SWING_PAPER = Model(
 )
 """The set-up of the Swing paper as its figures give it (reference: 8 KiB packets, head delivery, 0.52 us endpoints)."""
 
-PRESETS: dict[str, Model] = {"swing-paper": SWING_PAPER}
+PRESETS = Registry("presets", {"swing-paper": SWING_PAPER})

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from sim.faults.cost import finite
 from sim.faults.plan import FaultPlan
 from sim.lower.tenants import Tenant
 from sim.program import I64
@@ -18,12 +20,13 @@ from sim.run.tenant_accounts import tenant_accounts
 from sim.simulation import simulate
 from topologies import WeftError
 from topologies.text.brief import one_line
-from topologies.units import parse_time
+from topologies.text.notebook import Tabular
+from topologies.units import PS_PER_S, parse_time
 
 
 @one_line
 @dataclass(frozen=True, eq=False)
-class Shares:
+class Shares(Tabular):
     """All tenants of a run.
 
     Attributes
@@ -41,6 +44,18 @@ class Shares:
     def time_ps(self) -> int:
         """End of the last tenant."""
         return self.run.time_ps
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per tenant: when it starts and ends, its time, its time alone, and its critical path."""
+        return [
+            {
+                "tenant": share.name, "start_s": share.arrival_ps / PS_PER_S, "time_s": share.time_ps / PS_PER_S,
+                "alone_s": share.alone_ps / PS_PER_S, "slowdown": finite(share.slowdown),
+                "end_s": (share.arrival_ps + share.time_ps) / PS_PER_S,
+                "why": {"makespan_ps": share.time_ps, "parts_ps": self.why(share.name)},
+            }
+            for share in self.shares
+        ]
 
     def why(self, name: str) -> dict[str, int]:
         """Where the time of a tenant went, in ps by name, largest first: the critical path from its arrival to its end.

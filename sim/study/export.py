@@ -15,6 +15,7 @@ from sim.study.points import Task, topology_of
 from sim.study.store import Finished, Store
 from sim.study.tables import to_csv
 from topologies import WeftError
+from topologies.text.notebook import Rows
 from topologies.units import format_size
 
 Row = dict[str, Any]
@@ -68,7 +69,7 @@ def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
     return f"{name} at {', '.join(format_size(size) + some[size] for size in sorted(here))}"
 
 
-def sweep_rows(sweep: Sweep, store: Store) -> list[Row]:
+def sweep_rows(sweep: Sweep, store: Store) -> Rows:
     """Rows of the finished points: the value on each axis, the columns of `Result.row` but `wall_s`, and `refused`.
 
     Every row has all columns; those of a point that cannot run are None except those that identify it. A point that
@@ -79,7 +80,7 @@ def sweep_rows(sweep: Sweep, store: Store) -> list[Row]:
         if (found := store.get(point_key(task))) is not None:
             rows.append({name: _cell(value) for name, value in place.items()} | _row(task, found))
     columns = dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row)
-    return [{name: row.get(name) for name in columns} for row in rows]
+    return Rows({name: row.get(name) for name in columns} for row in rows)
 
 
 def _row(task: Task, found: Finished) -> Row:

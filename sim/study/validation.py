@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,16 @@ from sim.analytic.streaming_form import streaming_ps
 from sim.result import Result
 from sim.why.path import QUEUEING, SERIALISATION, Why
 from topologies import Topology
+from topologies.text.brief import one_line
+from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S, format_time
 
 LATENCIES = ("propagation", "hop processing", "endpoint")
 
 
-class Validation(NamedTuple):
+@one_line
+@dataclass(frozen=True, eq=False)
+class Validation(Tabular):
     """Prediction and simulation of one point, in ps."""
 
     result: Result
@@ -61,6 +66,9 @@ class Validation(NamedTuple):
 
     def _reason(self, name: str, part: int) -> str:
         return f"{signed(part)} {_REASONS[name, part > 0](self)}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [self.row()]
 
     def row(self) -> dict[str, Any]:
         """The row of a result, with the predictions and the account."""

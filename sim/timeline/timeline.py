@@ -12,7 +12,7 @@ from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from topologies import WeftError
 from topologies.text.brief import one_line
-from workloads.job import Compute, Reconfigure
+from workloads.job import Compute, Operation, Reconfigure
 
 LATE = "late start"
 
@@ -60,63 +60,67 @@ def timeline(lowered: Lowered, outcome: Outcome) -> Timeline:
     tracks = [_track(lowered, server) for server in range(lowered.program.n_servers)]
     topology = lowered.topology
     nodes = [topology.node_name(node) for node in range(topology.n_nodes)]
-    named = _schedule_names(lowered) if lowered.job.alone is not None else _job_names(lowered)
+    named = _JobNames(lowered) if lowered.job.alone is None else _ScheduleNames(lowered)
     about = {"model": lowered.model.describe(), "symmetry": lowered.symmetry}
-    return Timeline(lowered.program, outcome, tracks, nodes, named.task_name, named.task_facts, named.about | about)
+    return Timeline(lowered.program, outcome, tracks, nodes, named.name, named.facts, named.about | about)
 
 
-class _Names(NamedTuple):
-    """What tasks are called, and what the whole run is."""
-
-    task_name: Callable[[int], str]
-    task_facts: Callable[[int], dict[str, Any]]
-    about: dict[str, Any]
-
-
-def _schedule_names(lowered: Lowered) -> _Names:
+class _ScheduleNames(NamedTuple):
     """A task is a transfer from node to node."""
-    schedule, topology, transfers = lowered.schedule, lowered.topology, lowered.transfers[0]
-    rows = lowered.task_row.tolist()
-    assert transfers is not None
 
-    def name(task: int) -> str:
-        if task >= len(rows):
-            return LATE
-        row = rows[task]
-        return f"{topology.node_name(int(transfers.src[row]))} to {topology.node_name(int(transfers.dst[row]))}"
+    lowered: Lowered
 
-    def facts(task: int) -> dict[str, Any]:
-        if task >= len(rows):
-            return {}
-        row = rows[task]
+    @property
+    def about(self) -> dict[str, Any]:
+        schedule = self.lowered.schedule
         return {
-            "algorithm": schedule.name, "step": int(transfers.step[row]), "port": int(transfers.port[row]),
+            "collective": schedule.kind.name, "algorithm": schedule.name, "size_bytes": schedule.size_bytes,
+            "topology": schedule.topology.name,
+        }
+
+    def name(self, task: int) -> str:
+        lowered, transfers = self.lowered, self.lowered.transfers[0]
+        if transfers is None or task >= lowered.task_row.size:
+            return LATE
+        row, name = lowered.task_row[task], lowered.topology.node_name
+        return f"{name(int(transfers.src[row]))} to {name(int(transfers.dst[row]))}"
+
+    def facts(self, task: int) -> dict[str, Any]:
+        lowered, transfers = self.lowered, self.lowered.transfers[0]
+        if transfers is None or task >= lowered.task_row.size:
+            return {}
+        row = lowered.task_row[task]
+        return {
+            "algorithm": lowered.schedule.name, "step": int(transfers.step[row]), "port": int(transfers.port[row]),
             "transfer_bytes": int(lowered.task_bytes[task]), "adds": bool(transfers.reduces[row]),
         }
 
-    about = {
-        "collective": schedule.kind.name, "algorithm": schedule.name, "size_bytes": schedule.size_bytes,
-        "topology": topology.name,
-    }
-    return _Names(name, facts, about)
 
-
-def _job_names(lowered: Lowered) -> _Names:
+class _JobNames(NamedTuple):
     """A task has the name of its operation."""
-    operations, topology = lowered.job.operations, lowered.topology
 
-    def name(task: int) -> str:
-        return operations[int(lowered.task_operation[task])].name if task < lowered.task_operation.size else LATE
+    lowered: Lowered
 
-    def facts(task: int) -> dict[str, Any]:
-        if task >= lowered.task_operation.size:
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"topology": self.lowered.topology.name, "operations": len(self.lowered.job.operations)}
+
+    def _operation(self, task: int) -> Operation | None:
+        lowered = self.lowered
+        here = task < lowered.task_operation.size
+        return lowered.job.operations[int(lowered.task_operation[task])] if here else None
+
+    def name(self, task: int) -> str:
+        operation = self._operation(task)
+        return LATE if operation is None else operation.name
+
+    def facts(self, task: int) -> dict[str, Any]:
+        operation = self._operation(task)
+        if operation is None:
             return {}
-        operation = operations[int(lowered.task_operation[task])]
         nowhere = isinstance(operation.work, (Compute, Reconfigure))
-        kind = {} if nowhere else {"from": topology.node_name(int(lowered.task_rank[task]))}
-        return {"kind": operation.kind, **kind}
-
-    return _Names(name, facts, {"topology": topology.name, "operations": len(operations)})
+        source = {} if nowhere else {"from": self.lowered.topology.node_name(int(self.lowered.task_rank[task]))}
+        return {"kind": operation.kind, **source}
 
 
 class Rows(NamedTuple):

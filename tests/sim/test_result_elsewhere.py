@@ -8,7 +8,8 @@ import xml.etree.ElementTree as ElementTree
 
 from collectives import build
 from sim import FaultPlan, Result, SlowLink, simulate, to_frame
-from topologies import torus
+from topologies import multidim, torus
+from workloads import Call, Layer, Phase, Workload, training_job
 
 FABRIC = torus((4, 4))
 
@@ -31,6 +32,17 @@ def test_a_schedule_that_comes_back_takes_the_same_time() -> None:
     schedule = build("pipelined", "all-reduce", FABRIC, "64KiB")
     rows = [simulate(one).row() | {"wall_s": 0.0} for one in (schedule, pickle.loads(pickle.dumps(schedule)))]
     assert rows[0] == rows[1]
+
+
+def test_a_timeline_that_comes_back_has_its_names() -> None:
+    network = multidim("RI(2)_FC(2)")
+    layers = Workload("two", (Layer("a", Phase(1e-6, (Call("all-reduce", 1e6, "dp"),))),) * 2)
+    for work in (build("swing", "all-reduce", FABRIC, "64KiB"), training_job(network, layers, {"dp": (2, 2)})):
+        timeline = simulate(work).timeline()
+        back = pickle.loads(pickle.dumps(timeline))
+        tasks = range(timeline.program.n_tasks)
+        assert [back.task_name(task) for task in tasks] == [timeline.task_name(task) for task in tasks]
+        assert [back.task_facts(task) for task in tasks] == [timeline.task_facts(task) for task in tasks]
 
 
 def test_a_result_shows_its_row() -> None:

@@ -97,7 +97,7 @@ def test_a_file_is_a_spec_and_says_its_own_times(tmp_path, suffix):
     path = str(tmp_path / f"net{suffix}")
     write_topology(torus((4, 4), bandwidth="7GB/s"), path)
     t = from_spec(path)
-    assert t.n_npus == 16 and set(t.bandwidth_Bps.tolist()) == {7e9} and t.name == path
+    assert t.n_npus == 16 and set(t.bandwidth_Bps.tolist()) == {7e9} and t.name == f"net{suffix}"
     for keyword in ("bandwidth", "latency", "hop_latency"):
         with pytest.raises(WeftError, match=f"specifies its own {keyword}: omit {keyword} 1"):
             from_spec(path, **{keyword: 1})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import TypeVar
 
@@ -34,6 +34,23 @@ def one_line(cls: type[T]) -> type[T]:
     """
     cls.__repr__ = _brief  # type: ignore[method-assign]  # one for all classes
     return cls
+
+
+class Registry(dict[str, T]):
+    """Things by name; `repr` is one line.
+
+    Examples
+    --------
+    >>> Registry("colors", {"red": 1, "blue": 2})
+    <2 colors: red, blue>
+    """
+
+    def __init__(self, what: str, things: Mapping[str, T]) -> None:
+        super().__init__(things)
+        self.what = what
+
+    def __repr__(self) -> str:
+        return f"<{cut(f'{len(self)} {self.what}: ' + ', '.join(self), WIDTH - 20)}>"
 
 
 def cut(text: str, width: int = WIDTH) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from topologies.errors import WeftError
-from topologies.text.brief import cut
+from topologies.text.brief import WIDTH, cut
 
 if TYPE_CHECKING:
     import pandas
@@ -63,3 +63,38 @@ def to_frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
 
     table = [dict(row) for row in rows]
     return pandas.DataFrame(table, columns=list(dict.fromkeys(name for row in table for name in row)))
+
+
+class Tabular:
+    """What has rows gives them as a data frame."""
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Rows of a table: one dictionary each."""
+        raise NotImplementedError
+
+    def to_frame(self) -> pandas.DataFrame:
+        """`rows()` as a data frame of pandas.
+
+        Raises
+        ------
+        WeftError
+            pandas is not installed.
+        """
+        return to_frame(self.rows())
+
+
+class Rows(list[dict[str, Any]], Tabular):
+    """A list of rows; `repr` has its size and its columns.
+
+    Examples
+    --------
+    >>> Rows([{"size_bytes": 1024, "time_s": 1e-6}])
+    <1 x 2: size_bytes, time_s>
+    """
+
+    def __repr__(self) -> str:
+        columns = dict.fromkeys(name for row in self for name in row)
+        return f"<{cut(f'{len(self)} x {len(columns)}: ' + ', '.join(columns), WIDTH - 2)}>"
+
+    def rows(self) -> Rows:
+        return self

@@ -10,6 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 from topologies import WeftError
+from topologies.text.brief import Registry
 from workloads.models.convolution import resnet50, vgg
 from workloads.models.model import NeuralNetwork, Operator
 from workloads.models.recommendation import dlrm, ncf
@@ -18,7 +19,7 @@ from workloads.models.transformer import Shape, bert, decoder, gpt, layer, llama
 
 GPT_VOCABULARY = 50257
 
-MODELS: MappingProxyType[str, Callable[[], NeuralNetwork]] = MappingProxyType({
+MODELS: MappingProxyType[str, Callable[[], NeuralNetwork]] = MappingProxyType(Registry("models", {
     "gpt-3": partial(gpt, "gpt-3", 96, 12288, 2048, GPT_VOCABULARY, "T. Brown et al., NeurIPS 2020, table 2.1"),
     "turing-nlg": partial(
         gpt, "turing-nlg", 78, 4256, 1024, GPT_VOCABULARY, "C. Rosset, Microsoft, February 2020; GPT-2 vocabulary"
@@ -48,7 +49,7 @@ MODELS: MappingProxyType[str, Callable[[], NeuralNetwork]] = MappingProxyType({
     "dlrm": dlrm,
     "ncf": ncf,
     "lstm": lstm,
-})
+}))
 """A model added here appears on the command line and in the tests."""
 
 
