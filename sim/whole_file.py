@@ -13,16 +13,8 @@ def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
 
     A link is followed. A device or a pipe, which nothing may replace, is written to in one go.
 
-    Parameters
-    ----------
-    path : path
-    write : callable (path)
-        Writes the file whose name it is given; the suffix is that of `path`.
-
-    Raises
-    ------
-    OSError
-        It could not be written, and what was there is as before.
+    `write`: writes the file whose name it is given; the suffix is that of `path`.
+    OSError: it could not be written, and what was there is as before.
     """
     path = Path(path).resolve()
     special = path.exists() and not path.is_file()

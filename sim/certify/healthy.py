@@ -17,18 +17,9 @@ from sim.program.outcome import Log, Outcome
 def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None:
     """Check a finished run: conservation, capacity, causality, bounds.
 
-    Parameters
-    ----------
-    program : Program
-    outcome : Outcome
-        With a log, every service is checked as well.
-    lower_bound_ps : int
-        No run may be faster.
-
-    Raises
-    ------
-    CertificateError
-        With the rule, and the task or server that broke it.
+    `outcome`: with a log, every service is checked as well.
+    `lower_bound_ps`: no run may be faster.
+    CertificateError: with the rule, and the task or server that broke it.
     """
     if program.is_healthy:
         _conservation(program, outcome)

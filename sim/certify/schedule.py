@@ -29,21 +29,11 @@ TRANSFERS_AT_ONCE = 500_000
 def certify_schedule(job: Job, model: Model, link_ps: I64, wire_bytes: int, n_transfers: int) -> None:
     """Check that a program does the work of its job.
 
-    Parameters
-    ----------
-    job : Job
-    model : Model
-    link_ps : (n_links,) int64
-        What the program serves on every link of the fabric, those that a representative stands for included.
-    wire_bytes : int
-        What leaves all ranks by the program.
-    n_transfers : int
-        Transfers of all ranks by the program; one that is split counts twice.
-
-    Raises
-    ------
-    CertificateError
-        Names a link on which the program does more or less than the schedule, or the sums that differ.
+    `link_ps` (n_links,): what the program serves on every link of the fabric, those that a representative stands for
+        included.
+    `wire_bytes`: what leaves all ranks by the program.
+    `n_transfers`: transfers of all ranks by the program; one that is split counts twice.
+    CertificateError: names a link on which the program does more or less than the schedule, or the sums that differ.
     """
     if n_transfers > MOST_TRANSFERS:
         return

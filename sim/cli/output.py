@@ -33,10 +33,7 @@ STANDARD_OUTPUT = "-"
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Reject outputs that cannot be written, before anything is computed.
 
-    Raises
-    ------
-    WeftError
-        No such folder, a folder instead of a file, no permission, or a figure of an unknown kind.
+    WeftError: no such folder, a folder instead of a file, no permission, or a figure of an unknown kind.
     """
     if getattr(arguments, "baseline", None) and not (arguments.plot and arguments.figure == "speed-up"):
         raise WeftError(f"--baseline {arguments.baseline} is of a speed-up: add --plot FILE --figure speed-up")
@@ -68,13 +65,7 @@ def write_text(path: str, text: str) -> None:
 def write_json(arguments: argparse.Namespace, spec: Spec, rows: Sequence[Row], **more: Any) -> None:
     """Write the document of a command to the file of `--json`, if there is one.
 
-    Parameters
-    ----------
-    arguments : Namespace
-    spec : Spec
-    rows : sequence of row
-    **more
-        Further keys of the document; `model` is the model that was simulated.
+    `**more`: further keys of the document; `model` is the model that was simulated.
     """
     if arguments.json:
         asked = document_spec(arguments, spec)

@@ -146,10 +146,7 @@ def algorithm_facts() -> list[dict[str, Any]]:
 def describe(schedule: Schedule, rank: int | None = None) -> dict[str, Any]:
     """Facts about a schedule, and the transfers of one rank if asked for.
 
-    Raises
-    ------
-    WeftError
-        No such rank, or a schedule too large to describe.
+    WeftError: no such rank, or a schedule too large to describe.
     """
     pattern = schedule.pattern
     if rank is not None and not 0 <= rank < pattern.p:

@@ -48,10 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
 def read(arguments: argparse.Namespace) -> Spec:
     """The spec, with the tenants of the file and then those of the flags.
 
-    Raises
-    ------
-    WeftError
-        There are no tenants.
+    WeftError: there are no tenants.
     """
     spec = spec_of(arguments)
     tables = (*spec.tenant, *map(read_tenant, arguments.tenant))

@@ -53,10 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
 def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """The sections of a sweep file, changed by the flags.
 
-    Raises
-    ------
-    WeftError
-        The file cannot be read, or has keys that a sweep does not use.
+    WeftError: the file cannot be read, or has keys that a sweep does not use.
     """
     sections = dict(read_sections(file, "sweep file", NAME))
     for section, keys in changes_of(arguments).items():

@@ -58,10 +58,7 @@ def simulate_iteration(spec: Spec, *, check: bool = False) -> tuple[Workload, Re
 def algorithm_of(spec: Spec, default: Sequence[str] = ("hierarchical",)) -> str:
     """The algorithm of all collectives.
 
-    Raises
-    ------
-    WeftError
-        Several are given.
+    WeftError: several are given.
     """
     names = spec.collective.algorithms or default
     if len(names) != 1:

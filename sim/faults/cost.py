@@ -38,23 +38,13 @@ def times(value: float) -> str:
 @one_line
 @dataclass(frozen=True, eq=False)
 class FaultCost:
-    """A run with faults beside the healthy one.
-
-    Attributes
-    ----------
-    plan : FaultPlan
-    healthy_ps, time_ps : int
-    lost : int
-        Chunks lost and sent again; one that was lost twice counts twice.
-    detours : int
-        Chunks that took another route than the healthy one, each time they were sent.
-    """
+    """A run with faults beside the healthy one."""
 
     plan: FaultPlan
     healthy_ps: int
     time_ps: int
-    lost: int
-    detours: int
+    lost: int  # chunks lost and sent again; one that was lost twice counts twice
+    detours: int  # chunks that took another route than the healthy one, each time they were sent
 
     @classmethod
     def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> FaultCost:

@@ -25,16 +25,8 @@ SAMPLED_TRANSFERS = 1_000
 def check_capacity(pattern: Pattern, n_ranks: int) -> None:
     """Reject to lower the transfers of more ranks than fit in memory.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    n_ranks : int
-        Ranks to be simulated: all of them, or the representatives of a symmetry.
-
-    Raises
-    ------
-    WeftError
-        With the estimate, and what would help.
+    `n_ranks`: ranks to be simulated: all of them, or the representatives of a symmetry.
+    WeftError: with the estimate, and what would help.
     """
     need, transfers = lowering_bytes(pattern, n_ranks)
     if need > physical_memory():

@@ -25,27 +25,14 @@ VIOLATION = 1e-6
 
 @dataclass(frozen=True)
 class Design:
-    """One answer.
+    """One answer."""
 
-    Attributes
-    ----------
-    bandwidth_GBps : (D,) float64
-    time_ns, equal_time_ns : float
-        At the bandwidths, and with the same total split equally.
-    lower_bound_ns : float
-        Certified: no allowed bandwidths are faster (nan where no bound is known).
-    value, bound : float
-        Of the objective, ns or ns x $.
-    evaluations, runs, replays : int
-    ended : str
-    """
-
-    bandwidth_GBps: F64
-    time_ns: float
-    equal_time_ns: float
-    lower_bound_ns: float
-    value: float
-    bound: float
+    bandwidth_GBps: F64  # (D,)
+    time_ns: float  # at the bandwidths
+    equal_time_ns: float  # with the same total split equally
+    lower_bound_ns: float  # certified: no allowed bandwidths are faster (nan where no bound is known)
+    value: float  # of the objective, ns or ns x $
+    bound: float  # of the objective: nothing feasible is below it
     evaluations: int = 0
     runs: int = 0
     replays: int = 0
@@ -153,10 +140,7 @@ def budget_saving(
     Otherwise the growth goes to one dimension, or to all in proportion, whichever saves most: no less is saved where
     the bandwidths are optimized anew.
 
-    Returns
-    -------
-    float or None
-        None where no budget limits the sum of the bandwidths.
+    None where no budget limits the sum of the bandwidths.
     """
     budgets = [one for one in feasible.constraints if one.is_budget]
     if not budgets:

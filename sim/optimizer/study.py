@@ -42,40 +42,24 @@ from workloads.training import Training
 @one_line
 @dataclass
 class Study:
-    """A design problem with its knobs.
-
-    Attributes
-    ----------
-    network : Network
-    placed : tuple of Placed
-        Empty where one collective is studied.
-    collective, size_bytes
-        Of that collective.
-    feasible : Feasible
-    cost : Cost or None
-    goal, evaluator, loop : str
-    knobs : list of Knobs
-        Of which the best is taken.
-    counting : str
-        How links are charged, for people.
-    """
+    """A design problem with its knobs."""
 
     network: Network
-    placed: tuple[Placed, ...]
+    placed: tuple[Placed, ...]  # empty where one collective is studied
     collective: str
-    size_bytes: int
+    size_bytes: int  # of the collective
     feasible: Feasible
     cost: Cost | None
     goal: str
     evaluator: str
     loop: str
     checkpointed: bool
-    knobs: list[Knobs]
+    knobs: list[Knobs]  # of which the best is taken
     lane_GBps: float | None
     evaluations: int
     wants_sensitivity: bool
     symmetry: str
-    counting: str
+    counting: str  # how links are charged, for people
     _objectives: dict[Knobs, Simulated] = field(default_factory=dict)
     _best: Best | None = None
 

@@ -16,10 +16,7 @@ Row = Mapping[str, Any]
 def check_baseline(names: Sequence[str], baseline: str | None) -> str:
     """The algorithm that others are compared with: the baseline, or the first.
 
-    Raises
-    ------
-    WeftError
-        The baseline is not among the algorithms, or is the only one.
+    WeftError: the baseline is not among the algorithms, or is the only one.
     """
     base = baseline or next(iter(names), "")
     if base not in names:

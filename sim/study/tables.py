@@ -26,19 +26,9 @@ _US = 1e6
 def nccl_table(rows: Iterable[Row], n_ranks: int, element_bytes: int = 4, root: int = 0) -> str:
     """Rows of one algorithm as nccl-tests prints them, so that its readers read them.
 
-    Parameters
-    ----------
-    rows : iterable of row
-    n_ranks : int
-        For the count, which is per rank for some collectives in nccl-tests.
-    element_bytes : int
-    root : int
-        Of rooted collectives.
-
-    Returns
-    -------
-    str
-        A simulation has no out-of-place and in-place variants: both columns hold the same result. `#wrong` is 0
+    `n_ranks`: for the count, which is per rank for some collectives in nccl-tests.
+    `root`: of rooted collectives.
+    A simulation has no out-of-place and in-place variants: both columns hold the same result. `#wrong` is 0
         because schedules are checked for correctness when built.
     """
     measured = _heads("time", "algbw", "busbw", "#wrong")

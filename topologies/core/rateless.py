@@ -41,10 +41,7 @@ _ALIKE: WeakKeyDictionary[Topology, bytes] = WeakKeyDictionary()
 def wiring_of(topology: Topology) -> Topology:
     """The wiring of a topology: one object for all topologies with the same nodes, links, names and router.
 
-    Returns
-    -------
-    Topology
-        Without rates and latencies; the topology itself where its router chooses routes by them.
+    It has no rates and no latencies; the topology itself is returned where its router chooses routes by them.
     """
     if isinstance(topology, Rateless):
         return topology
