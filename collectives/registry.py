@@ -33,6 +33,7 @@ from collectives.core.collective import COLLECTIVES, collective
 from collectives.core.forms import check_form
 from collectives.core.schedule import Schedule
 from collectives.formats.files import SUFFIX, functions_of
+from collectives.formats.msccl_program import RUNTIMES
 from topologies import Topology, WeftError
 from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity
@@ -293,7 +294,11 @@ def algorithm(name: str) -> Algorithm:
         No such algorithm.
     """
     if name.endswith(SUFFIX):
-        return Algorithm(name, "a schedule from a file", "as many ranks as in the file", functions_of(name))
+        runtime = f"of MSCCL, whose limits hold: {', '.join(RUNTIMES)} (default: the widest; others are noted)"
+        return Algorithm(
+            name, "a schedule from a file", "as many ranks as in the file", functions_of(name),
+            options={"runtime": runtime},
+        )
     if name not in ALGORITHMS:
         raise WeftError(f"algorithm {name!r} is unknown: choose one of {', '.join(ALGORITHMS)}, or a file {SUFFIX}")
     return ALGORITHMS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern
@@ -13,8 +13,8 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import Cut, cut_of
-from collectives.formats.msccl_program import Algo, parse_msccl
-from topologies import Topology
+from collectives.formats.msccl_program import RUNTIMES, Algo, not_run, parse_msccl, told_limits
+from topologies import Topology, WeftError
 from topologies.text.input_text import read_input, stamp_of
 from topologies.units import Quantity, parse_size
 
@@ -30,16 +30,29 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     WeftError: a file that cannot be read or is neither format.
     """
     text = _text(path)
-    kind = "all-gather" if _FORESTCOLL.search(text) else _parsed(text, path).kind
+    if _FORESTCOLL.search(text):
+        return {"all-gather": partial(_build_forestcoll, path)}
+    return {_parsed(text, path).kind: partial(_build_msccl, path)}
 
-    def build(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-        text = _text(path)
-        if _FORESTCOLL.search(text):
-            return schedule(_forestcoll(topology, path, text), size, element_bytes)
-        cut = cut_of(_parsed(text, path), parse_size(size, "size"))
-        return schedule(_msccl(topology, path, text, cut), size, element_bytes)
 
-    return {kind: build}
+def _build_forestcoll(
+    path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    return schedule(_forestcoll(topology, path, _text(path)), size, element_bytes)
+
+
+def _build_msccl(
+    path: str, topology: Topology, size: Quantity, *, runtime: str = "", element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """The schedule of a program; of a runtime that is named, all limits hold, and others are noted."""
+    text, size_bytes = _text(path), parse_size(size, "size")
+    algo = _parsed(text, path)
+    if runtime and runtime not in RUNTIMES:
+        raise WeftError(f"runtime {runtime!r} is unknown: choose one of {', '.join(RUNTIMES)}")
+    if runtime and (why := not_run(algo, runtime, size_bytes)):
+        raise WeftError(f"{runtime} does not run {path}: {why}")
+    note = "" if runtime else told_limits(algo, size_bytes)
+    return schedule(_msccl(topology, path, text, cut_of(algo, size_bytes), note), size, element_bytes)
 
 
 def file_digest(path: str) -> str:
@@ -72,5 +85,5 @@ def _forestcoll(topology: Topology, path: str, text: str) -> Pattern:
 
 
 @by_wiring
-def _msccl(topology: Topology, path: str, text: str, cut: Cut) -> Pattern:
-    return msccl_pattern(_parsed(text, path), topology, cut)
+def _msccl(topology: Topology, path: str, text: str, cut: Cut, note: str) -> Pattern:
+    return msccl_pattern(_parsed(text, path), topology, cut, note)

@@ -19,13 +19,13 @@ from collectives.core.sends import SendList
 from collectives.core.transfers import WHOLE, take
 from collectives.formats.msccl_memory import Memory, Value
 from collectives.formats.msccl_order import Cut, Order, check_races, order_of
-from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher
+from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher, waits_of
 from topologies import Topology, WeftError
 
 PROOF = "proved: all conflicting steps are ordered, and one symbolic run does the collective"
 
 
-def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut()) -> Pattern:
+def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = "") -> Pattern:
     """The pattern of a program, checked as it would be executed.
 
     `cut`: how the runtime executes it on the array; whole steps in one turn unless given.
@@ -56,7 +56,7 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut()) -> Pattern:
         topology=topology, kind=kind, algorithm="msccl", form=algo.name,
         n_blocks=algo.chunks * (p if algo.kind == "all-to-all" else 1),
         emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=_unnamed, own_proof=lambda: PROOF, only_own_proof=True,
+        blocks_of=_unnamed, own_proof=lambda: PROOF, only_own_proof=True, note=note,
     )
 
 
@@ -80,14 +80,16 @@ def _pairs(algo: Algo) -> dict[Place, Place]:
 def _waits(algo: Algo, order: Order, arrival: dict[Place, int]) -> Iterator[tuple[Place, set[int]]]:
     """For each sending step, the transfers that must have arrived: the last one of every connection."""
     known: dict[Place, dict[tuple[int, int], tuple[int, int]]] = {}
+    waits: dict[tuple[int, int], list[list[tuple[int, int]]]] = {}
     for place in dict.fromkeys(order.calls.place(call) for call in order.sequence):
         gpu, number, at = place
         block = algo.gpus[gpu][number]
         step = block.steps[at]
         last: dict[tuple[int, int], tuple[int, int]] = {}
         before = [(gpu, number, at - 1)] if at else []
-        if step.depends is not None:
-            before.append(_released_by(algo, gpu, *step.depends))
+        if (gpu, number) not in waits:
+            waits[gpu, number] = waits_of(block)
+        before += [_released_by(algo, gpu, *one) for one in waits[gpu, number][at]]
         for one in before:
             for connection, found in known[one].items():
                 last[connection] = max(last.get(connection, found), found)

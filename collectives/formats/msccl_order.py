@@ -41,6 +41,7 @@ from collectives.formats.msccl_program import (
     Algo,
     Place,
     publisher,
+    waits_of,
 )
 from topologies import WeftError
 
@@ -194,15 +195,14 @@ def _blocks(calls: Calls, turns: int) -> tuple[I64, I64]:
 def _flags(algo: Algo, calls: Calls, turns: int) -> tuple[I64, I64]:
     """A step that waits starts after the step that releases it."""
     pairs = []
-    for place, first in calls.first.items():
-        depends = algo.step(place).depends
-        if depends is not None:
-            block, step = depends
-            released = publisher(algo.gpus[place[0]][block], step)
-            if released < 0:
-                what = f"{algo.name} hangs: {where(algo, place)} waits for ever"
-                raise ScheduleError(f"{what}: no step of thread block {block} from {step} on has hasdep=1")
-            pairs.append((calls.last((place[0], block, released)), first))
+    for gpu, blocks in enumerate(algo.gpus):
+        for number, waiting in enumerate(blocks):
+            for at, (block, step) in ((at, one) for at, waits in enumerate(waits_of(waiting)) for one in waits):
+                released = publisher(blocks[block], step)
+                if released < 0:
+                    what = f"{algo.name} hangs: {where(algo, (gpu, number, at))} waits for ever"
+                    raise ScheduleError(f"{what}: no step of thread block {block} from {step} on has hasdep=1")
+                pairs.append((calls.last((gpu, block, released)), calls.first[gpu, number, at]))
     found = np.array(pairs, np.int64).reshape(-1, 2).T
     return _repeated(found[0], found[1], calls.gpu.size, turns)
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from topologies import WeftError
 from topologies.text.plain_xml import Element, parse_xml
+from topologies.units import format_size
 
 KINDS = {
     "allreduce": "all-reduce", "allgather": "all-gather", "reduce_scatter": "reduce-scatter",
@@ -23,12 +25,31 @@ READS = ("s", "rrs", "rrc", "rrcs", "cpy", "re")
 WRITES = ("r", "rcs", "rrc", "rrcs", "cpy", "re")
 STEPS = (*SENDS, "r", "rrc", "cpy", "re", "nop")
 BUFFERS = ("i", "o", "s")
-MOST_STEPS, MOST_BLOCKS, MOST_CHANNELS, MOST_BLOCKS_OF_CHANNEL, MOST_COUNT = 256, 216, 32, 32, 71
-"""Limits of the runtime: steps of a thread block, thread blocks of a GPU, channels, thread blocks of a channel in one
-direction, chunks of a step."""
+MOST_BLOCKS, MOST_CHANNELS, MOST_BLOCKS_OF_CHANNEL, MOST_COUNT, MOST_OFFSET, MOST_FUSED = 216, 32, 32, 71, 2**15 - 1, 16
+"""Limits of every runtime: thread blocks of a GPU, channels, thread blocks of a channel in one direction, chunks of a
+step, offsets (int16), and reductions in a row that are fused into one."""
 
 MOST_PLACES = 2**20
 """Limit on chunks over all GPUs, since the proof tracks the contents of each."""
+
+class Runtime(NamedTuple):
+    """Limits of one runtime."""
+
+    steps: int  # of a thread block
+    blocks: int  # thread blocks of a GPU
+    elements: int | None = None  # of the XML; None: no limit
+    children: int | None = None  # of an element
+    name_letters: int | None = None
+    inclusive: bool = True  # whether maxBytes itself is in the range, and 0 is no limit
+    most_bytes: int | None = None  # maxBytes where the file has none
+
+
+RUNTIMES = {
+    "msccl": Runtime(256, MOST_BLOCKS, inclusive=False, most_bytes=2**27),
+    "msccl-executor-nccl": Runtime(64, 127, 4096, 1024, 254),  # a thread block waits for another by an int8
+    "rccl": Runtime(64, 64, 4096, 1024, 254),  # up to ROCm 7.12; later ones execute no such file
+}
+"""Who executes these files: microsoft/msccl, Azure/msccl-executor-nccl, ROCm/rccl."""
 
 _KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "algo": (("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",
@@ -86,6 +107,8 @@ class Algo(NamedTuple):
     buffers: tuple[Mapping[str, int], ...]  # declared chunks of the buffers i, o and s of each GPU
     # chunks copied from input to output on each GPU before the thread blocks start
     copies: tuple[tuple[tuple[int, int], ...], ...]
+    refused: Mapping[str, str]  # runtimes that do not load it, and why
+    bytes_span: tuple[int, int | None]  # minBytes and maxBytes, which may be missing
 
     def step(self, place: Place) -> Step:
         """The step at a place."""
@@ -117,9 +140,57 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
         gpus=tuple(_gpu(gpu, channels) for gpu in gpus), protocol=root.choice("proto", PROTOCOLS),
         buffers=tuple({one: gpu.whole(f"{one}_chunks", 0, MOST_PLACES) for one in BUFFERS} for gpu in gpus),
         copies=tuple(tuple((one.whole("i_off"), one.whole("o_off")) for one in gpu.all("copy")) for gpu in gpus),
+        refused={key: why for key, one in RUNTIMES.items() if (why := _beyond(root, one))},
+        bytes_span=(_bytes(root, "minBytes") or 0, _bytes(root, "maxBytes")),
     )
+    if len(algo.refused) == len(RUNTIMES):
+        raise WeftError(f"{name} has {next(iter(algo.refused.values()))}")
     _check(algo, name)
     return algo
+
+
+def _beyond(root: Element, runtime: Runtime) -> str:
+    """What is beyond the limits of a runtime; "" if nothing is."""
+    for number, gpu in enumerate(root.children):
+        blocks = gpu.all("tb")
+        if len(blocks) > runtime.blocks:
+            return f"{len(blocks)} thread blocks on GPU {number}: at most {runtime.blocks}"
+        for at, block in enumerate(blocks):
+            if len(block.children) > runtime.steps:
+                return f"{len(block.children)} steps in thread block {at} of GPU {number}: at most {runtime.steps}"
+    parents = [root, *root.children, *(block for gpu in root.children for block in gpu.children)]
+    counts = [len(one.children) for one in parents]
+    found = {"elements": 1 + sum(counts), "children of one element": max(counts), "letters": len(root.text("name"))}
+    limits = runtime.elements, runtime.children, runtime.name_letters
+    for (what, count), most in zip(found.items(), limits, strict=True):
+        if most is not None and count > most:
+            return f"{count} {what}{' in its name' * (what == 'letters')}: at most {most}"
+    return ""
+
+
+def _bytes(root: Element, key: str) -> int | None:
+    return root.whole(key) if key in root.attributes else None
+
+
+def not_run(algo: Algo, runtime: str, size_bytes: int) -> str:
+    """Why a runtime does not run a program on an array of this size; "" if it does."""
+    if runtime in algo.refused:
+        return f"it has {algo.refused[runtime]}"
+    limits, (least, most) = RUNTIMES[runtime], algo.bytes_span
+    if most is None:
+        most = limits.most_bytes
+    if most is not None and limits.inclusive:
+        most = most + 1 if most else None
+    if size_bytes < least or (most is not None and size_bytes >= most):
+        return f"its minBytes and maxBytes leave out {format_size(size_bytes)}"
+    return ""
+
+
+def told_limits(algo: Algo, size_bytes: int) -> str:
+    """Which runtimes do not load a program, and whether all others leave it aside at this size; "" if none."""
+    said = [f"{runtime} does not load it: {why}" for runtime, why in algo.refused.items()]
+    others = [not_run(algo, runtime, size_bytes) for runtime in RUNTIMES if runtime not in algo.refused]
+    return "; ".join(said + [f"no runtime uses it here: {others[0]}"] * all(others))
 
 
 def _aliased(root: Element) -> tuple[bool, ...]:
@@ -135,15 +206,11 @@ def _gpu(element: Element, channels: int) -> tuple[Block, ...]:
     blocks = element.all("tb")
     if [block.whole("id") for block in blocks] != list(range(len(blocks))):
         raise WeftError(f"{element.where}: thread blocks must be numbered from 0")
-    if len(blocks) > MOST_BLOCKS:
-        raise WeftError(f"{element.where} has {len(blocks)} thread blocks: at most {MOST_BLOCKS}")
     return tuple(_block(block, channels) for block in blocks)
 
 
 def _block(element: Element, channels: int) -> Block:
     steps = element.children
-    if len(steps) > MOST_STEPS:
-        raise WeftError(f"{element.where} has {len(steps)} steps: at most {MOST_STEPS}")
     if [step.whole("s") for step in steps] != list(range(len(steps))):
         raise WeftError(f"{element.where}: steps must be numbered from 0 in their order")
     send, receive = element.whole("send", -1), element.whole("recv", -1)
@@ -153,7 +220,9 @@ def _block(element: Element, channels: int) -> Block:
 
 def _step(element: Element) -> Step:
     kind = element.choice("type", STEPS)
-    src, dst = ((element.choice(f"{end}buf", BUFFERS), element.whole(f"{end}off", -1)) for end in ("src", "dst"))
+    src, dst = (
+        (element.choice(f"{end}buf", BUFFERS), element.whole(f"{end}off", -1, MOST_OFFSET)) for end in ("src", "dst")
+    )
     count = element.whole("cnt", 0 if kind == "nop" else 1, MOST_COUNT)
     block, deps = element.whole("depid", -1), element.whole("deps", -1)
     return Step(kind, src, dst, count, (block, deps) if block >= 0 else None, element.whole("hasdep", 0, 1) == 1)
@@ -178,10 +247,21 @@ def _check(algo: Algo, name: str) -> None:
                 used[block.channel, end] += 1
                 if used[block.channel, end] > MOST_BLOCKS_OF_CHANNEL:
                     raise WeftError(f"{what}: more than {MOST_BLOCKS_OF_CHANNEL} thread blocks {end} on one channel")
+            _check_fused(block, what)
             for at, step in enumerate(block.steps):
                 if (step.kind in SENDS and block.send < 0) or (step.kind in RECEIVES and block.receive < 0):
                     raise WeftError(f"{what}, step {at} is {step.kind!r} without a peer")
                 _check_step(algo, gpu, step, f"{what}, step {at}")
+
+
+def _check_fused(block: Block, what: str) -> None:
+    """Reductions in a row into one place, from one buffer, become one as long as nothing waits in between."""
+    row = 1
+    for at, (before, step) in enumerate(pairwise(block.steps), 1):
+        follows = before.kind == step.kind == "re" and before.dst == step.dst and before.src[0] == step.src[0]
+        row = row + 1 if follows and step.depends is None and not before.flagged else 1
+        if row > MOST_FUSED:
+            raise WeftError(f"{what}, step {at} is reduction {row} in a row into one place: at most {MOST_FUSED}")
 
 
 def _check_declared(algo: Algo, gpu: int, what: str) -> None:
@@ -214,6 +294,21 @@ def _check_step(algo: Algo, gpu: int, step: Step, what: str) -> None:
     blocks = algo.gpus[gpu]
     if block >= len(blocks) or not 0 <= which < len(blocks[block].steps):
         raise WeftError(f"{what} waits for step {which} of thread block {block}: there is none")
+
+
+def waits_of(block: Block) -> list[list[tuple[int, int]]]:
+    """What each step of a thread block waits for: thread blocks and steps.
+
+    The runtime does not execute a `nop`: what it waits for holds the next other step that waits for something itself.
+    """
+    found: list[list[tuple[int, int]]] = []
+    pending: list[tuple[int, int]] = []
+    for step in block.steps:
+        pending += [] if step.depends is None else [step.depends]
+        waits = step.depends is not None and step.kind != "nop"
+        found.append(pending if waits else [])
+        pending = [] if waits else pending
+    return found
 
 
 def publisher(block: Block, step: int) -> int:

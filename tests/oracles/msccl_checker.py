@@ -119,17 +119,21 @@ class _Program:
             graph.add_edges_from(pairwise(line))
         for (g, b), steps in self.steps.items():
             for at, step in enumerate(steps):
-                if int(step["depid"]) < 0:
+                if int(step["depid"]) < 0 or step["type"] == "nop":
                     continue
-                other = int(step["depid"])
-                flagged = [
-                    n for n, one in enumerate(self.steps[g, other]) if n >= int(step["deps"]) and one["hasdep"] == "1"
-                ]
-                if not flagged:
-                    return None
-                last = max(start for n, start, _ in self.calls(g, other) if n == flagged[0])
-                for turn in range(turns):
-                    graph.add_edge((turn, g, other, flagged[0], last), (turn, g, b, at, 0))
+                # with what nops before it wait for, back to the step that took over what was before it
+                for held in reversed(steps[: at + 1]):
+                    if held is not step and held["type"] != "nop" and int(held["depid"]) >= 0:
+                        break
+                    if int(held["depid"]) < 0:
+                        continue
+                    other, least = int(held["depid"]), int(held["deps"])
+                    flagged = [n for n, one in enumerate(self.steps[g, other]) if n >= least and one["hasdep"] == "1"]
+                    if not flagged:
+                        return None
+                    last = max(start for n, start, _ in self.calls(g, other) if n == flagged[0])
+                    for turn in range(turns):
+                        graph.add_edge((turn, g, other, flagged[0], last), (turn, g, b, at, 0))
         for one in self.traffic().values():
             sent, received = (
                 [(turn, *call[:4]) for turn in range(turns) for call in one[end]] for end in ("send", "recv")

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from collectives import build
 from collectives.core.proof import ScheduleError
 from collectives.formats.msccl import prove_msccl
 from collectives.formats.msccl_order import cut_of
-from collectives.formats.msccl_program import parse_msccl
+from collectives.formats.msccl_program import not_run, parse_msccl, told_limits
 from collectives.formats.msccl_xml import to_msccl
 from collectives.trees.pack import gather_forest, scatter_forest
 from tests.oracles.msccl_checker import judge
@@ -264,3 +265,115 @@ def test_a_wrong_count_is_named_and_no_traceback() -> None:
                                          'type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="2"')  # fmt: skip
     with pytest.raises(ScheduleError, match="GPU 0 sends 2 chunks to GPU 1 on channel 0 in call 0, which receives 1"):
         prove_msccl(parse_msccl(text))
+
+
+def long_program(steps: int, blocks: int = 1, kind: str = "nop", **attributes: str) -> str:
+    """The exchange of two GPUs, with more steps in a thread block of GPU 0 and more thread blocks."""
+    root = ElementTree.fromstring(exchange(1, "Simple"))
+    root.attrib |= attributes
+    gpu = root.find("gpu")
+    assert gpu is not None
+    for number in range(1, blocks):
+        ElementTree.SubElement(gpu, "tb", {"id": str(number), "send": "-1", "recv": "-1", "chan": "-1"})
+    block = gpu.findall("tb")[-1]
+    for number in range(len(block), steps):
+        block.append(ElementTree.fromstring(STEP.format(s=number, type=kind, at=0, depid=-1, deps=-1, has=0)))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+EXECUTOR = "msccl-executor-nccl"
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (long_program(64), []),
+        (long_program(65), [EXECUTOR, "rccl"]),
+        (long_program(2, 64), []),
+        (long_program(2, 65), ["rccl"]),
+        (long_program(2, 127), ["rccl"]),
+        (long_program(2, 128), [EXECUTOR, "rccl"]),
+        (long_program(2, name="n" * 254), []),
+        (long_program(2, name="n" * 255), [EXECUTOR, "rccl"]),
+    ],
+)
+def test_limits_of_other_runtimes_are_known_by_name(text: str, refused: list[str]) -> None:
+    assert list(parse_msccl(text).refused) == refused
+
+
+def test_elements_are_counted() -> None:
+    """64 thread blocks of 64 steps are more elements than two runtimes parse."""
+    root = ElementTree.fromstring(long_program(2, 64))
+    for gpu in root:
+        for block in list(gpu)[1:]:
+            for number in range(len(block), 64):
+                block.append(ElementTree.fromstring(STEP.format(s=number, type="nop", at=0, depid=-1, deps=-1, has=0)))
+    refused = parse_msccl(ElementTree.tostring(root, encoding="unicode")).refused
+    assert list(refused) == [EXECUTOR, "rccl"]
+    assert all(why.endswith("elements: at most 4096") for why in refused.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (long_program(257), "has 257 steps in thread block 0 of GPU 0: at most 256"),
+        (long_program(2, 217), "has 217 thread blocks on GPU 0: at most 216"),
+        (exchange(1, "Simple").replace('srcoff="0"', 'srcoff="32768"', 1), "srcoff='32768': give an integer from -1"),
+        (long_program(2 + 17, kind="re"), "step 18 is reduction 17 in a row into one place: at most 16"),
+    ],
+)
+def test_what_no_runtime_loads_is_refused(text: str, message: str) -> None:
+    with pytest.raises(WeftError, match=message):
+        parse_msccl(text)
+
+
+def test_a_flag_between_reductions_ends_their_row() -> None:
+    text = long_program(2 + 17, kind="re")
+    at = text.index('s="10"')
+    parse_msccl(text[:at] + text[at:].replace('hasdep="0"', 'hasdep="1"', 1))
+
+
+def test_a_runtime_that_is_named_holds_its_limits(tmp_path: Path) -> None:
+    """Others are noted where none is named."""
+    fabric, file = from_spec("switch:2"), tmp_path / "p.xml"
+    file.write_text(long_program(65))
+    schedule = build(str(file), "all-gather", fabric, "1MiB")
+    assert schedule.pattern.note.startswith("msccl-executor-nccl does not load it: 65 steps in thread block 0 of GPU 0")
+    assert not build(str(file), "all-gather", fabric, "1MiB", runtime="msccl").pattern.note
+    with pytest.raises(WeftError, match=r"rccl does not run .*: it has 65 steps in thread block 0"):
+        build(str(file), "all-gather", fabric, "1MiB", runtime="rccl")
+    with pytest.raises(WeftError, match="runtime 'nccl' is unknown: choose one of msccl, msccl-executor-nccl, rccl"):
+        build(str(file), "all-gather", fabric, "1MiB", runtime="nccl")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "span", "runs"),
+    [
+        ("msccl", {}, {2**27 - 1: True, 2**27: False}),
+        ("msccl", {"minBytes": "8", "maxBytes": "64"}, {4: False, 8: True, 60: True, 64: False}),
+        ("rccl", {"minBytes": "8", "maxBytes": "64"}, {4: False, 8: True, 64: True, 68: False}),
+        (EXECUTOR, {"minBytes": "8", "maxBytes": "0"}, {4: False, 2**30: True}),
+    ],
+)
+def test_sizes_that_a_runtime_leaves_aside_are_told(runtime: str, span: dict[str, str], runs: dict[int, bool]) -> None:
+    algo = parse_msccl(long_program(2, **span))
+    assert {size: not not_run(algo, runtime, size) for size in runs} == runs
+    assert ("no runtime uses it here" in told_limits(algo, 4)) == ("minBytes" in span)
+
+
+def test_what_nops_wait_for_holds_the_next_step_that_waits_itself() -> None:
+    """The runtime does not execute them: a step after them that names nothing starts at once, and races."""
+    ordered = reduce_at_two_blocks(ordered=True)
+    root = ElementTree.fromstring(ordered)
+    block = root.findall("gpu")[0].findall("tb")[1]
+    nop = ElementTree.fromstring(STEP.format(s=0, type="nop", at=0, depid=0, deps=0, has=0))
+    block.insert(0, nop)
+    for number, step in enumerate(block):
+        step.attrib["s"] = str(number)
+    first = root.findall("gpu")[0].findall("tb")[0]
+    first[1].attrib["deps"] = "1"
+    text = ElementTree.tostring(root, encoding="unicode")
+    assert ours(text, 0) == judge(text, 0) == "right"
+    block[1].attrib |= {"depid": "-1", "deps": "-1"}
+    text = ElementTree.tostring(root, encoding="unicode")
+    assert ours(text, 0) == judge(text, 0) == "races"
