@@ -16,7 +16,7 @@ def simulate_plan(job: Job, start_up_ps: int, model: Model = Model(), *, log: bo
 
     `job`: of `workloads.reconfigured`.
     `start_up_ps`: start-up time of every step: replaces the endpoint latency of the model.
-    `log`: whether to keep what `explain_epochs` needs.
+    `log`: whether to keep what `Result.why` needs.
     CertificateError: a transfer on a circuit that is not up.
     """
     result = simulate(job, model=replace(model, endpoint_latency_ps=start_up_ps), log=log)

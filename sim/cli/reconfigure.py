@@ -13,7 +13,6 @@ from sim.cli.output import check_outputs, say, say_where, write_json
 from sim.cli.train import algorithm_of
 from sim.program.model import make_model
 from sim.study.tables import aligned
-from sim.why.explain_epochs import explain_epochs
 from topologies.units import format_size, format_time
 from workloads.reconfigured import plan_job
 
@@ -39,9 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     for policy, plan in plans.items():
         job = plan_job(choice, plan, delay, per_port=circuits.per_port)
         result = simulate_plan(job, choice.start_up_ps, model, log=True)
-        why = explain_epochs(result.lowered, result.logged)
         rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": result.time_s,
-                     "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": why.parts,
+                     "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": result.why().parts,
                      "fabrics": [choice.fabrics[fabric].name for fabric in plan.fabrics]})
     head = f"{choice.schedule.name} {spec.kind.name} of {format_size(size_bytes)} on {base.name}, delay {delay}"
     say(arguments, *report(head, rows))

@@ -10,8 +10,8 @@ import numpy as np
 from sim.program import I64
 from sim.result import Result
 from sim.run.share import Share
-from sim.why.explain import labels
 from sim.why.faulty_path import walk_of
+from sim.why.names import Names
 from sim.why.path import Wait
 from sim.why.walks import Branch, Piece, Stretch
 
@@ -44,7 +44,7 @@ class _Accounts:
         for number, share in enumerate(shares):
             owner[share.operations] = number
         self.task_owner = owner[lowered.task_operation]
-        self.labels = labels(lowered)
+        self.names = Names(lowered)
         self.keys: dict[tuple[int, str], int] = {}
         self.columns: dict[Branch, _Columns] = {}
 
@@ -59,7 +59,7 @@ class _Accounts:
 
     def _paths(self) -> dict[int, list[Stretch]]:
         """Paths of the tenants that took time, by number; the longest first, which the others meet."""
-        walk = walk_of(self.run.lowered.program, self.run.logged, self.labels)
+        walk = walk_of(self.run.lowered.program, self.run.logged, self.names.labels)
         last = _last_tasks(self.task_owner, self.run.logged.finish_ps[: self.task_owner.size], len(self.shares))
         late = sorted(
             (share.arrival_ps + share.time_ps, number) for number, share in enumerate(self.shares) if share.time_ps
@@ -75,13 +75,8 @@ class _Accounts:
 
     def _key(self, piece: Piece) -> int:
         """Number of the owner and the name of a piece."""
-        owner, said = NOBODY, piece.name
-        if piece.server in self.run.lowered.late:
-            said = self.labels.server(piece.server)
-        else:
-            owner = int(self.task_owner[piece.task])
-            if owner == NOBODY:
-                said = self.run.job.operations[int(self.run.lowered.task_operation[piece.task])].name
+        owner = NOBODY if piece.server in self.run.lowered.late else int(self.task_owner[piece.task])
+        said = self.names.name(piece, "operation" if owner == NOBODY else "dimension")
         return self.keys.setdefault((owner, said), len(self.keys))
 
     def _account(self, number: int, path: Sequence[Stretch]) -> dict[str, int]:

@@ -12,16 +12,11 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import I64
 from sim.program.outcome import Outcome
-from sim.why.explain import LATE, run_with_log
-from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
-from sim.why.path import Labels, Wait, Walk
-from sim.why.walks import Piece
-from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
-
-IDLE_ELSEWHERE = "computation of others"
-"""Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
-
-NO_DIMENSION = ""
+from sim.why.explain import run_with_log
+from sim.why.faulty_path import walk_of
+from sim.why.names import Names
+from sim.why.path import Wait, Walk
+from workloads.job import COMPUTE_STREAM, Compute
 
 
 class Span(NamedTuple):
@@ -41,6 +36,7 @@ class Spans:
 
     def __init__(self, lowered: Lowered, outcome: Outcome) -> None:
         self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
+        self.names = Names(lowered)
         spans = []
         for (operation, rank), end in lowered.end_task.items():
             begin = lowered.begin_task[operation, rank]
@@ -116,14 +112,14 @@ class Spans:
         found: dict[tuple[str, str], int] = {}
         for gap in self._gaps(rank):
             for piece in self._walk.path(gap):
-                key = self._name(piece)
+                key = self.names.exposed(piece)
                 found[key] = found.get(key, 0) + piece.end_ps - piece.start_ps
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @cached_property
     def _walk(self) -> Walk:
         """The one walk of the run: where the paths of two NPUs meet, they are one."""
-        return walk_of(self.lowered.program, self.outcome, _LABELS)
+        return walk_of(self.lowered.program, self.outcome, self.names.labels)
 
     def _gaps(self, rank: int) -> list[Wait]:
         """Gaps of the compute stream, each with the task that ends it."""
@@ -137,28 +133,12 @@ class Spans:
             gaps.append(Wait(last, free, delivered=True))
         return gaps
 
-    def _name(self, piece: Piece) -> tuple[str, str]:
-        if piece.task >= self.lowered.task_operation.size:
-            return LATE, NO_DIMENSION
-        operation = self.operations[int(self.lowered.task_operation[piece.task])]
-        if piece.name.startswith((REPAIR, RESENT, MOVED)):
-            return operation.kind, piece.name.partition(",")[0]
-        if isinstance(operation.work, Compute):
-            return IDLE_ELSEWHERE, NO_DIMENSION
-        if isinstance(operation.work, Reconfigure):
-            return operation.kind, NO_DIMENSION
-        return operation.kind, self._dimension(int(self.lowered.server_link[piece.server]))
-
-    def _dimension(self, link: int) -> str:
-        number = int(self.lowered.topology.dimension[link])
-        return f"dimension {number}" if number >= 0 else "links"
-
     def _dimensions(self) -> dict[str, list[int]]:
         """Servers of each dimension."""
         found: dict[str, list[int]] = {}
         for server, link in enumerate(self.lowered.server_link.tolist()):
             if link >= 0:
-                found.setdefault(self._dimension(link), []).append(server)
+                found.setdefault(self.names.dimension(link), []).append(server)
         return found
 
 
@@ -171,9 +151,6 @@ def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tu
     joined = lower(lowered.job, lowered.model, "off" if everyone else "auto", joins=True)
     joined = change(joined)
     return joined, run_with_log(joined)
-
-
-_LABELS = Labels(lambda server: "", lambda hop: [])
 
 
 def _covered(intervals: list[tuple[int, int]]) -> int:

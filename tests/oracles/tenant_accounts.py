@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sim.run.tenants import Shares
-from sim.why.explain import labels
 from sim.why.faulty_path import walk_of
+from sim.why.names import Names
 from sim.why.walks import State
 
 
@@ -13,7 +13,7 @@ def account(result: Shares, name: str) -> dict[str, int]:
     run, (share,) = result.run, [one for one in result.shares if one.name == name]
     mine = [task for task, number in enumerate(run.lowered.task_operation.tolist()) if number in share.operations]
     last = max(mine, key=lambda task: (int(run.logged.finish_ps[task]), -task))
-    named = labels(run.lowered)
+    named = Names(run.lowered).labels
     walk = walk_of(run.lowered.program, run.logged, named)
     parts: dict[str, int] = {}
     state: State | None = (last, int(run.lowered.program.chunks()[last]) - 1)

@@ -1,4 +1,4 @@
-"""Where the time of a collective goes that switches circuits."""
+"""What the pieces of a critical path are called where circuits switch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collectives import recursive_doubling
 from collectives.reconfigured import menu
 from sim.circuits.plans import simulate_plan
 from sim.program.model import make_model
-from sim.why.explain_epochs import explain_epochs
 from topologies import torus
 from workloads.reconfigured import plan_job
 
@@ -22,12 +21,12 @@ def test_switching_and_starts_have_their_names(delay_us: int, per_port: bool) ->
     plan = one.every_step(delay)
     job, model = plan_job(one, plan, delay, per_port=per_port), make_model(chunks=1, forwarding="store-and-forward")
     result = simulate_plan(job, one.start_up_ps, model, log=True)
-    why = explain_epochs(result.lowered, result.outcome)
+    why = result.why()
     assert sum(why.parts.values()) == result.time_ps
     switching = why.parts.get("reconfiguration", 0)
     if per_port:  # circuits that two fabrics share stay up, and others need not wait for all
         assert switching <= plan.reconfigurations * delay_us * 10**6
     else:
         assert switching == plan.reconfigurations * delay_us * 10**6
-    assert why.parts["start-up"] == len(one.steps) * 500_000
-    assert set(why.parts) <= {"reconfiguration", "start-up", "propagation", "serialisation, circuits"}
+    assert why.parts["endpoint"] == len(one.steps) * 500_000
+    assert set(why.parts) <= {"reconfiguration", "endpoint", "propagation", "serialisation, links"}

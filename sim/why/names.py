@@ -1,0 +1,79 @@
+"""What the pieces of a critical path are called: by what was done where, or by whose they are."""
+
+from __future__ import annotations
+
+from sim.lower.lowered import Lowered
+from sim.why.faulty_path import MOVED, REPAIR, RESENT
+from sim.why.path import Labels
+from sim.why.walks import Piece
+from workloads.job import Compute, Operation, Reconfigure
+
+LATE, RECONFIGURATION = "late worker", "reconfiguration"
+
+IDLE_ELSEWHERE = "computation of others"
+"""Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
+
+NO_DIMENSION = ""
+
+
+class Names:
+    """Names for the critical path of a lowered run.
+
+    `labels`: links by their dimension, streams, late starts; latencies as wire, hop, endpoint.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered, self.labels = lowered, Labels(self._server, self._latency)
+
+    def operation(self, piece: Piece) -> Operation | None:
+        """The operation of a piece; None for a task that faults have added."""
+        number = self.lowered.task_operation
+        return self.lowered.job.operations[int(number[piece.task])] if piece.task < number.size else None
+
+    def name(self, piece: Piece, by: str = "dimension") -> str:
+        """Of a piece by its dimension, operation, kind or tenant; a late start whichever task waits for it."""
+        if piece.server in self.lowered.late:
+            return self._server(piece.server)
+        operation = self.operation(piece)
+        if operation is None:
+            return piece.name
+        if by == "dimension":
+            return RECONFIGURATION if isinstance(operation.work, Reconfigure) else piece.name
+        return {"operation": operation.name, "kind": operation.kind, "tenant": operation.tenant}[by] or operation.name
+
+    def exposed(self, piece: Piece) -> tuple[str, str]:
+        """Kind of communication and dimension of a piece for which a computation waits."""
+        operation = self.operation(piece)
+        if operation is None:
+            return LATE, NO_DIMENSION
+        if piece.name.startswith((REPAIR, RESENT, MOVED)):
+            return operation.kind, piece.name.partition(",")[0]
+        if isinstance(operation.work, Compute):
+            return IDLE_ELSEWHERE, NO_DIMENSION
+        return operation.kind, NO_DIMENSION if isinstance(operation.work, Reconfigure) else self._server(piece.server)
+
+    def dimension(self, link: int) -> str:
+        """Of a link: "dimension 0", or "links" where it has none."""
+        number = int(self.lowered.topology.dimension[link])
+        return f"dimension {number}" if number >= 0 else "links"
+
+    def _server(self, index: int) -> str:
+        lowered = self.lowered
+        if index in lowered.late:
+            return f"{LATE} {lowered.late[index]}"
+        if index in lowered.timers:
+            return "timeout"
+        link = int(lowered.server_link[index])
+        if link >= 0:
+            return self.dimension(link)
+        return "compute" if lowered.server_rank[index] >= 0 else RECONFIGURATION
+
+    def _latency(self, at: int) -> list[tuple[str, int]]:
+        lowered, program, topology = self.lowered, self.lowered.program, self.lowered.topology
+        hop = program.route_hop[at]
+        server = int(program.hop_server[hop])
+        link = int(lowered.server_link[server])
+        if link < 0:
+            return [(self._server(server), int(program.hop_latency_ps[hop]))]
+        endpoint = lowered.model.endpoint_latency_ps if program.hop_last[hop] else 0
+        return [("hop processing", int(topology.hop_latency_ps[topology.dst[link]])), ("endpoint", endpoint)]
