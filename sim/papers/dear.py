@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from sim.papers.dear_model import Group, Ring, dear_s, wfbp_s
 from sim.papers.dear_models import densenet201, inceptionv4
+from sim.papers.tables import write_table
 from sim.program.model import Model
 from sim.simulation import simulate
-from sim.study.tables import to_csv
 from sim.whole_file import write_text_whole
 from topologies import ring
 from topologies.units import bytes_per_s, seconds
@@ -227,7 +227,7 @@ def run(out: Path, quick: bool) -> None:
             f"{row['dear_s'] * 1e3:>10.1f}{row['gain_percent']:>7.1f}%{row['simulated_gain_percent']:>10.1f}%  "
             f"{row['published']}"
         )
-    write_text_whole(out / "dear.csv", to_csv(rows))
+    write_table(out / "dear.csv", rows)
     write_text_whole(out / "dear.md", "\n".join(report(chosen, rows)) + "\n")
     print(
         "Never slower here, and with fusion never a smaller gain on the slower network. Without it DenseNet-201 gains\n"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from collectives.trees.aggregation import torus_trees
 from sim.papers import lhc_figure
 from sim.papers.compressed_timeline import compressed_all_reduce
 from sim.papers.compression_sizes import Compression, expansion, union_density
-from sim.papers.files import write_table
 from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
 from sim.papers.gradients import GRADIENTS
 from sim.papers.lhc_report import cell, write_report
 from sim.papers.sparse import add_blocks, add_coordinates, non_zero_blocks, top_k
+from sim.papers.tables import as_text, write_table
 from sim.papers.thc import Thc
 from sim.simulation import simulate
 from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
@@ -87,12 +88,7 @@ def _tables(quick: bool) -> Iterator[tuple[str, str, list[Row]]]:
 
 def write(out: Path, name: str, title: str, rows: Sequence[Row]) -> None:
     """Print a table and write it as CSV."""
-    print(f"\n{title}")
-    head = list(rows[0])
-    body = [[cell(row[key]) for key in head] for row in rows]
-    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
-    for line in [head, *body]:
-        print("  " + "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    print(f"\n{title}\n{indent(as_text(rows, cell), '  ')}")
     write_table(out / f"{name}.csv", rows)
 
 

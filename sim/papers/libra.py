@@ -6,9 +6,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from sim.papers.files import write_table
 from sim.papers.libra_cases import A100_SCALE, WORKLOADS, GainPoint, compare_splits, compute_points
 from sim.papers.libra_figure import draw
+from sim.papers.tables import md_head, md_line, write_table
 from sim.whole_file import write_text_whole
 
 HELP = "LIBRA per-dimension bandwidth (ISPASS'24): published splits; speed-up and perf per cost, analytic and simulated"
@@ -59,14 +59,12 @@ def _split_table(rows: list[dict[str, object]]) -> list[str]:
         "Splits of 100 GB/s published in 2022 (compute as shipped, forward collectives twice), and the certified",
         "optimum. Where two dimensions have the same price, time x cost leaves their split free.",
         "",
-        "| network | workload | least | published (GB/s) | optimum (GB/s) | published over optimum |",
-        "|---|---|---|---|---|--:|",
+        *md_head("network", "workload", "least", "published (GB/s)", "optimum (GB/s)", "published over optimum",
+                 numbers=1),
     ]
     for row in rows:
-        lines.append(
-            f"| {row['network']} | {row['workload']} | {row['goal']} | {row['published']} | {row['ours']} | "
-            f"{row['published_over_optimum']:.6f} |"
-        )
+        names = (row[key] for key in ("network", "workload", "goal", "published", "ours"))
+        lines.append(md_line(*names, f"{row['published_over_optimum']:.6f}"))
     return lines
 
 
@@ -75,13 +73,12 @@ def _point_table(points: list[GainPoint]) -> list[str]:
         f"Gains over the equal split, compute x {A100_SCALE} (A100): by LIBRA's formulas, the same split simulated, "
         "and the split optimized for the simulation. Prices and counting of 2024.",
         "",
-        "| network | workload | least | GB/s | speed-up: formula | simulated | optimised | perf per cost: formula | "
-        "simulated | optimised |",
-        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|",
+        *md_head("network", "workload", "least", "GB/s", "speed-up: formula", "simulated", "optimised",
+                 "perf per cost: formula", "simulated", "optimised", numbers=7),
     ]
     for p in points:
         numbers = (p.analytic_speedup, p.replayed_speedup, p.simulated_speedup, p.analytic_gain, p.replayed_gain,
                    p.simulated_gain)
-        cells = " | ".join(f"{number:.3f}" for number in numbers)
-        lines.append(f"| {p.network} | {p.workload} | {p.goal} | {p.budget_GBps:.0f} | {cells} |")
+        shown = (f"{number:.3f}" for number in numbers)
+        lines.append(md_line(p.network, p.workload, p.goal, f"{p.budget_GBps:.0f}", *shown))
     return lines

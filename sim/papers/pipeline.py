@@ -24,8 +24,8 @@ from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
 from sim.papers.pipeline_figures import draw_service, draw_sizes
 from sim.papers.pipeline_page import page
+from sim.papers.tables import as_text, write_table
 from sim.simulation import simulate
-from sim.study.tables import aligned, to_csv
 from sim.whole_file import write_text_whole
 from topologies import Topology, WeftError, from_spec
 from topologies.flows.programs import best_roots
@@ -88,7 +88,7 @@ def run(out: Path, quick: bool) -> None:
     optimum = [optimum_row(spec) for spec in specs]
     _leave(out / "optimum", optimum)
     times = [row for spec in specs for row in time_rows(spec, QUICK_SIZES if quick else SIZES)]
-    write_text_whole(out / "algbw.csv", to_csv(times))
+    write_table(out / "algbw.csv", times)
     chunks = CHUNKS[:3] if quick else CHUNKS
     service = [row for spec in specs for row in service_rows(spec, chunks)]
     _leave(out / "service", service)
@@ -223,13 +223,5 @@ def _GBps(s_per_byte: Fraction) -> float:
 
 def _leave(path: Path, rows: Sequence[Row]) -> None:
     """Print a table, and write it as CSV."""
-    write_text_whole(path.with_suffix(".csv"), to_csv(rows))
-    columns = list(rows[0])
-    print(f"# {path.name}")
-    print(aligned([columns, *([_cell(row.get(column)) for column in columns] for row in rows)], left=1))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    write_table(path.with_suffix(".csv"), rows)
+    print(f"# {path.name}\n{as_text(rows)}")

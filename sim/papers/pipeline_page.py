@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sim.papers.tables import md_head, md_line
 from topologies.units import format_size
 
 Row = Mapping[str, Any]
@@ -69,26 +70,27 @@ def page(
 
 
 def _optimum(rows: Sequence[Row]) -> Iterable[str]:
-    yield from _head("fabric", "NPUs", "1/x*", "N x*, GB/s", "expected", "trees a root", "height", "in links",
-                     "bound, s", "trees, s", "all-reduce by cuts", "two phases", "best roots")
+    yield from md_head("fabric", "NPUs", "1/x*", "N x*, GB/s", "expected", "trees a root", "height", "in links",
+                       "bound, s", "trees, s", "all-reduce by cuts", "two phases", "best roots")
     for row in rows:
-        yield _line(row["fabric"], row["npus"], row["inverse_x"], row["optimum_GBps"], row["expected_GBps"],
-                    row["trees_a_root"], row["height"], row["hops"], f"{row['bound_cpu_s']:.3f}",
-                    f"{row['trees_cpu_s']:.2f}", row["all_reduce_bound_GBps"], row["two_phase_GBps"],
-                    row["best_roots_GBps"])
+        yield md_line(row["fabric"], row["npus"], row["inverse_x"], row["optimum_GBps"], row["expected_GBps"],
+                      row["trees_a_root"], row["height"], row["hops"], f"{row['bound_cpu_s']:.3f}",
+                      f"{row['trees_cpu_s']:.2f}", row["all_reduce_bound_GBps"], row["two_phase_GBps"],
+                      row["best_roots_GBps"])
 
 
 def _times(rows: Sequence[Row]) -> Iterable[str]:
     sizes = sorted({row["size_bytes"] for row in rows})
     shown = sizes[:: -(-len(sizes) // SHOWN)]
-    yield from _head("fabric", "collective", "algorithm", *map(format_size, shown),
-                     f"of the bound at {format_size(sizes[-1])}")
+    yield from md_head("fabric", "collective", "algorithm", *map(format_size, shown),
+                       f"of the bound at {format_size(sizes[-1])}")
     lines: dict[tuple[str, str, str], dict[int, Row]] = {}
     for row in rows:
         if row["algbw_GBps"] is not None:
             lines.setdefault((row["fabric"], row["collective"], row["algorithm"]), {})[row["size_bytes"]] = row
     for names, line in lines.items():
-        yield _line(*names, *(line[size]["algbw_GBps"] for size in shown), f"{100 * line[sizes[-1]]['of_bound']:.1f} %")
+        largest = f"{100 * line[sizes[-1]]['of_bound']:.1f} %"
+        yield md_line(*names, *(line[size]["algbw_GBps"] for size in shown), largest)
 
 
 def _refusals(rows: Sequence[Row]) -> Iterable[str]:
@@ -103,10 +105,10 @@ def _refusals(rows: Sequence[Row]) -> Iterable[str]:
 
 def _service(rows: Sequence[Row]) -> Iterable[str]:
     counts = list(dict.fromkeys(row["chunks"] for row in rows))
-    yield from _head("fabric", *(f"lowest first, {count}" for count in counts), *(f"FIFO, {count}" for count in counts))
+    yield from md_head("fabric", *(f"{name}, {count}" for name in ("lowest first", "FIFO") for count in counts))
     for fabric in dict.fromkeys(row["fabric"] for row in rows):
         own = [row for row in rows if row["fabric"] == fabric]
-        yield _line(fabric, *(f"{row[name]:.4f}" for name in ("lowest-chunk-first", "fifo") for row in own))
+        yield md_line(fabric, *(f"{row[name]:.4f}" for name in ("lowest-chunk-first", "fifo") for row in own))
 
 
 def _late(rows: Sequence[Row]) -> Iterable[str]:
@@ -119,21 +121,6 @@ def _late(rows: Sequence[Row]) -> Iterable[str]:
 
 def _plateau(rows: Sequence[Row]) -> Iterable[str]:
     counts = list(dict.fromkeys(row["chunks"] for row in rows))
-    yield from _head("fabric", *(f"FIFO, {count} at once" for count in counts))
+    yield from md_head("fabric", *(f"FIFO, {count} at once" for count in counts))
     for fabric in dict.fromkeys(row["fabric"] for row in rows):
-        yield _line(fabric, *(f"{row['fifo']:.4f}" for row in rows if row["fabric"] == fabric))
-
-
-def _head(*names: str) -> Iterable[str]:
-    yield _line(*names)
-    yield "|" + "---|" * len(names)
-
-
-def _line(*cells: Any) -> str:
-    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+        yield md_line(fabric, *(f"{row['fifo']:.4f}" for row in rows if row["fabric"] == fabric))

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from sim.papers.files import write_table
 from sim.papers.swing_figure import draw
 from sim.papers.swing_points import (
     QUICK,
@@ -20,6 +19,7 @@ from sim.papers.swing_points import (
     winners,
     worker_count,
 )
+from sim.papers.tables import md_head, write_table
 from sim.whole_file import write_text_whole
 from topologies.units import format_size
 
@@ -31,7 +31,7 @@ def run(out: Path, quick: bool) -> None:
     topologies = [name for name in SPECS if not quick or name in QUICK]
     print(f"Swing: {', '.join(topologies)} on {worker_count()} workers", file=sys.stderr)
     comparisons = compare(topologies)
-    _write_csv(out / "points.csv", comparisons)
+    write_table(out / "points.csv", [asdict(c) | {"holds": c.holds, "reason": c.reason} for c in comparisons])
     report = "\n".join(_report(comparisons))
     write_text_whole(out / "swing.md", report + "\n")
     print(report)
@@ -50,8 +50,7 @@ def _report(comparisons: list[Comparison]) -> Iterator[str]:
     yield "cut-through, head delivery, 0.52 us of endpoints, ties by the parity of the source's coordinate, fifo links."
     yield ""
     sizes = sorted({c.size_bytes for c in comparisons})
-    yield "| topology | algorithm | " + " | ".join(format_size(s).replace(" ", "") for s in sizes) + " |"
-    yield "|---|---|" + "---|" * len(sizes)
+    yield from md_head("topology", "algorithm", *(format_size(s).replace(" ", "") for s in sizes))
     for (topology, algorithm), row in _by_curve(comparisons).items():
         cells = {c.size_bytes: _cell(c) for c in row}
         yield f"| {topology} | {algorithm} | " + " | ".join(cells.get(s, "") for s in sizes) + " |"
@@ -105,7 +104,3 @@ def _winners(comparisons: list[Comparison]) -> Iterator[str]:
                 f"- {topology} at {format_size(size)}: {theirs} in the paper (by {100 * gap:.1f} %), {ours} here (by "
                 f"{100 * lead:.1f} %): {reason}."
             )
-
-
-def _write_csv(path: Path, comparisons: list[Comparison]) -> None:
-    write_table(path, (asdict(c) | {"holds": c.holds, "reason": c.reason} for c in comparisons))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from sim.papers import topoopt_figures
-from sim.papers.files import write_table
+from sim.papers.tables import as_text, write_table
 from sim.papers.topoopt_studies import STUDIES, Row
 from sim.whole_file import write_text_whole
 
@@ -76,7 +75,7 @@ def _study(name: str, rows: list[Row]) -> list[str]:
     few = rows if len(rows) <= MOST_ROWS else _some(name, rows)
     part = "" if few is rows else f" ({len(few)} of {len(rows)} rows; the CSV has all)"
     found = (f"  {line}" for line in findings(name, rows))
-    return [f"{name}: published: {HEADLINES[name]}{part}", *_table(few).split("\n"), *found]
+    return [f"{name}: published: {HEADLINES[name]}{part}", *as_text(few).split("\n"), *found]
 
 
 def findings(name: str, rows: list[Row]) -> list[str]:
@@ -125,17 +124,3 @@ def _some(name: str, rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["delay"] == "10us"]
     step = -(-len(rows) // MOST_ROWS)
     return rows[::step]
-
-
-def _table(rows: list[Row]) -> str:
-    columns = list(rows[0])
-    cells = [[_cell(row[column]) for column in columns] for row in rows]
-    widths = [max(len(line[at]) for line in [columns, *cells]) for at in range(len(columns))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-                     for line in [columns, *cells])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

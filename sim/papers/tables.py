@@ -1,0 +1,41 @@
+"""Tables of the papers: as files, on the screen, and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.study.tables import to_csv
+from sim.whole_file import write_text_whole
+
+Row = Mapping[str, Any]
+
+
+def write_table(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows as CSV, with the columns of the first."""
+    write_text_whole(path, to_csv(list(rows)))
+
+
+def cell(value: Any, digits: int = 4) -> str:
+    """A value as text: numbers of some digits, "-" where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def as_text(rows: Sequence[Row], shown: Callable[[Any], str] = cell) -> str:
+    """Rows in columns, right-justified under their names."""
+    lines = [list(rows[0]), *([shown(row.get(column)) for column in rows[0]] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
+
+
+def md_head(*names: str, numbers: int = 0) -> list[str]:
+    """The first two lines of a table in Markdown, whose last columns are numbers."""
+    return [md_line(*names), "|" + "---|" * (len(names) - numbers) + "--:|" * numbers]
+
+
+def md_line(*cells: Any) -> str:
+    """A line of it."""
+    return f"| {' | '.join(cell(one, 5) for one in cells)} |"
