@@ -13,26 +13,14 @@ Edge = tuple[int, int]
 
 
 class DisjointForests:
-    """Edge-disjoint forests over the nodes 0 to n - 1.
+    """A number of edge-disjoint forests over the nodes 0 to n - 1.
 
-    Parameters
-    ----------
-    n : int
-        Nodes.
-    edges : sequence of (node, node)
-        Undirected, without duplicates or self-loops.
-    count : int
-        Forests.
-
-    Attributes
-    ----------
-    forest_of : list of int
-        The forest of each edge, -1 for none.
+    `edges`: undirected, without duplicates or self-loops.
     """
 
     def __init__(self, n: int, edges: Sequence[Edge], count: int) -> None:
         self.n, self.edges, self.count = n, edges, count
-        self.forest_of = [-1] * len(edges)
+        self.forest_of = [-1] * len(edges)  # of each edge, -1 for none
         self._at: list[list[int]] = [[] for _ in range(n)]
         for edge, ends in enumerate(edges):
             for end in ends:

@@ -28,15 +28,7 @@ Key = tuple[str, int, int, int, int]
 
 
 class Clock:
-    """Events in order of time, then of insertion.
-
-    Attributes
-    ----------
-    now : int
-        ns.
-    most_events : int
-        Limit after which the run is abandoned.
-    """
+    """Events in order of time, in ns, then of insertion; a run of more than `most_events` is abandoned."""
 
     def __init__(self, most_events: int) -> None:
         self.now, self.events, self.most_events = 0, 0, most_events

@@ -24,23 +24,9 @@ Groups = Mapping[int, tuple[int, ...]]
 class NpuTrace:
     """Runs the nodes of one NPU.
 
-    Parameters
-    ----------
-    endpoint : Endpoint
-    meanings : mapping of node id to Meaning
-    after : mapping of node id to sequence of node ids
-    groups : mapping of group number to NPUs
-    where : str
-        "trace x.0.et", for messages.
-    finished : callable (npu)
-        Called when all nodes have ended.
-
-    Attributes
-    ----------
-    ended_ns : int or None
-        When all nodes had ended.
-    computing_ns : int
-        Of the GPU, counted where a computation begins.
+    `after`: the nodes that each one waits for.
+    `where`: "trace x.0.et", for messages.
+    `finished`: called with the NPU when all nodes have ended.
     """
 
     def __init__(
@@ -49,8 +35,8 @@ class NpuTrace:
     ) -> None:
         self.endpoint, self.meanings, self.groups, self.where = endpoint, meanings, groups, where
         self._finished = finished
-        self.ended_ns: int | None = None
-        self.computing_ns = 0
+        self.ended_ns: int | None = None  # when all nodes had ended
+        self.computing_ns = 0  # of the GPU, counted where a computation begins
         self._waits = TopologicalSorter(after)
         self._waits.prepare()
         self._ready: dict[str, list[int]] = {"": [], "CPU": [], "GPU computation": [], "GPU communication": []}

@@ -46,32 +46,20 @@ class Evaluation(NamedTuple):
 
 
 class Objective(Protocol):
-    """Anything whose time depends on D bandwidths.
-
-    Attributes
-    ----------
-    n_dims : int
-    constant_ns : float
-    weights : tuple of float
-        Of the parts of every evaluation.
-    runs, replays : int
-        Programs simulated by the engine, and evaluated from a recorded tape.
-    floors : tuple of Epigraph
-        Lower bounds on the times of its parts, one each; empty if none is known.
-    """
+    """Anything whose time depends on D bandwidths."""
 
     @property
     def n_dims(self) -> int: ...
     @property
     def constant_ns(self) -> float: ...
     @property
-    def weights(self) -> tuple[float, ...]: ...
+    def weights(self) -> tuple[float, ...]: ...  # of the parts of every evaluation
     @property
-    def runs(self) -> int: ...
+    def runs(self) -> int: ...  # programs simulated by the engine
     @property
-    def replays(self) -> int: ...
+    def replays(self) -> int: ...  # programs evaluated from a recorded tape
     @property
-    def floors(self) -> tuple[Epigraph, ...]: ...
+    def floors(self) -> tuple[Epigraph, ...]: ...  # lower bounds on the times of its parts; empty if none is known
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation: ...
 
 

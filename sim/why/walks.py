@@ -44,16 +44,10 @@ class Stretch(NamedTuple):
 
 
 class Walks(ABC):
-    """Walks over one run; each state is left once, whichever walk reaches it.
-
-    Attributes
-    ----------
-    pieces : list of Piece
-        Of the branch that is being walked.
-    """
+    """Walks over one run; each state is left once, whichever walk reaches it."""
 
     def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[Piece] = []  # of the branch that is being walked
         self.places: dict[State, tuple[Branch, int]] = {}
 
     @abstractmethod
