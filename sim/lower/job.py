@@ -8,7 +8,6 @@ alone is a job of one collective; nothing waits for it, so that it has no joins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
@@ -16,17 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
+from sim.lower.alone import lower_alone
 from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
+from sim.lower.links import link_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.quotient import Orbits
 from sim.lower.shape import Shape, shape_of
-from sim.lower.templates import Template, make_template, template_key, without_joins
+from sim.lower.templates import Template, make_template, template_key
 from sim.program import DISCIPLINES, I8, I32, I64, NO_POOLS, WHOLE, Columns, Cutting, Pools, assemble, unique_rows
 from sim.program.model import Model
-from topologies import Topology, WeftError
-from topologies.units import MOST_PS, PS_PER_S, format_time
+from topologies import WeftError
+from topologies.units import PS_PER_S
 from workloads.job import CLOCK, Communicate, Compute, Job, Operation, Reconfigure, Send
 
 N = TypeVar("N", bound=np.integer)
@@ -61,7 +62,7 @@ def lower(
     alone = job.alone
     if alone is not None and not joins:
         shape = shape_of(alone.pattern, model.tie, seed, symmetry)
-        return _Lowering(job, model, shape.quotient.orbits, shape).run(shape.quotient.symmetry)
+        return lower_alone(job, alone, model, shape)
     if model.deliver == "head" and any(isinstance(one.work, (Compute, Reconfigure)) for one in job.operations):
         raise WeftError("a job has computations, which deliver their end: head delivery is not for jobs")
     orbits, words = job_orbits(job, model.tie, seed, symmetry)
@@ -90,13 +91,10 @@ class _Routes(NamedTuple):
 
 
 class _Lowering:
-    """Collects the columns of a program, operation by operation.
+    """Collects the columns of a program, operation by operation."""
 
-    `alone`: of a schedule alone, without joins.
-    """
-
-    def __init__(self, job: Job, model: Model, orbits: Orbits, alone: Shape | None = None) -> None:
-        self.job, self.model, self.orbits, self.alone = job, model, orbits, alone
+    def __init__(self, job: Job, model: Model, orbits: Orbits) -> None:
+        self.job, self.model, self.orbits = job, model, orbits
         self.templates: dict[object, Template] = {}
         self.transfers: list[Template | None] = []  # by operation
         self.blocks: list[tuple[int, _Block]] = []  # tasks, and their columns
@@ -111,8 +109,7 @@ class _Lowering:
         self.changes: list[tuple[int, Reconfigure]] = []
         self.cuttings = [model.cutting, Cutting(chunks=1)]
         self.empty_route = np.zeros(1, np.int64)
-        if alone is None:
-            self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
+        self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
 
     def run(self, words: str) -> Lowered:
         """The program of all operations; `words` describe which NPUs are simulated."""
@@ -198,8 +195,6 @@ class _Lowering:
         return kept
 
     def _template(self, operation: Operation) -> Template:
-        if self.alone is not None:
-            return without_joins(self.alone)
         key = template_key(operation)
         if key not in self.templates:
             ranks = self._representatives(operation)
@@ -210,23 +205,14 @@ class _Lowering:
         """Number of the first of the template's routes in the program."""
         shape = template.shape
         if id(shape) not in self.template_route:
-            latency = _latencies(self.job.topology, shape, self.model.endpoint_latency_ps)
-            # The routes of a schedule alone are the only ones: their servers stay as the shape numbers them.
-            link = shape.route_server if self.alone is not None else shape.server_link[shape.route_server]
+            latency = route_latencies(self.job.topology, shape, self.model.endpoint_latency_ps)
+            link = shape.server_link[shape.route_server]
             self.template_route[id(shape)] = self._add_routes(_Routes(np.diff(shape.route_ptr), link, latency))
         return self.template_route[id(shape)]
 
     def _cutting(self, shape: Shape) -> I64 | int:
         """Cutting of each task: that of the model, or its own chunks."""
-        rounds = shape.quotient.transfers.rounds
-        if rounds is None or not rounds[:, 0].any():
-            return 0
-        counts, row = np.unique(rounds[shape.task_row, 0], return_inverse=True)
-        own = [self.cuttings[0]] + [replace(self.cuttings[0], chunks=count, chunk_bytes=None)
-                                    for count in counts[counts > 0].tolist()]
-        self.cuttings += [one for one in own if one not in self.cuttings]
-        number = np.array([self.cuttings.index(one) for one in own], np.int64)
-        found: I64 = number[row + (counts[0] > 0)]
+        self.cuttings, found = own_cuttings(shape, self.cuttings)
         return found
 
     def _stream(self, rank: int, stream: str, latency_ps: int = 0) -> int:
@@ -268,7 +254,7 @@ class _Lowering:
         row = self._column("row", np.int64)
         hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
         keys = _joined([part.server for part in self.routes], np.int32)
-        used, server = unique_rows(keys) if self.alone is None else (self.alone.server_link.astype(np.int64), keys)
+        used, server = unique_rows(keys)
         server_link, server_rank, server_stream, streams = self._servers(used)
         rates, server_rate = self._rates(server_link, server_rank, server_stream, streams)
         disciplines = self._disciplines(server_link >= 0, priority)
@@ -292,7 +278,7 @@ class _Lowering:
         return Lowered(
             program, self.job, self.model, self.orbits, words, server_link, server_rank, server_stream, streams,
             self._column("operation", np.int32), self._column("rank", np.int32), row,
-            work if self.alone is not None else np.where(row >= 0, work, 0),
+            np.where(row >= 0, work, 0),
             tuple(None if one is None else one.transfers for one in self.transfers), self.begin, self.end,
         )
 
@@ -312,8 +298,7 @@ class _Lowering:
     ) -> tuple[list[Fraction], I32]:
         """Distinct rates, and which of them each server has; clocks go at one speed everywhere."""
         is_link, speed = server_link >= 0, self.job.speed
-        bandwidth, column = np.unique(self.job.topology.bandwidth_Bps[server_link[is_link]], return_inverse=True)
-        of_links = [Fraction(float(rate)) for rate in bandwidth]
+        of_links, column = link_rates(self.job.topology, server_link[is_link])
         own = zip(server_rank[~is_link].tolist(), server_stream[~is_link].tolist(), strict=True)
         of_streams = [
             Fraction(
@@ -365,34 +350,3 @@ def _joined(parts: Sequence[npt.NDArray[np.integer]], dtype: type[N]) -> npt.NDA
     if len(filled) == 1:
         return filled[0].astype(dtype, copy=False)
     return np.concatenate(filled).astype(dtype) if filled else np.zeros(0, dtype)
-
-
-def _latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
-    """Latency behind each hop of a shape's routes: of the link, of the node behind it, and at the end of a route."""
-    link = shape.server_link[shape.route_server]
-    used = [int(of.max(initial=0)) for of in (topology.latency_ps[link], topology.hop_latency_ps[topology.dst[link]])]
-    if sum(used) + endpoint_ps > MOST_PS:
-        raise WeftError(
-            f"the latency of a link, {format_time(sum(used) + endpoint_ps)} with the node behind it, is beyond the "
-            f"clock, which ends at {format_time(MOST_PS)}"
-        )
-    latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
-    latency += _laps(shape, latency)
-    ends = shape.route_ptr[1:][np.diff(shape.route_ptr) > 0] - 1
-    latency[ends] += endpoint_ps
-    return latency
-
-
-def _laps(shape: Shape, latency: I64) -> I64 | int:
-    """Latency that routes have on top, at their last hops: those of further rounds and of acknowledgements."""
-    rounds = shape.quotient.transfers.rounds
-    if rounds is None:
-        return 0
-    laps = np.ones(shape.route_ptr.size - 1, np.int64)
-    laps[shape.task_route] = rounds[shape.task_row, 1]
-    hops = np.diff(shape.route_ptr)
-    total = np.concatenate(([0], np.cumsum(latency)))
-    along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]
-    found = np.zeros(latency.size, np.int64)
-    found[shape.route_ptr[1:][hops > 0] - 1] = (along * (laps - 1))[hops > 0]
-    return found

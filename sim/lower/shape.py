@@ -6,7 +6,8 @@ so that a sweep over sizes, chunk counts, models, bandwidths and latencies build
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy as np
 from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from sim.lower.quotient import Quotient, find_rows, quotient
-from sim.program import I32, I64, WHOLE, unique_rows
+from sim.program import I32, I64, WHOLE, Waits, Works, i32, unique_rows, waits_of
 from topologies import WeftError
 from topologies.core.rateless import alike
+from topologies.text.brief import one_line
 
 MOST_SHAPES = 16
 """Limit on the shapes of one pattern that are kept."""
@@ -25,8 +27,10 @@ _shapes: WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]] = WeakKeyDicti
 """By what emits the transfers, which patterns on topologies of one wiring have in common."""
 
 
-class Shape(NamedTuple):
-    """What of a program does not depend on the size of the array.
+@one_line
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What of a program does not depend on the size of the array, nor on rates and latencies.
 
     Attributes
     ----------
@@ -65,6 +69,31 @@ class Shape(NamedTuple):
         whole = transfers.blocks[self.task_row] * each
         half = self.task_half
         return np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
+
+    def works(self, block_bytes: int) -> Works:
+        """The distinct sizes of tasks, and which of them each task has, for blocks of one size."""
+        (blocks, half), row = self._parts
+        whole = blocks * block_bytes
+        sizes = np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
+        works, at = unique_rows(sizes)
+        return works, row if np.array_equal(at, np.arange(at.size)) else i32(at)[row]
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[I64, I64], I32]:
+        """The distinct pairs of blocks and half, (2, n), and which of them each task has."""
+        blocks = self.quotient.transfers.blocks[self.task_row]
+        pairs, row = unique_rows(blocks * 3 + self.task_half + 1)
+        return (pairs // 3, pairs % 3 - 1), i32(row)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """What its tasks wait for, where they are the whole program."""
+        return waits_of(self.edge_parent, self.edge_child, self.edge_lag, self.task_row.size)
+
+    @cached_property
+    def task_class(self) -> I32:
+        """Class of each task, where they are the whole program."""
+        return i32(unique_rows(self.task_tie())[1])
 
     def task_tie(self) -> I64:
         """What orders tasks that ask for a server at the same time, (T,)."""

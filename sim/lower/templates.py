@@ -16,8 +16,6 @@ from sim.program.model import Model
 from topologies import WeftError
 from workloads.job import Communicate, Job, Operation, Send
 
-_NOWHERE = np.zeros((2, 0), np.int64)
-
 
 class Template(NamedTuple):
     """The tasks of a collective or a message: equal for all operations that share a pattern and its NPUs."""
@@ -30,11 +28,6 @@ class Template(NamedTuple):
     @property
     def transfers(self) -> Transfers:
         return self.shape.quotient.transfers
-
-
-def without_joins(shape: Shape) -> Template:
-    """Of a schedule alone: nothing is before it or after it."""
-    return Template(shape, np.zeros(0, np.int64), _NOWHERE, _NOWHERE)
 
 
 def template_key(operation: Operation) -> object:

@@ -6,9 +6,9 @@ columns become a program, in `assemble`; how one is built task by task, in `buil
 
 from __future__ import annotations
 
-from sim.program.assemble import NO_POOLS, Columns, Pools, assemble
+from sim.program.assemble import NO_POOLS, Columns, Pools, Works, assemble
 from sim.program.builder import ProgramBuilder
-from sim.program.columns import unique_rows
+from sim.program.columns import i32, unique_rows
 from sim.program.contract import (
     CLOCK_END_PS,
     DELIVERY,
@@ -29,9 +29,11 @@ from sim.program.contract import (
     check_healthy,
 )
 from sim.program.cutting import Cutting, service_time_ps
+from sim.program.waits import Waits, waits_of
 
 __all__ = [
     "CLOCK_END_PS", "DELIVERY", "DISCIPLINES", "FIFO", "FORWARDING", "I8", "I32", "I64", "LOWEST_CHUNK_FIRST",
     "NO_POOLS", "PER_CHUNK", "PER_TASK", "PRIORITY", "SMALLEST_FIRST", "WHOLE", "Columns", "Cutting", "Pools",
-    "Program", "ProgramBuilder", "assemble", "check_choice", "check_healthy", "service_time_ps", "unique_rows",
+    "Program", "ProgramBuilder", "Waits", "Works", "assemble", "check_choice", "check_healthy", "i32",
+    "service_time_ps", "unique_rows", "waits_of",
 ]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.program.checks import check_clock, check_edges, served
-from sim.program.columns import by_key, i32, unique_rows
+from sim.program.checks import check_clock, check_windows, served
+from sim.program.columns import i32, unique_rows
 from sim.program.contract import (
     CLOCK_END_PS,
     DELIVERY,
@@ -18,11 +18,11 @@ from sim.program.contract import (
     I32,
     I64,
     PRIORITY,
-    WHOLE,
     Program,
     check_choice,
 )
 from sim.program.cutting import Cutting, service_time_ps
+from sim.program.waits import Waits, waits_of
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -80,8 +80,13 @@ def assemble(
     forwarding: str = "cut-through",
     deliver: str = "tail",
     pools: Pools = NO_POOLS,
+    *,
+    waits: Waits | None = None,
+    works: Works | None = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
+
+    `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
 
     Raises
     ------
@@ -92,7 +97,7 @@ def assemble(
     check_choice(forwarding, FORWARDING, "forwarding")
     check_choice(deliver, DELIVERY, "deliver")
     n_tasks = columns.task_work.size
-    cut_table, task_cut = _cut_tasks(columns, cuttings)
+    cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
     service = tabulate(sizes, columns.rates)
     latency = columns.route_latency_ps.astype(np.int64)
@@ -100,14 +105,8 @@ def assemble(
         raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
     if forwarding == "cut-through" or deliver == "head":
         latency = np.maximum(latency, 1)
-    whole = columns.edge_lag == WHOLE
-    n_whole = int(np.count_nonzero(whole))
-    some = slice(None) if n_whole == whole.size else whole
-    whole_ptr, whole_child, _ = by_key(columns.edge_parent[some], columns.edge_child[some], None, n_tasks)
-    rest = slice(None) if n_whole == 0 else ~whole
-    parents, children, lags = columns.edge_parent[rest], columns.edge_child[rest], columns.edge_lag[rest]
-    stream_ptr, stream_child, stream_lag = by_key(parents, children, lags, n_tasks)
-    parent_ptr, parent, parent_lag = by_key(children, parents, lags, n_tasks)
+    if waits is None:
+        waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks)
     hops = _hop_kinds(columns, latency)
     looked_at = np.any(columns.server_discipline == PRIORITY) or PRIORITY in pools.discipline
     program = Program(
@@ -126,19 +125,19 @@ def assemble(
         task_route=i32(columns.task_route),
         task_class=i32(columns.task_class),
         task_priority=i32(columns.task_priority if looked_at else []),
-        whole_ptr=whole_ptr,
-        whole_child=whole_child,
-        stream_ptr=stream_ptr,
-        stream_child=stream_child,
-        stream_lag=stream_lag,
-        parent_ptr=parent_ptr,
-        parent=parent,
-        parent_lag=parent_lag,
+        whole_ptr=waits.whole_ptr,
+        whole_child=waits.whole_child,
+        stream_ptr=waits.stream_ptr,
+        stream_child=waits.stream_child,
+        stream_lag=waits.stream_lag,
+        parent_ptr=waits.parent_ptr,
+        parent=waits.parent,
+        parent_lag=waits.parent_lag,
         **_pool_arrays(pools, n_tasks),
         chunk_work=np.ascontiguousarray(sizes),
     )
     _check_services(program, columns.rates)
-    check_edges(program, columns.edge_parent, columns.edge_child, columns.edge_lag)
+    check_windows(program, *waits.windows)
     check_clock(program)
     return program
 
@@ -162,17 +161,27 @@ def _check_services(program: Program, rates: list[Fraction]) -> None:
         )
 
 
-def _cut_tasks(columns: Columns, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
+Works = tuple[I64, I32]
+"""Distinct amounts of work, ascending, and which of them each task has."""
+
+
+def works_of(task_work: I64) -> Works:
+    """The distinct amounts of work of some tasks."""
+    works, row = unique_rows(task_work)
+    return works, i32(row)
+
+
+def _cut_tasks(which: I32 | None, found: Works, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
     """Table of (chunks, leading, first size, rest size, work), one row per distinct cut, and the row of each task."""
-    works, row = unique_rows(columns.task_work)
-    which = columns.task_cutting
+    works, row = found
     if which is not None:
-        pairs, row = unique_rows(which.astype(np.int64) * works.size + row)
+        pairs, at = unique_rows(which.astype(np.int64) * works.size + row)
+        row = i32(at)
         distinct = [(int(pair // works.size), int(works[pair % works.size])) for pair in pairs]
     else:
         distinct = [(0, int(work)) for work in works]
     table = np.array([(*cuttings[c].cut(work), work) for c, work in distinct], dtype=np.int64).reshape(len(distinct), 5)
-    return table, i32(row)
+    return table, row
 
 
 def _hop_kinds(columns: Columns, latency: I64) -> dict[str, Any]:

@@ -258,7 +258,8 @@ class Program(NamedTuple):
 
     def chunk_hops(self) -> int:
         """Services in the whole run: each is one chunk on one server."""
-        return int((self.chunks() * self.hops()).sum())
+        chunks, hops = self.cut_chunks.astype(np.int64), np.diff(self.route_ptr).astype(np.int64)
+        return int(np.dot(chunks[self.task_cut], hops[self.task_route]))
 
     def nbytes(self) -> int:
         """Bytes of the arrays."""

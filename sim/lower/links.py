@@ -1,0 +1,63 @@
+"""What the links of a topology give a shape: rates, latencies, and the cuttings that its transfers ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from sim.lower.shape import Shape
+from sim.program import I32, I64, Cutting
+from topologies import Topology, WeftError
+from topologies.units import MOST_PS, format_time
+
+
+def link_rates(topology: Topology, links: I32) -> tuple[list[Fraction], I64]:
+    """Distinct bandwidths of some links, ascending, and which of them each link has."""
+    bandwidth, row = np.unique(topology.bandwidth_Bps[links], return_inverse=True)
+    return [Fraction(rate) for rate in bandwidth.tolist()], row
+
+
+def own_cuttings(shape: Shape, known: Sequence[Cutting]) -> tuple[list[Cutting], I64 | int]:
+    """Known cuttings, the first of them that of the model, and new ones; and which of them each task has."""
+    rounds = shape.quotient.transfers.rounds
+    if rounds is None or not rounds[:, 0].any():
+        return list(known), 0
+    counts, row = np.unique(rounds[shape.task_row, 0], return_inverse=True)
+    own = [known[0]] + [replace(known[0], chunks=count, chunk_bytes=None) for count in counts[counts > 0].tolist()]
+    found = list(dict.fromkeys([*known, *own]))
+    number = np.array([found.index(one) for one in own], np.int64)
+    return found, number[row + (counts[0] > 0)]
+
+
+def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
+    """Latency behind each hop of a shape's routes: of the link, of the node behind it, and at the end of a route."""
+    link = shape.server_link[shape.route_server]
+    used = [int(of.max(initial=0)) for of in (topology.latency_ps[link], topology.hop_latency_ps[topology.dst[link]])]
+    if sum(used) + endpoint_ps > MOST_PS:
+        raise WeftError(
+            f"the latency of a link, {format_time(sum(used) + endpoint_ps)} with the node behind it, is beyond the "
+            f"clock, which ends at {format_time(MOST_PS)}"
+        )
+    latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
+    latency += _laps(shape, latency)
+    ends = shape.route_ptr[1:][np.diff(shape.route_ptr) > 0] - 1
+    latency[ends] += endpoint_ps
+    return latency
+
+
+def _laps(shape: Shape, latency: I64) -> I64 | int:
+    """Latency that routes have on top, at their last hops: those of further rounds and of acknowledgements."""
+    rounds = shape.quotient.transfers.rounds
+    if rounds is None:
+        return 0
+    laps = np.ones(shape.route_ptr.size - 1, np.int64)
+    laps[shape.task_route] = rounds[shape.task_row, 1]
+    hops = np.diff(shape.route_ptr)
+    total = np.concatenate(([0], np.cumsum(latency)))
+    along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]
+    found = np.zeros(latency.size, np.int64)
+    found[shape.route_ptr[1:][hops > 0] - 1] = (along * (laps - 1))[hops > 0]
+    return found

@@ -1,0 +1,77 @@
+"""What waits for what, in the order in which the engines look it up; without sizes and rates."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.program.columns import by_key
+from sim.program.contract import I32, WHOLE
+from topologies import WeftError
+
+
+class Waits(NamedTuple):
+    """Dependencies in CSR form, as in `Program`, free of circles; and the windows among them."""
+
+    whole_ptr: I32
+    whole_child: I32
+    stream_ptr: I32
+    stream_child: I32
+    stream_lag: I32
+    parent_ptr: I32
+    parent: I32
+    parent_lag: I32
+    windows: tuple[I32, I32, I32]  # parent, child and lag
+
+
+def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
+    """The dependencies of some tasks, sorted; lag WHOLE, 0 (chunk by chunk) or a window.
+
+    Raises
+    ------
+    WeftError
+        Tasks that wait for each other in a circle, windows left out.
+    """
+    whole, rest, window, firm = map(_rows, (lag == WHOLE, lag != WHOLE, lag > 0, lag <= 0))
+    circle = _circle(n_tasks, parent[firm], child[firm])
+    if circle:
+        raise WeftError(f"tasks wait for each other in a circle: {' -> '.join(map(str, circle))}")
+    return Waits(
+        *by_key(parent[whole], child[whole], None, n_tasks)[:2],
+        *by_key(parent[rest], child[rest], lag[rest], n_tasks),
+        *by_key(child[rest], parent[rest], lag[rest], n_tasks),
+        (parent[window], child[window], lag[window]),
+    )
+
+
+def _rows(kind: npt.NDArray[np.bool_]) -> slice | npt.NDArray[np.bool_]:
+    """Rows of a kind; all or none of them without a copy."""
+    count = int(np.count_nonzero(kind))
+    return kind if 0 < count < kind.size else slice(0, count)
+
+
+def _circle(n_tasks: int, parent: I32, child: I32) -> list[int]:
+    """A cycle of tasks, or nothing. Peels tasks without parents, level by level."""
+    if np.all(parent < child):
+        return []
+    waits = np.bincount(child, minlength=n_tasks)
+    ptr, kids, _ = by_key(parent, child, None, n_tasks)
+    ready = np.flatnonzero(waits == 0)
+    while ready.size:
+        counts = ptr[ready + 1] - ptr[ready]
+        at = np.repeat(ptr[ready] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts) + np.arange(counts.sum())
+        hit, times = np.unique(kids[at], return_counts=True)
+        waits[hit] -= times
+        ready = hit[waits[hit] == 0]
+    left = waits > 0
+    if not np.any(left):
+        return []
+    back = {int(c): int(p) for p, c in zip(parent, child, strict=True) if left[p] and left[c]}
+    seen: list[int] = []
+    task = next(iter(back))
+    while task not in seen:
+        seen.append(task)
+        task = back[task]
+    return [*seen[seen.index(task):], task][::-1]
