@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.by_wiring import kept_by_wiring
 from collectives.core.families import shrink_shape
 from collectives.core.grid import NOBODY
 from collectives.core.pattern import Pattern
@@ -286,7 +286,7 @@ class Stage(NamedTuple):
         return None
 
 
-@by_wiring
+@kept_by_wiring(256)
 def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
     group, p = plan.group, topology.n_npus
     kind = grouped(plan.kind, group)

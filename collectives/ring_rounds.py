@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import totient_rings
-from collectives.core.by_wiring import by_wiring
+from collectives.core.by_wiring import kept_by_wiring
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import Schedule
@@ -76,7 +76,7 @@ def all_reduce(
     return Schedule(_pattern(topology, tuple(jumps), members, count, laps), size_bytes, chunk_bytes)
 
 
-@by_wiring
+@kept_by_wiring(256)
 def _pattern(
     topology: Topology, jumps: tuple[int, ...], group: tuple[int, ...], count: int, laps: int
 ) -> Pattern:

@@ -12,31 +12,37 @@ from topologies.core.rateless import NeedsRates, wiring_of
 
 Ts = TypeVarTuple("Ts")
 
-MOST_PATTERNS = 64
-"""Limit on the patterns of a builder that are kept."""
 
 
-def by_wiring(build: Callable[[Topology, *Ts], Pattern]) -> Callable[[Topology, *Ts], Pattern]:
+def kept_by_wiring(most: int) -> Callable[[Callable[[Topology, *Ts], Pattern]], Callable[[Topology, *Ts], Pattern]]:
     """Decorate a function that builds the pattern of an algorithm on a topology; arguments must be hashable.
 
     The pattern is built on the wiring, which has no rates and no latencies, and serves all topologies of it. A builder
-    that reads some builds for its topology alone.
+    that reads some builds for its topology alone. `most`: patterns that are kept.
     """
 
-    @lru_cache(maxsize=MOST_PATTERNS)
-    def attempt(wiring: Topology, *args: *Ts) -> Pattern | None:
-        try:
-            return build(wiring, *args)
-        except NeedsRates:
-            return None
+    def decorated(build: Callable[[Topology, *Ts], Pattern]) -> Callable[[Topology, *Ts], Pattern]:
+        @lru_cache(maxsize=most)
+        def attempt(wiring: Topology, *args: *Ts) -> Pattern | None:
+            try:
+                return build(wiring, *args)
+            except NeedsRates:
+                return None
 
-    alone = lru_cache(maxsize=MOST_PATTERNS)(build)
-    placed = lru_cache(maxsize=MOST_PATTERNS)(Pattern.on)
+        alone = lru_cache(maxsize=most)(build)
+        placed = lru_cache(maxsize=most)(Pattern.on)
 
-    @wraps(build)
-    def pattern(topology: Topology, *args: *Ts) -> Pattern:
-        wiring = wiring_of(topology)
-        shared = None if wiring is topology else attempt(wiring, *args)
-        return alone(topology, *args) if shared is None else placed(shared, topology)
+        @wraps(build)
+        def pattern(topology: Topology, *args: *Ts) -> Pattern:
+            wiring = wiring_of(topology)
+            shared = None if wiring is topology else attempt(wiring, *args)
+            return alone(topology, *args) if shared is None else placed(shared, topology)
 
-    return pattern
+        return pattern
+
+    return decorated
+
+
+def by_wiring(build: Callable[[Topology, *Ts], Pattern]) -> Callable[[Topology, *Ts], Pattern]:
+    """`kept_by_wiring`, for as many patterns as an algorithm usually has."""
+    return kept_by_wiring(64)(build)

@@ -6,7 +6,7 @@ import numpy as np
 
 from collectives.core.schedule import Schedule
 from sim.lower.links import link_rates, own_cuttings, route_latencies
-from sim.lower.lowered import Lowered
+from sim.lower.lowered import NO_TASKS, Lowered
 from sim.lower.pools import pools_alone
 from sim.lower.shape import Shape
 from sim.program import DISCIPLINES, I32, NO_POOLS, Columns, assemble, i32
@@ -38,7 +38,8 @@ def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Low
     nothing = np.full(n_servers, -1, np.int32)
     return Lowered(
         program, job, model, shape.quotient.orbits, shape.quotient.symmetry, shape.server_link, nothing, nothing, (),
-        np.zeros(task_bytes.size, np.int32), shape.task_src, shape.task_row, task_bytes, (transfers,), {}, {},
+        np.zeros(task_bytes.size, np.int32), shape.task_src, shape.task_row, task_bytes, (transfers,),
+        NO_TASKS, NO_TASKS,
     )
 
 

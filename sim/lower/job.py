@@ -19,11 +19,11 @@ from sim.lower.alone import lower_alone
 from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
 from sim.lower.links import link_rates, own_cuttings, route_latencies
-from sim.lower.lowered import NO_TRANSFER, Lowered
+from sim.lower.lowered import NO_TRANSFER, Lowered, Span, TaskTable
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.quotient import Orbits
 from sim.lower.shape import Shape, shape_of
-from sim.lower.templates import Template, make_template, template_key
+from sim.lower.templates import Template, template_key, template_of
 from sim.program import DISCIPLINES, I8, I32, I64, NO_POOLS, WHOLE, Columns, Cutting, Pools, assemble, unique_rows
 from sim.program.model import Model
 from topologies import WeftError
@@ -103,8 +103,8 @@ class _Lowering:
         self.template_route: dict[int, int] = {}
         self.stream_route: dict[tuple[int, str], int] = {}
         self.n_tasks = self.n_routes = self.next_class = 0
-        self.begin: dict[tuple[int, int], int] = {}
-        self.end: dict[tuple[int, int], int] = {}
+        self.begin: dict[int, Span] = {}  # by operation
+        self.end: dict[int, Span] = {}
         self.pools = PoolUses()
         self.changes: list[tuple[int, Reconfigure]] = []
         self.cuttings = [model.cutting, Cutting(chunks=1)]
@@ -133,8 +133,7 @@ class _Lowering:
         ))
         self.next_class += 1
         self.transfers.append(None)
-        for at, rank in enumerate(ranks.tolist()):
-            self.begin[number, rank] = self.end[number, rank] = first + at
+        self.begin[number] = self.end[number] = Span(ranks, first)
         self._wait(operation, ranks, first)
 
     def _add_reconfigure(self, number: int, operation: Operation, work: Reconfigure) -> None:
@@ -147,12 +146,11 @@ class _Lowering:
         ))
         self.next_class += 1
         self.transfers.append(None)
-        ends = {self.end[other, rank] for other in operation.after for rank in self.job.ranks(operation).tolist()
-                if (other, rank) in self.end}
-        self._edges(np.array(sorted(ends), np.int64), np.full(len(ends), task))
+        covered = self.job.ranks(operation)
+        ends = np.unique(np.concatenate([np.array([-1]), *(self.end[other].of(covered) for other in operation.after)]))
+        self._edges(ends[1:], np.full(ends.size - 1, task))
         self.changes.append((task, work))
-        for rank in self._representatives(operation).tolist():
-            self.begin[number, rank] = self.end[number, rank] = task
+        self.begin[number] = self.end[number] = Span(self._representatives(operation), task, 0)
 
     def _add_transfers(self, number: int, operation: Operation) -> None:
         template = self._template(operation)
@@ -174,20 +172,16 @@ class _Lowering:
         self._edges(first + template.ends[0], end + template.ends[1])
         if isinstance(operation.work, Communicate) and self.job.alone is None:
             self.pools.add(operation.name, operation.work.schedule.pattern.pools, shape, first)
-        for at, rank in enumerate(template.ranks.tolist()):
-            self.begin[number, rank], self.end[number, rank] = begin + at, end + at
+        self.begin[number], self.end[number] = Span(template.ranks, begin), Span(template.ranks, end)
 
     def _priority(self, operation: Operation, shape: Shape) -> I32 | int:
         return operation.priority if self.job.alone is None else shape.quotient.transfers.step[shape.task_row]
 
     def _wait(self, operation: Operation, ranks: I64, first: int) -> None:
-        pairs = [
-            (self.end[other, rank], first + at)
-            for at, rank in enumerate(ranks.tolist()) for other in operation.after if (other, rank) in self.end
-        ]
-        if pairs:
-            parent, child = np.array(pairs, np.int64).T
-            self._edges(parent, child)
+        for other in operation.after:
+            parent = self.end[other].of(ranks)
+            at = np.flatnonzero(parent >= 0)
+            self._edges(parent[at], first + at)
 
     def _representatives(self, operation: Operation) -> I64:
         covered = self.job.ranks(operation)
@@ -198,7 +192,7 @@ class _Lowering:
         key = template_key(operation)
         if key not in self.templates:
             ranks = self._representatives(operation)
-            self.templates[key] = make_template(self.job, operation, self.orbits, ranks, self.model)
+            self.templates[key] = template_of(self.job, operation, self.orbits, ranks, self.model)
         return self.templates[key]
 
     def _routes_of(self, template: Template) -> int:
@@ -243,9 +237,11 @@ class _Lowering:
         return self.n_routes - routes.hops.size
 
     def _column(self, name: str, dtype: type[N]) -> npt.NDArray[N]:
-        values = ((count, getattr(block, name)) for count, block in self.blocks)
-        return _joined([one if isinstance(one, np.ndarray) and one.size == count else np.full(count, one)
-                        for count, one in values], dtype)
+        found, at = np.empty(self.n_tasks, dtype), 0
+        for count, block in self.blocks:
+            found[at : at + count] = getattr(block, name)
+            at += count
+        return found
 
     # --- the whole --------------------------------------------------------------------------------------------
 
@@ -278,8 +274,8 @@ class _Lowering:
         return Lowered(
             program, self.job, self.model, self.orbits, words, server_link, server_rank, server_stream, streams,
             self._column("operation", np.int32), self._column("rank", np.int32), row,
-            np.where(row >= 0, work, 0),
-            tuple(None if one is None else one.transfers for one in self.transfers), self.begin, self.end,
+            np.where(row >= 0, work, 0), tuple(None if one is None else one.transfers for one in self.transfers),
+            TaskTable(self.begin), TaskTable(self.end),
         )
 
     def _servers(self, used: I64) -> tuple[I32, I32, I32, tuple[str, ...]]:

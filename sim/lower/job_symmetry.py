@@ -12,7 +12,7 @@ import numpy.typing as npt
 from collectives.core.pattern import Pattern
 from collectives.core.symmetry import Action, Group, translations
 from collectives.core.transfers import Transfers
-from sim.lower.quotient import Emitter, Orbits, check, divide
+from sim.lower.quotient import Emitter, Orbits, check, divide, orbits_of
 from topologies import Topology
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
@@ -80,30 +80,27 @@ def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[O
     `tie`: rule for equally short routes.
     `symmetry`: {"auto", "off"}.
     """
-    if any(isinstance(operation.work, Reconfigure) for operation in job.operations):
-        return _orbits(job, Group("", ())), "all ranks simulated (circuits change)"
     emitters = _emitters(job)
-    if n_sources(job) > job.topology.n_npus:
-        return _orbits(job, Group("", ())), "all ranks simulated (switches send as well)"
+    sources = max([job.topology.n_npus, *(one.n_sources or 0 for one in emitters)])
+    everyone = orbits_of(Group("", ()), sources, job.topology.n_links)
+    if any(isinstance(operation.work, Reconfigure) for operation in job.operations):
+        return everyone, "all ranks simulated (circuits change)"
+    if sources > job.topology.n_npus:
+        return everyone, "all ranks simulated (switches send as well)"
     best: Group | None = None
     few = job.topology.n_npus
     for group in _candidates(job, emitters) if symmetry == "auto" else ():
         kept = tuple(action for action in group.generators if _keeps(job, action))
         held = _holding(emitters, Group(group.name, kept), tie, seed)
-        count = int(np.unique(_orbits(job, held).rank).size)
+        count = int(np.unique(orbits_of(held, sources, job.topology.n_links).rank).size)
         if count < few:
             best, few = held, count
         if len(held.generators) == len(group.generators):
             break
     if best is None:
-        return _orbits(job, Group("", ())), "all ranks simulated" + (" (off)" if symmetry == "off" else "")
+        return everyone, "all ranks simulated" + (" (off)" if symmetry == "off" else "")
     words = f"{few} of {job.topology.n_npus} ranks simulated by {best.name}, each collective checked"
-    return _orbits(job, best), words
-
-
-def n_sources(job: Job) -> int:
-    """NPUs, and the switches up to the last that sends."""
-    return max([job.topology.n_npus, *(one.n_sources or 0 for one in _emitters(job))])
+    return orbits_of(best, sources, job.topology.n_links), words
 
 
 def _emitters(job: Job) -> list[Emitter]:
@@ -155,8 +152,3 @@ def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int) -> 
 
 def _holds(emitter: Emitter, group: Group, tie: str, seed: int) -> bool:
     return check(emitter, divide(emitter, group, tie, seed), tie, seed)[0] is None
-
-
-def _orbits(job: Job, group: Group) -> Orbits:
-    nothing = Messages(job.topology, Send(0, (), ()), n_sources(job))
-    return divide(nothing, group, "first", 0).orbits

@@ -27,7 +27,7 @@ def own_cuttings(shape: Shape, known: Sequence[Cutting]) -> tuple[list[Cutting],
         return list(known), 0
     counts, row = np.unique(rounds[shape.task_row, 0], return_inverse=True)
     own = [known[0]] + [replace(known[0], chunks=count, chunk_bytes=None) for count in counts[counts > 0].tolist()]
-    found = list(dict.fromkeys([*known, *own]))
+    found = [*known, *(one for one in own if one not in known)]
     number = np.array([found.index(one) for one in own], np.int64)
     return found, number[row + (counts[0] > 0)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,46 @@ from workloads.job import Job, Operation, Reconfigure
 
 NO_TRANSFER = -1
 """Row of a task that is no transfer: a computation, or a join at the begin or the end of an operation."""
+
+
+class Span(NamedTuple):
+    """Consecutive tasks, one on each of some ranks, (n,), ascending; or one task for all of them (stride 0)."""
+
+    ranks: I64
+    first: int
+    stride: int = 1
+
+    def of(self, ranks: I64) -> I64:
+        """The task on each rank; -1 where there is none."""
+        if ranks is self.ranks or np.array_equal(ranks, self.ranks):
+            return self.first + self.stride * np.arange(ranks.size)
+        if not self.ranks.size:
+            return np.full(ranks.size, -1, np.int64)
+        at = np.minimum(np.searchsorted(self.ranks, ranks), self.ranks.size - 1)
+        return np.where(self.ranks[at] == ranks, self.first + self.stride * at, -1)
+
+
+class TaskTable(Mapping[tuple[int, int], int]):
+    """Tasks by operation and rank, without an entry for each."""
+
+    def __init__(self, spans: Mapping[int, Span] = {}) -> None:
+        self.spans = spans
+
+    def __getitem__(self, key: tuple[int, int]) -> int:
+        number, rank = key
+        task = int(self.spans[number].of(np.array([rank]))[0])
+        if task < 0:
+            raise KeyError(key)
+        return task
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return ((number, rank) for number, span in self.spans.items() for rank in span.ranks.tolist())
+
+    def __len__(self) -> int:
+        return sum(span.ranks.size for span in self.spans.values())
+
+
+NO_TASKS = TaskTable()
 
 
 @one_line
@@ -50,7 +90,7 @@ class Lowered(NamedTuple):
         Bytes of each transfer, headers left out; 0 for others.
     transfers : tuple of Transfers or None
         Of each operation; None for a computation.
-    begin_task, end_task : dict of (operation, rank) to int
+    begin_task, end_task : mapping of (operation, rank) to int
         The task whose delivery begins an operation on an NPU (the task itself for a computation), and the one whose
         delivery ends it; of representatives. Empty for a schedule alone, which nothing waits for.
     late : mapping of int to str
@@ -75,8 +115,8 @@ class Lowered(NamedTuple):
     task_row: I64
     task_bytes: I64
     transfers: tuple[Transfers | None, ...]
-    begin_task: dict[tuple[int, int], int]
-    end_task: dict[tuple[int, int], int]
+    begin_task: TaskTable
+    end_task: TaskTable
     late: Mapping[int, str] = {}
     timers: range = range(0)
     resent: int = 0

@@ -135,15 +135,17 @@ def _shrink(pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, see
 
 def divide(pattern: Emitter, group: Group, tie: str, seed: int) -> Quotient:
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
-    topology = pattern.topology
-    n_sources = pattern.n_sources or pattern.p
+    orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
+    transfers = _of_representatives(pattern.emit(np.unique(orbits.rank)), orbits)
+    paths = _routes(transfers, pattern.topology, tie, seed)
+    return Quotient(orbits, transfers, paths._replace(links=orbits.link[paths.links]), "")
+
+
+def orbits_of(group: Group, n_sources: int, n_links: int) -> Orbits:
+    """Representatives of sources and links under a group."""
     parts = max([1, *(len(action.ranks) for action in group.generators)])
     rank = np.stack([_orbits([_part(action, part) for action in group.generators], n_sources) for part in range(parts)])
-    link = _orbits([action.links for action in group.generators], topology.n_links)
-    orbits = Orbits(rank, link)
-    transfers = _of_representatives(pattern.emit(np.unique(rank)), orbits)
-    paths = _routes(transfers, topology, tie, seed)
-    return Quotient(orbits, transfers, paths._replace(links=link[paths.links]), "")
+    return Orbits(rank, _orbits([action.links for action in group.generators], n_links))
 
 
 def _routes(t: Transfers, topology: Topology, tie: str, seed: int) -> Paths:

@@ -14,6 +14,7 @@ from sim.lower.shape import Shape, make_shape, rows_waited_for
 from sim.program import I32, I64
 from sim.program.model import Model
 from topologies import WeftError
+from topologies.core.rateless import digest, wiring_of
 from workloads.job import Communicate, Job, Operation, Send
 
 
@@ -36,6 +37,27 @@ def template_key(operation: Operation) -> object:
     if isinstance(work, Send):
         return work.routed
     return (id(work.schedule.pattern) if isinstance(work, Communicate) else 0), operation.npus
+
+
+MOST_TEMPLATES, MOST_TASKS = 512, 4096
+"""Limits on the templates that are kept for further jobs, and on the tasks of each."""
+
+_known: dict[tuple[object, ...], Template] = {}
+
+
+def template_of(job: Job, operation: Operation, orbits: Orbits, ranks: I64, model: Model) -> Template:
+    """`make_template`, once for jobs on topologies of one wiring that have the same representatives."""
+    emitter = emitter_of(job, operation)
+    what = emitter.send.routed if isinstance(emitter, Messages) else None if emitter is None else emitter.emit
+    seed = model.seed if model.tie == "ecmp" else 0
+    where = digest("", ranks, orbits.rank, orbits.link)
+    key = wiring_of(job.topology), where, what, operation.npus, model.tie, seed
+    template = _known.pop(key, None) or make_template(job, operation, orbits, ranks, model)
+    if template.shape.task_row.size <= MOST_TASKS:
+        _known[key] = template  # the latest is last
+        if len(_known) > MOST_TEMPLATES:
+            del _known[next(iter(_known))]
+    return template
 
 
 def make_template(job: Job, operation: Operation, orbits: Orbits, ranks: I64, model: Model) -> Template:
