@@ -28,21 +28,11 @@ MOST_POINTS = 4096
 
 @dataclass(frozen=True)
 class Shares:
-    """Numbers of trees per root and per link.
+    """Numbers of trees per root and per link."""
 
-    Attributes
-    ----------
-    roots : dict from NPU to int
-        Trees per root.
-    links : list of int
-        Trees each link may carry.
-    s_per_block_byte : Fraction
-        Seconds per byte of every block.
-    """
-
-    roots: dict[int, int]
-    links: list[int]
-    s_per_block_byte: Fraction
+    roots: dict[int, int]  # by NPU: trees per root
+    links: list[int]  # trees each link may carry
+    s_per_block_byte: Fraction  # seconds per byte of every block
 
     def times(self, many: int) -> Shares:
         """The number of trees multiplied, each with its part of the data: the same bandwidth."""

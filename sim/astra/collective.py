@@ -62,14 +62,8 @@ class Host(Protocol):
 class Phase:
     """Advances as its receives and delays end.
 
-    Parameters
-    ----------
-    host : Host
-    spec : PhaseSpec
-    tag : int
-        Of the messages.
-    ended : callable
-        Called once.
+    `tag`: of the messages.
+    `ended`: called once.
     """
 
     def __init__(self, host: Host, spec: PhaseSpec, tag: int, ended: Callable[[], None]) -> None:

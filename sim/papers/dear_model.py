@@ -16,13 +16,7 @@ from typing import NamedTuple
 
 
 class Group(NamedTuple):
-    """Layers whose gradients are reduced together.
-
-    Attributes
-    ----------
-    forward_s, backward_s : float
-    gradient_bytes : float
-    """
+    """Layers whose gradients are reduced together."""
 
     forward_s: float
     backward_s: float

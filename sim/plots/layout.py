@@ -30,18 +30,10 @@ _STUB_ANGLES = np.radians([45, 20, 70])
 
 
 class Layout(NamedTuple):
-    """A drawing of a fabric.
+    """A drawing of a fabric."""
 
-    Attributes
-    ----------
-    nodes : (n_nodes, 2) float
-        NaN for switches that are not drawn.
-    links : list of (k, 2) float
-        The line of each link, barb included.
-    """
-
-    nodes: Floats
-    links: list[Floats]
+    nodes: Floats  # (n_nodes, 2): NaN for switches that are not drawn
+    links: list[Floats]  # (k, 2) each: the line of each link, barb included
 
     def corners(self) -> tuple[Floats, Floats]:
         """Lowest and highest coordinates, (2,) each."""

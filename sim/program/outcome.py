@@ -17,21 +17,11 @@ from topologies.units import format_time
 
 @one_line
 class Log(NamedTuple):
-    """Every service of a run, in the order task, chunk, hop.
+    """Every service of a run, in the order task, chunk, hop."""
 
-    Attributes
-    ----------
-    base : (T+1,) int64
-        Services of task t are rows `base[t]:base[t+1]`; row `base[t] + chunk * hops + hop`.
-    start_ps : (n_services,) int64
-        Start of each service; -1 if it never started.
-    before : (n_services,) int64
-        Row of the service that the same server did just before; -1 for its first.
-    """
-
-    base: I64
-    start_ps: I64
-    before: I64
+    base: I64  # (T+1,): services of task t are rows `base[t]:base[t+1]`; row `base[t] + chunk * hops + hop`
+    start_ps: I64  # (n_services,): start of each service; -1 if it never started
+    before: I64  # (n_services,): row of the service that the same server did just before; -1 for its first
 
 
 class CertificateError(WeftError):
@@ -40,30 +30,18 @@ class CertificateError(WeftError):
 
 @one_line
 class Journal(NamedTuple):
-    """Every service of a run with faults, in the order of start, task, chunk; J rows.
+    """Every service of a run with faults, in the order of start, task, chunk; J rows."""
 
-    Attributes
-    ----------
-    task, chunk : (J,) int64
-    at : (J,) int64
-        Place of the hop in `route_hop`.
-    arrival_ps, start_ps, end_ps : (J,) int64
-        Start and end are equal where a server that was down lost a chunk that had arrived.
-    ready_ps : (J,) int64
-        When the chunk is ready for the next hop or delivered; where it was lost, when it arrives again at its first.
-    lost : (J,) bool
-    moved : (J,) bool
-        Not served: it left the queue of its first server, at its start and end, for a route that begins elsewhere.
-    """
-
-    task: I64
-    chunk: I64
-    at: I64
-    arrival_ps: I64
-    start_ps: I64
-    end_ps: I64
+    task: I64  # (J,)
+    chunk: I64  # (J,)
+    at: I64  # (J,): place of the hop in `route_hop`
+    arrival_ps: I64  # (J,)
+    start_ps: I64  # (J,)
+    end_ps: I64  # (J,): equal to the start where a server that was down lost a chunk that had arrived
+    # (J,): when the chunk is ready for the next hop or delivered; where it was lost, when it arrives again at its first
     ready_ps: I64
-    lost: npt.NDArray[np.bool_]
+    lost: npt.NDArray[np.bool_]  # (J,)
+    # (J,): not served: it left the queue of its first server, at its start and end, for a route that begins elsewhere
     moved: npt.NDArray[np.bool_]
 
     @classmethod
@@ -78,53 +56,28 @@ class Journal(NamedTuple):
 
 @one_line
 class Outcome(NamedTuple):
-    """Times of one run.
+    """Times of one run."""
 
-    Attributes
-    ----------
-    start_ps : (T,) int64
-        Start of the first service of a task; of a task with an empty route, delivery of its first chunk.
-    finish_ps : (T,) int64
-        Delivery of the last chunk.
-    busy_ps : (S,) int64
-        Sum of the services of each server.
-    makespan_ps : int
-        Last delivery; 0 for a program without tasks.
-    events : int
-        Services done: chunks crossing servers.
-        Those that were lost are counted.
-    log : Log or None
-        Every service, where it was asked for, of a healthy program.
-    journal : Journal or None
-        The same of a program with faults.
-    """
-
+    # (T,): start of the first service of a task; of a task with an empty route, delivery of its first chunk
     start_ps: I64
-    finish_ps: I64
-    busy_ps: I64
-    makespan_ps: int
-    events: int
-    log: Log | None = None
-    journal: Journal | None = None
+    finish_ps: I64  # (T,): delivery of the last chunk
+    busy_ps: I64  # (S,): sum of the services of each server
+    makespan_ps: int  # last delivery; 0 for a program without tasks
+    events: int  # services done: chunks crossing servers. Those that were lost are counted.
+    log: Log | None = None  # every service, where it was asked for, of a healthy program
+    journal: Journal | None = None  # the same of a program with faults
 
 
 WAITS_TOLD = 3
 
 
 class Stranded(NamedTuple):
-    """A chunk that cannot go on: lost as often as it may be, or in front of a server that is down for good.
-
-    Attributes
-    ----------
-    task, chunk, server : int
-    attempts : int
-        How often it was lost; ATTEMPTS where it was given up.
-    """
+    """A chunk that cannot go on: lost as often as it may be, or in front of a server that is down for good."""
 
     task: int
     chunk: int
     server: int
-    attempts: int
+    attempts: int  # how often it was lost; ATTEMPTS where it was given up
 
 
 class Stopped(WeftError):
@@ -167,12 +120,7 @@ def log_base(program: Program) -> I64:
 def check_finished(program: Program, delivered: I64, stranded: Iterable[Stranded] = ()) -> None:
     """Raise `Deadlock`, naming what waits for what, unless every chunk was delivered.
 
-    Parameters
-    ----------
-    program : Program
-    delivered : (T,) int64
-        Chunks delivered of each task.
-    stranded : iterable of Stranded
+    `delivered` (T,): chunks delivered of each task.
     """
     stuck = np.flatnonzero(delivered < program.chunks())
     if stuck.size == 0:

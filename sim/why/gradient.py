@@ -17,37 +17,22 @@ from topologies import WeftError
 
 
 class Gradient(NamedTuple):
-    """Derivative of the makespan, R rate columns and H kinds of hop.
-
-    Attributes
-    ----------
-    makespan_ps : int
-    service_ps : (R,) int64
-        Services on the critical path at each rate, other tasks' included: minus the derivative by the logarithm of
-        that rate.
-    latencies : (H,) int64
-        How often the latency of each kind of hop is on the path: the derivative by that latency. Hops of one class
-        are counted together, under the first of them.
-    """
+    """Derivative of the makespan, R rate columns and H kinds of hop."""
 
     makespan_ps: int
+    # (R,): services on the critical path at each rate, other tasks' included: minus the derivative by the logarithm of
+    # that rate
     service_ps: I64
+    # (H,): how often the latency of each kind of hop is on the path: the derivative by that latency. Hops of one class
+    # are counted together, under the first of them.
     latencies: I64
 
 
 def gradient(tape: Tape, program: Program) -> Gradient:
     """Derivative of the makespan of a program by its rates and latencies.
 
-    Parameters
-    ----------
-    tape : Tape
-    program : Program
-        As in `Tape.replay`.
-
-    Raises
-    ------
-    WeftError
-        The order of service is no longer the recorded one.
+    `program`: as in `Tape.replay`.
+    WeftError: the order of service is no longer the recorded one.
     """
     replay = tape.replay(program)
     if not replay.in_order:

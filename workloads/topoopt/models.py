@@ -194,10 +194,7 @@ MODELS: dict[str, Callable[[int], OperatorModel]] = {
 def model(name: str, n: int) -> OperatorModel:
     """The model of that name on n servers.
 
-    Raises
-    ------
-    WeftError
-        No such model, or fewer than two servers.
+    WeftError: no such model, or fewer than two servers.
     """
     if name not in MODELS:
         raise WeftError(f"model {name!r} is unknown: choose one of {', '.join(MODELS)}")
