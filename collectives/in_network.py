@@ -48,7 +48,8 @@ def all_reduce(
     Pull is what NVLink SHARP does with five or more GPUs. On two to four H100 it gains nothing over the ring: the
     measured bus bandwidth is 365 to 370 GB/s with either, where (1 + 1/n) m at 0.835 x 370 GB/s would be 206, 309 and
     371 GB/s; the library uses the ring there. From five GPUs on the model holds: 412 against 420 measured, and 481
-    against 480 at eight.
+    against 480 at eight. On `dgx-h100:1`, which says so (`Topology.aggregation`), every schedule of this module runs at
+    that share of the bandwidth of the links.
 
     Parameters
     ----------
@@ -123,8 +124,17 @@ def _schedule(
 ) -> Schedule:
     routers = truth(routers, "routers")
     root = rank_number(root, "root", topology.n_npus, topology.name)
+    topology = _as_it_reduces(topology)
     pattern = _pattern(topology, kind, form, _known(topology, trees, routers), slots, routers, root)
     return schedule(pattern, size, element_bytes)
+
+
+@lru_cache(maxsize=64)
+def _as_it_reduces(topology: Topology) -> Topology:
+    """The network with the bandwidth that its aggregation reaches, where that is known."""
+    if topology.aggregation is None:
+        return topology
+    return topology.with_links(bandwidth_Bps=topology.bandwidth_Bps * topology.aggregation.efficiency)
 
 
 def _known(topology: Topology, trees: int | Sequence[AggregationTree], routers: bool) -> int | Trees:

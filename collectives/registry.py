@@ -60,6 +60,8 @@ class Algorithm:
         Forms that the function takes; collectives with a single form are omitted.
     options : mapping from option name to help
         Options of the functions other than `form` and `element_bytes`.
+    discipline : str
+        Order of service of links that its schedules were designed for.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Algorithm:
     functions: Mapping[str, Build]
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
+    discipline: str = "fifo"
 
     def forms_of(self, collective: str) -> tuple[str, ...]:
         """Forms for one collective; empty if there is no choice."""
@@ -233,6 +236,7 @@ _ALGORITHMS = (
             "most_k": "limit on k by default: fewer trees than the optimum takes lose bandwidth (default: 128)",
             "loss": "loss accepted with fewer trees, as a fraction (default: 0.01, or the smallest that is reached)",
         },
+        discipline="lowest-chunk-first",
     ),
     Algorithm(
         concurrent_flow.NAME,

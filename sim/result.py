@@ -245,6 +245,7 @@ class Result(Tabular):
             row["proof"] = self.schedule.proof
         row |= {
             "forwarding": self.model.forwarding, "chunk_bytes": self.model.chunk_bytes, "chunks": self.model.chunks,
+            "discipline": self.model.discipline,
             "lower_bound_s": self.lower_bound_ps / PS_PER_S,
         }
         if self.estimate_ps is not None:

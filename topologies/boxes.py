@@ -11,6 +11,7 @@ GPU g of box b has rank 8 b + g (16 b + g for MI250). Tier 0 is inside the boxes
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from topologies.core.topology import (
     DEFAULT_LATENCY,
     NPU,
     SWITCH,
+    Aggregation,
     Topology,
     per_dimension,
 )
@@ -39,6 +41,9 @@ _MI250 = (
     "8-12:2 9-13:1 10-11:4 10-14:1 11-15:2 12-13:4 12-14:1 13-14:1 13-15:1 14-15:4"
 )
 """xGMI links between the GCDs of a box of eight MI250."""
+
+NVLINK_SHARP = Aggregation("pull", 0.835)
+"""Fits measured times of 5 to 8 H100: see `collectives.in_network.all_reduce`."""
 
 Cable = tuple[str, str, int, int]
 """Names of the two ends, the tier, and how many links of that tier the cable bundles."""
@@ -73,9 +78,11 @@ def dgx_h100(
 ) -> Topology:
     """DGX H100: eight GPUs around an NVSwitch; GPU g of every box has a NIC to switch g ("rails").
 
+    One box reduces in its NVSwitch; of several, the switches between them are not known to.
     Parameters and errors as for `dgx_a100`.
     """
-    return _switched("dgx-h100", boxes, 8, bandwidth, latency, hop_latency)
+    found = _switched("dgx-h100", boxes, 8, bandwidth, latency, hop_latency)
+    return replace(found, aggregation=NVLINK_SHARP) if found.n_npus == 8 else found
 
 
 def dgx1(

@@ -48,6 +48,11 @@ def edge_disjoint_trees(topology: Topology, count: int, *, routers: bool = False
     return found
 
 
+def most_trees(topology: Topology, routers: bool = False) -> int:
+    """Upper bound on the number of edge-disjoint trees."""
+    return _Packing(topology, routers).room
+
+
 def _of_a_torus(topology: Topology) -> Trees:
     try:
         return torus_trees(topology)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import accepted
-from sim.study.keys import TENANT, flags_of, keys_of
+from sim.study.keys import AUTO, TENANT, flags_of, keys_of
 from sim.study.paths import with_paths_from
 from sim.study.spec import Spec, changes_in, read_sections
 from topologies.errors import WeftError
@@ -30,7 +30,12 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
         changes = changes_in(sections, where)
         check_used(sections, arguments.command, where)
         spec = spec.updated(changes)
-    return spec.updated(changes_of(arguments))
+    spec = spec.updated(changes_of(arguments))
+    if COMMANDS[arguments.command].chooses:
+        return spec.choosing()
+    if spec.chooses:
+        raise WeftError(f"weft {arguments.command}: --chunks {AUTO} is for compare, validate and sweep; give a number")
+    return spec
 
 
 def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:

@@ -44,6 +44,8 @@ class Command:
         Files that it writes; see `sim.cli.flags`.
     figures : tuple of str
         Figures of `--plot`, the default first.
+    chooses : bool
+        Whether it chooses chunks, discipline and trees for each point, unless they are given.
     more : callable
         Adds flags of the command's own.
     notes : str
@@ -60,6 +62,7 @@ class Command:
     run_flags: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("json",)
     figures: tuple[str, ...] = ()
+    chooses: bool = False
     more: Callable[[argparse.ArgumentParser], None] = _nothing
     notes: str = ""
 
@@ -129,6 +132,7 @@ COMMANDS: dict[str, Command] = {
         ),
         uses=("topology", "collective", "model", "sweep", "account"), run_flags=("workers", "check", "max_events"),
         outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
+        chooses=True,
     ),
     "validate": Command(
         help="compare simulated times with closed forms and lower bounds, and explain the difference",
@@ -143,7 +147,7 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
         without=("model.engine",), run_flags=("check", "max_events"),
         outputs=("json", "csv", "plot", "heatmap", "links"),
-        figures=("account", "roofline", "timeline", "critical-path", "heatmap"),
+        figures=("account", "roofline", "timeline", "critical-path", "heatmap"), chooses=True,
     ),
     "judge": Command(
         help="fit latency and bandwidth to measured times, identify the algorithm, and grade the result",
@@ -165,7 +169,8 @@ COMMANDS: dict[str, Command] = {
             "weft sweep scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
         uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
-        run_flags=("workers", "check", "max_events"), outputs=("json", "export"), more=_sweep, notes=SWEEP_FORMAT,
+        run_flags=("workers", "check", "max_events"), outputs=("json", "export"), chooses=True, more=_sweep,
+        notes=SWEEP_FORMAT,
     ),
     "bound": Command(
         help="print the least time of a collective on a fabric, exact, and the bottleneck cut",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from collectives.formats.files import SUFFIX
@@ -142,7 +142,8 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
     element, root = spec.element_bytes, spec.collective.root or 0
     for name in dict.fromkeys(row["algorithm"] for row in rows):
         own = [row for row in rows if row["algorithm"] == name]
-        lines += ["#", f"# {name}{_forms(own)}", nccl_table(own, topology.n_npus, element, root)]
+        chosen = [f"# chosen: {over_sizes(own, choice)}"] if spec.chooses else []
+        lines += ["#", f"# {name}{_forms(own)}", *chosen, nccl_table(own, topology.n_npus, element, root)]
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
     lines += [f"# {line}" for line in legend(rows)]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
@@ -151,7 +152,9 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """What determines the result: links, forwarding and chunking, engine, symmetry, proof."""
     preset = f", preset {spec.model.preset}" if spec.model.preset else ""
-    lines = [f"# model: {spec.build_model().describe()}; {spec.engine} engine, seed {spec.build_model().seed}{preset}"]
+    cut = "chunks as chosen for each point" if spec.chooses else ""
+    model = spec.build_model()
+    lines = [f"# model: {model.describe(cut)}; {spec.engine} engine, seed {model.seed}{preset}"]
     lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]
     return lines + [f"# schedule: {line}" for line in common_notes(rows, lambda row: str(row["proof"]))]
 
@@ -160,17 +163,31 @@ def _forms(rows: Sequence[Row]) -> str:
     """Which form ran at which sizes: "latency to 128 KiB, bandwidth from 512 KiB"."""
     if not rows[0]["form"]:
         return ""
+    said = over_sizes(rows, lambda row: f"{row['form']} form")
+    return f" ({said})" if len({row["form"] for row in rows}) == 1 else f": {said}"
+
+
+def choice(row: Row) -> str:
+    """What was chosen for a point: "64 chunks, lowest-chunk-first"."""
+    words = [f"{row['chunks']} chunks" if row["chunks"] > 1 else "whole transfers"]
+    words += [row["discipline"]] if row["discipline"] != "fifo" else []
+    words += [f"{row['trees']} trees"] if row["trees"] is not None else []
+    return " ".join(words)
+
+
+def over_sizes(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
+    """What holds for the rows of an algorithm: "latency form at 1 KiB to 8 KiB, bandwidth form at 1 MiB"."""
     runs: list[tuple[str, int, int]] = []
     for row in rows:
-        if runs and runs[-1][0] == row["form"]:
-            runs[-1] = (row["form"], runs[-1][1], row["size_bytes"])
+        if runs and runs[-1][0] == value(row):
+            runs[-1] = (runs[-1][0], runs[-1][1], row["size_bytes"])
         else:
-            runs.append((row["form"], row["size_bytes"], row["size_bytes"]))
+            runs.append((value(row), row["size_bytes"], row["size_bytes"]))
     if len(runs) == 1:
-        return f" ({runs[0][0]} form)"
-    return ": " + ", ".join(
-        f"{form} form at {format_size(first)}" + (f" to {format_size(last)}" if last != first else "")
-        for form, first, last in runs
+        return runs[0][0]
+    return ", ".join(
+        f"{text} at {format_size(first)}" + (f" to {format_size(last)}" if last != first else "")
+        for text, first, last in runs
     )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sim.cli.commands import COMMANDS, Command
-from sim.study.keys import KINDS, REPEATED, SECTIONS, flags_of, keys_of, shown_default
+from sim.study.keys import AUTO, KINDS, REPEATED, SECTIONS, flags_of, keys_of, shown_default
 
 EXIT_BAD_INPUT = 2
 
@@ -96,7 +96,7 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
     key, dest = keys_of(section)[name], f"{section}.{name}"
     kind = key.metadata["kind"]
     taken, text = command.helps.get(dest, (key.metadata["metavar"], key.metadata["help"]))
-    help_text = _help(key, text, command.defaults.get(dest))
+    help_text = _help(key, text, AUTO if command.chooses and dest == "model.chunks" else command.defaults.get(dest))
     if dest == command.positional:
         group.add_argument(dest, nargs="*" if kind in REPEATED else "?", metavar=taken, help=help_text)
     elif kind == "flag":

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     plans = {"static": choice.static(), "every step": choice.every_step(delay), "two states": choice.two_state(delay),
              "stride rings": choice.segments(delay), "best": choice.best(delay)}
     rows: list[dict[str, Any]] = []
-    model = make_model(chunks=spec.model.chunks, forwarding="store-and-forward")
+    model = make_model(spec.build_model(), forwarding="store-and-forward")
     for policy, plan in plans.items():
         job = plan_job(choice, plan, delay, per_port=circuits.per_port)
         result = simulate_plan(job, choice.start_up_ps, model, log=True)

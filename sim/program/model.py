@@ -68,10 +68,10 @@ class Model:
         """How each transfer is cut."""
         return Cutting(self.chunks, self.chunk_bytes, self.header_bytes, self.packet_header_bytes)
 
-    def describe(self) -> str:
-        """One line for people: "cut-through, 8 KiB chunks, head delivery"."""
-        count = f"{counted(self.chunks or 1, 'chunk')} per transfer"
-        words = [self.forwarding, count if self.chunk_bytes is None else f"{format_size(self.chunk_bytes)} chunks"]
+    def describe(self, cut: str = "") -> str:
+        """One line for people: "cut-through, 8 KiB chunks, head delivery"; `cut` is said instead of the chunks."""
+        count, size = f"{counted(self.chunks or 1, 'chunk')} per transfer", f"{format_size(self.chunk_bytes or 0)} chunks"
+        words = [self.forwarding, cut or (count if self.chunk_bytes is None else size)]
         if self.deliver != "tail":
             words.append("head delivery")
         if self.endpoint_latency_ps:

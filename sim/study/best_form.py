@@ -13,6 +13,7 @@ from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result
+from sim.study.choice import floor_of_all
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -22,11 +23,14 @@ class BestForm(NamedTuple):
 
     Attributes
     ----------
+    name : str
+        Of the fastest, as in `ready_forms`.
     result : Result
     others : dict of str to str
         By form: "35.1 us", "at least 104.7 us, not simulated", or why it cannot run or, under faults, end.
     """
 
+    name: str
     result: Result
     others: dict[str, str]
 
@@ -39,7 +43,8 @@ class Ready(NamedTuple):
 
 
 def ready_forms(
-    forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto"
+    forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto",
+    *, chooses: bool = False,
 ) -> tuple[dict[str, Ready], dict[str, str]]:
     """The forms that can run, with their lower bounds, and why the others cannot.
 
@@ -50,6 +55,8 @@ def ready_forms(
         May reject a form with a `WeftError`.
     model : Model
     symmetry : {"auto", "off"}
+    chooses : bool
+        Whether chunks are still to be chosen; bounds then hold for all numbers that are tried.
 
     Raises
     ------
@@ -61,7 +68,7 @@ def ready_forms(
     fault: WeftError | None = None
     for form in forms:
         try:
-            ready[form] = _ready(schedule_of(form), model, symmetry)
+            ready[form] = _ready(schedule_of(form), model, symmetry, chooses and len(forms) > 1)
         except WeftError as wrong:
             refused[form] = str(wrong)
             fault = fault or wrong
@@ -70,11 +77,11 @@ def ready_forms(
     return ready, refused
 
 
-def _ready(schedule: Schedule, model: Model, symmetry: str) -> Ready:
+def _ready(schedule: Schedule, model: Model, symmetry: str, chooses: bool) -> Ready:
     check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1)
     lowered = lower(schedule, model, symmetry)
     check_memory(lowered.program, log=False)
-    return Ready(schedule, bounds(lowered).best_ps)
+    return Ready(schedule, floor_of_all(schedule, model, symmetry) if chooses else bounds(lowered).best_ps)
 
 
 def best_form(
@@ -118,4 +125,4 @@ def best_form(
         raise next(stuck[form] for form in ready)
     best = min((form for form in ready if form in results), key=lambda form: results[form].time_ps)
     others |= {form: format_time(result.time_ps) for form, result in results.items() if form != best}
-    return BestForm(results[best], dict(sorted(others.items())))
+    return BestForm(best, results[best], dict(sorted(others.items())))

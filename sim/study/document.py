@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sim.program.model import Model
+from sim.study.keys import AUTO
 from sim.version import weft_version
 
 MEASURED = ("seconds_per_evaluation", "s_per_evaluation", "bound_cpu_s", "trees_cpu_s")
@@ -41,7 +42,8 @@ def document(
     timing = {name: [row.get(name) for row in table] for name in MEASURED if any(name in row for row in table)}
     data: dict[str, Any] = {"weft": weft_version(), "command": command, "spec": spec}
     if model is not None:
-        data["model"] = asdict(model)
+        chosen = spec.get("model", {}).get("chunks") == AUTO
+        data["model"] = asdict(model) | ({"chunks": AUTO} if chosen else {})
     if timing:
         more["timing"] = timing
     kept = [{name: value for name, value in row.items() if name not in timing} for row in table]

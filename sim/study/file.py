@@ -122,7 +122,7 @@ def _specs(
     count, joined = 0, None
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
-        spec = Spec.from_dict(_placed(data, place), where)
+        spec = Spec.from_dict(_placed(data, place), where).choosing()
         spec.build_model()
         spec.build_faults()
         if (topology := topology_of(spec)) is not joined:

@@ -12,9 +12,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from collectives import in_network
 from collectives.formats.files import SUFFIX, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN
-from sim.study.keys import EXPERIMENT, TopologyKeys
+from sim.study.keys import AUTO, EXPERIMENT, TopologyKeys
 from sim.study.points import Task, topology_of
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
@@ -61,7 +62,11 @@ def meaning(task: Task) -> dict[str, Any]:
         "symmetry": spec.symmetry,
         "why": task.why,
         "other": _other_keys(spec),
-    } | ({} if plan is None else {"faults": plan.to_dict()})
+        **({} if plan is None else {"faults": plan.to_dict()}),
+        **({"chunks": AUTO} if spec.chooses else {}),
+        # Unnamed, it is refused where switches are not known to reduce.
+        **({"named": False} if task.algorithm == in_network.NAME and spec.collective.algorithms is None else {}),
+    }
 
 
 def point_spec(task: Task) -> Spec:
@@ -114,6 +119,8 @@ def fabric_digest(topology: Topology, spec: str = "") -> str:
         ):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
+        if topology.aggregation is not None:
+            digest.update(repr(topology.aggregation).encode())
         _digests[topology] = digest.hexdigest()[:KEY_LETTERS]
     return _digests[topology]
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from sim.faults.plan import FaultPlan
 
+AUTO = "auto"
+"""Of `chunks`: chosen for each point; see `sim.study.choice`."""
+
 REPEATED = ("options", "texts", "numbers")
 """Kinds whose flag is repeated for another value."""
 
@@ -65,6 +68,8 @@ def _boolean(text: str) -> bool:
 KINDS: dict[str, Kind] = {
     "text": Kind(lambda value: isinstance(value, str), "give text, with a unit where it is a quantity"),
     "integer": Kind(_is_integer, "give an integer", int),
+    "chunks": Kind(lambda value: value == AUTO or _is_integer(value), f"give an integer, or {AUTO}",
+                   lambda text: text if text == AUTO else int(text)),
     "number": Kind(_is_number, "give a number", float),
     "flag": Kind(lambda value: isinstance(value, bool), "give true or false", _boolean),
     "size": Kind(lambda value: isinstance(value, str) or _is_integer(value),
@@ -176,7 +181,8 @@ class ModelKeys:
     forwarding: str | None = key("text", "cut-through or store-and-forward", "MODE", default="cut-through")
     deliver: str | None = key("text", "what counts as delivery of a chunk: tail or head", "END", default="tail")
     chunk: str | None = key("text", "size of a chunk; alternative to --chunks", "SIZE")
-    chunks: int | None = key("integer", "chunks per transfer", "N", default="16")
+    chunks: int | str | None = key("chunks", "chunks per transfer; auto: chosen by point, with discipline and trees",
+                                   "N|auto", default="16")
     header: str | None = key("text", "added to every transfer", "SIZE", default="0B")
     packet_header: str | None = key("text", "added to every chunk", "SIZE", default="0B")
     endpoint_latency: str | None = key("text", "time that a transfer spends outside the links", "TIME", default="0s")

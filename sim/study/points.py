@@ -11,12 +11,14 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from collectives import Schedule
+from collectives import Schedule, algorithm, in_network
+from collectives.trees.edge_disjoint import most_trees
 from sim.engine.run import Progress
 from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.best_form import BestForm, Ready, best_form, ready_forms
+from sim.study.choice import choose
 from sim.study.keys import ModelKeys, TopologyKeys
 from sim.study.processes import processes
 from sim.study.spec import Spec
@@ -24,6 +26,12 @@ from topologies import Topology, WeftError
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import format_time
+
+IN_TREES = ", trees="
+"""Between a form and its number of trees, where that is chosen."""
+
+MOST_STRIPED = 512
+"""Limit on nodes for trying several trees."""
 
 
 @one_line
@@ -65,7 +73,9 @@ def row_of(task: Task, best: BestForm) -> Row:
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
-    return best.result.row() | {"why": account, "other_forms": best.others, "notes": notes}
+    trees = task.spec.options_of(task.algorithm).get("trees", _split_trees(best.name)[1])
+    chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None, "trees": trees}
+    return best.result.row() | chosen | {"why": account, "other_forms": best.others, "notes": notes}
 
 
 def _gains(result: Result, max_events: int | None) -> list[str]:
@@ -104,12 +114,30 @@ def simulate_ready(
 ) -> BestForm:
     """Simulate the forms of `ready_point` that can be the best."""
     spec, faults = task.spec, task.spec.build_faults()
-    run = partial(
-        simulate, model=spec.build_model(), engine=spec.engine, symmetry=spec.symmetry, check=task.check,
-        progress=progress, max_events=task.max_events, faults=faults,
+    final = partial(
+        simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
+        max_events=task.max_events, faults=faults,
     )
+    if spec.chooses:
+        is_final = spec.engine == "chunk" and not task.check and faults is None
+
+        def run(schedule: Schedule) -> Result:
+            chosen = _chosen(task, schedule, progress)
+            return chosen if is_final else final(schedule, model=chosen.model)
+    else:
+        run = partial(final, model=spec.build_model())
     bounded = spec.engine != "analytic" and (faults is None or not faults.moves_routes)
     return best_form(ready, run, refused, prune=bounded)
+
+
+def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None) -> Result:
+    """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
+    spec = task.spec
+    trial = partial(simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
+    return choose(
+        schedule, spec.build_model(), lambda tried, model: trial(tried, model=model), symmetry=spec.symmetry,
+        discipline=None if spec.model.discipline else algorithm(task.algorithm).discipline,
+    )
 
 
 def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
@@ -203,7 +231,30 @@ def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes,
 
 
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Ready], dict[str, str]]:
-    def schedule_of(form: str) -> Schedule:
-        return spec.build_schedule(name, topology, size_bytes, form or None)
+    def schedule_of(label: str) -> Schedule:
+        form, trees = _split_trees(label)
+        options = {} if trees is None else {"trees": trees}
+        return spec.build_schedule(name, topology, size_bytes, form or None, **options)
 
-    return ready_forms(spec.forms_of(name) or ("",), schedule_of, spec.build_model(), spec.symmetry)
+    forms = spec.forms_of(name, topology) or ("",)
+    striped = [f"{form}{IN_TREES}{count}" for form in forms for count in _numbers_of_trees(spec, topology, name)]
+    ready, refused = ready_forms(
+        (*forms, *striped), schedule_of, spec.build_model(), spec.symmetry, chooses=spec.chooses
+    )
+    return ready, {label: why for label, why in refused.items() if label not in striped}
+
+
+def _numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
+    """Numbers of trees beyond one that are tried, where NPUs have several cables: two, and as many as there may be."""
+    if not spec.chooses or name != in_network.NAME or "trees" in spec.options_of(name):
+        return []
+    routers = spec.options_of(name).get("routers", True) is True
+    cables = int(np.bincount(topology.src, minlength=topology.n_nodes)[: topology.n_npus].min())
+    most = min(cables, most_trees(topology, routers)) if topology.n_nodes <= MOST_STRIPED and cables > 1 else 1
+    return sorted({2, most}) if most > 1 else []
+
+
+def _split_trees(label: str) -> tuple[str, int | None]:
+    """The form, and the number of trees, of a label such as "push, trees=2"."""
+    form, _, trees = label.partition(IN_TREES)
+    return form, int(trees) if trees else None

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
+from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build, in_network
 from collectives.core.collective import Collective, collective
 from sim.faults.plan import FaultPlan
 from sim.program import check_choice
-from sim.program.model import ENGINES, PRESETS, SYMMETRY, Model, make_model
+from sim.program.model import DEFAULT_CHUNKS, ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
 from sim.study.keys import (
+    AUTO,
     EXPERIMENT,
     KINDS,
     SECTIONS,
@@ -177,14 +178,25 @@ class Spec:
         )
 
     def build_model(self) -> Model:
-        """The model: that of the preset, changed by what is given."""
+        """The model: that of the preset, changed by what is given; where chunks are chosen, the first that is tried."""
         keys = self.model
         base = PRESETS[keys.preset] if keys.preset else Model()
         return make_model(
-            base, chunk=keys.chunk, chunks=keys.chunks, header=keys.header, packet_header=keys.packet_header,
-            endpoint_latency=keys.endpoint_latency, forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie,
-            discipline=keys.discipline, seed=keys.seed,
+            base, chunk=keys.chunk, chunks=DEFAULT_CHUNKS if isinstance(keys.chunks, str) else keys.chunks,
+            header=keys.header, packet_header=keys.packet_header, endpoint_latency=keys.endpoint_latency,
+            forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie, discipline=keys.discipline, seed=keys.seed,
         )
+
+    @property
+    def chooses(self) -> bool:
+        """Whether chunks, discipline and trees are chosen for each point; see `sim.study.choice`."""
+        return self.model.chunks == AUTO
+
+    def choosing(self) -> Spec:
+        """The same spec with chunks chosen for each point, unless it or its preset says how transfers are cut."""
+        keys = self.model
+        given = any(one is not None for one in (keys.chunks, keys.chunk, keys.preset))
+        return self if given or self.engine == "analytic" else replace(self, model=replace(keys, chunks=AUTO))
 
     def build_faults(self) -> FaultPlan | None:
         """The fault plan; None if there is none.
@@ -223,14 +235,23 @@ class Spec:
         """The sizes of the sweep, ascending."""
         return sweep_sizes(self.sweep)
 
-    def forms_of(self, name: str) -> tuple[str, ...]:
-        """Forms of an algorithm to choose from: the one of the spec, or all; empty where there is no choice."""
+    def forms_of(self, name: str, topology: Topology | None = None) -> tuple[str, ...]:
+        """Forms of an algorithm to choose from: the one of the spec, or of the fabric, or all; empty for no choice."""
         forms = algorithm(name).forms_of(self.kind.name)
+        if forms and self.collective.form is None and name == in_network.NAME and topology and topology.aggregation:
+            return (topology.aggregation.form,)
         return (self.collective.form,) if forms and self.collective.form else forms
 
-    def build_schedule(self, name: str, topology: Topology, size: Quantity, form: str | None = None) -> Schedule:
+    def build_schedule(
+        self, name: str, topology: Topology, size: Quantity, form: str | None = None, **options: object
+    ) -> Schedule:
         """The schedule of one algorithm at one size; in the algorithm's default form unless one is given."""
-        return build(name, self.kind.name, topology, size, form, **self.options_of(name))
+        if name == in_network.NAME and self.collective.algorithms is None and not topology.says_it_reduces:
+            raise WeftError(
+                f"{topology.name} does not say that its switches reduce; give --aggregation-rate, or name {name} to "
+                "run it all the same"
+            )
+        return build(name, self.kind.name, topology, size, form, **self.options_of(name) | options)
 
     @property
     def element_bytes(self) -> int:
@@ -261,7 +282,7 @@ class Spec:
         topology = self.build_topology()
         for name in self.algorithms:
             for size in self.sizes_bytes:
-                forms = self.forms_of(name)
+                forms = self.forms_of(name, topology)
                 yield self.build_schedule(name, topology, size, forms[0] if len(forms) == 1 else None)
 
     # --- its spellings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,21 @@ class Router(Protocol):
     def paths(
         self, topology: Topology, src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64], tie: str, seed: int
     ) -> Paths: ...
+
+
+class Aggregation(NamedTuple):
+    """How the switches of a machine reduce.
+
+    Attributes
+    ----------
+    form : str
+        Of the algorithm in-network: "pull" for NVLink SHARP.
+    efficiency : float
+        Share of the bandwidth of links that aggregation reaches.
+    """
+
+    form: str
+    efficiency: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +81,8 @@ class Topology:
         Chooses the links from one NPU to another.
     node_names : tuple of str
         Names for messages (default: "npu3", "switch0").
+    aggregation : Aggregation or None
+        How all switches reduce, where the machine is known to; reduction units say it themselves (REDUCER).
     """
 
     name: str
@@ -80,6 +97,7 @@ class Topology:
     coords: npt.NDArray[np.int32]
     router: Router
     node_names: tuple[str, ...] = ()
+    aggregation: Aggregation | None = None
     link_ptr: npt.NDArray[np.int32] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +127,11 @@ class Topology:
             "bandwidth": ", ".join(map(format_rate, rates.tolist())) or None,
             "latency": ", ".join(map(format_time, times.tolist())) or None,
         })
+
+    @property
+    def says_it_reduces(self) -> bool:
+        """Whether switches (or routers, behind which there are units) are known to reduce."""
+        return self.aggregation is not None or bool(np.any(self.kind == REDUCER))
 
     @property
     def n_nodes(self) -> int:

@@ -69,7 +69,7 @@ def test_workers_do_not_change_the_answer(tmp_path: Path) -> None:
 def test_the_tables_name_winner_forms_and_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(WORDS) == 0
     text = capsys.readouterr().out
-    assert "# model: cut-through, 16 chunks per transfer, ties first; chunk engine, seed 0" in text
+    assert "# model: cut-through, chunks as chosen for each point, ties first; chunk engine, seed 0" in text
     assert "of 16 ranks simulated by" in text
     assert "# schedule: proved" in text
     assert text.count("out-of-place") == 3

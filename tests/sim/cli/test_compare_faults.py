@@ -20,6 +20,9 @@ from sim.study.points import Task, compute_all
 from sim.study.spec import Spec
 from topologies import WeftError
 
+RATE = ("--aggregation-rate", "1TB/s")
+"""A fabric that says that it reduces, so that in-network is among the algorithms."""
+
 CUT = 'timeout = "1us"\n[[link-down]]\nlink = "npu0->npu3"\n'
 
 
@@ -32,7 +35,8 @@ def cut(tmp_path: Path) -> str:
 def test_an_algorithm_that_cannot_end_is_refused_and_the_others_run(
     cut: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["compare", "--topology", "ring:4", "--collective", "broadcast", "-b", "64K", "--faults", cut, "--quiet"]
+    words = ["compare", "--topology", "ring:4", "--collective", "broadcast", "-b", "64K", *RATE, "--faults", cut,
+             "--quiet"]
     assert main([*words, "--json", str(tmp_path / "a.json")]) == 0
     found: dict[str, Any] = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert [row["algorithm"] for row in found["rows"]] == ["tree"]
@@ -47,7 +51,8 @@ def test_an_algorithm_that_cannot_end_is_refused_and_the_others_run(
 
 
 def test_validate_goes_on_too(cut: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["validate", "--topology", "ring:4", "--collective", "broadcast", "-b", "64K", "--faults", cut, "--quiet"]
+    words = ["validate", "--topology", "ring:4", "--collective", "broadcast", "-b", "64K", *RATE, "--faults", cut,
+             "--quiet"]
     assert main([*words, "--json", str(tmp_path / "a.json")]) == 0
     found: dict[str, Any] = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert [row["algorithm"] for row in found["rows"]] == ["tree"]

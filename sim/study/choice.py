@@ -1,0 +1,84 @@
+"""Chunks and discipline that suit a schedule, where the user leaves the choice: bounds first, then a few short runs.
+
+More chunks shorten the fill of a pipeline, which takes (height - 1) chunk times, at the cost of services to simulate;
+the paths of the schedule, each transfer alone on its route, say how much is to be gained. What bounds cannot rule out
+is simulated, within a budget of services. The model that is given is the first that is run, so that the choice is never
+slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from collectives import Schedule
+from sim.analytic.bounds import bounds, load_bound_ps, path_bound_ps
+from sim.lower.job import lower
+from sim.program.model import Model
+from sim.result import Result
+
+LADDER = (64, 32, 256, 4, 1, 1024, 4096)
+"""Chunks per transfer that are tried, the most promising first; all beside those of the model."""
+
+FINEST_BYTES = 1024
+"""Transfers are not cut finer than packets, but for the chunks of the model."""
+
+TRIAL_SERVICES = 2_000_000
+"""Limit on the services of all trials of a schedule: a third of a second. Two runs are always within it."""
+
+WORTH = 0.01
+"""Share of the time that another number of chunks must be able to save to be tried."""
+
+Run = Callable[[Schedule, Model], Result]
+
+
+def choose(
+    schedule: Schedule, model: Model, run: Run, *, symmetry: str = "auto", discipline: str | None = None
+) -> Result:
+    """The fastest run among a few numbers of chunks, and two disciplines if the schedule was designed for another.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    model : Model
+        The first that is run; the choice changes `chunks` and `discipline` only.
+    run : callable (schedule, model) -> Result
+    symmetry : {"auto", "off"}
+    discipline : str, optional
+        The discipline that the schedule was designed for.
+    """
+    best = run(schedule, model)
+    left = max(TRIAL_SERVICES, 2 * best.events)
+    for trial in _trials(model, discipline, int(best.lowered.task_bytes.max(initial=0))):
+        services = best.events * (trial.chunks or 1) // (best.model.chunks or 1)
+        if services > left or not _may_save(schedule, trial, best, symmetry):
+            continue
+        found = run(schedule, trial)
+        left -= found.events
+        if found.time_ps < best.time_ps * (1 - WORTH):
+            best = found
+    return best
+
+
+def _trials(model: Model, discipline: str | None, largest_bytes: int) -> Iterator[Model]:
+    designed = model if discipline is None else replace(model, discipline=discipline)
+    if designed != model:
+        yield designed
+    for chunks in LADDER:
+        if chunks < (model.chunks or 0) or largest_bytes >= chunks * FINEST_BYTES:
+            yield replace(designed, chunks=chunks)
+
+
+def _may_save(schedule: Schedule, trial: Model, best: Result, symmetry: str) -> bool:
+    worth_ps = best.time_ps * (1 - WORTH)
+    if load_bound_ps(best.program) > worth_ps:
+        return False
+    program = lower(schedule, trial, symmetry).program
+    return max(load_bound_ps(program), path_bound_ps(program)) <= worth_ps
+
+
+def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> int:
+    """Lower bound on the time with any number of chunks that is tried."""
+    ends = (model, replace(model, chunks=1), replace(model, chunks=max(LADDER)))
+    every = [bounds(lower(schedule, one, symmetry)) for one in ends]
+    return int(max(min(one) for one in zip(*every, strict=True)))

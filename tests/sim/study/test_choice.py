@@ -1,0 +1,123 @@
+"""Is what is chosen never slower than 16 chunks and fifo, is it shown, and can it be pinned?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from collectives import algorithms_for, build
+from collectives.in_network import all_reduce
+from sim import Model, simulate
+from sim.cli import main
+from sim.cli.flags import EXIT_BAD_INPUT
+from sim.study.choice import LADDER, floor_of_all
+from sim.study.points import Row, Task, compute
+from sim.study.spec import Spec
+from topologies import WeftError, dgx_h100, from_spec
+
+FABRICS = ("torus:4x4", "mi250:1", "switch:6", "torus:3x2", "RI(4)_SW(3)")
+KINDS = ("all-reduce", "all-gather", "all-to-all", "broadcast")
+
+
+def row_of(fabric: str, kind: str, name: str, size: str | int, chunks: int | str = "auto", **collective: object) -> Row:
+    spec = Spec.from_dict({
+        "topology": {"spec": fabric}, "model": {"chunks": chunks},
+        "collective": {"name": kind, "algorithms": [name], **collective}, "sweep": {"begin": size},
+    })
+    return compute(Task(spec, name, spec.sizes_bytes[0]))
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("size", [1000, 2**20, 2**26])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in algorithms_for(kind)])
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_what_is_chosen_is_never_slower_than_sixteen_chunks(fabric: str, kind: str, name: str, size: int) -> None:
+    try:
+        fixed = row_of(fabric, kind, name, size, 16)
+    except WeftError:
+        with pytest.raises(WeftError):
+            row_of(fabric, kind, name, size)
+        return
+    chosen = row_of(fabric, kind, name, size)
+    assert chosen["time_s"] <= fixed["time_s"]
+    assert chosen["chunks_chosen"] == chosen["chunks"] and fixed["chunks_chosen"] is None
+
+
+@pytest.mark.parametrize(("fabric", "kind", "name", "size", "options", "fixed_us", "chosen_us"), [
+    ("mi250:2", "all-gather", "pipelined", "1G", {}, 3600, 3110),
+    ("torus:8x8", "all-reduce", "in-network", "32M", {"form": "push", "options": ["trees=1"]}, 1300, 710),
+    ("torus:8x8", "all-reduce", "in-network", "32M", {"form": "push"}, 1300, 360),
+    ("torus:16x8x4", "all-reduce", "swing", "16M", {}, 190, 142),
+])
+def test_chunks_discipline_and_trees_that_pay_are_found(
+    fabric: str, kind: str, name: str, size: str, options: dict[str, object], fixed_us: float, chosen_us: float
+) -> None:
+    assert row_of(fabric, kind, name, size, 16, **options)["time_s"] > fixed_us * 1e-6
+    assert row_of(fabric, kind, name, size, **options)["time_s"] <= chosen_us * 1e-6
+
+
+def test_sixteen_chunks_are_as_ever_to_the_picosecond() -> None:
+    row = row_of("torus:4x4", "all-gather", "pipelined", "1M", 16)
+    assert row["time_s"] == simulate(build("pipelined", "all-gather", from_spec("torus:4x4"), "1MiB")).time_s
+    assert (row["discipline"], row["chunks"], row["trees"]) == ("fifo", 16, None)
+
+
+@pytest.mark.parametrize("chunks", [1, 7, 16, 64, 256])
+@pytest.mark.parametrize("name", ["pipelined", "recursive-doubling", "in-network"])
+def test_the_floor_holds_for_every_number_of_chunks(name: str, chunks: int) -> None:
+    schedule = build(name, "all-reduce", from_spec("torus:4x4"), 100_000)
+    assert floor_of_all(schedule, Model()) <= simulate(schedule, chunks=chunks).time_ps
+    assert max(LADDER) > 256
+
+
+def test_the_choice_is_printed_and_repeated_from_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--topology", "mi250:1", "--collective", "all-gather", "--algorithms", "pipelined", "-b", "64M"]
+    assert main([*words, "--quiet", "--json", str(tmp_path / "a.json")]) == 0
+    said, data = capsys.readouterr().out, json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    (row,) = data["rows"]
+    assert f"# chosen: {row['chunks_chosen']} chunks lowest-chunk-first" in said
+    assert data["spec"]["model"]["chunks"] == data["model"]["chunks"] == "auto"
+    assert main(["compare", "--spec", str(tmp_path / "a.json"), "--quiet", "--json", str(tmp_path / "b.json")]) == 0
+    (again,) = json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["rows"]
+    assert again | {"wall_s": 0} == row | {"wall_s": 0}
+    pinned = ["--chunks", str(row["chunks"]), "--discipline", row["discipline"], "--json", str(tmp_path / "c.json")]
+    assert main([*words, "--quiet", *pinned]) == 0
+    (fixed,) = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))["rows"]
+    assert fixed["time_s"] == row["time_s"] and fixed["chunks_chosen"] is None
+
+
+def test_a_preset_and_a_chunk_size_are_kept(tmp_path: Path) -> None:
+    words = ["compare", "--topology", "torus:4x4", "--algorithms", "swing", "-b", "1M", "--quiet", "--json"]
+    for more, chunk_bytes in ((["--preset", "swing-paper"], 8192), (["--chunk", "4KiB"], 4096)):
+        assert main([*words, str(tmp_path / "a.json"), *more]) == 0
+        (row,) = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["rows"]
+        assert (row["chunk_bytes"], row["chunks"], row["chunks_chosen"]) == (chunk_bytes, None, None)
+
+
+def test_other_commands_take_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["trace", "--topology", "torus:4x4", "--algorithm", "ring", "-b", "1K", "--chunks", "auto"]
+    assert main([*words, "--perfetto", "never.json.gz"]) == EXIT_BAD_INPUT
+    assert "--chunks auto is for compare, validate and sweep" in capsys.readouterr().err
+
+
+def test_in_network_needs_a_fabric_that_reduces_or_its_name(tmp_path: Path) -> None:
+    def rows(*words: str) -> list[Row]:
+        assert main(["compare", *words, "-b", "1M", "--quiet", "--json", str(tmp_path / "a.json")]) == 0
+        found: list[Row] = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["rows"]
+        return [row for row in found if row["algorithm"] == "in-network"]
+
+    assert not rows("--topology", "switch:4")
+    assert not rows("--topology", "dgx-h100:2")
+    assert [row["form"] for row in rows("--topology", "dgx-h100:1")] == ["pull"]
+    assert rows("--topology", "switch:4", "--aggregation-rate", "1TB/s")
+    assert rows("--topology", "switch:4", "--algorithms", "in-network")
+
+
+def test_nvlink_sharp_is_pull_at_its_efficiency() -> None:
+    """m + m/8 in each direction at 0.835 of 450 GB/s; see `collectives.in_network.all_reduce` for what was measured."""
+    row = row_of("dgx-h100:1", "all-reduce", "in-network", "8G")
+    assert row["algbw_GBps"] == pytest.approx(0.835 * 450 / (1 + 1 / 8), rel=0.01)
+    pull = simulate(all_reduce(dgx_h100(), "8GiB", form="pull"), chunks=256)
+    assert pull.algbw == pytest.approx(row["algbw_GBps"], rel=0.01)
