@@ -129,7 +129,6 @@ def _schedule(
     return schedule(pattern, size, element_bytes)
 
 
-@lru_cache(maxsize=64)
 def _as_it_reduces(topology: Topology) -> Topology:
     """The network with the bandwidth that its aggregation reaches, where that is known."""
     if topology.aggregation is None:

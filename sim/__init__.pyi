@@ -30,6 +30,8 @@ from sim.result import Result as Result
 from sim.run.tenants import Shares as Shares
 from sim.run.tenants import share_fabric as share_fabric
 from sim.simulation import simulate as simulate
+from sim.spread import Spread as Spread
+from sim.spread import spread as spread
 from sim.study.export import export as export
 from sim.study.export import sweep_rows as sweep_rows
 from sim.study.file import Sweep as Sweep

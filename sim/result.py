@@ -28,6 +28,9 @@ from topologies.units import PS_PER_S, counted, format_size, format_time
 from workloads.job import Job
 
 if TYPE_CHECKING:
+    import pandas
+
+    from sim.spread import Spread
     from sim.timeline.timeline import Timeline
     from sim.why.path import Why
     from sim.why.spans import Span, Spans
@@ -182,6 +185,12 @@ class Result(Tabular):
             How its pieces are named: by what was done on which class of links, or by whose they are.
         """
         return explain_run(self.lowered, self.logged, by)
+
+    def spread(self, n: int = 8, *, seed: int = 0) -> Spread:
+        """The range of the time over n perturbations that no specification would tell apart; see `sim.spread`."""
+        from sim.spread import spread  # it loads the compiler
+
+        return spread(self, n, seed=seed)
 
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""

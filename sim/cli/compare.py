@@ -82,7 +82,7 @@ def compute(
     WeftError
         Nothing can end.
     """
-    how = arguments.check, spec.account.why, arguments.max_events
+    how = arguments.check, spec.account.why, arguments.max_events, spec.account.spread
     tasks = [Task(spec, name, size, *how) for name in names for size in spec.sizes_bytes]
     stuck: Stuck = {}
     with progress("compare", len(tasks), arguments.quiet) as steps:
@@ -146,6 +146,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
         lines += ["#", f"# {name}{_forms(own)}", *chosen, nccl_table(own, topology.n_npus, element, root)]
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
     lines += [f"# {line}" for line in legend(rows)]
+    lines += [f"# {line}" for line in _ranges(rows)]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
 
 
@@ -189,6 +190,17 @@ def over_sizes(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
         f"{text} at {format_size(first)}" + (f" to {format_size(last)}" if last != first else "")
         for text, first, last in runs
     )
+
+
+def _ranges(rows: Sequence[Row]) -> list[str]:
+    """What the ranges in the table are, and which points have none."""
+    without = [row for row in rows if row["spread_low_s"] is None]
+    names = ", ".join(dict.fromkeys(row["algorithm"] for row in without))
+    lines = [] if len(without) == len(rows) else [
+        "-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, chunk counts nearby), where wider "
+        "than 1 %"
+    ]
+    return lines + ([f"no perturbed runs of {names}: too dear, or not asked for; --spread N asks"] if without else [])
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

@@ -70,7 +70,8 @@ class Model:
 
     def describe(self, cut: str = "") -> str:
         """One line for people: "cut-through, 8 KiB chunks, head delivery"; `cut` is said instead of the chunks."""
-        count, size = f"{counted(self.chunks or 1, 'chunk')} per transfer", f"{format_size(self.chunk_bytes or 0)} chunks"
+        count = f"{counted(self.chunks or 1, 'chunk')} per transfer"
+        size = f"{format_size(self.chunk_bytes or 0)} chunks"
         words = [self.forwarding, cut or (count if self.chunk_bytes is None else size)]
         if self.deliver != "tail":
             words.append("head delivery")

@@ -74,7 +74,7 @@ def make_sweep(
     accounted = account.why if why is None else why
     axes = {f"{section}.{key}": values for section, key, values in _axes(data, where)}
     found = [
-        (Task(spec, name, size, check, accounted, max_events), place)
+        (Task(spec, name, size, check, accounted, max_events, account.spread or 0), place)
         for spec, place in _specs(data, axes, where)
         for name in spec.algorithms
         for size in spec.sizes_bytes

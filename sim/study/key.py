@@ -63,6 +63,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "why": task.why,
         "other": _other_keys(spec),
         **({} if plan is None else {"faults": plan.to_dict()}),
+        **({"spread": task.spread} if task.spread else {}),
         **({"chunks": AUTO} if spec.chooses else {}),
         # Unnamed, it is refused where switches are not known to reduce.
         **({"named": False} if task.algorithm == in_network.NAME and spec.collective.algorithms is None else {}),

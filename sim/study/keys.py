@@ -213,6 +213,8 @@ class AccountKeys:
     """Section `[account]`: what is reported of a run besides its time."""
 
     why: bool = key("flag", "report what the critical path of every point was spent on", value=False)
+    spread: int | None = key("integer", "perturbed runs of every point, for the range of its time: rates and starts by "
+                             "0.1 %, other ties, chunk counts nearby", "N", default="4 in compare where cheap, or 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from sim.engine.run import Progress
 from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
+from sim.spread import Spread
 from sim.study.best_form import BestForm, Ready, best_form, ready_forms
 from sim.study.choice import choose
 from sim.study.keys import ModelKeys, TopologyKeys
@@ -26,6 +27,12 @@ from topologies import Topology, WeftError
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import format_time
+
+CHEAP_SPREAD = 4
+"""Perturbed runs of a point where nobody says how many."""
+
+SPREAD_SERVICES = 2_000_000
+"""Limit on the services of those: a third of a second. Beyond, there are none."""
 
 IN_TREES = ", trees="
 """Between a form and its number of trees, where that is chosen."""
@@ -49,6 +56,8 @@ class Task(NamedTuple):
         Account for the critical path; runs the point once more, with a log.
     max_events : int, optional
         Give up after this many services.
+    spread : int, optional
+        Perturbed runs; None: a few where they are cheap.
     """
 
     spec: Spec
@@ -57,6 +66,7 @@ class Task(NamedTuple):
     check: bool = False
     why: bool = False
     max_events: int | None = None
+    spread: int | None = 0
 
 
 Row = dict[str, Any]
@@ -74,8 +84,19 @@ def row_of(task: Task, best: BestForm) -> Row:
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
     trees = task.spec.options_of(task.algorithm).get("trees", _split_trees(best.name)[1])
+    spread = _spread(task, best.result)
+    ends = {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None, "trees": trees}
-    return best.result.row() | chosen | {"why": account, "other_forms": best.others, "notes": notes}
+    return best.result.row() | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
+
+
+def _spread(task: Task, result: Result) -> Spread | None:
+    """The range of a point under perturbations, if it was asked for, or is cheap."""
+    runs = task.spread
+    healthy = result.faults is None and result.outcome is not None and result.engine == "chunk"
+    if runs is None:
+        runs = CHEAP_SPREAD if healthy and CHEAP_SPREAD * result.events <= SPREAD_SERVICES else 0
+    return result.spread(runs) if runs else None
 
 
 def _gains(result: Result, max_events: int | None) -> list[str]:

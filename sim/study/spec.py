@@ -123,6 +123,8 @@ class Spec:
         check_choice(self.symmetry, SYMMETRY, "symmetry")
         if self.collective.root is not None and not self.kind.rooted:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
+        if self.account.spread is not None and self.account.spread < 0:
+            raise WeftError(f"spread {self.account.spread} is negative: give a number of perturbed runs, or 0 for none")
         form = self.collective.form
         forms = {one for name in self.algorithms for one in algorithm(name).forms_of(self.kind.name)}
         if form is not None and form not in forms:

@@ -101,8 +101,9 @@ def screen_width() -> int:
 def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
     """Times side by side: one line per size, one column per algorithm, `*` at the fastest (at every one of a tie).
 
-    The form is named by its first letters where an algorithm has several; the last column is the lead of the winner
-    over the second. Algorithms that do not fit a line of `width` characters follow in tables of their own.
+    `=` is at those whose range over perturbed runs overlaps that of the fastest. The form is named by its first letters
+    where an algorithm has several; the last column is the lead of the winner over the second, "tied" where it has none.
+    Algorithms that do not fit a line of `width` characters follow in tables of their own.
     """
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
@@ -111,10 +112,12 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
     lines = [["size", *names, *(["fastest by"] if len(names) > 1 else [])]]
     for size in sizes:
         here = [cells.get((size, name)) for name in names]
-        times = sorted(row["time_s"] for row in here if row is not None)
-        line = [format_size(size), *(_cell(row, times[0], len(names) > 1, short) for row in here)]
+        found = sorted((row for row in here if row is not None), key=lambda row: float(row["time_s"]))
+        times = [row["time_s"] for row in found]
+        tied = tied_with(found)
+        line = [format_size(size), *(_cell(row, times[0], tied, len(names) > 1, short) for row in here)]
         if len(names) > 1:
-            line.append(_margin(times))
+            line.append("tied" if tied else _margin(times))
         lines.append(line)
     widths = [max(len(line[column]) for line in lines) + 2 for column in range(len(lines[0]))]
     blocks: list[list[int]] = [[0]]
@@ -125,11 +128,32 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
     return "\n#\n".join(aligned([[line[column] for column in block] for line in lines]) for block in blocks)
 
 
-def _cell(row: Row | None, best_s: float, marked: bool, short: Mapping[str, str]) -> str:
+WIDE = 0.01
+"""Ranges are shown where they are wider than this share of the time."""
+
+
+def tied_with(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Algorithms whose ranges overlap that of the fastest, the first of the rows."""
+    if not rows or rows[0].get("spread_high_s") is None:
+        return ()
+    others = (row for row in rows[1:] if row["spread_low_s"] is not None)
+    return tuple(row["algorithm"] for row in others if row["spread_low_s"] <= rows[0]["spread_high_s"])
+
+
+def _cell(row: Row | None, best_s: float, tied: Sequence[str], marked: bool, short: Mapping[str, str]) -> str:
     if row is None:
         return "-  "
     form = f" {short[row['form']]}" if row["form"] else ""
-    return f"{format_time(row['time_s'] * 1e12)}{form} {'*' if marked and row['time_s'] == best_s else ' '}"
+    mark = "*" if marked and row["time_s"] == best_s else "=" if row["algorithm"] in tied else " "
+    return f"{format_time(row['time_s'] * 1e12)}{_range(row)}{form} {mark}"
+
+
+def _range(row: Row) -> str:
+    """The range of perturbed runs beside a time: " -3% +26%"."""
+    low, high, time = row.get("spread_low_s"), row.get("spread_high_s"), row["time_s"]
+    if low is None or high is None or high - low <= WIDE * time:
+        return ""
+    return f" {low / time - 1:+.0%} {high / time - 1:+.0%}"
 
 
 def _margin(times_s: Sequence[float]) -> str:
@@ -155,7 +179,9 @@ def legend(rows: Sequence[Row]) -> list[str]:
     """The meaning of the letters in `comparison_table`."""
     short = abbreviations(row["form"] for row in rows)
     several = len({row["algorithm"] for row in rows}) > 1
-    words = ["* fastest at this size"] * several + [f"{letters} = {form} form" for form, letters in short.items()]
+    is_any_tied = "tied" in comparison_table(rows)
+    marks = ["* fastest at this size", *(["= its range overlaps that of the fastest"] if is_any_tied else [])]
+    words = marks * several + [f"{letters} = {form} form" for form, letters in short.items()]
     return ["; ".join(words)] if words else []
 
 

@@ -1,0 +1,52 @@
+"""A program whose rates, starts and ties differ by as much as no number of a specification is sure of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.program.contract import CLOCK_END_PS, Program
+from sim.program.extend import late_task
+
+SHARE = 0.001
+"""Largest change of a rate, and of a start as a share of the time."""
+
+LEVELS = 9
+"""Factors between the two ends; each server has one of them."""
+
+GROUPS = 4
+"""Groups of first tasks, each of which starts at a time of its own."""
+
+
+def perturb(program: Program, rng: np.random.Generator, time_ps: int) -> Program:
+    """The same work with rates and starts changed by up to `SHARE`, and another order of what asks at one time.
+
+    Each server has a rate of its own. Where it represents others by symmetry, these have the same one, so that the
+    symmetry holds. Classes of ties are renumbered, which keeps tasks apart that were.
+
+    Parameters
+    ----------
+    program : Program
+        Without timetables.
+    rng : Generator
+    time_ps : int
+        Of the program, to which late starts are in proportion.
+    """
+    level = rng.integers(LEVELS, size=program.n_servers)
+    factor = 1 + SHARE * np.linspace(-1, 1, LEVELS)
+    column, rate = np.unique(program.server_rate.astype(np.int64) * LEVELS + level, return_inverse=True)
+    service = np.rint(program.service_ps[:, column // LEVELS] * factor[column % LEVELS]).astype(np.int64)
+    classes = rng.permutation(int(program.task_class.max(initial=-1)) + 1)
+    changed = program._replace(
+        server_rate=rate.astype(np.int32), service_ps=np.clip(service, 1, CLOCK_END_PS),
+        task_class=classes[program.task_class].astype(np.int32),
+    )
+    waits = program.task_waits + np.bincount(program.stream_edges()[1], minlength=program.n_tasks)
+    first = np.flatnonzero(waits == 0)
+    group = rng.integers(GROUPS, size=first.size)
+    for number, delay_ps in enumerate(rng.integers(int(time_ps * SHARE) + 1, size=GROUPS).tolist()):
+        late = first[group == number]
+        if late.size and delay_ps:
+            changed = late_task(changed, late, delay_ps)
+    return changed
+
+
