@@ -22,6 +22,7 @@ from sim.program.outcome import Outcome
 from sim.timeline.timeline import timeline
 from sim.why.explain import explain_run, run_with_log
 from sim.why.spans import Spans, run_with_joins
+from topologies.errors import WeftError
 from topologies.text.brief import cut
 from topologies.text.notebook import Tabular, html_table
 from topologies.units import PS_PER_S, counted, format_size, format_time
@@ -187,10 +188,15 @@ class Result(Tabular):
         return explain_run(self.lowered, self.logged, by)
 
     def spread(self, n: int = 8, *, seed: int = 0) -> Spread:
-        """The range of the time over n perturbations that no specification would tell apart; see `sim.spread`."""
+        """The range of the time over n perturbations that no specification would tell apart; see `sim.spread`.
+
+        WeftError: a result with faults, or of the analytic engine.
+        """
         from sim.spread import spread  # it loads the compiler
 
-        return spread(self, n, seed=seed)
+        if self.faults is not None or self.outcome is None:
+            raise WeftError("a spread is of simulated runs without faults")
+        return spread(self.job, n, model=self.model, seed=seed)
 
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from collectives.core.schedule import Schedule
 from sim.engine.run import check_memory, run
 from sim.lower.job import lower
+from sim.program import Program
 from sim.program.model import Model
 from sim.program.perturb import perturb
-from topologies import WeftError
+from topologies import Topology, WeftError
 from topologies.core.routing import ShortestPathRouter
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
+from workloads.job import Job
 
 if TYPE_CHECKING:
     from sim.engine.run import Progress
-    from sim.result import Result
 
 REROUTED_NPUS = 64
 """Limit on NPUs for taking other routes: all ranks are then simulated."""
@@ -64,9 +66,10 @@ class Spread(NamedTuple):
 
 
 def spread(
-    result: Result, n: int = 8, *, seed: int = 0, progress: Callable[[Progress], None] | None = None
+    work: Schedule | Job, n: int = 8, *, model: Model = Model(), seed: int = 0, symmetry: str = "auto",
+    progress: Callable[[Progress], None] | None = None,
 ) -> Spread:
-    """Run a result again n times, each time perturbed in a way that no specification would tell apart.
+    """Run a schedule or a job, and n times more, each time perturbed in a way that no specification would tell apart.
 
     In every run each class of links (or, without symmetry, each link) has a rate up to 0.1 % higher or lower, first
     transfers start up to 0.1 % of the time late, and ties are decided in another order. Every other run has a number of
@@ -75,51 +78,55 @@ def spread(
 
     Parameters
     ----------
-    result : Result
-        Of the chunk engine, without faults.
+    work : Schedule or Job
     n : int
-        Number of runs.
+        Number of perturbed runs.
+    model : Model
     seed : int
         Equal seeds give equal ranges.
+    symmetry : {"auto", "off"}
     progress : callable, optional
         Called on long runs.
 
     Raises
     ------
     WeftError
-        A result with faults or of the analytic engine, or n below 1.
+        n below 1, or a run too large for memory.
 
     Examples
     --------
     >>> from collectives import swing
-    >>> from sim import simulate
     >>> from topologies import torus
-    >>> found = simulate(swing.all_reduce(torus((4, 4)), "1MiB")).spread(4)
+    >>> found = spread(swing.all_reduce(torus((4, 4)), "1MiB"), 4)
     >>> found.low_ps <= found.time_ps <= found.high_ps, len(found.times_ps)
     (True, 4)
     """
-    if result.faults is not None or result.outcome is None:
-        raise WeftError("a spread is of simulated runs without faults")
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise WeftError(f"a spread of {n!r} runs: give an integer from 1")
-    return Spread(result.time_ps, tuple(_run(result, number, seed, progress) for number in range(n)))
+    job = Job.of(work) if isinstance(work, Schedule) else work
+    program = lower(job, model, symmetry).program
+
+    def time_ps(one: Program) -> int:
+        check_memory(one, log=False)
+        return run(one, progress=progress).makespan_ps
+
+    found = time_ps(program)
+    times = []
+    for number in range(n):
+        rng = np.random.default_rng([seed, number])
+        other = _nearby(job.topology, model, number, rng)
+        changed = program if other == model else lower(job, other, symmetry).program
+        times.append(time_ps(perturb(changed, rng, found)))
+    return Spread(found, tuple(times))
 
 
-def _run(result: Result, number: int, seed: int, progress: Callable[[Progress], None] | None) -> int:
-    rng = np.random.default_rng([seed, number])
-    model = _nearby(result.model, rng) if number % 2 else result.model
-    topology = result.job.topology
+def _nearby(topology: Topology, model: Model, number: int, rng: np.random.Generator) -> Model:
+    """The model of a perturbed run: chunks up to a quarter away in odd ones, other routes in every fourth."""
     by_number = isinstance(topology.router, ShortestPathRouter) and topology.n_npus <= REROUTED_NPUS
     if number % 4 == 2 and model.tie == "first" and by_number:
-        model = replace(model, tie="ecmp", seed=int(rng.integers(2**31)))
-    program = result.lowered.program if model == result.model else lower(result.job, model).program
-    changed = perturb(program, rng, result.time_ps)
-    check_memory(changed, log=False)
-    return run(changed, progress=progress).makespan_ps
-
-
-def _nearby(model: Model, rng: np.random.Generator) -> Model:
-    """A number of chunks, or a size, up to a quarter from that of a model, and not the same."""
+        return replace(model, tie="ecmp", seed=int(rng.integers(2**31)))
+    if number % 2 == 0:
+        return model
     value = model.chunks or model.chunk_bytes or 1
     away = int(rng.integers(1, max(1, value // 4) + 1)) * (1 if value == 1 else int(rng.choice((-1, 1))))
     return replace(model, chunks=value + away) if model.chunks else replace(model, chunk_bytes=value + away)
