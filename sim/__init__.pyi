@@ -30,8 +30,6 @@ from sim.result import Result as Result
 from sim.run.tenants import Shares as Shares
 from sim.run.tenants import share_fabric as share_fabric
 from sim.simulation import simulate as simulate
-from sim.spread import Spread as Spread
-from sim.spread import spread as spread
 from sim.study.export import export as export
 from sim.study.export import sweep_rows as sweep_rows
 from sim.study.file import Sweep as Sweep
@@ -47,4 +45,6 @@ from sim.timeline.link_load import link_load as link_load
 from sim.timeline.perfetto import write_perfetto as write_perfetto
 from sim.timeline.timeline import Timeline as Timeline
 from sim.why.path import Why as Why
+from sim.why.spread import Spread as Spread
+from sim.why.spread import spread as spread
 from topologies.text.notebook import to_frame as to_frame

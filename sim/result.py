@@ -29,12 +29,10 @@ from topologies.units import PS_PER_S, counted, format_size, format_time
 from workloads.job import Job
 
 if TYPE_CHECKING:
-    import pandas
-
-    from sim.spread import Spread
     from sim.timeline.timeline import Timeline
     from sim.why.path import Why
     from sim.why.spans import Span, Spans
+    from sim.why.spread import Spread
 
 # The methods that look into a run import what they need themselves: it loads the compiler, which `weft --help` and
 # readers of stored results do without.
@@ -188,11 +186,11 @@ class Result(Tabular):
         return explain_run(self.lowered, self.logged, by)
 
     def spread(self, n: int = 8, *, seed: int = 0) -> Spread:
-        """The range of the time over n perturbations that no specification would tell apart; see `sim.spread`.
+        """The range of the time over n perturbations that no specification would tell apart; see `sim.why.spread`.
 
         WeftError: a result with faults, or of the analytic engine.
         """
-        from sim.spread import spread  # it loads the compiler
+        from sim.why.spread import spread  # it loads the compiler
 
         if self.faults is not None or self.outcome is None:
             raise WeftError("a spread is of simulated runs without faults")

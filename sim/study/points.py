@@ -17,12 +17,12 @@ from sim.engine.run import Progress
 from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
-from sim.spread import Spread
 from sim.study.best_form import BestForm, Ready, best_form, ready_forms
 from sim.study.choice import choose
 from sim.study.keys import ModelKeys, TopologyKeys
 from sim.study.processes import processes
 from sim.study.spec import Spec
+from sim.why.spread import Spread
 from topologies import Topology, WeftError
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
