@@ -17,6 +17,7 @@ from sim.faults.effects import without_effect
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
+from sim.program.columns import work_of_servers
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.timeline.timeline import timeline
@@ -161,12 +162,21 @@ class Result(Tabular):
         return self.link_busy_ps / max(self.time_ps, 1)
 
     @property
+    def link_carried_Bps(self) -> npt.NDArray[np.float64]:
+        """Bytes that every link carried, headers included, over the time, (n_links,).
+
+        Of a link that is slow for a while, each chunk counts once, though it may be lost and sent again.
+        """
+        carried = self.link_utilisation * self.job.topology.bandwidth_Bps
+        slow = self.lowered.slow_links()
+        if slow.size and self.time_ps:
+            carried[slow] = self.lowered.link_busy_ps(work_of_servers(self.program))[slow] / self.time_s
+        return carried
+
+    @property
     def effbw(self) -> float:
-        """What the busiest link carried over the time, in GB/s."""
-        if self.outcome is None or not self.time_ps or not self.outcome.busy_ps.size:
-            return 0.0
-        rate = self.job.topology.bandwidth_Bps
-        return float((self.link_utilisation * rate).max()) / GB
+        """What the link that carried the most carried over the time, in GB/s."""
+        return float(self.link_carried_Bps.max(initial=0.0)) / GB
 
     @cached_property
     def logged(self) -> Outcome:

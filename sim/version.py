@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-RESULTS_VERSION = 3
+RESULTS_VERSION = 4
 """Goes up when any simulated number changes, with an entry under "changed results" in CHANGELOG.md: stores of sweeps do
 not mix results of different versions."""
 

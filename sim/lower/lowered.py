@@ -11,6 +11,7 @@ from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers
 from sim.lower.quotient import Orbits
 from sim.program import I32, I64, Program
+from sim.program.contract import DOWN
 from sim.program.model import Model
 from topologies import Topology, WeftError
 from topologies.text.brief import one_line
@@ -164,6 +165,14 @@ class Lowered(NamedTuple):
         is_link = self.server_link >= 0
         per_link[self.server_link[is_link]] = busy_ps[is_link]
         return per_link[self.orbits.link]
+
+    def slow_links(self) -> I64:
+        """Links that faults give another rate for a while."""
+        program = self.program
+        server = np.repeat(np.arange(max(program.timetable_ptr.size - 1, 0)), np.diff(program.timetable_ptr))
+        other = (program.timetable_rate != DOWN) & (program.timetable_rate != program.server_rate[server])
+        link: I64 = self.server_link[np.unique(server[other])].astype(np.int64)
+        return link[link >= 0]
 
     def images(self) -> I64:
         """How many tasks of the full program each task represents, (T,)."""

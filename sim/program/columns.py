@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.contract import I32, I64
+from sim.program.contract import I32, I64, Program
 from topologies import WeftError
 
 
@@ -27,6 +27,25 @@ def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     there[exact - low] = True
     number = np.cumsum(there) - 1
     return np.flatnonzero(there).astype(np.int64) + low, number[exact - low]
+
+
+def crossings(program: Program, n_tasks: int) -> tuple[I64, I64]:
+    """Task and server of every hop of the first tasks."""
+    hops, first = program.hops()[:n_tasks], program.route_ptr[program.task_route[:n_tasks]].astype(np.int64)
+    task = np.repeat(np.arange(n_tasks), hops)
+    at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
+    return task, program.route_server[at].astype(np.int64)
+
+
+def work_of_servers(program: Program) -> I64:
+    """What the chunks of all tasks come to on each server, (S,): bytes of links, each chunk once."""
+    task, server = crossings(program, program.n_tasks)
+    cut = program.task_cut[task]
+    lead, chunks = program.cut_first[cut].astype(np.int64), program.cut_chunks[cut].astype(np.int64)
+    first, rest = program.chunk_work[program.cut_size[cut]].T
+    work = np.zeros(program.n_servers, np.int64)
+    np.add.at(work, server, lead * first + (chunks - lead) * rest)
+    return work
 
 
 def by_key(key: I32, value: I32, lag: I32 | None, n_tasks: int) -> tuple[I32, I32, I32]:

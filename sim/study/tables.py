@@ -224,9 +224,9 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def links_csv(result: Result) -> str:
-    """Every link of a result: its ends, dimension, busy time and share of the time, and the bytes it could carry then.
+    """Every link of a result: its ends, dimension, busy time and share of the time, and the bytes it carried.
 
-    `carried_bytes` is busy time x bandwidth: headers count, and each service was rounded up to whole picoseconds.
+    Headers count, and each service was rounded up to whole picoseconds.
     """
     topology = result.schedule.topology
     busy_s = result.link_busy_ps / PS_PER_S
@@ -236,7 +236,7 @@ def links_csv(result: Result) -> str:
         "bandwidth_Bps": topology.bandwidth_Bps.tolist(),
         "busy_s": busy_s.tolist(),
         "utilisation": result.link_utilisation.tolist(),
-        "carried_bytes": np.rint(busy_s * topology.bandwidth_Bps).astype(np.int64).tolist(),
+        "carried_bytes": np.rint(result.link_carried_Bps * result.time_s).astype(np.int64).tolist(),
     }
     return to_csv([dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)])
 

@@ -11,6 +11,7 @@ import numpy as np
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import I64
+from sim.program.columns import crossings
 from sim.program.outcome import Outcome
 from sim.why.explain import run_with_log
 from sim.why.faulty_path import walk_of
@@ -91,17 +92,14 @@ class Spans:
         n_tasks = self.lowered.task_operation.size  # what begins late comes after them
         if journal is not None:
             kept = journal.task < n_tasks
-            server = program.route_server[journal.at[kept]]
-            return journal.task[kept], server.astype(np.int64), (journal.end_ps - journal.start_ps)[kept]
-        hops, first = program.hops()[:n_tasks], program.route_ptr[program.task_route[:n_tasks]].astype(np.int64)
-        task = np.repeat(np.arange(n_tasks), hops)
-        at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
-        server = program.route_server[at]
+            server = program.route_server[journal.at[kept]].astype(np.int64)
+            return journal.task[kept], server, (journal.end_ps - journal.start_ps)[kept]
+        task, server = crossings(program, n_tasks)
         cut = program.task_cut[task]
         lead, rest = (program.service_ps[program.cut_size[cut, k], program.server_rate[server]] for k in (0, 1))
         leading = program.cut_first[cut].astype(np.int64)
         service = leading * lead + (program.cut_chunks[cut] - leading) * rest
-        return task, server.astype(np.int64), service
+        return task, server, service
 
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.

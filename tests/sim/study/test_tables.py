@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from collectives import COLLECTIVES, build
-from sim import simulate
+from sim import FaultPlan, SlowLink, simulate
 from sim.study.tables import aligned, common_notes, comparison_table, legend, links_csv, nccl_table, to_csv
 from topologies import from_spec
 
@@ -133,6 +133,18 @@ def test_links_add_up_to_the_wire() -> None:
     assert links[0]["link"] == "npu0->npu1"
     assert sum(int(link["carried_bytes"]) for link in links) == result.wire_bytes
     assert all(0 <= float(link["utilisation"]) <= 1 for link in links)
+
+
+@pytest.mark.parametrize("at", ["0s", "10us"])
+def test_slow_links_carry_what_healthy_ones_do(at: str) -> None:
+    """At half their rate links are busy twice as long; what they carry is the same."""
+    schedule = build("ring", "all-reduce", from_spec("ring:4"), "1MiB")
+    plan = FaultPlan(faults=(SlowLink(link="npu0->npu1", share=0.5, at=at),))
+    healthy, slow = simulate(schedule), simulate(schedule, faults=plan)
+    carried = [[int(link["carried_bytes"]) for link in csv.DictReader(io.StringIO(links_csv(one)))]
+               for one in (healthy, slow)]
+    assert carried[0] == carried[1] and sum(carried[1]) == slow.wire_bytes
+    assert slow.effbw == pytest.approx(healthy.effbw * healthy.time_ps / slow.time_ps)
 
 
 def test_notes_are_said_once_or_by_name() -> None:
