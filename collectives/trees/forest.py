@@ -67,6 +67,16 @@ class Forest:
         trees = tuple(tree._replace(multiplicity=many * tree.multiplicity) for tree in self.trees)
         return Forest(self.topology, trees, self.inward)
 
+    def turned(self, topology: Topology, back: Sequence[int], *, inward: bool) -> Forest:
+        """The same trees with every path backwards; `back` is the link of `topology` for each link here."""
+        trees = tuple(
+            tree._replace(edges=tuple(
+                edge._replace(links=tuple(back[link] for link in reversed(edge.links))) for edge in tree.edges
+            ))
+            for tree in self.trees
+        )
+        return Forest(topology, trees, inward)
+
     def link_load(self) -> Counter[int]:
         """Blocks that cross each link."""
         load: Counter[int] = Counter()
@@ -135,10 +145,4 @@ def reversed_forest(forest: Forest) -> Forest:
     if min(back, default=0) < 0:
         link = back.index(-1)
         raise WeftError(f"topology {t.name}: {t.link_name(link)} has no link in the other direction")
-    trees = tuple(
-        tree._replace(
-            edges=tuple(edge._replace(links=tuple(back[link] for link in reversed(edge.links))) for edge in tree.edges)
-        )
-        for tree in forest.trees
-    )
-    return Forest(t, trees, inward=not forest.inward)
+    return forest.turned(t, back, inward=not forest.inward)

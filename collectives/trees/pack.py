@@ -132,12 +132,4 @@ def mirror_of(topology: Topology) -> Topology:
 def turned_back(forest: Forest, topology: Topology) -> Forest:
     """A forest on the reversed network, converted to trees toward the roots of the original."""
     original = np.lexsort((topology.src, topology.dst)).tolist()  # link i of the mirror is this link
-    trees = tuple(
-        tree._replace(
-            edges=tuple(
-                edge._replace(links=tuple(original[link] for link in reversed(edge.links))) for edge in tree.edges
-            )
-        )
-        for tree in forest.trees
-    )
-    return Forest(topology, trees, inward=True)
+    return forest.turned(topology, original, inward=True)

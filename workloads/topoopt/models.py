@@ -23,29 +23,15 @@ DENSE_BACKWARD_MS = (0.220, 114e9)
 
 @dataclass(frozen=True)
 class Operator:
-    """A layer.
-
-    Attributes
-    ----------
-    name : str
-    forward_ms, backward_ms : float
-        Of the whole batch on one server.
-    parameter_bytes : int
-    output_bytes : int
-        Activations of the whole batch.
-    inputs : tuple of int
-        Operators before it.
-    table : bool
-        An embedding table, which starts on one server.
-    """
+    """A layer; times and activations are those of the whole batch, on one server."""
 
     name: str
     forward_ms: float
     backward_ms: float
     parameter_bytes: int
-    output_bytes: int
-    inputs: tuple[int, ...] = ()
-    table: bool = False
+    output_bytes: int  # activations
+    inputs: tuple[int, ...] = ()  # operators before it
+    table: bool = False  # an embedding table, which starts on one server
 
 
 @dataclass(frozen=True)
