@@ -103,10 +103,6 @@ class _Cycle:
         """The ranks a number of steps further on."""
         return np.asarray(self.order[(self.place[ranks] + steps) % self.order.size])
 
-    def behind(self, rank: int, steps: int) -> int:
-        """The rank a number of steps back."""
-        return int(self.order[(self.place[rank] - steps) % self.order.size])
-
 
 def _cycle(order: Ranks) -> _Cycle:
     place = np.empty_like(order)
@@ -138,6 +134,7 @@ def cycles_pattern(
     """
     p = topology.n_npus
     cycles = [_cycle(order) for order in orders]
+    along = [(cycle.order.tolist(), cycle.place.tolist()) for cycle in cycles]  # for single ranks, faster than arrays
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -150,7 +147,8 @@ def cycles_pattern(
         step, port = divmod(slot, len(cycles))
         reduces = phases[step // (p - 1)]
         back = step % (p - 1) + (1 if reduces else 0)
-        return [port * p + cycles[port].behind(source, back)]
+        order, place = along[port]
+        return [port * p + order[(place[source] - back) % p]]
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=len(cycles) * p, emit=emit,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -144,14 +145,12 @@ def digest_of(
     asked = hashlib.blake2b(digest_size=32)
     asked.update(repr((kind.name, p, n_blocks, root)).encode())
     numbers: dict[tuple[Sequence[int], Sequence[int]], int] = {}
-    for block in range(n_blocks):
-        ends = kind.sources(block, p, root), kind.wanted_by(block, p, root)
-        if ends not in numbers:
-            asked.update(repr(ends).encode())
-        asked.update(numbers.setdefault(ends, len(numbers)).to_bytes(8, "little"))
-    blocks = np.array([block for some in carried for block in some], np.int64)
-    counts = np.array([len(some) for some in carried], np.int64)
-    for column in (*t, counts, blocks):
+    ends = ((kind.sources(block, p, root), kind.wanted_by(block, p, root)) for block in range(n_blocks))
+    found = np.array([numbers.setdefault(one, len(numbers)) for one in ends], np.int64)
+    asked.update(repr(list(numbers)).encode())
+    blocks = np.fromiter(chain.from_iterable(carried), np.int64)
+    counts = np.fromiter(map(len, carried), np.int64)
+    for column in (*t, found, counts, blocks):
         asked.update(b"none" if column is None else repr((column.dtype.str, column.shape)).encode())
         if column is not None:
             asked.update(np.ascontiguousarray(column).data)

@@ -167,7 +167,8 @@ class Pattern:
             _SHRINKING.pop()
         if small.proof != "proved":
             return small.proof
-        return "proved" if small.p == self.p and self._is_proved() else f"proved on {small.topology.name}"
+        same = (small.p, small.n_blocks) == (self.p, self.n_blocks) and self._is_proved()
+        return "proved" if same else f"proved on {small.topology.name}"
 
     def _prove_whole(self) -> None:
         """Prove the transfers that will be emitted, unless the same ones were proved before."""

@@ -42,22 +42,10 @@ def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
             f"clock, which ends at {format_time(MOST_PS)}"
         )
     latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
-    latency += _laps(shape, latency)
-    ends = shape.route_ptr[1:][np.diff(shape.route_ptr) > 0] - 1
+    ends, laps = shape.route_ends
+    if laps is not None:
+        total = np.concatenate(([0], np.cumsum(latency)))
+        along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]
+        latency[ends] += (along * (laps - 1))[shape.route_ptr[1:] > shape.route_ptr[:-1]]
     latency[ends] += endpoint_ps
     return latency
-
-
-def _laps(shape: Shape, latency: I64) -> I64 | int:
-    """Latency that routes have on top, at their last hops: those of further rounds and of acknowledgements."""
-    rounds = shape.quotient.transfers.rounds
-    if rounds is None:
-        return 0
-    laps = np.ones(shape.route_ptr.size - 1, np.int64)
-    laps[shape.task_route] = rounds[shape.task_row, 1]
-    hops = np.diff(shape.route_ptr)
-    total = np.concatenate(([0], np.cumsum(latency)))
-    along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]
-    found = np.zeros(latency.size, np.int64)
-    found[shape.route_ptr[1:][hops > 0] - 1] = (along * (laps - 1))[hops > 0]
-    return found

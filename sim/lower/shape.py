@@ -86,6 +86,20 @@ class Shape:
         return (pairs // 3, pairs % 3 - 1), i32(row)
 
     @cached_property
+    def route_ends(self) -> tuple[I64, I64 | None]:
+        """The last hop of each route that has hops; and how often each route counts its latency, None for once each.
+
+        More than once: for further rounds, and for acknowledgements.
+        """
+        ends = self.route_ptr[1:][np.diff(self.route_ptr) > 0].astype(np.int64) - 1
+        rounds = self.quotient.transfers.rounds
+        if rounds is None:
+            return ends, None
+        laps = np.ones(self.route_ptr.size - 1, np.int64)
+        laps[self.task_route] = rounds[self.task_row, 1]
+        return ends, laps
+
+    @cached_property
     def waits(self) -> Waits:
         """What its tasks wait for, where they are the whole program."""
         return waits_of(self.edge_parent, self.edge_child, self.edge_lag, self.task_row.size)
