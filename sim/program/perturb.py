@@ -23,13 +23,8 @@ def perturb(program: Program, rng: np.random.Generator, time_ps: int) -> Program
     Each server has a rate of its own. Where it represents others by symmetry, these have the same one, so that the
     symmetry holds. Classes of ties are renumbered, which keeps tasks apart that were.
 
-    Parameters
-    ----------
-    program : Program
-        Without timetables.
-    rng : Generator
-    time_ps : int
-        Of the program, to which late starts are in proportion.
+    `program`: without timetables.
+    `time_ps`: of the program, to which late starts are in proportion.
     """
     level = rng.integers(LEVELS, size=program.n_servers)
     factor = 1 + SHARE * np.linspace(-1, 1, LEVELS)

@@ -19,19 +19,11 @@ from topologies.units import format_time
 
 
 class BestForm(NamedTuple):
-    """The fastest form, and the outcome of the others.
+    """The fastest form, and the outcome of the others."""
 
-    Attributes
-    ----------
-    name : str
-        Of the fastest, as in `ready_forms`.
-    result : Result
-    others : dict of str to str
-        By form: "35.1 us", "at least 104.7 us, not simulated", or why it cannot run or, under faults, end.
-    """
-
-    name: str
+    name: str  # of the fastest, as in `ready_forms`
     result: Result
+    # by form: "35.1 us", "at least 104.7 us, not simulated", or why it cannot run or, under faults, end
     others: dict[str, str]
 
 
@@ -48,20 +40,10 @@ def ready_forms(
 ) -> tuple[dict[str, Ready], dict[str, str]]:
     """The forms that can run, with their lower bounds, and why the others cannot.
 
-    Parameters
-    ----------
-    forms : sequence of str
-    schedule_of : callable (form) -> Schedule
-        May reject a form with a `WeftError`.
-    model : Model
-    symmetry : {"auto", "off"}
-    chooses : bool
-        Whether chunks are still to be chosen; bounds then hold for all numbers that are tried.
-
-    Raises
-    ------
-    WeftError
-        Every form is rejected, or too large for memory.
+    `schedule_of`: may reject a form with a `WeftError`.
+    `symmetry`: {"auto", "off"}.
+    `chooses`: whether chunks are still to be chosen; bounds then hold for all numbers that are tried.
+    WeftError: every form is rejected, or too large for memory.
     """
     ready: dict[str, Ready] = {}
     refused: dict[str, str] = {}
@@ -93,20 +75,10 @@ def best_form(
     A form whose lower bound exceeds the best simulated time cannot be faster and is not simulated. Ties go to the
     form named first, whatever the order of simulation.
 
-    Parameters
-    ----------
-    ready : mapping of str to Ready
-        Of `ready_forms`.
-    simulate : callable (schedule) -> Result
-    refused : mapping of str to str, optional
-        Of `ready_forms`; reported with the others.
-    prune : bool
-        False simulates all, for times that need not respect the bounds (analytic estimates, detours).
-
-    Raises
-    ------
-    Deadlock
-        Faults leave no form that ends.
+    `ready`: of `ready_forms`.
+    `refused`: of `ready_forms`; reported with the others.
+    `prune`: False simulates all, for times that need not respect the bounds (analytic estimates, detours).
+    Deadlock: faults leave no form that ends.
     """
     others = dict(refused or {})
     results: dict[str, Result] = {}

@@ -37,15 +37,9 @@ def choose(
 ) -> Result:
     """The fastest run among a few numbers of chunks, and two disciplines if the schedule was designed for another.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    model : Model
-        The first that is run; the choice changes `chunks` and `discipline` only.
-    run : callable (schedule, model) -> Result
-    symmetry : {"auto", "off"}
-    discipline : str, optional
-        The discipline that the schedule was designed for.
+    `model`: the first that is run; the choice changes `chunks` and `discipline` only.
+    `symmetry`: {"auto", "off"}.
+    `discipline`: the discipline that the schedule was designed for.
     """
     best = run(schedule, model)
     left = max(TRIAL_SERVICES, 2 * best.events)

@@ -21,21 +21,10 @@ def document(
 ) -> str:
     """The document of a run; `weft COMMAND --spec FILE` gives the same rows again.
 
-    Parameters
-    ----------
-    command : str
-    spec : mapping
-        Sections of keys.
-    rows : iterable of mapping
-    model : Model, optional
-        The resolved model of the spec.
-    **more
-        Further keys, before the rows.
-
-    Returns
-    -------
-    str
-        JSON with the keys weft, command, spec, model (where there is one), those of `more`, timing (by column of
+    `spec`: sections of keys.
+    `model`: the resolved model of the spec.
+    `**more`: further keys, before the rows.
+    Returns JSON with the keys weft, command, spec, model (where there is one), those of `more`, timing (by column of
         `MEASURED`: the value of each row) and rows. All of a row but `wall_s` is the same whenever it runs again.
     """
     table = list(rows)

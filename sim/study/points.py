@@ -43,30 +43,15 @@ MOST_STRIPED = 512
 
 @one_line
 class Task(NamedTuple):
-    """One point to compute; its row is a pure function of these.
-
-    Attributes
-    ----------
-    spec : Spec
-    algorithm : str
-    size_bytes : int
-    check : bool
-        Check every certificate.
-    why : bool
-        Account for the critical path; runs the point once more, with a log.
-    max_events : int, optional
-        Give up after this many services.
-    spread : int, optional
-        Perturbed runs; None: a few where they are cheap.
-    """
+    """One point to compute; its row is a pure function of these."""
 
     spec: Spec
     algorithm: str
     size_bytes: int
-    check: bool = False
-    why: bool = False
-    max_events: int | None = None
-    spread: int | None = 0
+    check: bool = False  # check every certificate
+    why: bool = False  # account for the critical path; runs the point once more, with a log
+    max_events: int | None = None  # give up after this many services
+    spread: int | None = 0  # perturbed runs; None: a few where they are cheap
 
 
 Row = dict[str, Any]
@@ -121,10 +106,7 @@ def simulate_point(task: Task, progress: Callable[[Progress], None] | None = Non
 def ready_point(task: Task) -> tuple[dict[str, Ready], dict[str, str]]:
     """The forms of a point that can run, and why the others cannot; nothing is simulated.
 
-    Raises
-    ------
-    WeftError
-        No form can run.
+    WeftError: no form can run.
     """
     return _ready(task.spec, topology_of(task.spec), task.algorithm, task.size_bytes)
 
@@ -178,10 +160,7 @@ def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str
 def check_joined(topology: Topology) -> None:
     """Reject a fabric in which an NPU cannot reach another.
 
-    Raises
-    ------
-    WeftError
-        With such a pair.
+    WeftError: with such a pair.
     """
     n = topology.n_nodes
     links = coo_array((np.ones(topology.n_links, np.int8), (topology.src, topology.dst)), shape=(n, n))
@@ -201,17 +180,10 @@ def compute_all(
 ) -> list[Row]:
     """Every point, in the order of the tasks, whatever the number of workers.
 
-    Parameters
-    ----------
-    tasks : sequence of Task
-    workers : int
-        Processes; 1 computes in this one.
-    done : callable (task, row)
-        Called as each point is ready.
-    progress : callable, optional
-        Called inside long points, with one worker only.
-    stuck : callable (task, deadlock), optional
-        Called for each point that can never end under its faults; it has no row. The first is raised unless given.
+    `workers`: processes; 1 computes in this one.
+    `done`: called as each point is ready.
+    `progress`: called inside long points, with one worker only.
+    `stuck`: called for each point that can never end under its faults; it has no row. The first is raised unless given.
     """
     if workers < 1:
         raise WeftError(f"--workers {workers} is out of range: give at least 1")
