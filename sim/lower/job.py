@@ -26,6 +26,7 @@ from sim.lower.shape import Shape, shape_of
 from sim.lower.templates import Template, template_key, template_of
 from sim.program import DISCIPLINES, I8, I32, I64, NO_POOLS, WHOLE, Columns, Cutting, Pools, assemble, unique_rows
 from sim.program.model import Model
+from sim.program.waits import Cycle
 from topologies import WeftError
 from topologies.units import PS_PER_S
 from workloads.job import CLOCK, Communicate, Compute, Job, Operation, Reconfigure, Send
@@ -259,23 +260,43 @@ class _Lowering:
             self._edges(*circuit_edges(self.changes, self._column("route", np.int64), hops, keys.astype(np.int64))[:2])
         parent, child, lag = (_joined([part[at] for part in self.edges], np.int32) for at in range(3))
         cut_apart = bool(streams) or any(np.any(block.cutting) for _, block in self.blocks)
-        program = assemble(
-            Columns(
-                rates=rates, server_rate=server_rate, server_discipline=disciplines,
-                route_ptr=np.concatenate(([0], np.cumsum(hops))).astype(np.int32),
-                route_server=server.astype(np.int32), route_latency_ps=latency,
-                task_work=work, task_cutting=self._column("cutting", np.int32) if cut_apart else None,
-                task_route=self._column("route", np.int32),
-                task_class=unique_rows(self._column("tie", np.int64))[1].astype(np.int32),
-                task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
-            ),
-            self.cuttings, self.model.forwarding, self.model.deliver, pools,
+        columns = Columns(
+            rates=rates, server_rate=server_rate, server_discipline=disciplines,
+            route_ptr=np.concatenate(([0], np.cumsum(hops))).astype(np.int32),
+            route_server=server.astype(np.int32), route_latency_ps=latency,
+            task_work=work, task_cutting=self._column("cutting", np.int32) if cut_apart else None,
+            task_route=self._column("route", np.int32),
+            task_class=unique_rows(self._column("tie", np.int64))[1].astype(np.int32),
+            task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
         )
+        try:
+            program = assemble(columns, self.cuttings, self.model.forwarding, self.model.deliver, pools)
+        except Cycle as cycle:
+            raise WeftError(self._told(cycle)) from None
         return Lowered(
             program, self.job, self.model, self.orbits, words, server_link, server_rank, server_stream, streams,
             self._column("operation", np.int32), self._column("rank", np.int32), row,
             np.where(row >= 0, work, 0), tuple(None if one is None else one.transfers for one in self.transfers),
             TaskTable(self.begin), TaskTable(self.end),
+        )
+
+    def _told(self, cycle: Cycle) -> str:
+        """A cycle by its operations, and the links of those that change circuits."""
+        link_name = self.job.topology.link_name
+        named: list[str] = []
+        for number in self._column("operation", np.int64)[cycle.tasks].tolist():
+            operation = self.job.operations[number]
+            said = repr(operation.name)
+            if isinstance(work := operation.work, Reconfigure):
+                sides = {"takes down": work.down, "brings up": work.up}
+                links = (f"{what} {', '.join(map(link_name, some[:3]))}{', ...' * (len(some) > 3)}"
+                         for what, some in sides.items() if some)
+                said += f" ({'; '.join(links)})"
+            if named[-1:] != [said]:
+                named.append(said)
+        return (
+            f"operations wait for each other in a circle: {' -> '.join(named)}; a change waits for all that crosses the "
+            "links that it takes down, and all that crosses the links that it brings up waits for it"
         )
 
     def _servers(self, used: I64) -> tuple[I32, I32, I32, tuple[str, ...]]:

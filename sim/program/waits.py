@@ -37,7 +37,7 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
     whole, rest, window, firm = map(_rows, (lag == WHOLE, lag != WHOLE, lag > 0, lag <= 0))
     circle = _circle(n_tasks, parent[firm], child[firm])
     if circle:
-        raise WeftError(f"tasks wait for each other in a circle: {' -> '.join(map(str, circle))}")
+        raise Cycle(circle)
     return Waits(
         *by_key(parent[whole], child[whole], None, n_tasks)[:2],
         *by_key(parent[rest], child[rest], lag[rest], n_tasks),
@@ -50,6 +50,14 @@ def _rows(kind: npt.NDArray[np.bool_]) -> slice | npt.NDArray[np.bool_]:
     """Rows of a kind; all or none of them without a copy."""
     count = int(np.count_nonzero(kind))
     return kind if 0 < count < kind.size else slice(0, count)
+
+
+class Cycle(WeftError):
+    """Tasks that wait for each other: each for the one before it, and the first is the last again."""
+
+    def __init__(self, tasks: list[int]) -> None:
+        super().__init__(f"tasks wait for each other in a circle: {' -> '.join(map(str, tasks))}")
+        self.tasks = tasks
 
 
 def _circle(n_tasks: int, parent: I32, child: I32) -> list[int]:

@@ -70,6 +70,18 @@ def test_changes_of_circuits_have_names_and_tracks_and_stand_beside_faults():
         job_to_goal(job)
 
 
+def test_changes_that_wait_for_each_other_are_named_with_their_links():
+    """What crosses the link must be over before the first change, and waits for the second, which waits for that."""
+    job = Job(FABRIC)
+    down = job.reconfigure("lamps out", "1us", [link(0, 1)], [])
+    job.send("across", 1_000, [0], [1])
+    job.reconfigure("lamps on", "1us", [], [link(0, 1)], after=[down])
+    with pytest.raises(WeftError, match="operations wait for each other in a circle") as refused:
+        simulate(job)
+    assert "'lamps on' (brings up npu0->npu1)" in str(refused.value)
+    assert "'lamps out' (takes down npu0->npu1)" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
