@@ -295,8 +295,8 @@ class _Lowering:
             if named[-1:] != [said]:
                 named.append(said)
         return (
-            f"operations wait for each other in a circle: {' -> '.join(named)}; a change waits for all that crosses the "
-            "links that it takes down, and all that crosses the links that it brings up waits for it"
+            f"operations wait for each other in a circle: {' -> '.join(named)}; a change waits for all that crosses "
+            "links that it takes down, and all that crosses links that it brings up waits for it"
         )
 
     def _servers(self, used: I64) -> tuple[I32, I32, I32, tuple[str, ...]]:
