@@ -310,6 +310,31 @@ def test_each_port_has_its_own_representatives() -> None:
     assert fault(second, fabric, port_by_port()) == "the routes of one orbit differ"
 
 
+def test_groups_for_all_ports_and_port_by_port_are_taken_together() -> None:
+    """By two for both ports; and the second port, which nobody uses, turned by three."""
+    fabric = from_links([(a, (a + 1) % P, "1GB/s", "0s") for a in range(P)], P)
+    table = TransferTable(RANKS)
+    table.add(slot=0, dst=(RANKS + 1) % P)
+    links = ((RANKS + 2) % P).astype(np.int32)
+    both = Action(links[None], links)
+    apart = Action(np.stack([RANKS, (RANKS + 3) % P]).astype(np.int32), RANKS.astype(np.int32))
+    sender = Sender(fabric, table.build())
+    q = divide(sender, Group("mixed", (both, apart)), "first", 0)
+    assert q.orbits.rank.tolist() == [[0, 1, 0, 1, 0, 1], [0] * P]
+    assert check(sender, q, "first", 0)[0] is None
+
+
+def test_switches_that_send_are_sources_as_well() -> None:
+    fabric, _ = shared()
+    table = TransferTable(np.arange(4))
+    table.add(slot=0, dst=np.array([-1, -1, -1, 2]))
+    sender = Sender(fabric, table.build(), n_sources=4)
+    q = divide(sender, Group("", ()), "first", 0)
+    assert q.transfers.src.tolist() == [3]
+    assert check(sender, q, "first", 0)[0] is None
+    assert sender.asked[-1].tolist() == [0, 1, 2, 3]
+
+
 # --- sampling -----------------------------------------------------------------------------------------------------
 
 
@@ -342,6 +367,20 @@ def test_a_sample_has_no_more_transfers_and_crossings_than_its_limits(
     assert sender.asked[-1].size == count
 
 
+@pytest.mark.parametrize(("limit", "count"), [("SAMPLE_TRANSFERS", 4), ("SAMPLE_CROSSINGS", 2)])
+def test_one_transfer_a_rank_of_two_links_is_counted_as_such(
+    monkeypatch: pytest.MonkeyPatch, limit: str, count: int
+) -> None:
+    monkeypatch.setattr(symmetry, "FULL_CHECK_NODES", 1)
+    monkeypatch.setattr(symmetry, limit, 4)
+    table = TransferTable(RANKS)
+    table.add(slot=0, dst=(RANKS + 2) % P)
+    sender = Sender(ring(P), table.build())
+    turn = node_group(sender.topology, "rotation", [("one", ((RANKS + 1) % P).astype(np.int32))])
+    assert check(sender, divide(sender, turn, "first", 0), "first", 0)[0] is None
+    assert sender.asked[-1].size == count
+
+
 # --- how the parts are compared -----------------------------------------------------------------------------------
 
 
@@ -354,10 +393,10 @@ def test_everybody_represents_itself_under_no_group() -> None:
 def test_halves_of_a_transfer_that_begin_with_the_same_link_do_not_tie() -> None:
     fabric, _, _ = twin_links()
     table = TransferTable(np.arange(3))
-    table.add(slot=0, dst=np.array([2, -1, -1]))
+    table.add(slot=0, dst=np.array([2, 2, -1]), tie_class=np.array([0, 1, 0]))
     sender = Sender(fabric, table.build())
     q = divide(sender, Group("", ()), "split", 0)
-    assert q.paths.pair.tolist() == [0, 0] and q.paths.links[0] == q.paths.links[3]
+    assert q.paths.pair.tolist() == [0, 0, 1, 1] and np.unique(q.paths.links[::3]).size == 2
     assert check(sender, q, "split", 0)[0] is None
 
 
@@ -439,6 +478,7 @@ def test_where_every_generator_holds_alone_the_last_one_is_left_out(monkeypatch:
     assert words(torus((4, 4))) == (
         "4 of 16 ranks simulated by translations, looked at, shrunk: translations: both together"
     )
+    assert words(torus((2, 2, 2))).startswith("2 of 8 ranks simulated"), "and no more than the last one"
 
 
 def test_all_ranks_must_fit_where_none_represents_another(monkeypatch: pytest.MonkeyPatch) -> None:
