@@ -8,12 +8,13 @@ ROOMS := topologies collectives workloads sim
 SHARE ?= 16
 SHARE_COVERED ?= 8
 FLOORS := topologies=95.2 collectives=95.2 workloads=95.9 sim=94.2
+DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program topologies/core collectives)
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-browser ready kernels lint test-nojit verify bench docs clean
+.PHONY: demo test test-all test-browser ready kernels lint test-nojit fresh mutants verify bench docs clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -53,6 +54,15 @@ test-nojit: $(STAMP)  ## a larger sample without the compiler; fails where a pac
 	failed=0; for floor in $(FLOORS); do room=$${floor%=*}; echo "$$room:"; \
 	  $(BIN)/coverage report --include="$$room/*" --skip-covered --sort=cover --precision=1 --fail-under=$${floor#*=} \
 	  || failed=1; done; exit $$failed
+
+fresh: $(STAMP)  ## new random programs, fabrics and plans; SEED=N repeats a run, what fails is kept in out/corpus
+	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "make fresh SEED=$$seed draws these again"; \
+	$(PYTEST) -m "hypothesis and not verify and not browser" --hypothesis-profile new --hypothesis-seed $$seed \
+	  --at-least 50 $(DRAWN)
+
+mutants: $(STAMP)  ## one change at a time in the core: the tests must notice; SUBJECTS="proof why" runs those alone
+	$(BIN)/python -m pip install --quiet --group mutants
+	nice -n 19 $(BIN)/python -m benchmarks.mutants $(SUBJECTS)
 
 verify: $(STAMP)  ## the verification book: papers reproduced, tables in docs/
 	$(PYTEST) -m "verify or not verify" --hypothesis-profile new --timeout 7200

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.sampling"]
+pytest_plugins = ["tests.sampling", "tests.fresh"]
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
-settings.register_profile("new", deadline=None)
-settings.load_profile("same")  # a change is judged on the same draws as the one before; `make verify` draws anew
+settings.load_profile("same")  # a change is judged on the same draws as the one before; see tests/fresh.py
 
 
 @pytest.fixture
