@@ -5,13 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.faults.detours import Links, Path, detours
 from sim.faults.history import History
 from sim.faults.plan import FaultPlan, check_plan
 from sim.faults.retry import NPU, with_retries
-from sim.lower.lowered import Lowered
-from sim.program.contract import COMPLETES, DROPS, I32, LOSES, WAITS, Program
+from sim.lower.lowered import NO_TRANSFER, Lowered
+from sim.program.contract import COMPLETES, DROPS, I32, I64, LOSES, WAITS, Program
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.extend import late_task, server_for
 from topologies import Topology, WeftError
@@ -82,11 +83,25 @@ def _retried(lowered: Lowered, history: History, plan: FaultPlan) -> tuple[Lower
         for link, phases in history.phases.items()
     }
     timeout_ps, losses, history.loss = parse_time(plan.timeout, "timeout"), history.loss, {}
-    program, task_rank, lost = with_retries(
+    program, task_rank, source, is_first, lost = with_retries(
         lowered.program, lowered.topology, lowered.server_link, losses, timeout_ps, plan.seed, shares
     )
-    timers = range(lowered.program.n_servers, program.n_servers)
-    return lowered._replace(program=program, resent=lost, timers=timers), task_rank
+    timers, packet = range(lowered.program.n_servers, program.n_servers), source >= 0
+    return lowered._replace(
+        program=program, resent=lost, timers=timers, task_operation=np.zeros(source.size, np.int32),
+        task_rank=np.where(packet, lowered.task_rank[source], -1).astype(np.int32),
+        task_row=np.where(packet, lowered.task_row[source], NO_TRANSFER),
+        task_bytes=_shares(lowered.task_bytes, source, is_first),
+    ), task_rank
+
+
+def _shares(task_bytes: I64, source: I64, is_first: npt.NDArray[np.bool_]) -> I64:
+    """Bytes of each packet, which sum to those of its transfer; 0 for what is sent again, timers and sums."""
+    shares = np.zeros(source.size, np.int64)
+    for task, size in enumerate(task_bytes.tolist()):
+        mine = np.flatnonzero(is_first & (source == task))
+        shares[mine] = np.diff(np.arange(mine.size + 1) * size // max(mine.size, 1))
+    return shares
 
 
 def _longer(of_server: I32, program: Program) -> I32:

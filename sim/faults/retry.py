@@ -50,12 +50,18 @@ class Retried(NamedTuple):
         Its first servers are those of the program that it was made from, then come timers.
     task_rank : (T,) int32
         The NPU that sends, of the first packets; -1 for all other tasks.
+    task_source : (T,) int64
+        The task that each task is a packet of; -1 for timers and sums.
+    is_first : (T,) bool
+        Whether it is a packet that is sent for the first time.
     lost : int
         Chunks that are sent again.
     """
 
     program: Program
     task_rank: I32
+    task_source: I64
+    is_first: npt.NDArray[np.bool_]
     lost: int
 
 
@@ -135,13 +141,19 @@ def with_retries(
     builder.servers(rates)
     timers = builder.servers([Fraction(PS_PER_S)] * again.size)
 
+    made: list[tuple[I64, I64, bool]] = []  # tasks, what they are packets of, and whether for the first time
+
     def up(which: I64, kind: int, latency_ps: I64 | int, *after: I64) -> I64:
         tie = packet[which] * KINDS + kind
-        return builder.tasks(work[which], uplink[npu[which]], latency_ps, after=after, tie_class=tie)
+        tasks = builder.tasks(work[which], uplink[npu[which]], latency_ps, after=after, tie_class=tie)
+        made.append((tasks.copy(), star.up[npu[which]], kind in (SENT, LOST)))
+        return tasks
 
     def down(which: I64, kind: int, *after: I64) -> I64:
         tie = packet[which] * KINDS + kind
-        return builder.tasks(work[which], downlink[npu[which]], down_ps[npu[which]], after=after, tie_class=tie)
+        tasks = builder.tasks(work[which], downlink[npu[which]], down_ps[npu[which]], after=after, tie_class=tie)
+        made.append((tasks.copy(), star.down[npu[which]], kind == RESULT))
+        return tasks
 
     first = np.empty(packet.size, np.int64)  # the task that puts each packet on its link
     first[arrives] = up(arrives, SENT, up_ps[npu[arrives]])
@@ -160,7 +172,10 @@ def with_retries(
     built = builder.build()
     task_rank = np.full(built.n_tasks, -1, np.int32)
     task_rank[first] = npu
-    return Retried(built, task_rank, gone.size + again.size)
+    source, is_first = np.full(built.n_tasks, -1, np.int64), np.zeros(built.n_tasks, np.bool_)
+    for tasks, of, first_time in made:
+        source[tasks], is_first[tasks] = of, first_time
+    return Retried(built, task_rank, source, is_first, gone.size + again.size)
 
 
 class _Star(NamedTuple):

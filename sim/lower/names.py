@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from sim.lower.lowered import Lowered
+from sim.lower.lowered import NO_TRANSFER, Lowered
 
-LATE_START = "a late start"
+LATE_START, TIMEOUT, SUM = "a late start", "a timeout", "a sum at the switch"
 
 
 def task_names(lowered: Lowered) -> Callable[[int], str]:
@@ -29,6 +29,8 @@ def _of_schedule(lowered: Lowered) -> Callable[[int], str]:
         if task >= rows.size:
             return LATE_START
         row = rows[task]
+        if row == NO_TRANSFER:
+            return TIMEOUT if lowered.program.has_hops(task) else SUM
         src, dst = (topology.node_name(int(end[row])) for end in (transfers.src, transfers.dst))
         return f"{src} to {dst} (step {transfers.step[row]})"
 

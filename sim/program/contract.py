@@ -256,6 +256,11 @@ class Program(NamedTuple):
         """Hops of each task, (T,)."""
         return np.diff(self.route_ptr)[self.task_route].astype(np.int64)
 
+    def has_hops(self, task: int) -> bool:
+        """Whether a task crosses a server."""
+        route = self.task_route[task]
+        return bool(self.route_ptr[route] < self.route_ptr[route + 1])
+
     def chunk_hops(self) -> int:
         """Services in the whole run: each is one chunk on one server."""
         chunks, hops = self.cut_chunks.astype(np.int64), np.diff(self.route_ptr).astype(np.int64)

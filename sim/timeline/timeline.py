@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.lower.lowered import Lowered
+from sim.lower.lowered import NO_TRANSFER, Lowered
+from sim.lower.names import SUM, TIMEOUT
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from topologies import WeftError
@@ -83,6 +84,8 @@ class _ScheduleNames(NamedTuple):
         if transfers is None or task >= lowered.task_row.size:
             return LATE
         row, name = lowered.task_row[task], lowered.topology.node_name
+        if row == NO_TRANSFER:
+            return TIMEOUT if lowered.program.has_hops(task) else SUM
         return f"{name(int(transfers.src[row]))} to {name(int(transfers.dst[row]))}"
 
     def facts(self, task: int) -> dict[str, Any]:
@@ -90,6 +93,8 @@ class _ScheduleNames(NamedTuple):
         if transfers is None or task >= lowered.task_row.size:
             return {}
         row = lowered.task_row[task]
+        if row == NO_TRANSFER:
+            return {}
         return {
             "algorithm": lowered.schedule.name, "step": int(transfers.step[row]), "port": int(transfers.port[row]),
             "transfer_bytes": int(lowered.task_bytes[task]), "adds": bool(transfers.reduces[row]),

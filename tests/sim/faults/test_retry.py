@@ -5,6 +5,7 @@ import pytest
 from collectives import in_network, ring
 from sim import simulate
 from sim.faults.plan import FaultPlan, Loss, SlowLink, Straggler
+from sim.lower.names import task_names
 from topologies import WeftError, switch
 
 HOW = {"chunk": 1024, "packet_header": 66, "forwarding": "store-and-forward"}
@@ -30,6 +31,23 @@ def test_a_packet_that_is_certainly_lost_costs_a_timeout_per_window(direction):
     assert 3 * 20_000_000 <= lossy.time_ps - clean.time_ps <= 3 * (20_000_000 + 9 * wire_ps)
     why = lossy.why()
     assert why.makespan_ps == lossy.time_ps == sum(piece.end_ps - piece.start_ps for piece in why.pieces)
+
+
+def test_every_packet_has_its_name():
+    """The legend covers what is sent again, the timers and the sums; bytes count once."""
+    clean, lossy = (simulate(pushed(), faults=faults, log=True, **HOW)
+                    for faults in (None, plan(Loss(link="*", probability=0.3))))
+    lowered, name = lossy.lowered, task_names(lossy.lowered)
+    assert lowered.task_operation.size == lowered.program.n_tasks > clean.lowered.program.n_tasks
+    assert lossy.faults.lost and lossy.wire_bytes == clean.wire_bytes
+    for task in range(lowered.program.n_tasks):
+        server = lowered.program.route_server[lowered.program.route_ptr[lowered.program.task_route[task]]]
+        link = lowered.server_link[server] if lowered.program.has_hops(task) else -1
+        ends = [lowered.topology.node_name(int(end[link])) for end in (lowered.topology.src, lowered.topology.dst)]
+        said = lossy.timeline().task_name(task) if task < 40 else name(task).partition(" (")[0]
+        assert said == (" to ".join(ends) if link >= 0 else "a timeout" if lowered.program.has_hops(task) else
+                        "a sum at the switch")
+    assert set(lossy.why(by="operation").parts) == {"in-network (push)"}
 
 
 def test_late_and_slow_npus_beside_losses_and_nothing_lost():
