@@ -15,11 +15,14 @@ import sim.lower.shape
 from collectives import ALGORITHMS, build
 from collectives.core import emission, pattern
 from sim import simulate
-from sim.lower import quotient
+from sim.lower import quotient, templates
 from sim.program.model import Model
 from sim.result import Result
 from topologies import Paths, ShortestPathRouter, Topology, WeftError, from_spec
 from topologies.core.rateless import NeedsRates, alike, wiring_of
+from workloads.topoopt import ONE_RING, iteration_job
+from workloads.topoopt.models import model
+from workloads.topoopt.strategy import data_parallel, iteration_of
 
 FABRICS = ("ring:6", "torus:4x4", "mesh:3x3", "RI(4)_SW(2)", "fat-tree:4")
 BUILT_FROM_RATES = {"pipelined", "bfb", "nccl-rings", "tacos", "concurrent-flow"}
@@ -76,6 +79,23 @@ def test_a_shared_structure_gives_what_a_build_of_its_own_gives(
         with monkeypatch.context() as alone:
             alone.setattr(collectives.core.by_wiring, "wiring_of", lambda t: t)
             assert shared == _run(change(from_spec(fabric)), name, kind, size, model)
+
+
+@pytest.mark.parametrize("fabric", ["torus:4x2", "switch:8"])
+def test_templates_that_are_kept_give_what_new_ones_give(fabric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages and all-reduces of an iteration; at the end there are no more templates than may be kept."""
+    operators = model("DLRM", 8)
+    iteration = iteration_of(operators, data_parallel(operators))
+    monkeypatch.setattr(templates, "MOST_TEMPLATES", 6)
+    monkeypatch.setattr(templates, "_known", {})
+    for change in list(VARIANTS.values())[:5]:
+        job = iteration_job(iteration, change(from_spec(fabric)), ONE_RING)
+        kept = simulate(job, chunks=2)
+        with monkeypatch.context() as alone:
+            alone.setattr(templates, "_known", {})
+            new = simulate(job, chunks=2)
+        assert (kept.time_ps, kept.events, kept.symmetry) == (new.time_ps, new.events, new.symmetry)
+    assert len(templates._known) == 6
 
 
 @pytest.fixture
