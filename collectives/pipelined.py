@@ -15,6 +15,7 @@ exact loss.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from itertools import islice
 
 from collectives.core.by_wiring import by_wiring
@@ -83,7 +84,7 @@ def reduce_scatter(
 
 def all_reduce(
     topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
-    form: str = "two-phase", element_bytes: int = ELEMENT_BYTES,
+    form: str | None = None, element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
@@ -96,10 +97,11 @@ def all_reduce(
         Trees per root in each direction; ignored by the form "best-roots".
     most_k, loss
         As for `all_gather`.
-    form : {"two-phase", "best-roots"}
-        "two-phase": reduce-scatter and all-gather, with every rank the root of an equal part. "best-roots": the
-        roots, and the bandwidth of either direction, come from a linear program: better if the nodes of the network are
-        not alike, such as on a mesh.
+    form : {"two-phase", "best-roots"}, optional
+        Default: the one with more bandwidth; two-phase at equal bandwidth, with `k`, `most_k` or `loss`, or where the
+        linear program is too large. "two-phase": reduce-scatter and all-gather, with every rank the root of an equal
+        part. "best-roots": the roots, and the bandwidth of either direction, come from a linear program: better if the
+        nodes of the network are not alike, such as on a mesh.
     element_bytes : int
 
     Raises
@@ -107,8 +109,14 @@ def all_reduce(
     WeftError
         As for `all_gather`; an unknown form.
     """
+    limits = Limits(most_k, loss)
+    if form is None and k is None and limits == Limits():
+        with suppress(WeftError):  # too large, or with fractions too fine: two-phase takes any network
+            if not equal_roots_are_best(topology):
+                return _schedule(topology, "all-reduce", "best-roots", size, element_bytes, k, limits)
+    form = "two-phase" if form is None else form
     check_form(NAME, form, FORMS)
-    return _schedule(topology, "all-reduce", form, size, element_bytes, k, Limits(most_k, loss))
+    return _schedule(topology, "all-reduce", form, size, element_bytes, k, limits)
 
 
 def broadcast(

@@ -130,3 +130,15 @@ def test_alike_npus_are_simulated_by_one():
 def test_too_many_unlike_npus_are_refused():
     with pytest.raises(WeftError, match=r"pipelined on mesh:17x17: packing trees for 289 NPUs that are not alike"):
         pipelined.all_gather(from_spec("mesh:17x17"), "1MiB")
+
+
+@pytest.mark.parametrize(("fabric", "form"), [
+    ("mesh:4x4", "best-roots"),  # the corners of a mesh are poor roots
+    ("torus:4x4", "two-phase"),  # all roots are alike
+    ("mesh:8x8", "two-phase"),  # the linear program would be too large
+])
+def test_an_all_reduce_without_a_form_takes_the_better_one(fabric: str, form: str) -> None:
+    topology = from_spec(fabric)
+    chosen = build("pipelined", "all-reduce", topology, "1MiB")
+    assert chosen.pattern.form == form
+    assert build("pipelined", "all-reduce", topology, "1MiB", k=4).pattern.form == "two-phase"
