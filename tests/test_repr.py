@@ -100,6 +100,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Shares": lambda: sim.share_fabric([sim.Tenant(name="a", work=schedule())]),
     "sim.SlowLink": lambda: sim.SlowLink(link="npu0--npu1", share=0.5),
     "sim.Spec": lambda: sim.Spec.from_dict({"topology": {"spec": "torus:4x4"}, "sweep": {"begin": "1K", "end": "1M"}}),
+    "sim.Spread": lambda: result().spread(2),
     "sim.Store": lambda: object.__new__(sim.Store),
     "sim.Straggler": lambda: sim.Straggler(npu="npu3", speed=0.5),
     "sim.Sweep": lambda: sim.make_sweep(
