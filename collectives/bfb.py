@@ -28,6 +28,7 @@ from collectives.trees.transitive import (
     transitive_pattern,
 )
 from topologies import NPU, Topology, WeftError
+from topologies.checks import checked
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.symmetry import link_orbits
 from topologies.flows.cuts import whole_capacities
@@ -43,6 +44,7 @@ MOST_NPUS = 128
 """Limit on NPUs that are not alike, since the steps of each are computed separately."""
 
 
+@checked
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """BFB all-gather.
 
@@ -62,11 +64,13 @@ def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 
+@checked
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The all-gather reversed; requires every link to have an opposite. Parameters as for `all_gather`."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
+@checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Reduce-scatter, then all-gather; parameters as for `all_gather`."""
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)

@@ -24,11 +24,13 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "bucket"
 
 
+@checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Bucket all-reduce on 2D ports, for any extents (Swing paper, NSDI 2024, section 2.3.4).
 
@@ -46,11 +48,13 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 
+@checked
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The first half of `all_reduce`."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
+@checked
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The second half of `all_reduce`."""
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)

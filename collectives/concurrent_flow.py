@@ -22,6 +22,7 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from collectives.core.transfers import take
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.flows.programs import concurrent_flow
 from topologies.flows.tightest_cut import gather_cut
@@ -56,6 +57,7 @@ class Route(NamedTuple):
     share: float
 
 
+@checked
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """All-to-all along the routes of the maximum concurrent flow.
 

@@ -12,12 +12,14 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from collectives.core.transfers import take
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.units import Quantity
 
 Send = tuple[int, int, Sequence[int]] | tuple[int, int, Sequence[int], bool]
 """(source, destination, blocks), and optionally whether the receiver adds (default: no)."""
 
 
+@checked
 def from_steps(
     topology: Topology,
     kind: str,

@@ -21,11 +21,13 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "dimension-wise"
 
 
+@checked
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """All-to-all in one phase per dimension of extent d, which sends p / d blocks to each of d - 1 ranks at once.
 

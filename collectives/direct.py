@@ -16,11 +16,13 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "direct"
 
 
+@checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Direct reduce-scatter, then direct all-gather: two steps of p - 1 messages from each rank.
 
@@ -36,16 +38,19 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 
+@checked
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Every rank sends every other rank the block that the receiver owns."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
+@checked
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Every rank sends its block to every other."""
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 
+@checked
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Every rank sends every other rank a distinct block, all at once."""
     return schedule(_pattern(topology, "all-to-all"), size, element_bytes)

@@ -13,11 +13,13 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.forest import Edge, Forest, Tree
 from collectives.trees.pattern import forest_pattern
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "double-binary-tree"
 
 
+@checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """Reduce up both trees and broadcast down again, chunk by chunk.
 

@@ -42,6 +42,7 @@ from collectives.core.stages import (
 from collectives.core.symmetry import Group, Groups, node_group
 from collectives.core.transfers import Pool, Ref, Transfers, TransferTable
 from topologies import Topology, WeftError, torus
+from topologies.checks import checked
 from topologies.core.blocks import Block, Ring
 from topologies.core.product import DimensionOrderRouter
 from topologies.core.symmetry import move_nodes
@@ -70,6 +71,7 @@ class Options(NamedTuple):
     order: str | Sequence[int] | None = None
 
 
+@checked
 def all_reduce(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
@@ -88,6 +90,7 @@ def all_reduce(
     return _schedule("all-reduce", topology, size, element_bytes, options)
 
 
+@checked
 def reduce_scatter(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
@@ -95,6 +98,7 @@ def reduce_scatter(
     return _schedule("reduce-scatter", topology, size, element_bytes, options)
 
 
+@checked
 def all_gather(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
@@ -102,6 +106,7 @@ def all_gather(
     return _schedule("all-gather", topology, size, element_bytes, options)
 
 
+@checked
 def all_to_all(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:

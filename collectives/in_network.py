@@ -8,13 +8,12 @@ through the unit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
-from collectives.core.forms import check_form
-from collectives.core.option_values import rank_number, truth, whole_number
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, check_tree, minimum_depth_tree
@@ -22,6 +21,7 @@ from collectives.trees.edge_disjoint import edge_disjoint_trees
 from collectives.trees.flows import Flows
 from collectives.trees.small_networks import small_network, small_rails
 from topologies import Topology, WeftError
+from topologies.checks import Choice, Count, checked, integer
 from topologies.core.reduction_units import unit_of
 from topologies.units import Quantity
 
@@ -33,13 +33,14 @@ MOST_TRANSFERS = 1_000_000
 Trees = tuple[AggregationTree, ...]
 
 
+@checked
 def all_reduce(
     topology: Topology,
     size: Quantity,
     *,
-    form: str = "push",
+    form: Annotated[str, Choice(FORMS)] = "push",
     trees: int | Sequence[AggregationTree] = 1,
-    slots: int | None = None,
+    slots: Count | None = None,
     routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
@@ -76,16 +77,14 @@ def all_reduce(
     WeftError
         No tree, an inner tree node that does not reduce, or an option that the form does not take.
     """
-    check_form(NAME, form, FORMS)
-    if slots is not None:
-        if form != "push":
-            raise WeftError(f"in-network all-reduce ({form}) takes no slots: only push has a window")
-        slots = whole_number(slots, "slots")
+    if slots is not None and form != "push":
+        raise WeftError(f"in-network all-reduce ({form}) takes no slots: only push has a window")
     if form == "rail-wise" and trees != 1:
         raise WeftError(f"in-network all-reduce (rail-wise) has one tree per rail and takes no trees: {trees!r}")
     return _schedule(topology, "all-reduce", size, element_bytes, form, trees, slots, routers, 0)
 
 
+@checked
 def reduce_scatter(
     topology: Topology, size: Quantity, *, trees: int | Sequence[AggregationTree] = 1, routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
@@ -94,6 +93,7 @@ def reduce_scatter(
     return _schedule(topology, "reduce-scatter", size, element_bytes, "push", trees, None, routers, 0)
 
 
+@checked
 def all_gather(
     topology: Topology, size: Quantity, *, trees: int | Sequence[AggregationTree] = 1, routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
@@ -102,6 +102,7 @@ def all_gather(
     return _schedule(topology, "all-gather", size, element_bytes, "push", trees, None, routers, 0)
 
 
+@checked
 def broadcast(
     topology: Topology, size: Quantity, *, root: int = 0, trees: int | Sequence[AggregationTree] = 1,
     routers: bool = False, element_bytes: int = ELEMENT_BYTES,
@@ -110,6 +111,7 @@ def broadcast(
     return _schedule(topology, "broadcast", size, element_bytes, "push", trees, None, routers, root)
 
 
+@checked
 def reduce(
     topology: Topology, size: Quantity, *, root: int = 0, trees: int | Sequence[AggregationTree] = 1,
     routers: bool = False, element_bytes: int = ELEMENT_BYTES,
@@ -122,8 +124,7 @@ def _schedule(
     topology: Topology, kind: str, size: Quantity, element_bytes: int, form: str,
     trees: int | Sequence[AggregationTree], slots: int | None, routers: bool, root: int,
 ) -> Schedule:
-    routers = truth(routers, "routers")
-    root = rank_number(root, "root", topology.n_npus, topology.name)
+    root = integer(root, "root", 0, topology.n_npus - 1)
     topology = _as_it_reduces(topology)
     pattern = _pattern(topology, kind, form, _known(topology, trees, routers), slots, routers, root)
     return schedule(pattern, size, element_bytes)
@@ -138,8 +139,8 @@ def _as_it_reduces(topology: Topology) -> Topology:
 
 def _known(topology: Topology, trees: int | Sequence[AggregationTree], routers: bool) -> int | Trees:
     """A number of trees, or given trees, validated against the network."""
-    if isinstance(trees, str) or not isinstance(trees, Sequence):
-        return whole_number(trees, "trees", "or AggregationTrees")
+    if isinstance(trees, int):
+        return integer(trees, "trees", 1)
     if not trees:
         raise WeftError(f"trees is {trees!r}: give at least one AggregationTree")
     for tree in trees:

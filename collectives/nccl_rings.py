@@ -21,6 +21,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.ring import cycles_pattern
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
@@ -31,6 +32,7 @@ SEARCH_STEPS = 50_000
 Room = dict[tuple[int, int], float]
 
 
+@checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """All-reduce over several rings at once, each with an equal part.
 
@@ -50,11 +52,13 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 
+@checked
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The first half of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
+@checked
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The second half of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)

@@ -14,11 +14,13 @@ from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "pairwise"
 
 
+@checked
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """All-to-all, one displacement after the other: every rank has one message in flight.
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from numbers import Real
+from typing import Annotated
 
 import numpy as np
 
 from collectives.core.by_wiring import by_wiring
-from collectives.core.option_values import rank_number, truth, whole_number
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, minimum_depth_tree
 from collectives.trees.flows import Flows
 from collectives.trees.small_networks import small_network
 from topologies import Topology, WeftError, switch
+from topologies.checks import Count, Number, checked, integer
 from topologies.core.routing import hash64
 from topologies.units import Quantity
 
@@ -37,13 +37,14 @@ MOST_WAITS = 4_000_000
 """Limit on waits of a plain server's sends for all arrivals: a few seconds."""
 
 
+@checked
 def all_reduce(
     topology: Topology,
     size: Quantity,
     *,
     server: int = 0,
-    fallback: float = 1.0,
-    parts: int | None = None,
+    fallback: Annotated[float, Number(0, 1)] = 1.0,
+    parts: Count | None = None,
     seed: int = 0,
     routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
@@ -74,21 +75,16 @@ def all_reduce(
         A server that is no rank, a fraction out of range or not an integer of parts, no tree of nodes that aggregate.
     """
     n_fallback, n_parts = _parts(fallback, parts)
-    server = rank_number(server, "server", topology.n_npus, topology.name)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise WeftError(f"seed is {seed!r}: give an integer")
-    pattern = _pattern(topology, server, n_fallback, n_parts, int(seed), truth(routers, "routers"))
+    server = integer(server, "server", 0, topology.n_npus - 1)
+    pattern = _pattern(topology, server, n_fallback, n_parts, seed, routers)
     return schedule(pattern, size, element_bytes)
 
 
-def _parts(fallback: object, parts: object) -> tuple[int, int]:
+def _parts(fallback: float, parts: int | None) -> tuple[int, int]:
     """Parts that fall back, and parts in all."""
-    number = isinstance(fallback, Real) and not isinstance(fallback, bool)
-    if not number or not 0 <= float(fallback) <= 1:  # type: ignore[arg-type]  # a number, if it is looked at
-        raise WeftError(f"fallback of {fallback!r} is out of range: give a number from 0 to 1")
     given = Fraction(str(fallback))  # as written: 0.1 is a tenth
     share = given.limit_denominator(MOST_PARTS)
-    n_parts = -(-PARTS // share.denominator) * share.denominator if parts is None else whole_number(parts, "parts")
+    n_parts = parts or -(-PARTS // share.denominator) * share.denominator
     n_fallback = round(given * n_parts)
     if not math.isclose(n_fallback, given * n_parts, rel_tol=1e-12, abs_tol=0):
         what = f"fraction of up to {MOST_PARTS:,}ths" if parts is None else f"multiple of 1/{n_parts}"

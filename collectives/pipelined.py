@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from itertools import islice
+from typing import Annotated
 
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
-from collectives.core.forms import check_form
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.few_trees import Limits, check_blocks, fewer_trees
@@ -30,6 +30,7 @@ from collectives.trees.pattern import forest_pattern
 from collectives.trees.rooted_forest import all_reduce_forests, equal_roots_are_best
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
+from topologies.checks import Choice, checked
 from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity, parse_size
 
@@ -38,11 +39,13 @@ PACK_NPUS = 256
 """Limit on NPUs for packing trees if NPUs differ: two minutes. There is no limit if all NPUs are alike."""
 
 FORMS = ("two-phase", "best-roots")
+Form = Annotated[str, Choice(FORMS)]
 
 TRIES = 8
 """Numbers of trees tried if trees do not fit past switches, whose links are rounded down one by one."""
 
 
+@checked
 def all_gather(
     topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
     element_bytes: int = ELEMENT_BYTES,
@@ -74,6 +77,7 @@ def all_gather(
     return _schedule(topology, "all-gather", "", size, element_bytes, k, Limits(most_k, loss))
 
 
+@checked
 def reduce_scatter(
     topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
     element_bytes: int = ELEMENT_BYTES,
@@ -82,9 +86,10 @@ def reduce_scatter(
     return _schedule(topology, "reduce-scatter", "", size, element_bytes, k, Limits(most_k, loss))
 
 
+@checked
 def all_reduce(
     topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
-    form: str | None = None, element_bytes: int = ELEMENT_BYTES,
+    form: Form | None = None, element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
@@ -115,10 +120,10 @@ def all_reduce(
             if not equal_roots_are_best(topology):
                 return _schedule(topology, "all-reduce", "best-roots", size, element_bytes, k, limits)
     form = "two-phase" if form is None else form
-    check_form(NAME, form, FORMS)
     return _schedule(topology, "all-reduce", form, size, element_bytes, k, limits)
 
 
+@checked
 def broadcast(
     topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None, loss: float | None = None,
     element_bytes: int = ELEMENT_BYTES,
@@ -127,6 +132,7 @@ def broadcast(
     return _schedule(topology, "broadcast", "", size, element_bytes, None, Limits(most_k, loss), root)
 
 
+@checked
 def reduce(
     topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None, loss: float | None = None,
     element_bytes: int = ELEMENT_BYTES,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import chain
+from typing import Annotated
 
 import numpy as np
 
@@ -22,26 +23,28 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
 from collectives.core.families import shrink
-from collectives.core.forms import check_form
 from collectives.core.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
 from collectives.core.pattern import Pattern
 from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Group, Groups, node_group
 from topologies import Topology, WeftError
+from topologies.checks import Choice, checked
 from topologies.core.symmetry import Permutation, link_permutation, move_nodes, reflection, translation
 from topologies.units import Quantity
 
 NAME = "recursive-doubling"
 MIRRORED = "mirrored-recursive-doubling"
 FORMS = ("latency", "bandwidth")
+Form = Annotated[str, Choice(FORMS)]
 
 
+@checked
 def all_reduce(
     topology: Topology,
     size: Quantity,
     *,
-    form: str | None = None,
+    form: Form | None = None,
     mirrored: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
@@ -62,11 +65,11 @@ def all_reduce(
     element_bytes : int
     """
     name = MIRRORED if mirrored else NAME
-    check_form(name, form, FORMS)
     forms = [form] if form else FORMS
     return cheapest([_pattern(topology, name, "all-reduce", one) for one in forms], size, element_bytes)
 
 
+@checked
 def reduce_scatter(
     topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
@@ -75,6 +78,7 @@ def reduce_scatter(
     return schedule(_pattern(topology, name, "reduce-scatter", "bandwidth"), size, element_bytes)
 
 
+@checked
 def all_gather(
     topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:

@@ -30,11 +30,11 @@ from collectives import (
     tree,
 )
 from collectives.core.collective import COLLECTIVES, collective
-from collectives.core.forms import check_form
 from collectives.core.schedule import Schedule
 from collectives.formats.files import SUFFIX, functions_of
 from collectives.formats.msccl_program import RUNTIMES
 from topologies import Topology, WeftError
+from topologies.checks import checked, choice
 from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity
 
@@ -42,6 +42,7 @@ Build = Callable[..., Schedule]
 """A function (topology, size, *, options) -> Schedule."""
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Algorithm:
@@ -289,6 +290,7 @@ ALGORITHMS = Registry("algorithms", {algorithm.name: algorithm for algorithm in 
 """The registry: an algorithm added here appears in the comparisons, the tests and the tables."""
 
 
+@checked
 def algorithm(name: str) -> Algorithm:
     """Look up an algorithm by name; a name that ends in .xml is an MSCCL or ForestColl file.
 
@@ -303,16 +305,16 @@ def algorithm(name: str) -> Algorithm:
             name, "a schedule from a file", "as many ranks as in the file", functions_of(name),
             options={"runtime": runtime},
         )
-    if name not in ALGORITHMS:
-        raise WeftError(f"algorithm {name!r} is unknown: choose one of {', '.join(ALGORITHMS)}, or a file {SUFFIX}")
-    return ALGORITHMS[name]
+    return ALGORITHMS[choice(name, ALGORITHMS, "algorithm", f", or a file {SUFFIX}")]
 
 
+@checked
 def algorithms_for(kind: str) -> tuple[str, ...]:
     """Names of the algorithms that implement a collective."""
     return tuple(name for name, one in ALGORITHMS.items() if collective(kind).name in one.functions)
 
 
+@checked
 def build(
     name: str, kind: str, topology: Topology, size: Quantity, form: str | None = None, **options: object
 ) -> Schedule:
@@ -345,13 +347,11 @@ def build(
         )
     accepted = _options_of(chosen, kind)
     for option in options:
-        if option not in accepted:
-            of = f"{name} {kind}" if option in chosen.options else name
-            raise WeftError(f"{of} has no option {option!r}: it takes {', '.join(accepted)}")
+        choice(option, accepted, f"{name} {kind} option")
     if form is not None:
         if not chosen.forms_of(kind):
             raise WeftError(f"{name} {kind} has no form {form!r}: omit the form")
-        check_form(f"{name} {kind}", form, chosen.forms_of(kind))
+        choice(form, chosen.forms_of(kind), f"{name} {kind} form")
         options["form"] = form
     return chosen.functions[kind](topology, size, **options)
 

@@ -24,12 +24,14 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Action, Group, Groups, translations, widest_group
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
+from topologies.checks import checked
 from topologies.core.symmetry import Permutation, move_nodes
 from topologies.units import Quantity
 
 NAME = "ring"
 
 
+@checked
 def all_reduce(
     topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
@@ -55,6 +57,7 @@ def all_reduce(
     return schedule(_pattern(topology, "all-reduce", directions), size, element_bytes)
 
 
+@checked
 def reduce_scatter(
     topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
@@ -62,6 +65,7 @@ def reduce_scatter(
     return schedule(_pattern(topology, "reduce-scatter", directions), size, element_bytes)
 
 
+@checked
 def all_gather(
     topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:

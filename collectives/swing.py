@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from typing import Annotated
 
 import numpy as np
 
@@ -16,22 +17,24 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
 from collectives.core.families import shrink
-from collectives.core.forms import check_form
 from collectives.core.grid import Grid, Ranks, floor_power_of_two
 from collectives.core.pattern import Pattern
 from collectives.core.rounds import Fan, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Alternative, Group, Groups, widest_group
 from topologies import Topology, WeftError
+from topologies.checks import Choice, checked
 from topologies.core.symmetry import reflection, translation
 from topologies.units import Quantity
 
 NAME = "swing"
 FORMS = ("latency", "bandwidth")
+Form = Annotated[str, Choice(FORMS)]
 
 
+@checked
 def all_reduce(
-    topology: Topology, size: Quantity, *, form: str | None = None, element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, form: Form | None = None, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
     """Swing all-reduce, on 2D ports at once (NSDI 2024, sections 3 and 4).
 
@@ -52,16 +55,17 @@ def all_reduce(
     WeftError
         The bandwidth form on odd extents in several dimensions.
     """
-    check_form(NAME, form, FORMS)
     forms = [form] if form else ["latency"] + ["bandwidth"] * _has_blocks(topology.shape)
     return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
 
 
+@checked
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one extent that may be odd."""
     return schedule(_pattern(topology, "reduce-scatter", "bandwidth"), size, element_bytes)
 
 
+@checked
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The second half of the bandwidth form, its time reversal; even extents, or a single extent that may be odd."""
     return schedule(_pattern(topology, "all-gather", "bandwidth"), size, element_bytes)

@@ -23,6 +23,7 @@ from collectives.core.transfers import take
 from collectives.trees.edge_splitting import without_switches
 from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError
+from topologies.checks import Count, Natural, checked
 from topologies.flows.tightest_cut import remembered
 from topologies.units import PS_PER_S, Quantity, parse_size
 
@@ -51,8 +52,9 @@ class Match(NamedTuple):
     end_ps: int
 
 
+@checked
 def all_gather(
-    topology: Topology, size: Quantity, *, parts: int = 1, seed: int = 0, runs: int = DEFAULT_RUNS,
+    topology: Topology, size: Quantity, *, parts: Count = 1, seed: Natural = 0, runs: Count = DEFAULT_RUNS,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """A synthesized all-gather.
@@ -78,16 +80,18 @@ def all_gather(
     return _schedule(topology, "all-gather", size, parts, seed, runs, element_bytes)
 
 
+@checked
 def reduce_scatter(
-    topology: Topology, size: Quantity, *, parts: int = 1, seed: int = 0, runs: int = DEFAULT_RUNS,
+    topology: Topology, size: Quantity, *, parts: Count = 1, seed: Natural = 0, runs: Count = DEFAULT_RUNS,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """An all-gather on the reversed network, run in reverse; parameters as for `all_gather`."""
     return _schedule(topology, "reduce-scatter", size, parts, seed, runs, element_bytes)
 
 
+@checked
 def all_reduce(
-    topology: Topology, size: Quantity, *, parts: int = 1, seed: int = 0, runs: int = DEFAULT_RUNS,
+    topology: Topology, size: Quantity, *, parts: Count = 1, seed: Natural = 0, runs: Count = DEFAULT_RUNS,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """Reduce-scatter, then all-gather; parameters as for `all_gather`."""

@@ -12,6 +12,7 @@ from collectives.core.process_groups import process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.hierarchical import blocks_of, make_options, pattern
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.core.product import npu_bandwidths
 from topologies.units import Quantity
 
@@ -20,6 +21,7 @@ THRESHOLD = 1 / 16
 """Load difference, as a fraction of a chunk, below which the default order is kept."""
 
 
+@checked
 def all_reduce(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
@@ -38,6 +40,7 @@ def all_reduce(
     return _schedule("all-reduce", topology, size, element_bytes, options)
 
 
+@checked
 def reduce_scatter(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
@@ -45,6 +48,7 @@ def reduce_scatter(
     return _schedule("reduce-scatter", topology, size, element_bytes, options)
 
 
+@checked
 def all_gather(
     topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:

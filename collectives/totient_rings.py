@@ -19,12 +19,14 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
+from topologies.checks import checked
 from topologies.circulants import CoinRouter
 from topologies.units import Quantity
 
 NAME = "totient-rings"
 
 
+@checked
 def all_reduce(
     topology: Topology, size: Quantity, *, jumps: str | Sequence[int] = (), element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:

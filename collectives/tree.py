@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -11,21 +12,23 @@ import numpy.typing as npt
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
-from collectives.core.forms import check_form
 from collectives.core.grid import NOBODY, Ranks, ceil_log2
 from collectives.core.pattern import Pattern
 from collectives.core.rounds import RankMap, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError
+from topologies.checks import Choice, checked
 from topologies.units import Quantity
 
 NAME = "tree"
 FORMS = ("binomial", "chain")
+Form = Annotated[str, Choice(FORMS)]
 
 
+@checked
 def broadcast(
-    topology: Topology, size: Quantity, *, root: int = 0, form: str = "binomial", element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, root: int = 0, form: Form = "binomial", element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
     """Broadcast down a tree over the ranks, numbered from the root.
 
@@ -46,15 +49,14 @@ def broadcast(
     WeftError
         A root that is not a rank, or an unknown form.
     """
-    check_form(NAME, form, FORMS)
     return schedule(_pattern(topology, "broadcast", form, root), size, element_bytes)
 
 
+@checked
 def reduce(
-    topology: Topology, size: Quantity, *, root: int = 0, form: str = "binomial", element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, root: int = 0, form: Form = "binomial", element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
     """Reduce up a tree: the time reversal of `broadcast`, with the same parameters."""
-    check_form(NAME, form, FORMS)
     return schedule(_pattern(topology, "reduce", form, root), size, element_bytes)
 
 

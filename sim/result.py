@@ -23,7 +23,7 @@ from sim.program.outcome import Outcome
 from sim.timeline.timeline import timeline
 from sim.why.explain import explain_run, run_with_log
 from sim.why.spans import Spans, run_with_joins
-from topologies.errors import WeftError
+from topologies.checks import WeftError, checked
 from topologies.text.brief import cut
 from topologies.text.notebook import Tabular, html_table
 from topologies.units import PS_PER_S, counted, format_size, format_time
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 GB = 10**9
 
 
+@checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result(Tabular):
     """One simulated job: a collective, a training iteration, all tenants of a fabric.

@@ -5,37 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 from collectives.core.schedule import Schedule
 from sim.analytic.estimate import estimate_ps
 from sim.certify.circuits import certify_circuits
 from sim.certify.healthy import certify, work_ps
 from sim.certify.schedule import certify_schedule
-from sim.engine.run import check_memory, run
+from sim.engine.run import Progress, check_memory, run
 from sim.faults.apply import add_faults, check_names
 from sim.faults.cost import FaultCost, named_deadlock
+from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.names import task_names
 from sim.lower.tenants import Tenant, merge
-from sim.program import check_choice
 from sim.program.model import ENGINES, SYMMETRY, Model, make_model
 from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
-from topologies.text.told import told
+from topologies.checks import Choice, Count, checked, choice, told
 from topologies.units import Quantity
 from workloads.job import Job
-
-if TYPE_CHECKING:
-    from sim.engine.run import Progress
-    from sim.faults.plan import FaultPlan
 
 JOB_ENGINES = ("chunk", "reference")
 """Engines of jobs: there is no closed form for them."""
 
 
+@checked
 def simulate(
     work: Schedule | Job | Sequence[Tenant],
     *,
@@ -43,19 +40,19 @@ def simulate(
     forwarding: str | None = None,
     deliver: str | None = None,
     chunk: Quantity | None = None,
-    chunks: int | None = None,
+    chunks: Count | None = None,
     header: Quantity | None = None,
     packet_header: Quantity | None = None,
     endpoint_latency: Quantity | None = None,
     tie: str | None = None,
     discipline: str | None = None,
     seed: int | None = None,
-    engine: str = "chunk",
-    symmetry: str = "auto",
+    engine: Annotated[str, Choice(ENGINES)] = "chunk",
+    symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     check: bool = False,
     log: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    max_events: int | None = None,
+    max_events: Count | None = None,
     faults: FaultPlan | None = None,
 ) -> Result:
     """Simulate a collective, a job, or several of them on one fabric.
@@ -118,13 +115,10 @@ def simulate(
         packet_header=packet_header, endpoint_latency=endpoint_latency, tie=tie, discipline=discipline, seed=seed,
     )
     job = _job_of(work, model)
-    if job.alone is not None:
-        check_choice(engine, ENGINES, "engine")
-    else:
-        check_choice(engine, JOB_ENGINES, "engine of a job")
-    check_choice(symmetry, SYMMETRY, "symmetry")
-    if max_events is not None and (engine != "chunk" or max_events < 1):
-        raise WeftError(f"a limit of {max_events} events: at least 1, and of the chunk engine alone")
+    if job.alone is None:
+        choice(engine, JOB_ENGINES, "engine of a job")
+    if max_events is not None and engine != "chunk":
+        raise WeftError(f"a limit of {max_events} events: of the chunk engine alone")
     if faults is not None:
         check_names(job.topology, faults)
     run = _Run(engine, log or check, check, progress, max_events)

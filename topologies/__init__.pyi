@@ -2,6 +2,7 @@ from topologies.boxes import dgx1 as dgx1
 from topologies.boxes import dgx_a100 as dgx_a100
 from topologies.boxes import dgx_h100 as dgx_h100
 from topologies.boxes import mi250 as mi250
+from topologies.checks import WeftError as WeftError
 from topologies.circulants import circulant as circulant
 from topologies.core.custom import from_links as from_links
 from topologies.core.paths import TIES as TIES
@@ -15,7 +16,6 @@ from topologies.core.topology import SWITCH as SWITCH
 from topologies.core.topology import Router as Router
 from topologies.core.topology import Topology as Topology
 from topologies.dragonflies import dragonfly as dragonfly
-from topologies.errors import WeftError as WeftError
 from topologies.flows.cuts import bisection_Bps as bisection_Bps
 from topologies.flows.cuts import egress_Bps as egress_Bps
 from topologies.flows.cuts import ingress_Bps as ingress_Bps

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from topologies.checks import checked
 from topologies.core.extents import check_extents
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import (
@@ -49,6 +50,7 @@ Cable = tuple[str, str, int, int]
 """Names of the two ends, the tier, and how many links of that tier the cable bundles."""
 
 
+@checked
 def dgx_a100(
     boxes: int = 1, *, bandwidth: Quantities = A100_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
@@ -72,6 +74,7 @@ def dgx_a100(
     return _switched("dgx-a100", boxes, 2, bandwidth, latency, hop_latency)
 
 
+@checked
 def dgx_h100(
     boxes: int = 1, *, bandwidth: Quantities = H100_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
@@ -85,6 +88,7 @@ def dgx_h100(
     return replace(found, aggregation=NVLINK_SHARP) if found.n_npus == 8 else found
 
 
+@checked
 def dgx1(
     boxes: int = 1, *, bandwidth: Quantities = DGX1_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
@@ -103,6 +107,7 @@ def dgx1(
     return _build(f"dgx1:{count}", (8, count), links, [], bandwidth, latency, hop_latency)
 
 
+@checked
 def mi250(
     boxes: int = 1, *, bandwidth: Quantities = MI250_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,

@@ -15,14 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory
 from topologies.core.paths import Ints, Paths, join_paths, ranges
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
-from topologies.errors import WeftError
 from topologies.units import Quantity, parse_time
 
 
+@checked
 def circulant(
     n: int,
     jumps: Sequence[int],

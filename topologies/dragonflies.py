@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import (
@@ -15,10 +16,10 @@ from topologies.core.topology import (
     Topology,
     per_dimension,
 )
-from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 
+@checked
 def dragonfly(
     groups: int,
     routers: int,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from topologies.checks import WeftError, checked
 from topologies.core.blocks import Switched
 from topologies.core.extents import check_extents, format_extents
 from topologies.core.product import build_product
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity
 
 
+@checked
 def hamming_mesh(
     board: int | Sequence[int] = (2, 2),
     boards: int | Sequence[int] = (16, 16),

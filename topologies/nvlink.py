@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 
 class Generation(NamedTuple):

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from topologies.checks import WeftError, checked
 from topologies.core.custom import rank_coordinates
 from topologies.core.paths import Ints, Paths, join_paths
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Router, Topology, parse_link
-from topologies.errors import WeftError
 from topologies.text.brief import one_line
-from topologies.units import Quantity, parse_time
+from topologies.units import Quantity, Rate, Time, parse_time
 
 Pair = tuple[int, int]
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Circuits:
@@ -76,6 +77,7 @@ class Circuits:
         return self.interfaces - (sends + receives if self.duplex else max(sends, receives))
 
 
+@checked
 def optical(
     circuits: Circuits,
     *,
@@ -101,10 +103,11 @@ def optical(
     return _network(circuits, bandwidth, latency, hop_latency, router or ShortestPathRouter(), name, None)
 
 
+@checked
 def hybrid(
     circuits: Circuits,
     *,
-    switch_bandwidth: Quantity,
+    switch_bandwidth: Rate,
     bandwidth: Quantity = DEFAULT_BANDWIDTH,
     latency: Quantity = DEFAULT_LATENCY,
     hop_latency: Quantity = 0,
@@ -130,7 +133,7 @@ def hybrid(
 
 def _network(
     circuits: Circuits, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity, router: Router, name: str,
-    switch_bandwidth: Quantity | None,
+    switch_bandwidth: Rate | None,
 ) -> Topology:
     rate, latency_ps = parse_link(bandwidth, latency)
     n, links = circuits.n, circuits.links()
@@ -180,6 +183,7 @@ class CircuitOrSwitchRouter:
         return join_paths(routes) if routes else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), hub)
 
 
+@checked
 def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
     """Configurations of a demand-oblivious rotor: together they connect every pair of servers once.
 
@@ -205,6 +209,7 @@ def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
     return turns
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class PatchPanel:
@@ -220,8 +225,8 @@ class PatchPanel:
         Whether there is a second plane, patched while an earlier job runs.
     """
 
-    provision: Quantity = "300s"
-    flip: Quantity = "10ms"
+    provision: Time = "300s"
+    flip: Time = "10ms"
     lookahead: bool = True
 
     def start_delay_ps(self) -> int:
@@ -230,6 +235,7 @@ class PatchPanel:
         return parse_time(self.flip, "flip time of the patch panel") + (0 if self.lookahead else provision)
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class CircuitSwitch:
@@ -243,9 +249,9 @@ class CircuitSwitch:
         Whether only the ports that change go dark, or the entire fabric.
     """
 
-    switching: Quantity
-    control: Quantity = 0
-    link_up: Quantity = 0
+    switching: Time
+    control: Time = 0
+    link_up: Time = 0
     per_port: bool = False
 
     def delay_ps(self) -> int:

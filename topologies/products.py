@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from topologies.checks import WeftError, checked
 from topologies.core.blocks import Block, FullyConnected, Line, Ring, Switched
 from topologies.core.extents import check_extents, format_extents, parse_extent
 from topologies.core.product import build_product
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity
 
 BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
@@ -21,6 +21,7 @@ BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "
 _BLOCK = re.compile(r"^([A-Z]+)\(([^()]*)\)$")
 
 
+@checked
 def ring(
     n: int,
     *,
@@ -48,6 +49,7 @@ def ring(
     return build_product(f"ring:{extent}", [Ring(extent)], bandwidth, latency, hop_latency)
 
 
+@checked
 def torus(
     shape: int | Sequence[int],
     *,
@@ -78,6 +80,7 @@ def torus(
     return build_product(f"torus:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
 
 
+@checked
 def mesh(
     shape: int | Sequence[int],
     *,
@@ -106,6 +109,7 @@ def mesh(
     return build_product(f"mesh:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
 
 
+@checked
 def hypercube(
     dimensions: int,
     *,
@@ -132,6 +136,7 @@ def hypercube(
     return build_product(f"hypercube:{count}", [Ring(2)] * count, bandwidth, latency, hop_latency)
 
 
+@checked
 def fully_connected(
     n: int,
     *,
@@ -159,6 +164,7 @@ def fully_connected(
     return build_product(f"fc:{extent}", [FullyConnected(extent)], bandwidth, latency, hop_latency)
 
 
+@checked
 def hyperx(
     shape: int | Sequence[int],
     *,
@@ -191,6 +197,7 @@ def hyperx(
     return build_product(f"hyperx:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
 
 
+@checked
 def switch(
     n: int,
     *,
@@ -218,6 +225,7 @@ def switch(
     return build_product(f"switch:{extent}", [Switched(extent)], bandwidth, latency, hop_latency)
 
 
+@checked
 def multidim(
     spec: str | Sequence[Block],
     *,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from topologies.checks import Natural, WeftError, checked
 from topologies.core.custom import from_links
 from topologies.core.extents import check_extents, check_memory
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.errors import WeftError
 from topologies.units import Quantity
 
 
+@checked
 def random_regular(
     n: int,
     degree: int,
-    seed: int = 1,
+    seed: Natural = 1,
     *,
     bandwidth: Quantity = DEFAULT_BANDWIDTH,
     latency: Quantity = DEFAULT_LATENCY,
@@ -44,8 +45,6 @@ def random_regular(
 
     check_extents((n, degree), "random-regular")
     name = f"random-regular:{n}x{degree}x{seed}"
-    if not isinstance(seed, int) or seed < 0:
-        raise WeftError(f"{name}: the seed is {seed!r}: give an integer from 0")
     if degree >= n or n * degree % 2:
         raise WeftError(f"{name}: {n} NPUs cannot have {degree} cables each: n x degree must be even and degree < n")
     check_memory(name, n, n * degree)

@@ -16,6 +16,7 @@ from topologies.boxes import (
     dgx_h100,
     mi250,
 )
+from topologies.checks import WeftError, checked
 from topologies.circulants import circulant
 from topologies.core.extents import parse_extents
 from topologies.core.topology import (
@@ -25,7 +26,6 @@ from topologies.core.topology import (
     Topology,
 )
 from topologies.dragonflies import dragonfly
-from topologies.errors import WeftError
 from topologies.formats.files import SUFFIXES, Given, read_topology_file
 from topologies.hamming_meshes import hamming_mesh
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
@@ -39,6 +39,7 @@ _HAMMING_MESH = re.compile(r"^hx([0-9]+(?:x[0-9]+)*)mesh$")
 _BARE_PRODUCT = re.compile(r"^[A-Z]+\([^)]*\)(_[A-Z]+\([^)]*\))*$")
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Family:
@@ -246,6 +247,7 @@ TOPOLOGIES = Registry("families of fabrics", {family.name: family for family in 
 """The registry: a family added here appears on the command line, in the tests and in the tables."""
 
 
+@checked
 def from_spec(
     spec: str,
     bandwidth: Quantities | None = None,

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError, checked
 from topologies.core.extents import check_memory
 from topologies.core.topology import (
     DEFAULT_BANDWIDTH,
@@ -18,10 +19,10 @@ from topologies.core.topology import (
     per_dimension,
 )
 from topologies.core.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
-from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 
+@checked
 def fat_tree(
     k: int,
     hosts: int | None = None,
@@ -66,6 +67,7 @@ def fat_tree(
     return build_tiers(name, tiers, (hosts, k // 2, k), bandwidth, latency, hop_latency)
 
 
+@checked
 def leaf_spine(
     hosts: int,
     leaves: int,

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError, checked
 
 RULES = ("paper", "code")
 
 
+@checked
 def totient_perms(n: int, k: int | None = None) -> list[int]:
     """Jumps whose rings visit every server of a group of `k` exactly once.
 
@@ -41,6 +42,7 @@ def totient_perms(n: int, k: int | None = None) -> list[int]:
     return [n // k * p for p in range(1, k) if gcd(p, k) == 1]
 
 
+@checked
 def select_permutations(
     n: int, degree: int, candidates: Sequence[int], *, rule: str = "paper", duplex: bool = False,
     carry: str = "projected", dedupe: bool = False,

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
-from topologies.errors import WeftError
 from topologies.units import Quantity, parse_time
 
 
+@checked
 def twisted_torus(
     shape: Sequence[int],
     *,

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from topologies.errors import WeftError
+from topologies.checks import UNCHECKED, Reads, WeftError, checked, integer, told
 
-Quantity: TypeAlias = str | int
+Quantity: TypeAlias = Annotated[str | int, UNCHECKED]
 """Text with a unit ("400Gb/s"). A size may be an integer, in bytes; a time may be 0; a bandwidth is always text."""
 
-Quantities: TypeAlias = Quantity | Sequence[Quantity]
+Quantities: TypeAlias = Annotated[str | int | Sequence[str | int], UNCHECKED]
 """One quantity for all dimensions, or one per dimension; text may separate them with commas ("400Gb/s,100Gb/s")."""
 
 PS_PER_S = 10**12
@@ -44,6 +44,7 @@ _SWEEP = re.compile(rf"^{_NUMBER}(?P<prefix>[kKMGT]?)$")
 _TIME = re.compile(rf"^{_NUMBER}\s*(?P<unit>s|ms|us|ns|ps)$")
 
 
+@checked
 def bytes_per_s(rate_Bps: float) -> str:
     """A computed bandwidth as text with its unit; no digit is lost.
 
@@ -62,6 +63,7 @@ def bytes_per_s(rate_Bps: float) -> str:
     return f"{float(rate_Bps)!r}B/s"
 
 
+@checked
 def seconds(time_s: float) -> str:
     """A computed time as text with its unit, rounded to picoseconds.
 
@@ -83,7 +85,7 @@ def seconds(time_s: float) -> str:
     return f"{from_seconds(time_s)}ps"
 
 
-def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
+def parse_bandwidth(value: object, what: str = "bandwidth") -> float:
     """Bandwidth in bytes per second.
 
     `value`: text such as "400Gb/s", "50GB/s" or "50GiB/s".
@@ -91,10 +93,12 @@ def parse_bandwidth(value: Quantity, what: str = "bandwidth") -> float:
     WeftError: no unit, not a number, zero, negative or not finite.
     """
     if not isinstance(value, str):
-        raise WeftError(f"{what} {value!r} has no unit: write text such as 400Gb/s or 50GB/s, or bytes_per_s(number)")
+        raise WeftError(
+            f"{what} {told(value)} has no unit: write text such as 400Gb/s or 50GB/s, or bytes_per_s(number)"
+        )
     match = _RATE.match(value.strip())
     if match is None:
-        raise WeftError(f"{what} {value!r} is not a rate: write a number with b/s or B/s, such as 400Gb/s, 50GB/s")
+        raise WeftError(f"{what} {told(value)} is not a rate: write a number with b/s or B/s, such as 400Gb/s, 50GB/s")
     bits = 8 if match["unit"] == "b" else 1
     return _above_zero(Fraction(match["number"]) * _PREFIX[match["prefix"]] / bits, value, what)
 
@@ -110,11 +114,11 @@ def from_bytes_per_s(rate_Bps: float, what: str = "bandwidth") -> float:
 def _above_zero(exact: Fraction, value: object, what: str) -> float:
     rate = _float(exact)
     if not 0 < rate < float("inf"):
-        raise WeftError(f"{what} {value!r} must be above zero and finite")
+        raise WeftError(f"{what} {told(value)} must be above zero and finite")
     return rate
 
 
-def parse_size(value: Quantity, what: str = "size") -> int:
+def parse_size(value: object, what: str = "size") -> int:
     """Size in bytes: "8KiB", "2MB", or an integer.
 
     WeftError: text without a unit, a fraction of a byte, or a negative size.
@@ -122,14 +126,14 @@ def parse_size(value: Quantity, what: str = "size") -> int:
     if isinstance(value, str):
         match = _SIZE.match(value.strip())
         if match is None:
-            raise WeftError(f"{what} {value!r} is not a size: write a number with B, such as 8KiB, 2MB or 512B")
+            raise WeftError(f"{what} {told(value)} is not a size: write a number with B, such as 8KiB, 2MB or 512B")
         size = Fraction(match["number"]) * _PREFIX[match["prefix"]]
     else:
-        size = _exact(value, what)
+        size = Fraction(integer(value, what, 0))
     if size.denominator != 1:
-        raise WeftError(f"{what} {value!r} is not an integer number of bytes")
+        raise WeftError(f"{what} {told(value)} is not an integer number of bytes")
     if size < 0:
-        raise WeftError(f"{what} {value!r} is negative")
+        raise WeftError(f"{what} {told(value)} is negative")
     return int(size)
 
 
@@ -141,27 +145,27 @@ def parse_sweep_size(value: Quantity, what: str = "size") -> int:
             power = " KMGT".index(match["prefix"].upper() or " ")
             size = Fraction(match["number"]) * 1024**power
             if size < 0:
-                raise WeftError(f"{what} {value!r} is negative")
+                raise WeftError(f"{what} {told(value)} is negative")
             if size.denominator == 1:
                 return int(size)
     return parse_size(value, what)
 
 
-def parse_time(value: Quantity, what: str = "time") -> int:
+def parse_time(value: object, what: str = "time") -> int:
     """Time in integer picoseconds: "300ns", "1.5us", or 0.
 
     WeftError: no unit, a fraction of a picosecond, negative, or beyond the clock.
     """
     if not isinstance(value, str):
-        if isinstance(value, bool) or value != 0:
-            raise WeftError(f"{what} {value!r} has no unit: write text such as 300ns or 1.5us, or seconds(number)")
+        if type(value) is not int or value != 0:
+            raise WeftError(f"{what} {told(value)} has no unit: write text such as 300ns or 1.5us, or seconds(number)")
         return 0
     match = _TIME.match(value.strip())
     if match is None:
-        raise WeftError(f"{what} {value!r} is not a time: write a number with s, ms, us, ns or ps, such as 300ns")
+        raise WeftError(f"{what} {told(value)} is not a time: write a number with s, ms, us, ns or ps, such as 300ns")
     time_ps = Fraction(match["number"]) * _SECONDS[match["unit"]] * PS_PER_S
     if time_ps.denominator != 1:
-        raise WeftError(f"{what} {value!r} is not an integer number of picoseconds")
+        raise WeftError(f"{what} {told(value)} is not an integer number of picoseconds")
     return _on_the_clock(int(time_ps), value, what)
 
 
@@ -175,9 +179,9 @@ def from_seconds(time_s: float, what: str = "time") -> int:
 
 def _on_the_clock(time_ps: int, value: object, what: str) -> int:
     if time_ps < 0:
-        raise WeftError(f"{what} {value!r} is negative")
+        raise WeftError(f"{what} {told(value)} is negative")
     if time_ps > MOST_PS:
-        raise WeftError(f"{what} {value!r} exceeds the range of the clock, {format_time(MOST_PS)}")
+        raise WeftError(f"{what} {told(value)} exceeds the range of the clock, {format_time(MOST_PS)}")
     return time_ps
 
 
@@ -193,7 +197,13 @@ def _exact(value: float, what: str) -> Fraction:
     try:
         return Fraction(value)
     except (ValueError, OverflowError, TypeError):
-        raise WeftError(f"{what} {value!r} is not a finite number") from None
+        raise WeftError(f"{what} {told(value)} is not a finite number") from None
+
+
+Rate: TypeAlias = Annotated[str | int, Reads(parse_bandwidth, keep=True)]
+Size: TypeAlias = Annotated[str | int, Reads(parse_size, keep=True)]
+Time: TypeAlias = Annotated[str | int, Reads(parse_time, keep=True)]
+"""Quantities that are checked where they are given, and kept as they are written."""
 
 
 def counted(count: int, noun: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topologies import WeftError
+from topologies.checks import Positive, Share, checked
 
 TERA = 10**12
 
 
+@checked
 @dataclass(frozen=True)
 class Accelerator:
     """Compute rate of an NPU.
@@ -21,14 +22,8 @@ class Accelerator:
         Share of the peak that training reaches; depends on the user's system, so there is no default.
     """
 
-    peak_flops: float
-    efficiency: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.peak_flops < float("inf"):
-            raise WeftError(f"peak of {self.peak_flops:g} operations per second must be above zero and finite")
-        if not 0 < self.efficiency <= 1:
-            raise WeftError(f"efficiency {self.efficiency:g} must be above zero and at most 1")
+    peak_flops: Positive
+    efficiency: Share
 
     def time_ns(self, flops: float) -> float:
         """Nanoseconds taken by a number of operations."""

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
+from topologies.checks import MOST_COUNT, Count, Integer, Natural, checked
 from topologies.text.brief import one_line
-from topologies.units import Quantity, parse_time
+from topologies.units import MOST_PS, Quantity, parse_time
 
 Ranks = npt.NDArray[np.int64]
+
+Picoseconds = Annotated[int, Integer(0, MOST_PS)]
+Priority = Annotated[int, Integer(-MOST_COUNT, MOST_COUNT)]
+"""Priorities are 32 bits wide."""
 
 COMPUTE_STREAM = "compute"
 
@@ -28,14 +33,16 @@ CLOCK = "clock: "
 """Streams whose names begin so wait for a time: neither the speed of an NPU nor its faults touch them."""
 
 
+@checked
 @one_line
 class Compute(NamedTuple):
     """Work on one stream of every covered NPU."""
 
-    duration_ps: int
+    duration_ps: Picoseconds
     stream: str
 
 
+@checked
 @one_line
 class Communicate(NamedTuple):
     """A schedule; of its process groups, those that are covered take part."""
@@ -43,6 +50,7 @@ class Communicate(NamedTuple):
     schedule: Schedule
 
 
+@checked
 @one_line
 class Send(NamedTuple):
     """A message from each source to the destination in the same place.
@@ -61,11 +69,11 @@ class Send(NamedTuple):
         Whether a source goes on at once, so that the operation has ended there as it begins.
     """
 
-    size_bytes: int | tuple[int, ...]
+    size_bytes: Natural | tuple[Natural, ...]
     src: tuple[int, ...]
     dst: tuple[int, ...]
     via: tuple[tuple[int, ...], ...] = ()
-    laps: int = 1
+    laps: Count = 1
     detached: bool = False
 
     @property
@@ -86,7 +94,7 @@ class Reconfigure(NamedTuple):
     Circuits that are up in the beginning are in no `up`.
     """
 
-    delay_ps: int
+    delay_ps: Picoseconds
     down: tuple[int, ...]  # links
     up: tuple[int, ...]  # links
     controller: str  # changes on one optical controller take place one at a time
@@ -97,6 +105,7 @@ class Reconfigure(NamedTuple):
 Work = Compute | Communicate | Send | Reconfigure
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Operation:
@@ -126,11 +135,12 @@ class Operation:
     work: Work
     npus: tuple[int, ...] | None
     after: tuple[int, ...]
-    priority: int
-    turn: int = 0
+    priority: Priority
+    turn: Priority = 0
     tenant: str | None = None
 
 
+@checked
 @one_line
 @dataclass
 class Job:
@@ -162,6 +172,7 @@ class Job:
             raise WeftError(f"speeds must be {self.topology.n_npus} positive numbers, one per NPU")
 
     @classmethod
+    @checked
     def of(cls, schedule: Schedule) -> Job:
         """A schedule alone: a job of one collective on all NPUs."""
         job = cls(schedule.topology)
@@ -178,9 +189,10 @@ class Job:
             return None
         return one.work.schedule
 
+    @checked
     def compute(
-        self, name: str, duration_ps: int, *, kind: str | None = None, stream: str = COMPUTE_STREAM,
-        npus: Iterable[int] | None = None, after: Iterable[int] = (), priority: int = 0,
+        self, name: str, duration_ps: Picoseconds, *, kind: str | None = None, stream: str = COMPUTE_STREAM,
+        npus: Iterable[int] | None = None, after: Iterable[int] = (), priority: Priority = 0,
     ) -> int:
         """Add a computation; returns its index.
 
@@ -199,13 +211,12 @@ class Job:
             Operations to wait for.
         priority : int
         """
-        if duration_ps < 0:
-            raise WeftError(f"operation {name!r} takes {duration_ps} ps; it must not be negative")
-        return self._add(name, kind, Compute(int(duration_ps), stream), npus, after, priority)
+        return self._add(name, kind, Compute._make((duration_ps, stream)), npus, after, priority)
 
+    @checked
     def collective(
         self, name: str, schedule: Schedule, *, kind: str | None = None, npus: Iterable[int] | None = None,
-        after: Iterable[int] = (), priority: int = 0, turn: int = 0,
+        after: Iterable[int] = (), priority: Priority = 0, turn: Priority = 0,
     ) -> int:
         """Add a collective; returns its index.
 
@@ -227,10 +238,11 @@ class Job:
             raise WeftError(f"operation {name!r} runs on {schedule.topology.name}, not on the topology of the job")
         return self._add(name, kind or schedule.kind.name, Communicate(schedule), npus, after, priority, turn)
 
+    @checked
     def send(
-        self, name: str, size_bytes: int | Sequence[int], src: Sequence[int], dst: Sequence[int], *,
-        kind: str = "send", after: Iterable[int] = (), priority: int = 0, via: Sequence[Sequence[int]] = (),
-        laps: int = 1, detached: bool = False,
+        self, name: str, size_bytes: Natural | Sequence[Natural], src: Sequence[int], dst: Sequence[int], *,
+        kind: str = "send", after: Iterable[int] = (), priority: Priority = 0, via: Sequence[Sequence[int]] = (),
+        laps: Count = 1, detached: bool = False,
     ) -> int:
         """Add messages from each of `src` to the rank in the same place of `dst`; returns the number.
 
@@ -250,14 +262,9 @@ class Job:
         detached : bool
             Whether a source goes on at once.
         """
-        ends = tuple(map(int, src)), tuple(map(int, dst))
+        ends = tuple(src), tuple(dst)
         several = isinstance(size_bytes, Sequence)
-        sizes = tuple(map(int, size_bytes)) if isinstance(size_bytes, Sequence) else (int(size_bytes),)
-        least = min(sizes, default=0)
-        if least < 0:
-            raise WeftError(f"operation {name!r} sends {least} B; it must not be negative")
-        if laps < 1:
-            raise WeftError(f"operation {name!r} counts latencies {laps} times: at least once")
+        sizes = tuple(size_bytes) if isinstance(size_bytes, Sequence) else (size_bytes,)
         if not several and (len(src) != len(dst) or len(set(src)) < len(src)):
             raise WeftError(f"operation {name!r} needs as many destinations as sources, each source once")
         if len(ends[0]) != len(ends[1]) or (several and len(sizes) != len(ends[0])):
@@ -267,10 +274,10 @@ class Job:
         if not several:
             pairs = sorted(zip(*ends, strict=True))
             ends = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-        routes = tuple(tuple(map(int, links)) for links in via)
+        routes = tuple(map(tuple, via))
         for message in zip(*ends, routes, strict=True) if via else ():
             self._check_route(name, *message)
-        work = Send(sizes if several else least, *ends, routes, laps, detached)
+        work = Send._make((sizes if several else sizes[0], *ends, routes, laps, detached))
         return self._add(name, kind, work, {*ends[0], *ends[1]}, after, priority)
 
     def _check_route(self, name: str, src: int, dst: int, links: tuple[int, ...]) -> None:
@@ -284,6 +291,7 @@ class Job:
             end = topology.node_name(at)
             raise WeftError(f"operation {name!r}: the links {list(links)} lead to {end}, not to {dst}")
 
+    @checked
     def reconfigure(
         self, name: str, delay: Quantity, down: Iterable[int], up: Iterable[int], *, kind: str = "reconfiguration",
         controller: str = "optical controller", after: Iterable[int] = (), drain: bool = True,
@@ -307,7 +315,7 @@ class Job:
             Whether to wait for the links in `down`.
         """
         delay_ps = parse_time(delay, "reconfiguration delay")
-        links = tuple(sorted({int(link) for link in down})), tuple(sorted({int(link) for link in up}))
+        links = tuple(sorted(set(down))), tuple(sorted(set(up)))
         for link in (*links[0], *links[1]):
             if not 0 <= link < self.topology.n_links:
                 raise WeftError(f"operation {name!r} names link {link} of the {self.topology.n_links}")
@@ -315,18 +323,19 @@ class Job:
 
     def _add(
         self, name: str, kind: str | None, work: Work, npus: Iterable[int] | None, after: Iterable[int], priority: int,
-        turn: int = 0,
+        turn: Priority = 0,
     ) -> int:
         waits = tuple(dict.fromkeys(after))
         for other in waits:
             if not 0 <= other < len(self.operations):
                 raise WeftError(f"operation {name!r} waits for operation {other}, which does not exist yet")
-        covered = None if npus is None else tuple(sorted({int(npu) for npu in npus}))
+        covered = None if npus is None else tuple(sorted(set(npus)))
         if covered and not 0 <= covered[0] <= covered[-1] < self.topology.n_npus:
             raise WeftError(f"operation {name!r} names an NPU that is not one of the {self.topology.n_npus}")
         self.operations.append(Operation(name, kind or name, work, covered, waits, priority, turn))
         return len(self.operations) - 1
 
+    @checked
     def ranks(self, operation: Operation) -> Ranks:
         """NPUs that an operation covers."""
         return np.arange(self.topology.n_npus) if operation.npus is None else np.array(operation.npus, np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from topologies import WeftError
+from topologies.checks import Positive, checked
 from workloads.compute import Accelerator
 from workloads.models.model import NeuralNetwork, Operator
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, TENSOR, Parallelism
@@ -14,11 +15,12 @@ BYTES = 2
 """Of an element in half precision: weights, gradients and activations."""
 
 
+@checked
 def training_workload(
     model: NeuralNetwork,
     parallelism: Parallelism,
     accelerator: Accelerator,
-    samples: float,
+    samples: Positive,
     *,
     bundled: bool = False,
     gather_checkpoints: bool = False,
@@ -44,8 +46,6 @@ def training_workload(
     WeftError
         No samples, or layers that the pipeline stages cannot share evenly.
     """
-    if not 0 < samples < float("inf"):
-        raise WeftError(f"model {model.name}: {samples:g} samples; give a number above zero")
     if model.layers % parallelism.pp:
         raise WeftError(f"model {model.name}: {model.layers} layers cannot be shared evenly by pp={parallelism.pp}")
     operators = _first_stage(model, parallelism.pp)

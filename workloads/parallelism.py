@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Annotated
 
 from topologies import WeftError
+from topologies.checks import Count, Integer, checked
 from topologies.text.brief import one_line
 from workloads.workload import Groups
 
 TENSOR, DATA, PIPELINE, EXPERT, EXPERT_DATA = "tp", "dp", "pp", "ep", "edp"
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Parallelism:
@@ -33,20 +36,15 @@ class Parallelism:
         weights again for forward and backward.
     """
 
-    tp: int = 1
-    dp: int = 1
-    pp: int = 1
-    ep: int = 1
-    zero: int = 0
+    tp: Count = 1
+    dp: Count = 1
+    pp: Count = 1
+    ep: Count = 1
+    zero: Annotated[int, Integer(0, 3)] = 0
 
     def __post_init__(self) -> None:
-        for name in ("tp", "dp", "pp", "ep"):
-            if getattr(self, name) < 1:
-                raise WeftError(f"parallelism {name}={getattr(self, name)} must be at least 1")
         if self.dp % self.ep:
             raise WeftError(f"parallelism ep={self.ep} must divide dp={self.dp}: experts are spread over data ranks")
-        if self.zero not in (0, 1, 2, 3):
-            raise WeftError(f"ZeRO stage {self.zero} is unknown: choose one of 0, 1, 2, 3")
 
     @property
     def n_npus(self) -> int:
@@ -88,6 +86,7 @@ def _fill(left: list[int], size: int, name: str) -> tuple[int, ...]:
     return tuple(taken)
 
 
+@checked
 def parse_parallelism(text: str, n_npus: int) -> Parallelism:
     """Parallelism from text: "tp=16,dp=256,zero=1"; a missing dp is inferred from the number of NPUs.
 

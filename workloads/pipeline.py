@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from collectives.core.process_groups import ProcessGroup
 from topologies import Topology, WeftError
+from topologies.checks import Choice, Count, Natural, checked
 from topologies.text.brief import one_line
 from workloads.job import Job
 from workloads.model_workload import BYTES
@@ -30,6 +32,7 @@ PIPELINE_ORDERS = ("gpipe", "1f1b")
 SEND_FORWARD, SEND_BACKWARD = "activation send", "error send"
 
 
+@checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
@@ -48,19 +51,12 @@ class Pipeline:
     """
 
     group: str = PIPELINE
-    microbatches: int
-    activation_bytes: int
-    order: str = "1f1b"
-
-    def __post_init__(self) -> None:
-        if self.microbatches < 1:
-            raise WeftError(f"a pipeline of {self.microbatches} microbatches: give at least 1")
-        if self.activation_bytes < 0:
-            raise WeftError(f"activations of {self.activation_bytes} B: they must not be negative")
-        if self.order not in PIPELINE_ORDERS:
-            raise WeftError(f"pipeline order {self.order!r} is unknown: choose one of {', '.join(PIPELINE_ORDERS)}")
+    microbatches: Count
+    activation_bytes: Natural
+    order: Annotated[str, Choice(PIPELINE_ORDERS)] = "1f1b"
 
 
+@checked
 def pipeline_job(
     topology: Topology, workload: Workload, groups: Groups, pipeline: Pipeline, training: Training = Training()
 ) -> Job:
@@ -97,7 +93,8 @@ def pipeline_job(
     return job
 
 
-def ideal_bubble(n_stages: int, microbatches: int) -> float:
+@checked
+def ideal_bubble(n_stages: Count, microbatches: Count) -> float:
     """Share of an iteration in which a stage idles, (S-1)/(M+S-1): equal stages, messages of no time ([1], 2.3)."""
     return (n_stages - 1) / (microbatches + n_stages - 1)
 

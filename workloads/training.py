@@ -18,13 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from collectives.core.process_groups import ProcessGroup, process_group
 from collectives.core.schedule import Schedule
 from collectives.hierarchical import DEFAULT_PIPELINE_CHUNKS
 from collectives.registry import algorithm, build
-from topologies import Topology, WeftError
+from topologies import Topology
+from topologies.checks import Choice, Integer, checked
 from topologies.text.brief import one_line
 from workloads.job import Job
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, TENSOR
@@ -38,6 +39,7 @@ PS_PER_NS = 1000
 MIB = 2**20
 
 
+@checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Training:
@@ -64,8 +66,8 @@ class Training:
         Order of dimensions of some collectives, by group and kind ("dp all-reduce"); they are then hierarchical.
     """
 
-    loop: str = "wfbp"
-    bucket_bytes: int | None = 25 * MIB
+    loop: Annotated[str, Choice(LOOPS)] = "wfbp"
+    bucket_bytes: Annotated[int, Integer(1)] | None = 25 * MIB
     in_order: bool = False
     first_layers_first: bool = False
     updates: bool = False
@@ -74,10 +76,6 @@ class Training:
     orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.loop not in LOOPS:
-            raise WeftError(f"loop {self.loop!r} is unknown: choose one of {', '.join(LOOPS)}")
-        if self.bucket_bytes is not None and self.bucket_bytes < 1:
-            raise WeftError(f"buckets of {self.bucket_bytes} B are too small: at least 1 B")
         algorithm(self.algorithm)
 
 
@@ -88,6 +86,7 @@ class Bucket(NamedTuple):
     call: Call
 
 
+@checked
 def training_job(
     topology: Topology, workload: Workload, groups: Groups, training: Training = Training()
 ) -> Job:

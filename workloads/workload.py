@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from topologies import WeftError
+from topologies.checks import NotNegative, checked
 from topologies.text.brief import one_line
 
 PHASES = ("forward", "input_grad", "weight_grad")
@@ -19,6 +20,7 @@ Groups = Mapping[str, tuple[int, ...]]
 """NPUs of each group in each dimension, by group name; 1 for an unused dimension."""
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Call:
@@ -35,7 +37,7 @@ class Call:
     """
 
     kind: str
-    size_bytes: float
+    size_bytes: NotNegative
     group: str
 
     def array_bytes(self, p: int) -> float:
@@ -43,15 +45,17 @@ class Call:
         return self.size_bytes * p if self.kind == "all-gather" else self.size_bytes
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Phase:
     """A computation, and the collectives that follow it."""
 
-    compute_ns: float = 0.0
+    compute_ns: NotNegative = 0.0
     calls: tuple[Call, ...] = ()
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Layer:
@@ -61,13 +65,14 @@ class Layer:
     forward: Phase = Phase()
     input_grad: Phase = Phase()
     weight_grad: Phase = Phase()
-    update_ns: float = 0.0
+    update_ns: NotNegative = 0.0
 
     @property
     def phases(self) -> tuple[Phase, Phase, Phase]:
         return self.forward, self.input_grad, self.weight_grad
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Workload:
@@ -97,7 +102,8 @@ class Workload:
         """Every collective, layer by layer."""
         return (call for layer in self.layers for phase in layer.phases for call in phase.calls)
 
-    def scaled(self, compute: float) -> Workload:
+    @checked
+    def scaled(self, compute: NotNegative) -> Workload:
         """The same workload with every compute time multiplied.
 
         Raises
@@ -105,8 +111,6 @@ class Workload:
         WeftError
             A factor that is negative or not finite.
         """
-        if not 0 <= compute < float("inf"):
-            raise WeftError(f"compute scale {compute!r} must be zero or more, and finite")
 
         def faster(phase: Phase) -> Phase:
             return replace(phase, compute_ns=phase.compute_ns * compute)

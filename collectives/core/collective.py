@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from topologies import WeftError
+from topologies.checks import checked, choice
 from topologies.text.brief import Registry, one_line
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Collective:
@@ -114,6 +115,4 @@ def collective(name: str) -> Collective:
 
     WeftError: no such collective.
     """
-    if name not in COLLECTIVES:
-        raise WeftError(f"collective {name!r} is unknown: choose one of {', '.join(COLLECTIVES)}")
-    return COLLECTIVES[name]
+    return COLLECTIVES[choice(name, COLLECTIVES, "collective")]

@@ -15,6 +15,7 @@ from collectives.core.proof import BlocksOf, ScheduleError, prove
 from collectives.core.symmetry import Group, Groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
+from topologies.checks import Count, checked
 from topologies.core.rateless import wiring_of
 from topologies.text.brief import cut
 
@@ -36,6 +37,7 @@ _SHRINKING: list[int] = []
 """Ranks of the patterns whose smaller members are under construction."""
 
 
+@checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pattern:
     """Transfers, their dependencies, the blocks they carry, and the collective they implement.
@@ -90,7 +92,7 @@ class Pattern:
     groups: Sequence[Group] = ()
     smaller: Callable[[], Pattern] | None = None
     root: int = 0
-    n_sources: int | None = None
+    n_sources: Count | None = None
     pools: tuple[Pool, ...] = ()
     own_proof: Callable[[], str] | None = None
     only_own_proof: bool = False

@@ -30,6 +30,7 @@ from scipy.sparse.csgraph import connected_components
 from collectives.core.collective import Collective
 from collectives.core.transfers import Transfers
 from topologies import WeftError
+from topologies.checks import Count, checked
 
 Ints = npt.NDArray[np.int64]
 
@@ -49,7 +50,10 @@ class _Write(NamedTuple):
     reduces: bool
 
 
-def prove(kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, blocks_of: BlocksOf) -> None:
+@checked
+def prove(
+    kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Transfers, blocks_of: BlocksOf
+) -> None:
     """Check that the transfers of all ranks implement the collective.
 
     Parameters
@@ -75,7 +79,7 @@ def prove(kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfe
 
 class _Proof:
     def __init__(
-        self, kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, blocks_of: BlocksOf
+        self, kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Transfers, blocks_of: BlocksOf
     ) -> None:
         self.kind, self.p, self.n_blocks, self.root = kind, p, n_blocks, root
         self.t = transfers

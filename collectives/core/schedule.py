@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from collectives.core.collective import Collective
 from collectives.core.pattern import Pattern
 from topologies import Topology, WeftError
+from topologies.checks import Integer, Natural, checked
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
 from topologies.units import Quantity, format_size, parse_size
@@ -16,6 +18,7 @@ MOST_BYTES = 2**60
 """Limit on an array, so that the sum over its transfers stays below 2^63."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """What must move, in what order, and how much of it.
@@ -31,14 +34,11 @@ class Schedule:
     """
 
     pattern: Pattern
-    size_bytes: int
-    element_bytes: int = ELEMENT_BYTES
+    size_bytes: Natural
+    element_bytes: Annotated[int, Integer(1)] = ELEMENT_BYTES
+    EXAMPLE: ClassVar[str] = 'build("ring", "all-reduce", topology, "1MiB")'
 
     def __post_init__(self) -> None:
-        if self.size_bytes < 0:
-            raise WeftError(f"size {self.size_bytes} B is negative")
-        if self.element_bytes < 1:
-            raise WeftError(f"element size {self.element_bytes} B must be at least 1")
         padded = self.kind.blocks_per_rank(self.pattern.n_blocks, self.pattern.p) * self.block_bytes
         if self.size_bytes > MOST_BYTES or padded > 2 * MOST_BYTES:
             elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
@@ -82,6 +82,7 @@ class Schedule:
         return -(-self.size_bytes // (blocks * self.element_bytes)) * self.element_bytes
 
 
+@checked
 def schedule(pattern: Pattern, size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """A pattern at a size: "2MiB" or a number of bytes."""
     return Schedule(pattern, parse_size(size), element_bytes)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import Topology
+from topologies.checks import checked
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.text.brief import one_line
 
@@ -21,6 +22,7 @@ Alternative = Sequence[Permutation | None]
 """Permutations of the nodes, (n_nodes,) int32 each, that belong together; None is never an automorphism."""
 
 
+@checked
 @one_line
 class Action(NamedTuple):
     """One element of a group.
@@ -37,6 +39,7 @@ class Action(NamedTuple):
     links: npt.NDArray[np.int32]
 
 
+@checked
 @one_line
 class Group(NamedTuple):
     """A group given by generators.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import checked
 from topologies.text.brief import one_line
 
 IntLike = int | npt.NDArray[np.integer]
@@ -23,6 +24,7 @@ WHOLE = -1
 """Lag of a dependency on an entire transfer; 0 is chunk by chunk, w >= 1 a window of w chunks."""
 
 
+@checked
 @one_line
 class Transfers(NamedTuple):
     """One row per transfer, n rows, ordered by (slot, source).
@@ -85,6 +87,7 @@ _KINDS = (np.int32, np.int32, np.int32, np.int32, np.int32, np.int64, np.bool_, 
 """Types of the first columns of `Transfers`."""
 
 
+@checked
 class TransferTable:
     """Collects transfers, many at a time.
 

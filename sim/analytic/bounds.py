@@ -12,10 +12,12 @@ from sim.engine import _longest_path as kernel
 from sim.lower.lowered import Lowered
 from sim.program import I64, Program, unique_rows
 from topologies import egress_Bps, ingress_Bps
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
 
 
+@checked
 @one_line
 class Bounds(NamedTuple):
     """Lower bounds on the makespan, in ps.
@@ -44,6 +46,7 @@ class Bounds(NamedTuple):
         return max(self)
 
 
+@checked
 def bounds(lowered: Lowered) -> Bounds:
     """Lower bounds on the time of a schedule under a model.
 

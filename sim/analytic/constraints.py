@@ -12,6 +12,7 @@ import numpy as np
 
 from sim.analytic.traffic import F64
 from topologies import WeftError
+from topologies.checks import Count, Positive, checked
 from topologies.units import parse_bandwidth
 
 _SIDES = re.compile(r"(<=|>=|==|=)")
@@ -33,10 +34,9 @@ class Constraint:
         return len(set(self.coefficients)) == 1 and self.coefficients[0] > 0
 
 
-def budget(total_GBps: float, n_dims: int, *, spent: bool) -> Constraint:
+@checked
+def budget(total_GBps: Positive, n_dims: Count, *, spent: bool) -> Constraint:
     """The sum over dimensions is at most `total_GBps`, or equal to it if it must be `spent`."""
-    if not 0 < total_GBps < float("inf"):
-        raise WeftError(f"budget {total_GBps:g} GB/s must be above zero and finite")
     sign = "=" if spent else "<="
     return Constraint((1.0,) * n_dims, total_GBps, spent, f"sum of B {sign} {total_GBps:g} GB/s")
 
@@ -88,6 +88,7 @@ def _rate(term: str, text: str) -> float:
         raise WeftError(f"constraint {text!r}: {term!r} is neither a dimension such as B1 nor a rate in GB/s") from None
 
 
+@checked
 class Feasible:
     """The bandwidths that satisfy all constraints; rejects an empty set when it is built.
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.core.routing import ShortestPathRouter
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.partitions import partition_s_per_byte
@@ -39,6 +40,7 @@ class CutBound(NamedTuple):
     reason: str  # what the bottleneck must do
 
 
+@checked
 def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_switches: bool = False) -> CutBound:
     """The exact cut bound of a collective.
 

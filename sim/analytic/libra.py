@@ -16,6 +16,7 @@ import numpy as np
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64, dimension_traffic
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from workloads.pipeline import Pipeline, cut_into_stages
 from workloads.workload import Call, Groups, Layer, Phase, Workload
@@ -25,6 +26,7 @@ LOOPS = ("no-overlap", "overlap")
 collective of the input gradient, layer by layer (2022)."""
 
 
+@checked
 @one_line
 class Placed(NamedTuple):
     """A workload on the dimensions of a network.

@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 from collectives.core.collective import COLLECTIVES
 from sim.analytic.cut_bound import cut_bound
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import PS_PER_S
 
 
@@ -31,6 +32,7 @@ class Roof(NamedTuple):
         return self.latency_s / float(self.s_per_byte) if self.s_per_byte else 0.0
 
 
+@checked
 def roof(
     topology: Topology, kind: str, root: int = 0, *, endpoint_latency_ps: int = 0, reducing_switches: bool = False
 ) -> Roof:

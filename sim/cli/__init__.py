@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_in_order
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""

@@ -12,7 +12,7 @@ from sim.cli.flags import accepted
 from sim.study.keys import AUTO, TENANT, flags_of, keys_of
 from sim.study.paths import with_paths_from
 from sim.study.spec import Spec, changes_in, read_sections
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 
 def spec_of(arguments: argparse.Namespace) -> Spec:

@@ -9,7 +9,7 @@ from typing import Any
 from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
 from sim.cli.asked import required, spec_of
 from sim.cli.output import check_outputs, say, say_where, write_json
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 NAME = "astra"
 

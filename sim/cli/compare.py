@@ -16,7 +16,7 @@ from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
 from sim.study.spec import Spec
 from sim.study.tables import common_notes, comparison_table, legend, nccl_table, screen_width
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
 NAME = "compare"

@@ -16,7 +16,7 @@ from sim.study.points import check_joined
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from topologies import Topology
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_rate, format_size, format_time
 
 NAME = "judge"

@@ -11,7 +11,7 @@ from sim.cli.output import check_outputs, say, say_where, write_csv, write_json,
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
 from sim.study.tables import aligned
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_time
 
 NAME = "optimize"

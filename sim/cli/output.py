@@ -17,7 +17,7 @@ from sim.study.spec import Spec
 from sim.study.tables import to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 Row = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sim.cli.asked import required, spec_of
 from sim.cli.output import STANDARD_OUTPUT, check_outputs, say_where, write_json
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 NAME = "paper"
 

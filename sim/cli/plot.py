@@ -11,7 +11,7 @@ from sim.cli.asked import required, spec_of
 from sim.cli.output import check_outputs, say_where, write_figure, write_json
 from sim.report.results import read_result
 from sim.study.spec import Spec
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import parse_sweep_size
 
 NAME = "plot"

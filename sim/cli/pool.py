@@ -15,8 +15,17 @@ from sim.streaming.pool_streaming import PoolStreaming
 from sim.streaming.slot_sharing import RULES
 from sim.study.keys import PoolKeys, flags_of, keys_of
 from sim.study.tables import aligned
-from topologies.errors import WeftError
-from topologies.units import PS_PER_S, counted, format_rate, format_size, format_time, parse_time
+from topologies.checks import WeftError
+from topologies.units import (
+    PS_PER_S,
+    counted,
+    format_rate,
+    format_size,
+    format_time,
+    parse_bandwidth,
+    parse_size,
+    parse_time,
+)
 
 NAME = "pool"
 
@@ -30,9 +39,11 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     keys, links = spec.pool, spec.topology
     job = PoolStreaming(
-        size_bytes=keys.size, slots=keys.slots[0], workers=keys.workers, payload_bytes=keys.payload,
-        header_bytes=keys.header, bandwidth_Bps=links.link_bandwidth or "", latency_ps=links.link_latency or "",
-        switch_latency_ps=links.hop_latency or "",
+        size_bytes=parse_size(keys.size), slots=keys.slots[0], workers=keys.workers,
+        payload_bytes=parse_size(keys.payload, "payload"), header_bytes=parse_size(keys.header, "header"),
+        bandwidth_Bps=parse_bandwidth(links.link_bandwidth or "", "--link-bandwidth"),
+        latency_ps=parse_time(links.link_latency or "", "--link-latency"),
+        switch_latency_ps=parse_time(links.hop_latency or "", "--hop-latency"),
     )
     if arguments.plot and (len(set(keys.slots)) < 2 or job.size_bytes == 0):
         raise WeftError("--plot draws goodput by slots: give several numbers of --slots, and a --size above 0B")

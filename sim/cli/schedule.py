@@ -20,7 +20,7 @@ from sim.lower.capacity import check_capacity
 from sim.lower.quotient import quotient
 from sim.study.spec import Spec
 from sim.study.tables import aligned
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_size
 from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_writer import schedule_to_chakra

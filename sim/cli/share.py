@@ -16,7 +16,7 @@ from sim.run.tenants import Shares, share_fabric
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.perfetto import write_perfetto
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import PS_PER_S, counted, format_time
 
 NAME = "share"

@@ -22,7 +22,7 @@ from sim.study.spec import read_sections
 from sim.study.store import Finished, Store
 from sim.study.sweep import IN_FLIGHT, Tally, run_sweep
 from sim.study.tables import to_csv
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
 NAME = "sweep"

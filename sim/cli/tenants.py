@@ -19,8 +19,7 @@ from sim.study.jobs import build_job
 from sim.study.keys import KINDS, keys_of
 from sim.study.spec import Spec
 from topologies import Topology
-from topologies.errors import WeftError
-from topologies.text.told import LONGEST_TOLD, told
+from topologies.checks import LONGEST_TOLD, WeftError, told
 from topologies.units import format_size, parse_sweep_size
 from workloads.job import Job
 
@@ -107,9 +106,10 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
         npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
         work, what = WORK[kinds[0]](rest, topology)
+        return Described(Tenant(name=name, work=work, arrival=start, priority=priority, npus=npus), what)
     except WeftError as wrong:
-        raise WeftError(f"tenant {told(name)}: {wrong}") from None
-    return Described(Tenant(name=name, work=work, arrival=start, priority=priority, npus=npus), what)
+        where = f"tenant {told(name)}: "
+        raise WeftError(f"{where}{str(wrong).removeprefix(where)}") from None
 
 
 def _checked(table: Table) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from sim.study.spec import Spec
 from sim.timeline.perfetto import write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies import Topology
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 from workloads.formats.chakra_job import read_chakra
 from workloads.formats.goal import read_goal

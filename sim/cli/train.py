@@ -17,7 +17,7 @@ from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.perfetto import write_perfetto
 from sim.why.names import IDLE_ELSEWHERE, NO_DIMENSION
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD

@@ -19,7 +19,7 @@ from sim.study.points import Task, simulate_point
 from sim.study.spec import Spec
 from sim.study.tables import aligned, links_csv
 from sim.study.validation import Validation, validate
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
 NAME = "validate"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sim.faults.detours import Links, Path, detours
 from sim.faults.history import History
-from sim.faults.plan import FaultPlan, check_plan
+from sim.faults.plan import FaultPlan
 from sim.faults.retry import NPU, with_retries
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.program.contract import COMPLETES, DROPS, I32, I64, LOSES, WAITS, Program
@@ -128,7 +128,6 @@ def check_names(topology: Topology, plan: FaultPlan) -> None:
     WeftError
         With the name, and what names there are.
     """
-    check_plan(plan)
     History(topology, plan)
 
 

@@ -15,7 +15,7 @@ from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair,
 from sim.program.contract import I64
 from sim.program.disrupt import Phase
 from topologies import Topology, WeftError
-from topologies.text.told import told
+from topologies.checks import told
 from topologies.units import parse_time
 
 AT_ONE_TIME = (Repair, SlowLink, LinkDown, NodeDown)

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from topologies import Topology, WeftError
-from topologies.text.told import told
+from topologies.checks import told
 
 EVERY, DIMENSION, BOTH_WAYS, ONE_WAY = range(4)
 """How much of a fabric a link name covers, from all of it down to one direction of a cable."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -20,80 +20,129 @@ from sim.faults.names import breadth
 from sim.faults.names import links_named as links_named
 from sim.faults.names import node_named as node_named
 from sim.faults.retry import RETRIES, SOURCE
-from sim.program.contract import I64, check_choice
+from sim.program.contract import I64
 from topologies import WeftError
+from topologies.checks import Choice, Natural, Reads, checked, number, told
 from topologies.text.brief import one_line
 from topologies.text.plain_data import read_toml
-from topologies.text.told import told
-from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_time
+from topologies.units import MOST_PS, PS_PER_S, format_time, parse_time
 
 IN_FLIGHT = ("lost", "wait", "complete")
 """What becomes of a chunk that is being sent when its link goes down; `complete` drains."""
 DISTRIBUTIONS = ("exponential", "uniform", "lognormal")
 QUANTILES = 256
 MOST_LOSS = 0.9
+_UNITS = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3), ("ps", 1))
+LONGEST_FRACTION = 700
+"""Characters: enough for any double, written exactly."""
 
 
+def _time(value: object, key: str) -> str:
+    """A time as an integer number of the largest unit that it is an integer of."""
+    time_ps = parse_time(value, key)
+    unit, length_ps = next((unit, length_ps) for unit, length_ps in _UNITS if time_ps % length_ps == 0)
+    return f"{time_ps // length_ps}{unit}"
+
+
+def _part(value: object, key: str) -> float:
+    return float(number(value, key, 0, 1, above=key != "probability"))
+
+
+def _share(text: object, key: str) -> float | str:
+    """A share as a number, or written as an exact fraction, "1/3"; a number where that is the same."""
+    if not isinstance(text, str):
+        return _part(text, key)
+    try:
+        share = Fraction(text) if len(text) <= LONGEST_FRACTION else Fraction(0)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not 0 < share <= 1:
+        raise WeftError(f"{key} {told(text)} is out of range: above 0 and at most 1, a number or a fraction like 1/3")
+    return float(share) if Fraction(str(float(share))) == share else str(share)
+
+
+Time = Annotated[str | int, Reads(_time)]
+Part = Annotated[float, Reads(_part)]
+
+
+def _either(fault: Repair | Jitter, one: str, other: str) -> None:
+    if (getattr(fault, one) is None) == (getattr(fault, other) is None):
+        raise WeftError(f"give either {one} or {other}, and not both")
+
+
+@checked
 @dataclass(frozen=True, kw_only=True)
 class SlowLink:
     """A link serves at a share of its bandwidth, with more latency, from a time on."""
 
     link: str
-    at: Quantity = "0s"
-    share: float | str = 1.0
-    latency: Quantity = "0s"
+    at: Time = "0s"
+    share: Annotated[float | str, Reads(_share)] = 1.0
+    latency: Time = "0s"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class LinkDown:
     """A link fails."""
 
     link: str
-    at: Quantity = "0s"
+    at: Time = "0s"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class NodeDown:
     """A node fails, and all its links with it; what an NPU computes waits."""
 
     node: str
-    at: Quantity = "0s"
+    at: Time = "0s"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Repair:
     """A link or a node is as it was built: up, at its own bandwidth and latency."""
 
     link: str | None = None
     node: str | None = None
-    at: Quantity = "0s"
+    at: Time = "0s"
+
+    def __post_init__(self) -> None:
+        _either(self, "link", "node")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Straggler:
     """An NPU begins late, and computes and sends at a share of its speed."""
 
     npu: str
-    delay: Quantity = "0s"
-    speed: float = 1.0
+    delay: Time = "0s"
+    speed: Part = 1.0
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Jitter:
     """A random time, drawn for every chunk on a link (added to its latency) or every computation of an NPU."""
 
-    mean: Quantity
+    mean: Time
     link: str | None = None
     npu: str | None = None
-    distribution: str = "exponential"
+    distribution: Annotated[str, Choice(DISTRIBUTIONS)] = "exponential"
+
+    def __post_init__(self) -> None:
+        _either(self, "link", "npu")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Loss:
     """A link loses each chunk with a probability."""
 
     link: str
-    probability: float
+    probability: Part
 
 
 Fault = SlowLink | LinkDown | NodeDown | Repair | Straggler | Jitter | Loss
@@ -105,6 +154,7 @@ TABLES: dict[str, type[Any]] = {
 """Kinds of fault by the name of their TOML table; its keys are their fields."""
 
 
+@checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class FaultPlan:
@@ -140,28 +190,19 @@ class FaultPlan:
     """
 
     faults: tuple[Fault, ...] = ()
-    in_flight: str = "lost"
-    timeout: Quantity = "100us"
-    retry: str = SOURCE
-    reroute: Quantity | None = None
-    seed: int = 0
+    in_flight: Annotated[str, Choice(IN_FLIGHT)] = "lost"
+    timeout: Time = "100us"
+    retry: Annotated[str, Choice(RETRIES)] = SOURCE
+    reroute: Time | None = None
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
-        check_choice(self.in_flight, IN_FLIGHT, "in-flight")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise WeftError(f"seed {told(self.seed)} is out of range: an integer from 0 to 2^63 - 1")
-        _keep(self, "timeout", _time(self.timeout, "timeout"))
         if parse_time(self.timeout) < 1:
             raise WeftError("timeout 0: at least 1ps")
-        if self.reroute is not None:
-            _keep(self, "reroute", _time(self.reroute, "reroute"))
-        if not isinstance(self.faults, (tuple, list)):
-            raise WeftError(f"faults {told(self.faults)}: give a tuple of faults, also of one")
-        check_choice(self.retry, RETRIES, "retry")
-        _keep(self, "faults", tuple(sorted(map(_checked, self.faults), key=_order)))
+        object.__setattr__(self, "faults", tuple(sorted(self.faults, key=_order)))
         most = max((fault.probability for fault in self.faults if isinstance(fault, Loss)), default=0.0)
         if most > MOST_LOSS and self.retry == SOURCE:
-            raise WeftError(f"probability {most} is out of range: {SHARES['probability']}")
+            raise WeftError(f"probability {most} is out of range: from 0 to {MOST_LOSS}, or to 1 where NPUs retry")
 
     @property
     def moves_routes(self) -> bool:
@@ -219,26 +260,7 @@ class FaultPlan:
         return data
 
 
-def check_plan(plan: object) -> None:
-    """Reject what is not a plan.
-
-    Raises
-    ------
-    WeftError
-        With what it is.
-    """
-    if not isinstance(plan, FaultPlan):
-        raise WeftError(f"faults {told(plan)}: not a FaultPlan; make one, or FaultPlan.from_dict, or FaultPlan.read")
-
-
 TIMES = ("at", "delay", "latency", "mean", "timeout", "reroute")
-SHARES = {"share": "above 0 and at most 1", "speed": "above 0 and at most 1",
-          "probability": f"from 0 to {MOST_LOSS}, or to 1 where NPUs retry"}
-
-
-def _keep(one: object, name: str, value: object) -> None:
-    """Set a field of a frozen object that is being made."""
-    object.__setattr__(one, name, value)
 
 
 def _written(key: str, value: object) -> object:
@@ -258,13 +280,13 @@ def _tables(name: str, tables: object) -> list[Fault]:
         raise WeftError(f"{name} is {told(tables)}: write it as [[{name}]] with its keys below")
     keys = {key.name: key for key in fields(TABLES[name])}
     made = []
-    for number, table in enumerate(tables, 1):
-        here = f"[[{name}]] {number}"
+    for at, table in enumerate(tables, 1):
+        here = f"[[{name}]] {at}"
         for key in table:
             if key not in keys:
                 raise WeftError(f"{here}: unknown key {told(key)}; accepted are {', '.join(keys)}")
         try:
-            made.append(_checked(TABLES[name](**{key: _written(key, value) for key, value in table.items()})))
+            made.append(TABLES[name](**{key: _written(key, value) for key, value in table.items()}))
         except TypeError:
             missing = [key for key in ("link", "node", "npu", "mean", "probability") if key in keys
                        and key not in table and keys[key].default is not None]
@@ -272,64 +294,6 @@ def _tables(name: str, tables: object) -> list[Fault]:
         except WeftError as wrong:
             raise WeftError(f"{here}: {wrong}") from None
     return made
-
-
-def _checked(fault: object) -> Fault:
-    """A fault with normalized times and shares; rejects what is meaningless on any topology."""
-    if not isinstance(fault, Fault):
-        kinds = ", ".join(kind.__name__ for kind in TABLES.values())
-        raise WeftError(f"{told(fault)} is not a fault: they are {kinds}")
-    same = {key: _time(getattr(fault, key), key) for key in TIMES if hasattr(fault, key)}
-    shares = {key: _share(getattr(fault, key), key) for key in SHARES if hasattr(fault, key)}
-    if isinstance(fault, (Repair, Jitter)):
-        one, other = ("link", "node") if isinstance(fault, Repair) else ("link", "npu")
-        if (getattr(fault, one) is None) == (getattr(fault, other) is None):
-            raise WeftError(f"give either {one} or {other}, and not both")
-    if isinstance(fault, Jitter):
-        check_choice(fault.distribution, DISTRIBUTIONS, "distribution")
-    for key in ("link", "node", "npu"):
-        value = getattr(fault, key, "")
-        optional = value is None and isinstance(fault, (Repair, Jitter))
-        if not (isinstance(value, str) or optional):
-            raise WeftError(f"{key} {told(value)} is not a name")
-    return replace(fault, **same, **shares)  # type: ignore[arg-type]  # fields of these names
-
-
-def _time(value: object, key: str) -> str:
-    """A time as an integer number of the largest unit that it is an integer of."""
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(told(value)) > LONGEST_TIME:
-        raise _no_time(key, value)
-    time_ps = parse_time(value, key)
-    unit, length_ps = next((unit, length_ps) for unit, length_ps in _UNITS if time_ps % length_ps == 0)
-    return f"{time_ps // length_ps}{unit}"
-
-
-_UNITS = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3), ("ps", 1))
-LONGEST_TIME = 50
-LONGEST_FRACTION = 700
-"""Characters: enough for any double, written exactly."""
-
-
-def _fraction(text: str) -> float | str:
-    """A share that is written as an exact fraction, "1/3"; a number where that is the same."""
-    try:
-        share = Fraction(text) if len(text) <= LONGEST_FRACTION else Fraction(0)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
-    if not 0 < share <= 1:
-        raise WeftError(f"share {told(text)} is out of range: {SHARES['share']}, as a number or a fraction like 1/3")
-    return float(share) if Fraction(str(float(share))) == share else str(share)
-
-
-def _share(value: object, key: str) -> float | str:
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and (
-        0 <= value <= 1 if key == "probability" else 0 < value <= 1
-    )
-    if key == "share" and isinstance(value, str):
-        return _fraction(value)
-    if not fits:
-        raise WeftError(f"{key} {told(value)} is out of range: {SHARES[key]}")
-    return float(value)  # type: ignore[arg-type]  # a number
 
 
 def _order(fault: Fault) -> tuple[int, int, int, str]:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 
 import numpy as np
 
 from collectives.core.schedule import Schedule
 from sim.program.model import Model
 from topologies import WeftError
+from topologies.checks import MOST_COUNT, checked, integer, told
 from topologies.text.brief import one_line
-from topologies.text.told import LONGEST_TOLD, told
-from topologies.units import Quantity, parse_time
-from workloads.job import CLOCK, Job
-
-MOST_PRIORITY = 2**31 - 1
-"""Priorities are 32 bits wide."""
+from topologies.units import Time, parse_time
+from workloads.job import CLOCK, Job, Priority
 
 LONGEST_NAME = 60
 """Characters in the name of a tenant: it stands in tables."""
 
 
+@checked
 @one_line
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tenant:
@@ -48,33 +45,18 @@ class Tenant:
 
     name: str
     work: Schedule | Job
-    arrival: Quantity = "0s"
-    priority: int = 0
+    arrival: Time = "0s"
+    priority: Priority = 0
     npus: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        named = isinstance(self.name, str) and self.name.strip() and self.name.isprintable()
-        if not named or len(self.name) > LONGEST_NAME:
+        if not self.name.strip() or not self.name.isprintable() or len(self.name) > LONGEST_NAME:
             accepted = f"printable text, not empty and of at most {LONGEST_NAME} characters"
             raise WeftError(f"tenant {told(self.name)}: a name is {accepted}")
         where = f"tenant {self.name!r}"
-        if not isinstance(self.work, (Schedule, Job)):
-            raise WeftError(f"{where}: the work {told(self.work)} is neither a schedule nor a job")
-        self._check_arrival(where)
-        if isinstance(self.priority, bool) or not isinstance(self.priority, int):
-            raise WeftError(f"{where}: priority {told(self.priority)} is not an integer")
-        own = [one.priority for one in self.work.operations] if isinstance(self.work, Job) else [0]
-        for priority in (self.priority, *(self.priority + one for one in own)):
-            if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
-                raise WeftError(f"{where}: priority {told(priority)} is out of range: at most {MOST_PRIORITY} from 0")
+        for one in self.work.operations if isinstance(self.work, Job) else ():
+            integer(self.priority + one.priority, f"{where}: priority", -MOST_COUNT, MOST_COUNT)
         self._check_npus(where)
-
-    def _check_arrival(self, where: str) -> None:
-        time = self.arrival
-        long = time.bit_length() > 64 if isinstance(time, int) else len(str(time)) > LONGEST_TOLD
-        if isinstance(time, bool) or not isinstance(time, (str, Real)) or long:
-            raise WeftError(f"{where}: arrival {told(time)} is not a time: write text with a unit, such as 300ns")
-        parse_time(time, f"{where}: arrival")
 
     def _check_npus(self, where: str) -> None:
         if self.npus is None:
@@ -82,8 +64,6 @@ class Tenant:
         if isinstance(self.work, Job):
             raise WeftError(f"{where}: the operations of a job say themselves on which NPUs they are")
         said, n_npus = told(self.npus), self.work.topology.n_npus
-        if not isinstance(self.npus, tuple) or not all(type(npu) is int for npu in self.npus):
-            raise WeftError(f"{where}: npus {said} are not a tuple of integers")
         if not self.npus:
             raise WeftError(f"{where}: npus are empty: name some, or leave them out for all")
         if not all(0 <= npu < n_npus for npu in self.npus):

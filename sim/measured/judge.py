@@ -22,6 +22,7 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.measured.curves import F64, Curve
 from sim.measured.read import Measurements
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S
@@ -83,6 +84,7 @@ class Fit:
         return likelihood + float(np.log(self.share.value) / SHARE_SPREAD) ** 2
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Judgment(Tabular):
@@ -146,6 +148,7 @@ class Judgment(Tabular):
         return "good" if share >= GOOD else "fair" if share >= FAIR else "poor"
 
 
+@checked
 def judge(
     measured: Measurements, topology: Topology, curves: Sequence[Curve], known: Sequence[str] = (), *,
     reducing_switches: bool = False, done: Callable[[str], None] = lambda name: None,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from collectives.core.collective import COLLECTIVES
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
@@ -61,6 +62,7 @@ class Point(NamedTuple):
     time_s: float
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Measurements:
@@ -90,6 +92,7 @@ class Measurements:
     n_ranks: int | None = None
 
 
+@checked
 def read_measurements(
     path: str | Path, *, collective: str | None = None, n_ranks: int | None = None, placement: str = PLACEMENTS[0]
 ) -> Measurements:

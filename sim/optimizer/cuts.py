@@ -24,6 +24,7 @@ from sim.analytic.traffic import F64
 from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimizer.objective import Evaluation, Objective
 from topologies import WeftError
+from topologies.checks import Count, NotNegative, checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 
@@ -39,6 +40,7 @@ POLISH, SIMPLEX, KICKS, KICK = 15, 0.06, 3, 0.15
 """Simplex steps for each free dimension, their first size, and the spread of new starts, in the logarithm."""
 
 
+@checked
 @one_line
 @dataclass(frozen=True, eq=False)
 class Optimum(Tabular):
@@ -89,14 +91,15 @@ class Optimum(Tabular):
         ]
 
 
+@checked
 def optimize(
     objective: Objective,
     feasible: Feasible,
     *,
     cost: Cost | None = None,
     starts: Sequence[F64] = (),
-    tolerance: float = TOLERANCE,
-    max_evaluations: int = MAX_EVALUATIONS,
+    tolerance: NotNegative = TOLERANCE,
+    max_evaluations: Count = MAX_EVALUATIONS,
 ) -> Optimum:
     """The bandwidths of least simulated time, or time x cost.
 

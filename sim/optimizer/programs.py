@@ -18,6 +18,7 @@ from sim.optimizer.objective import Simulated
 from sim.optimizer.retime import Retimed, retimed, with_base_rates
 from sim.program.model import Model
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import Quantity
 from workloads.job import Communicate, Job
 from workloads.pipeline import pipeline_job
@@ -25,6 +26,7 @@ from workloads.training import Collectives, Training, gradient_buckets, process_
 from workloads.workload import Call
 
 
+@checked
 def collective_objective(
     topology: Topology,
     collective: str,
@@ -68,6 +70,7 @@ def _job_on_network(job: Job, topology: Topology) -> Job:
     return Job(topology, operations, job.speed)
 
 
+@checked
 def iteration_objective(
     topology: Topology,
     placed: Sequence[Placed],

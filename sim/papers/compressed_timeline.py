@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.papers.compression_sizes import Compression, peel_rounds
-from workloads.compression.checks import finite, number, whole
+from topologies.checks import integer, number
 from workloads.compression.layout import form_of
 from workloads.compression.rates import INSTANT, Rates
 
@@ -81,12 +81,12 @@ def compressed_all_reduce(
     WeftError
         A number out of range.
     """
-    whole(n_elements, "number of elements", 0, 2**62)
+    integer(n_elements, "number of elements", 0, 2**62)
     n_items = round(number(union, "union density", 0, 1) * n_elements)
     shape = form_of(form)
-    least = shape.cells_required(n_items, n_elements) if required is None else finite(required, "required", 0)
+    least = shape.cells_required(n_items, n_elements) if required is None else number(required, "required", 0)
     index, sketch = compression.index_bytes(n_elements), compression.sketch_bytes(n_elements, union)
-    wide = compression.value_bits if dense_bits is None else whole(dense_bits, "dense bits", 1, 1024)
+    wide = compression.value_bits if dense_bits is None else integer(dense_bits, "dense bits", 1, 1024)
     dense_bytes = -(-n_elements * wide // 8)
     dense_s = all_reduce(dense_bytes)
     fails = n_items > 0 and compression.cells_per_item < least

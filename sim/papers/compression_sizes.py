@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from workloads.compression.checks import finite, number, whole
+from topologies.checks import integer, number
 
 WORD_BITS = 32
 
@@ -13,7 +13,7 @@ WORD_BITS = 32
 def union_density(density: float, workers: int) -> float:
     """Share of nonzeros in the union of independent supports: 1 - (1 - p)^W."""
     _check_density(density)
-    whole(workers, "number of workers", 1, 2**62)
+    integer(workers, "number of workers", 1, 2**62)
     return -math.expm1(workers * math.log1p(-density)) if density < 1 else 1.0
 
 
@@ -27,8 +27,8 @@ def peel_rounds(n_items: int, cells_per_item: float) -> int:
     ----------
     .. [1] J. Jiang, M. Mitzenmacher, J. Thaler, "Parallel peeling algorithms", SPAA 2014.
     """
-    whole(n_items, "number of nonzeros", 0, 2**62)
-    finite(cells_per_item, "cells per item", 0, above=True)
+    integer(n_items, "number of nonzeros", 0, 2**62)
+    number(cells_per_item, "cells per item", 0, above=True)
     link, left, rounds = 1.0, float(n_items), 0
     while left >= 0.5:
         full = -math.expm1(-3 * link / cells_per_item)
@@ -41,7 +41,7 @@ def peel_rounds(n_items: int, cells_per_item: float) -> int:
 
 def expansion(value_bits: int, sum_bits: int) -> float:
     """Bits on the wire for each bit of a gradient where it is added in another format: 2 for fp16 in int32."""
-    return whole(sum_bits, "bits of a sum", 1, 1024) / whole(value_bits, "bits of a value", 1, 1024)
+    return integer(sum_bits, "bits of a sum", 1, 1024) / integer(value_bits, "bits of a value", 1, 1024)
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Compression:
     cell_bits: int = WORD_BITS
 
     def __post_init__(self) -> None:
-        finite(self.cells_per_item, "cells per item", 0, above=True)
-        finite(self.index_bits, "index bits", 0)
+        number(self.cells_per_item, "cells per item", 0, above=True)
+        number(self.index_bits, "index bits", 0)
         expansion(self.value_bits, self.cell_bits)
 
     def speed_up(self, union: float) -> float:
@@ -85,12 +85,12 @@ class Compression:
     def sketch_bytes(self, n_elements: int, union: float) -> int:
         """Bytes of the sketch of `n_elements`."""
         _check_density(union)
-        cells = round(self.cells_per_item * union * whole(n_elements, "number of elements", 0, 2**62))
+        cells = round(self.cells_per_item * union * integer(n_elements, "number of elements", 0, 2**62))
         return -(-cells * self.cell_bits // 8)
 
     def index_bytes(self, n_elements: int) -> int:
         """Bytes of the index."""
-        return math.ceil(self.index_bits * whole(n_elements, "number of elements", 0, 2**62) / 8)
+        return math.ceil(self.index_bits * integer(n_elements, "number of elements", 0, 2**62) / 8)
 
 
 def _check_density(density: float) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from workloads.compression.checks import finite, vector, whole
+from topologies.checks import integer, number
+from workloads.compression.vectors import vector
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -26,7 +27,7 @@ def shared_scale(arrays: Sequence[Floats], bits: int = 32) -> float:
     `bits`: of the integer.
     WeftError: a value that is not finite, or more workers than the integer can sum.
     """
-    whole(bits, "bits of an integer", 4, 64)
+    integer(bits, "bits of an integer", 4, 64)
     for worker, x in enumerate(arrays):
         vector(x, f"worker {worker}'s array")
     headroom = math.ceil(math.log2(max(len(arrays), 1)))
@@ -47,7 +48,7 @@ def to_fixed(x: Floats, scale: float, dtype: str = "int32") -> npt.NDArray[np.si
     WeftError: a value that is not finite or does not fit the integer; `shared_scale` leaves headroom for all workers.
     """
     vector(x, "the array")
-    finite(scale, "scale", 0, above=True)
+    number(scale, "scale", 0, above=True)
     if dtype not in ("int8", "int16", "int32", "int64"):
         raise WeftError(f"fixed point of {dtype!r}: choose int8, int16, int32 or int64")
     with np.errstate(over="ignore"):  # shows as infinite
@@ -62,5 +63,5 @@ def to_fixed(x: Floats, scale: float, dtype: str = "int32") -> npt.NDArray[np.si
 def from_fixed(values: npt.NDArray[np.signedinteger[Any]], scale: float) -> npt.NDArray[np.float64]:
     """Integers back to values."""
     vector(values, "the sum")
-    finite(scale, "scale", 0, above=True)
+    number(scale, "scale", 0, above=True)
     return values.astype(np.float64) / scale

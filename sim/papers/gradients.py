@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sim.papers.compression_sizes import union_density
 from topologies import WeftError
-from workloads.compression.checks import number, whole
+from topologies.checks import integer, number
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Gradient:
     density: float
 
     def __post_init__(self) -> None:
-        whole(self.n_elements, f"gradient {self.name}'s n_elements", 0, 2**62)
+        integer(self.n_elements, f"gradient {self.name}'s n_elements", 0, 2**62)
         number(self.density, f"gradient {self.name}'s density", 0, 1)
 
     @property

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from workloads.compression.checks import vector, whole
+from topologies.checks import MOST_COUNT, integer
+from workloads.compression.vectors import vector
 
 Values = npt.NDArray[Any]
 
@@ -31,7 +32,7 @@ def top_k(x: Values, k: int) -> Coordinates:
     WeftError: more values than there are.
     """
     vector(x, "the array")
-    whole(k, f"k of the top values of {x.size}", 0, x.size)
+    integer(k, f"k of the top values of {x.size}", 0, x.size)
     if np.isnan(x).any():
         raise WeftError("the array holds a NaN, which is neither large nor small")
     small = -np.abs(x) if x.dtype.kind == "f" else np.minimum(x, -x)  # the least integer has no positive twin
@@ -46,7 +47,7 @@ def add_coordinates(messages: list[Coordinates], n_elements: int) -> Values:
     WeftError: no lists, or a position that is not among the elements.
     """
     _refuse_none(messages)
-    whole(n_elements, "number of elements", 0)
+    integer(n_elements, "number of elements", 0, MOST_COUNT)
     for message in messages:
         _refuse_outside(message.positions, n_elements, "position", "elements")
     total = np.zeros(n_elements, messages[0].values.dtype)
@@ -73,7 +74,7 @@ BLOCK = 256
 def non_zero_blocks(x: Values, block: int = BLOCK) -> Blocks:
     """The nonzero blocks of an array, as OmniReduce streams them (Fei et al., SIGCOMM 2021)."""
     vector(x, "the array")
-    whole(block, "number of elements of a block", 1)
+    integer(block, "number of elements of a block", 1, MOST_COUNT)
     padded = np.zeros(-(-x.size // block) * block, x.dtype)
     padded[: x.size] = x
     rows = padded.reshape(-1, block)
@@ -88,7 +89,7 @@ def add_blocks(messages: list[Blocks], n_elements: int) -> Values:
     """
     _refuse_none(messages)
     block = messages[0].values.shape[1]
-    n_blocks = -(-whole(n_elements, "number of elements", 0) // block)
+    n_blocks = -(-integer(n_elements, "number of elements", 0, MOST_COUNT) // block)
     for message in messages:
         if message.values.shape[1] != block:
             raise WeftError(f"blocks of {message.values.shape[1]} elements do not add to blocks of {block}")

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from workloads.compression.checks import finite, number, same_size, vector, whole
+from topologies.checks import MOST_COUNT, integer, number
+from workloads.compression.vectors import same_size, vector
 
 Floats = npt.NDArray[np.float64]
 
@@ -49,11 +50,11 @@ class Thc:
     clip: float = 1 / 32  # share of coordinates of a normal distribution that lie outside of the range
 
     def __post_init__(self) -> None:
-        whole(self.n_elements, "THC's n_elements", 0)
-        whole(self.granularity, "THC's granularity", 1)
-        whole(self.seed, "THC's seed", 0)
+        integer(self.n_elements, "THC's n_elements", 0, MOST_COUNT)
+        integer(self.granularity, "THC's granularity", 1, MOST_COUNT)
+        integer(self.seed, "THC's seed", 0, MOST_COUNT)
         number(self.clip, "THC's clip", 1e-12, 0.99)
-        if not 1 <= whole(self.bits, "THC's bits", 0) <= 8 or self.granularity < 2**self.bits - 1:
+        if not 1 <= integer(self.bits, "THC's bits", 0, MOST_COUNT) <= 8 or self.granularity < 2**self.bits - 1:
             raise WeftError(
                 f"a table of {self.bits} bits over {self.granularity} steps: give 1 to 8 bits and at least "
                 "2**bits - 1 steps"
@@ -87,8 +88,8 @@ class Thc:
     def encode(self, x: npt.NDArray[np.floating[Any]], half_width: float, worker: int = 0) -> Quantised:
         """Table indices of one worker, rounded stochastically so that the sum is unbiased within the range."""
         self._refuse(x, "the array of a worker")
-        finite(half_width, "half-width of the range", 0)
-        whole(worker, "worker", 0)
+        number(half_width, "half-width of the range", 0)
+        integer(worker, "worker", 0, MOST_COUNT)
         turned = self._rotate(np.asarray(x, np.float64))
         grid = self.table().astype(np.float64)
         scale = self.granularity / (2 * half_width) if half_width else 0.0
@@ -116,8 +117,8 @@ class Thc:
     def decode(self, total: npt.NDArray[np.int64], workers: int, half_width: float) -> Floats:
         """The sum of the workers' arrays, approximately."""
         vector(total, "the sum of table entries", self.padded)
-        whole(workers, "number of workers", 1)
-        finite(half_width, "half-width of the range", 0)
+        integer(workers, "number of workers", 1, MOST_COUNT)
+        number(half_width, "half-width of the range", 0)
         turned = total.astype(np.float64) * (2 * half_width / self.granularity) - workers * half_width
         back = _hadamard(turned) * self._signs()
         return back[: self.n_elements]

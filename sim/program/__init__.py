@@ -25,7 +25,6 @@ from sim.program.contract import (
     SMALLEST_FIRST,
     WHOLE,
     Program,
-    check_choice,
     check_healthy,
 )
 from sim.program.cutting import Cutting, service_time_ps
@@ -34,6 +33,6 @@ from sim.program.waits import Waits, waits_of
 __all__ = [
     "CLOCK_END_PS", "DELIVERY", "DISCIPLINES", "FIFO", "FORWARDING", "I8", "I32", "I64", "LOWEST_CHUNK_FIRST",
     "NO_POOLS", "PER_CHUNK", "PER_TASK", "PRIORITY", "SMALLEST_FIRST", "WHOLE", "Columns", "Cutting", "Pools",
-    "Program", "ProgramBuilder", "Waits", "Works", "assemble", "check_choice", "check_healthy", "i32",
+    "Program", "ProgramBuilder", "Waits", "Works", "assemble", "check_healthy", "i32",
     "service_time_ps", "unique_rows", "waits_of",
 ]

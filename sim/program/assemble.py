@@ -19,11 +19,11 @@ from sim.program.contract import (
     I64,
     PRIORITY,
     Program,
-    check_choice,
 )
 from sim.program.cutting import Cutting, service_time_ps
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
+from topologies.checks import choice
 from topologies.units import format_time
 
 
@@ -94,8 +94,8 @@ def assemble(
         Tasks that wait for each other in a circle, a window that can never open, more pool units asked than
         there are, or a run that could outlast the clock.
     """
-    check_choice(forwarding, FORWARDING, "forwarding")
-    check_choice(deliver, DELIVERY, "deliver")
+    choice(forwarding, FORWARDING, "forwarding")
+    choice(deliver, DELIVERY, "deliver")
     n_tasks = columns.task_work.size
     cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)

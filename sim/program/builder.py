@@ -11,9 +11,10 @@ import numpy as np
 
 from sim.program.assemble import Columns, Pools, assemble
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DISCIPLINES, FIFO, I64, PER_CHUNK, WHOLE, Program, check_choice
+from sim.program.contract import CLOCK_END_PS, DISCIPLINES, FIFO, I64, PER_CHUNK, WHOLE, Program
 from sim.program.cutting import MOST_WORK, Cutting
 from topologies import WeftError
+from topologies.checks import choice
 from topologies.units import format_time
 
 NO_SERVER = -1
@@ -54,7 +55,7 @@ class ProgramBuilder:
 
     def server(self, rate: float | Fraction, discipline: str = "fifo") -> int:
         """Add a server of `rate` work per second (bytes/s for a link, 10^12 for work in ps); returns its index."""
-        check_choice(discipline, DISCIPLINES, "discipline")
+        choice(discipline, DISCIPLINES, "discipline")
         if not rate > 0:
             raise WeftError(f"server {len(self._servers)} has rate {rate}; it must be above zero")
         self._servers.append((Fraction(rate), DISCIPLINES.index(discipline)))
@@ -97,7 +98,7 @@ class ProgramBuilder:
 
     def pool(self, capacity: int, discipline: str = "fifo") -> int:
         """Add a pool of `capacity` units; returns its index."""
-        check_choice(discipline, DISCIPLINES, "discipline")
+        choice(discipline, DISCIPLINES, "discipline")
         if capacity < 1:
             raise WeftError(f"pool {len(self._pools.capacity)} has capacity {capacity}; it must be at least 1")
         self._pools.capacity.append(capacity)

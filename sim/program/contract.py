@@ -60,7 +60,6 @@ What changes in time (arrays that are empty in a healthy program)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -280,9 +279,3 @@ def check_healthy(program: Program, what: str) -> None:
     """Reject a program in which something changes in time, for code that does not support that."""
     if not program.is_healthy:
         raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
-
-
-def check_choice(value: str, accepted: Sequence[str], what: str) -> None:
-    """Reject a word that is not among the accepted ones."""
-    if value not in accepted:
-        raise WeftError(f"{what} {value!r} is unknown: choose one of {', '.join(accepted)}")

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Integral
+from typing import Annotated
 
 from topologies import WeftError
+from topologies.checks import Count, Integer, checked
 from topologies.units import PS_PER_S
 
 MOST_WORK = 2**62
 """Of a task, in bytes or ps."""
 
-
-def check_integer(value: object, name: str) -> None:
-    """Reject what is neither an integer nor None.
-
-    Raises
-    ------
-    WeftError
-        A fraction, a truth value, text: rounding it would lose bytes without a word.
-    """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
-        raise WeftError(f"{name} is {value!r}: give an integer")
+Bytes = Annotated[int, Integer(0, MOST_WORK - 1)]
+ChunkBytes = Annotated[int, Integer(1)]
 
 
+@checked
 @dataclass(frozen=True)
 class Cutting:
     """How a transfer is cut into chunks; give `chunks` or `chunk_bytes`, not both.
@@ -34,22 +27,14 @@ class Cutting:
     `packet_header_bytes` are added to every chunk. A transfer of zero bytes is one chunk.
     """
 
-    chunks: int | None = 1
-    chunk_bytes: int | None = None
-    header_bytes: int = 0
-    packet_header_bytes: int = 0
+    chunks: Count | None = 1
+    chunk_bytes: ChunkBytes | None = None
+    header_bytes: Bytes = 0
+    packet_header_bytes: Bytes = 0
 
     def __post_init__(self) -> None:
         if (self.chunks is None) == (self.chunk_bytes is None):
             raise WeftError("cutting needs either a number of chunks or a chunk size, and not both")
-        for name in ("chunks", "chunk_bytes", "header_bytes", "packet_header_bytes"):
-            check_integer(getattr(self, name), name)
-        if self.chunks is not None and not 1 <= self.chunks < 2**31:
-            raise WeftError(f"chunks={self.chunks} is out of range: 1 to {2**31 - 1} chunks per transfer")
-        if self.chunk_bytes is not None and self.chunk_bytes < 1:
-            raise WeftError(f"chunk size {self.chunk_bytes} B is out of range: at least 1 byte")
-        if self.header_bytes < 0 or self.packet_header_bytes < 0:
-            raise WeftError("header sizes must not be negative")
 
     def cut(self, work: int) -> tuple[int, int, int, int]:
         """Cut `work` bytes: (chunks, how many lead, size of those, size of the rest)."""

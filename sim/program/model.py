@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
-from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting, check_choice
-from sim.program.cutting import check_integer
-from topologies.core.paths import check_tie
-from topologies.errors import WeftError
+from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting
+from sim.program.cutting import Bytes, ChunkBytes
+from topologies.checks import Choice, Count, Integer, WeftError, checked
+from topologies.core.paths import TIES
 from topologies.text.brief import Registry, one_line
-from topologies.units import Quantity, counted, format_size, format_time, parse_size, parse_time
+from topologies.units import MOST_PS, Quantity, counted, format_size, format_time, parse_size, parse_time
 
 DEFAULT_CHUNKS = 16
 ENGINES = ("chunk", "reference", "analytic")
 SYMMETRY = ("auto", "off")
 
 
+@checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Model:
@@ -43,24 +44,18 @@ class Model:
         For `ecmp`.
     """
 
-    forwarding: str = "cut-through"
-    deliver: str = "tail"
-    chunks: int | None = DEFAULT_CHUNKS
-    chunk_bytes: int | None = None
-    header_bytes: int = 0
-    packet_header_bytes: int = 0
-    endpoint_latency_ps: int = 0
-    tie: str = "first"
-    discipline: str = "fifo"
+    forwarding: Annotated[str, Choice(FORWARDING)] = "cut-through"
+    deliver: Annotated[str, Choice(DELIVERY)] = "tail"
+    chunks: Count | None = DEFAULT_CHUNKS
+    chunk_bytes: ChunkBytes | None = None
+    header_bytes: Bytes = 0
+    packet_header_bytes: Bytes = 0
+    endpoint_latency_ps: Annotated[int, Integer(0, MOST_PS)] = 0
+    tie: Annotated[str, Choice(TIES)] = "first"
+    discipline: Annotated[str, Choice(DISCIPLINES)] = "fifo"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_choice(self.forwarding, FORWARDING, "forwarding")
-        check_choice(self.deliver, DELIVERY, "deliver")
-        check_choice(self.discipline, DISCIPLINES, "discipline")
-        check_tie(self.tie)
-        for name in ("endpoint_latency_ps", "seed"):
-            check_integer(getattr(self, name), name)
         _ = self.cutting
 
     @property
@@ -82,13 +77,14 @@ class Model:
         return ", ".join([*words, f"ties {self.tie}"])
 
 
+@checked
 def make_model(
     base: Model = Model(),
     *,
     forwarding: str | None = None,
     deliver: str | None = None,
     chunk: Quantity | None = None,
-    chunks: int | None = None,
+    chunks: Count | None = None,
     header: Quantity | None = None,
     packet_header: Quantity | None = None,
     endpoint_latency: Quantity | None = None,
@@ -103,8 +99,6 @@ def make_model(
     WeftError
         Both `chunk` and `chunks`, or a value that is not accepted.
     """
-    if not isinstance(base, Model):
-        raise WeftError(f"model {base!r} is not a Model")
     if chunk is not None and chunks is not None:
         raise WeftError("give a chunk size or a number of chunks, not both")
     values: dict[str, Any] = {

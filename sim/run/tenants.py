@@ -19,11 +19,13 @@ from sim.run.share import Share
 from sim.run.tenant_accounts import tenant_accounts
 from sim.simulation import simulate
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S, parse_time
 
 
+@checked
 @one_line
 @dataclass(frozen=True, eq=False)
 class Shares(Tabular):
@@ -76,6 +78,7 @@ class Shares(Tabular):
         return "\n".join([*(str(share) for share in self.shares), *faults])
 
 
+@checked
 def share_fabric(
     tenants: Sequence[Tenant], model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto",
     check: bool = False, faults: FaultPlan | None = None, done: Callable[[str, int], None] = lambda what, time_ps: None,

@@ -27,12 +27,13 @@ from sim.faults.retry import packets_of
 from sim.program import I64, Program, ProgramBuilder
 from sim.program.builder import NO_SERVER
 from sim.program.outcome import Log
-from sim.program.quantity_fields import Count, Time, picoseconds
-from sim.streaming.pool_streaming import PoolStreaming
+from sim.streaming.pool_streaming import PoolStreaming, Time, picoseconds
 from topologies import WeftError
+from topologies.checks import Count, checked
 from topologies.units import PS_PER_S
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class LateWorker:
     """Worker 0 of a job, on leaf 0, begins late.
@@ -49,8 +50,8 @@ class LateWorker:
     """
 
     job: PoolStreaming
-    leaves: Count = Count(2)
-    late_ps: Time = Time(0)
+    leaves: Count = 2
+    late_ps: Time = 0
     timeout_ps: int | str | None = None
 
     def __post_init__(self) -> None:

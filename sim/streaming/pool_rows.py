@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sim.program.quantity_fields import whole
 from sim.streaming.partial_aggregates import LateWorker, late_worker_run
 from sim.streaming.pool_streaming import Late, PoolStreaming, Slow, time_ps
 from sim.streaming.slot_sharing import Sharing, fallback_share, finishes_ps
+from topologies.checks import integer
 from topologies.units import PS_PER_S
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ def streaming_rows(
         lost.
     `seeds`: 0 to seeds - 1.
     """
-    rows, seeds = [], whole(seeds, "seeds", 1)
+    rows, seeds = [], integer(seeds, "seeds", 1)
     for count in slots:
         one = replace(job, slots=count)
         times = [

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from numbers import Real
-from typing import TypeAlias, TypeVar
+from functools import lru_cache, partial
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
@@ -27,22 +26,41 @@ from sim.analytic.streaming_form import turns_ps
 from sim.faults.plan import Fault, FaultPlan, Loss, SlowLink, Straggler
 from sim.faults.retry import NPU, check_packets
 from sim.program import I64, service_time_ps
-from sim.program.quantity_fields import Bytes, Count, Rate, Time, picoseconds, whole
+from sim.program.cutting import MOST_WORK
 from sim.simulation import simulate
 from topologies import Topology, WeftError, switch
+from topologies.checks import UNCHECKED, Count, Integer, Natural, Number, Reads, checked, integer
+from topologies.units import MOST_PS, from_bytes_per_s, parse_bandwidth, parse_size, parse_time
 
 MOST_APART = 2**12
 """Workers that lose packets, or are late or slow individually: the sum waits for each of them."""
 
-T = TypeVar("T")
-
 Late: TypeAlias = Mapping[int, int | str]
 """By worker: picoseconds, or text with a unit."""
 
-Slow: TypeAlias = Mapping[int, Fraction | float]
+Slow: TypeAlias = Mapping[int, Annotated[Fraction | float, UNCHECKED]]
 """By worker: share of the bandwidth that its links have, above 0 and at most 1."""
 
 
+def picoseconds(value: int | str, what: str) -> int:
+    """A time in integer picoseconds: as it is, or from text with a unit."""
+    return parse_time(value, what) if isinstance(value, str) else integer(value, what, 0, MOST_PS)
+
+
+def _bytes(value: int | str, what: str, least: int = 0) -> int:
+    return integer(parse_size(value, what) if isinstance(value, str) else value, what, least, MOST_WORK - 1)
+
+
+def _rate(value: float | str, what: str) -> float:
+    return parse_bandwidth(value, what) if isinstance(value, str) else from_bytes_per_s(value, what)
+
+
+Bytes = Annotated[int, Reads(_bytes)]
+Time = Annotated[int, Reads(picoseconds)]
+"""Fields that take an integer in the unit of their name, or text with a unit."""
+
+
+@checked
 @dataclass(frozen=True, kw_only=True)
 class PoolStreaming:
     """One job on one switch; the defaults are those of a published table (reference: 100 Gb/s, 2 us, 0.8 us).
@@ -65,14 +83,14 @@ class PoolStreaming:
         Not an integer, text without a unit, no slot, worker or byte in a packet, or no bandwidth.
     """
 
-    size_bytes: Bytes = Bytes()
-    slots: Count = Count()
-    workers: Count = Count(8, most=2**16)
-    payload_bytes: Bytes = Bytes(1024, least=1)
-    header_bytes: Bytes = Bytes(66)
-    bandwidth_Bps: Rate = Rate(12_500_000_000)
-    latency_ps: Time = Time(2_000_000)
-    switch_latency_ps: Time = Time(800_000)
+    size_bytes: Bytes
+    slots: Count
+    workers: Annotated[int, Integer(1, 2**16)] = 8
+    payload_bytes: Annotated[int, Reads(partial(_bytes, least=1))] = 1024
+    header_bytes: Bytes = 66
+    bandwidth_Bps: Annotated[float, Reads(_rate)] = 12_500_000_000
+    latency_ps: Time = 2_000_000
+    switch_latency_ps: Time = 800_000
 
     @property
     def n_packets(self) -> int:
@@ -124,9 +142,11 @@ class PoolStreaming:
         return self.round_trip_ps + (self.n_packets - 1) * max(self.wire_ps, self.round_trip_ps / self.slots)
 
 
+@checked
 def time_ps(
-    job: PoolStreaming, *, late_ps: Late | None = None, rate_factor: Slow | None = None, loss: float = 0.0,
-    timeout_ps: int | str | None = None, seed: int = 0, engine: str = "chunk",
+    job: PoolStreaming, *, late_ps: Late | None = None, rate_factor: Slow | None = None,
+    loss: Annotated[float, Number(0, 1)] = 0.0, timeout_ps: int | str | None = None, seed: Natural = 0,
+    engine: str = "chunk",
 ) -> int:
     """When the last worker has the last result.
 
@@ -152,8 +172,6 @@ def time_ps(
     """
     late, slow = _late(job, late_ps), _slow(job, rate_factor)
     lossy = timeout_ps is not None
-    if not (isinstance(loss, Real) and 0 <= loss <= 1):
-        raise WeftError(f"loss of {loss!r} is out of range: a number from 0 to 1")
     how = [(late.get(worker, 0), slow.get(worker, "1")) for worker in range(job.workers)]
     if not lossy:
         how = list(dict.fromkeys(how))
@@ -162,8 +180,8 @@ def time_ps(
         faults += [Straggler(npu=f"npu{npu}", delay=f"{delay_ps}ps")] if delay_ps else []
         faults += [SlowLink(link=f"npu{npu}--switch0", share=share)] if share != "1" else []
         faults += [Loss(link=f"npu{npu}--switch0", probability=float(loss))] if lossy else []
-    timeout = {"timeout": f"{picoseconds(timeout_ps, 'timeout_ps')}ps", "retry": NPU} if lossy else {}
-    plan = FaultPlan(faults=tuple(faults), seed=whole(seed, "seed"), **timeout)
+    timeout = {} if timeout_ps is None else {"timeout": f"{picoseconds(timeout_ps, 'timeout_ps')}ps", "retry": NPU}
+    plan = FaultPlan(faults=tuple(faults), seed=seed, **timeout)
     if job.n_packets == 0:
         return 0
     if lossy:
@@ -192,14 +210,13 @@ def _star(npus: int, bandwidth_Bps: float, latency_ps: int, switch_latency_ps: i
 
 
 def _late(job: PoolStreaming, late_ps: Late | None) -> dict[int, int]:
-    late = _by_worker(late_ps or {}, "late_ps")
-    return {_worker(job, one): picoseconds(by, f"lateness of worker {one}:") for one, by in late.items()}
+    return {_worker(job, one): picoseconds(by, f"lateness of worker {one}") for one, by in (late_ps or {}).items()}
 
 
 def _slow(job: PoolStreaming, rate_factor: Slow | None) -> dict[int, str]:
     """Share of its links' bandwidth that each slow worker has, as an exact fraction."""
     shares = {}
-    for one, factor in _by_worker(rate_factor or {}, "rate_factor").items():
+    for one, factor in (rate_factor or {}).items():
         try:
             share = Fraction(factor)
         except (TypeError, ValueError, ArithmeticError):
@@ -210,11 +227,5 @@ def _slow(job: PoolStreaming, rate_factor: Slow | None) -> dict[int, str]:
     return shares
 
 
-def _by_worker(given: Mapping[int, T], what: str) -> Mapping[int, T]:
-    if not isinstance(given, Mapping):
-        raise WeftError(f"{what} {given!r} is not a mapping: give {{worker: value}}")
-    return given
-
-
 def _worker(job: PoolStreaming, worker: int) -> int:
-    return whole(worker, "worker", 0, job.workers - 1)
+    return integer(worker, "worker", 0, job.workers - 1)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +33,9 @@ import numpy.typing as npt
 from sim.engine.run import run
 from sim.faults.retry import packets_of
 from sim.program import I64, Cutting, Program, ProgramBuilder
-from sim.program.quantity_fields import Count
 from sim.streaming.pool_streaming import PoolStreaming, time_ps
 from topologies import WeftError
+from topologies.checks import Choice, Count, Integer, checked
 from topologies.core.routing import hash64
 
 RULES = ("static", "shared", "locked", "port-locked", "hashed")
@@ -43,6 +43,7 @@ RULES = ("static", "shared", "locked", "port-locked", "hashed")
 MOST_WORKERS = 2**20
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Sharing:
     """Identical jobs on one switch.
@@ -60,14 +61,12 @@ class Sharing:
     """
 
     job: PoolStreaming
-    jobs: Count = Count()
-    slots: Count = Count()
-    rule: str
-    seed: Count = Count(0, least=0, most=2**64 - 1)
+    jobs: Count
+    slots: Count
+    rule: Annotated[str, Choice(RULES)]
+    seed: Annotated[int, Integer(0, 2**64 - 1)] = 0
 
     def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise WeftError(f"slot rule {self.rule!r} is unknown: choose one of {', '.join(RULES)}")
         if self.jobs * self.job.workers > MOST_WORKERS:
             raise WeftError(f"{self.jobs} jobs of {self.job.workers} workers: at most {MOST_WORKERS} workers in total")
         if self.rule == "static" and self.slots < self.jobs:

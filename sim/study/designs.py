@@ -13,7 +13,7 @@ from sim.optimizer.knobs import HIERARCHICAL, Asked
 from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
 from sim.optimizer.study import Study
 from sim.study.spec import DEFAULT_SIZE, Spec
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.units import parse_bandwidth, parse_size, parse_sweep_size
 from workloads.compute import Accelerator
 from workloads.formats.libra_files import read_prices

@@ -15,6 +15,7 @@ from sim.study.points import Task, topology_of
 from sim.study.store import Finished, Store
 from sim.study.tables import to_csv
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.notebook import Rows
 from topologies.units import format_size
 
@@ -69,6 +70,7 @@ def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
     return f"{name} at {', '.join(format_size(size) + some[size] for size in sorted(here))}"
 
 
+@checked
 def sweep_rows(sweep: Sweep, store: Store) -> Rows:
     """Rows of the finished points: the value on each axis, the columns of `Result.row` but `wall_s`, and `refused`.
 
@@ -95,6 +97,7 @@ def _cell(value: Any) -> Any:
     return ",".join(value) if isinstance(value, tuple) else value
 
 
+@checked
 def export(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write rows as CSV or Parquet, by the suffix.
 

@@ -12,11 +12,13 @@ from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 
 MAX_POINTS = 1_000_000
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Sweep:
@@ -36,6 +38,7 @@ class Sweep:
     places: tuple[dict[str, Any], ...]
 
 
+@checked
 def read_sweep(
     path: str | Path, *, check: bool = False, why: bool | None = None, max_events: int | None = None
 ) -> Sweep:
@@ -56,6 +59,7 @@ def read_sweep(
     return make_sweep(sections, f"sweep file {path}", check=check, why=why, max_events=max_events)
 
 
+@checked
 def make_sweep(
     data: Mapping[str, Any], where: str = "sweep", *, check: bool = False, why: bool | None = None,
     max_events: int | None = None,

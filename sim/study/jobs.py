@@ -11,9 +11,9 @@ import numpy as np
 from collectives.hierarchical import blocks_of
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Topology
+from topologies.checks import WeftError
 from topologies.core.product import link_bandwidths
 from topologies.core.topology import per_dimension
-from topologies.errors import WeftError
 from topologies.units import parse_bandwidth, parse_size
 from workloads import read_communicator, read_text_workload
 from workloads.compute import TERA, Accelerator

@@ -17,7 +17,6 @@ import numpy as np
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build, in_network
 from collectives.core.collective import Collective, collective
 from sim.faults.plan import FaultPlan
-from sim.program import check_choice
 from sim.program.model import DEFAULT_CHUNKS, ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
 from sim.study.keys import (
@@ -47,11 +46,11 @@ from sim.study.keys import (
 )
 from sim.study.paths import with_paths_from
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
+from topologies.checks import checked, choice, told
 from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, read_toml
-from topologies.text.told import told
 from topologies.units import Quantity, format_size, parse_sweep_size
 
 PRESET_LINKS: dict[str, dict[str, str]] = {
@@ -70,6 +69,7 @@ for _kind in SECTIONS.values():  # here, for `sim.study.keys` is loaded for ever
     one_line(_kind)
 
 
+@checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Spec:
@@ -119,8 +119,8 @@ class Spec:
         preset = self.model.preset
         if preset is not None and preset not in PRESETS:
             raise WeftError(f"preset {preset!r} is unknown: choose one of {', '.join(PRESETS)}")
-        check_choice(self.engine, ENGINES, "engine")
-        check_choice(self.symmetry, SYMMETRY, "symmetry")
+        choice(self.engine, ENGINES, "engine")
+        choice(self.symmetry, SYMMETRY, "symmetry")
         if self.collective.root is not None and not self.kind.rooted:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
         if self.account.spread is not None and self.account.spread < 0:

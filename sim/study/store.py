@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 
 APPLICATION_ID = 0x77656674
@@ -71,6 +72,7 @@ class Finished(NamedTuple):
     weft: str
 
 
+@checked
 class Store:
     """The file of finished points.
 

@@ -22,6 +22,7 @@ from sim.study.processes import processes
 from sim.study.store import Finished, Store
 from sim.version import weft_version
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 
 IN_FLIGHT = 4
@@ -34,6 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@checked
 @one_line
 @dataclass
 class Tally:
@@ -60,6 +62,7 @@ class Tally:
     failed: dict[str, str] = field(default_factory=dict)
 
 
+@checked
 def run_sweep(
     points: Iterable[Task],
     store: Store | str | Path,

@@ -13,6 +13,7 @@ from sim.analytic.streaming_form import streaming_ps
 from sim.result import Result
 from sim.why.path import QUEUEING, SERIALISATION, Why
 from topologies import Topology
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S, format_time
@@ -20,6 +21,7 @@ from topologies.units import PS_PER_S, format_time
 LATENCIES = ("propagation", "hop processing", "endpoint")
 
 
+@checked
 @one_line
 @dataclass(frozen=True, eq=False)
 class Validation(Tabular):
@@ -86,6 +88,7 @@ class Validation(Tabular):
         }
 
 
+@checked
 def validate(result: Result) -> Validation:
     """Compare a simulated result with its predictions; runs it once more, with a log."""
     return Validation(result, closed_form_ps(result), estimate_parts(result.healthy), result.why())

@@ -11,6 +11,7 @@ from sim.lower.lowered import Lowered
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from topologies import WeftError
+from topologies.checks import checked
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,6 +45,7 @@ def services(program: Program, outcome: Outcome) -> Services:
     return Services(task, server, start, start + program.service_ps[size, program.server_rate[server]])
 
 
+@checked
 def link_load(lowered: Lowered, outcome: Outcome, frames: int) -> Floats:
     """The busy share of every link in each interval.
 

@@ -22,6 +22,7 @@ from sim.program.contract import DOWN
 from sim.timeline.timeline import Timeline, rows_of
 from sim.version import weft_version
 from topologies import WeftError
+from topologies.checks import checked
 
 BINS = 200
 MOST_EVENTS = 3_000_000
@@ -33,6 +34,7 @@ _BATCH = 10_000
 Event = dict[str, Any]
 
 
+@checked
 def write_perfetto(timeline: Timeline, path: str | Path) -> None:
     """Write a timeline.
 

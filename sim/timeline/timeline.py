@@ -12,6 +12,7 @@ from sim.lower.names import SUM, TIMEOUT
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from workloads.job import Compute, Operation, Reconfigure
 
@@ -27,6 +28,7 @@ class Track(NamedTuple):
     category: str  # "link", "compute", or "late" for the late start of an NPU
 
 
+@checked
 @one_line
 class Timeline(NamedTuple):
     """A logged run with the names of its servers and tasks.

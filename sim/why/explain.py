@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sim.engine.run import check_memory, run
 from sim.lower.lowered import Lowered
-from sim.program import check_choice
 from sim.program.outcome import Outcome
 from sim.why.faulty_path import walk_of
 from sim.why.names import Names
 from sim.why.path import Why
+from topologies.checks import choice
 
 BY = ("dimension", "operation", "kind", "tenant")
 
@@ -36,7 +36,7 @@ def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Wh
     WeftError
         The run kept no log, or another name.
     """
-    check_choice(by, BY, "by")
+    choice(by, BY, "by")
     names = Names(lowered)
     found = walk_of(lowered.program, outcome, names.labels).walk()
     pieces = tuple(piece._replace(name=names.name(piece, by)) for piece in found.pieces)

@@ -30,6 +30,7 @@ from sim.program import I64, Program
 from sim.program.outcome import Log, Outcome
 from sim.why.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.units import format_time
 
@@ -63,6 +64,7 @@ def _plain_latency(hop: int) -> list[tuple[str, int]]:
 PLAIN = Labels(_plain_server, _plain_latency)
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Why:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from collectives.core.schedule import Schedule
-from sim.engine.run import check_memory, run
+from sim.engine.run import Progress, check_memory, run
 from sim.lower.job import lower
 from sim.program import Program
-from sim.program.model import Model
+from sim.program.model import SYMMETRY, Model
 from sim.program.perturb import perturb
 from topologies import Topology, WeftError
+from topologies.checks import Choice, Natural, checked
 from topologies.core.routing import ShortestPathRouter
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
 from workloads.job import Job
 
-if TYPE_CHECKING:
-    from sim.engine.run import Progress
-
 REROUTED_NPUS = 64
 """Limit on NPUs for taking other routes: all ranks are then simulated."""
 
 
+@checked
 @one_line
 class Spread(NamedTuple):
     """The range of the times of a result and of its perturbations.
@@ -65,8 +64,10 @@ class Spread(NamedTuple):
         return f"{format_time(self.time_ps)}; {ends} in {len(self.times_ps)} perturbed runs"
 
 
+@checked
 def spread(
-    work: Schedule | Job, n: int = 8, *, model: Model = Model(), seed: int = 0, symmetry: str = "auto",
+    work: Schedule | Job, n: Natural = 8, *, model: Model = Model(), seed: Natural = 0,
+    symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     progress: Callable[[Progress], None] | None = None,
 ) -> Spread:
     """Run a schedule or a job, and n times more, each time perturbed in a way that no specification would tell apart.

@@ -85,6 +85,6 @@ def test_scattering_needs_powers_of_two(module):
 
 
 def test_the_mirrored_form_is_its_own_algorithm():
-    with pytest.raises(WeftError, match="mirrored-recursive-doubling has no form 'x': choose"):
+    with pytest.raises(WeftError, match="form 'x' is unknown: choose"):
         mirrored_recursive_doubling.all_reduce(ring(4), "1KiB", form="x")
     assert mirrored((4, 4)).algorithm == "mirrored-recursive-doubling"

@@ -225,7 +225,7 @@ def test_the_default_form_goes_with_the_size():
 
 
 def test_refusals_say_what_is_possible():
-    with pytest.raises(WeftError, match="swing has no form 'fast': choose one of latency, bandwidth"):
+    with pytest.raises(WeftError, match="form 'fast' is unknown: choose one of latency, bandwidth"):
         swing.all_reduce(ring(8), "1KiB", form="fast")
     with pytest.raises(WeftError, match=r"torus:6x5: an odd extent among several: \(6, 5\).*all-reduce accepts any"):
         swing.all_reduce(torus((6, 5)), "1KiB", form="bandwidth")

@@ -45,5 +45,5 @@ def test_the_chain_passes_chunks_on():
 def test_refusals():
     with pytest.raises(WeftError, match="root 9 is not one of the 4 ranks of switch:4"):
         tree.broadcast(switch(4), "1KiB", root=9)
-    with pytest.raises(WeftError, match="tree has no form 'star': choose one of binomial, chain"):
+    with pytest.raises(WeftError, match="form 'star' is unknown: choose one of binomial, chain"):
         tree.reduce(switch(4), "1KiB", form="star")

@@ -6,7 +6,7 @@ import math
 
 from sim.papers.compression_sizes import WORD_BITS
 from topologies import WeftError
-from workloads.compression.checks import finite, number
+from topologies.checks import number
 
 THRESHOLD = 1.2217948
 """Cells an item below which no large hypergraph of three hashes peels: 1 / c*_3."""
@@ -18,7 +18,7 @@ def best_bloom_rate(union: float, cells_per_item: float = 1.23) -> float:
     A filter takes log2(1/e) / ln 2 bits an item; a phantom takes a cell as an item does.
     """
     number(union, "density", 0, 1)
-    finite(cells_per_item, "cells per item", 0, above=True)
+    number(cells_per_item, "cells per item", 0, above=True)
     if union in (0, 1):
         raise WeftError(f"union density {union} has no Bloom filter: give one between 0 and 1")
     return min(0.5, union / (math.log(2) ** 2 * WORD_BITS * cells_per_item * (1 - union)))

@@ -47,8 +47,7 @@ def test_bandwidth_refused_by_name(bad):
 
 @pytest.mark.parametrize(
     ("text", "size_bytes"),
-    [("8KiB", 8192), ("2MB", 2_000_000), ("512B", 512), ("1.5KiB", 1536), ("0B", 0), ("2 GiB", 2**31), (17, 17),
-     (4.0, 4)],
+    [("8KiB", 8192), ("2MB", 2_000_000), ("512B", 512), ("1.5KiB", 1536), ("0B", 0), ("2 GiB", 2**31), (17, 17)],
 )
 def test_size(text, size_bytes):
     assert parse_size(text) == size_bytes
@@ -75,7 +74,7 @@ def test_sweep_size_of_half_a_byte_is_refused():
 
 @pytest.mark.parametrize(
     ("text", "time_ps"),
-    [("300ns", 300_000), ("1.5us", 1_500_000), ("7 ps", 7), ("2s", 2 * 10**12), ("1ms", 10**9), (0, 0), (0.0, 0)],
+    [("300ns", 300_000), ("1.5us", 1_500_000), ("7 ps", 7), ("2s", 2 * 10**12), ("1ms", 10**9), (0, 0)],
 )
 def test_time(text, time_ps):
     assert parse_time(text) == time_ps

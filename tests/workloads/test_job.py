@@ -85,11 +85,11 @@ def test_changes_that_wait_for_each_other_are_named_with_their_links():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda job: job.send("m", [1, -2], [0, 1], [1, 2]), "'m' sends -2 B"),
+        (lambda job: job.send("m", [1, -2], [0, 1], [1, 2]), "size_bytes, item 1, is -2: give an integer from 0"),
         (lambda job: job.send("m", [1], [0, 1], [1, 2]), "as many destinations and sizes as sources"),
         (lambda job: job.send("m", 1, [0, 0], [1, 2]), "each source once"),
         (lambda job: job.send("m", 1, [0], [1], via=[[0]]), "the links and the size of each message"),
-        (lambda job: job.send("m", [1], [0], [1], laps=0), "counts latencies 0 times"),
+        (lambda job: job.send("m", [1], [0], [1], laps=0), "laps is 0: give an integer from 1"),
         (lambda job: job.send("m", [1], [0], [2], via=[[link(0, 1)]]), "lead to npu1, not to 2"),
         (lambda job: job.send("m", [1], [0], [2], via=[[link(1, 2)]]), "does not begin at npu0"),
         (lambda job: job.reconfigure("c", "1us", [], [99]), "names link 99 of the 8"),

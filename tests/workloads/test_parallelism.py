@@ -57,9 +57,9 @@ def test_parse(text: str, expected: Parallelism) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("tp=0", "must be at least 1|not a multiple"), ("tensor=4", "write name=number"),
+    [("tp=0", "tp is 0: give an integer from 1|not a multiple"), ("tensor=4", "write name=number"),
      ("tp=3", "not a multiple of tp x pp = 3"),
-     ("tp=x", "write name=number"), ("ep=3", "must divide"), ("zero=4", "ZeRO stage 4")],
+     ("tp=x", "write name=number"), ("ep=3", "must divide"), ("zero=4", "zero is 4: give an integer from 0 to 3")],
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(WeftError, match=message):

@@ -1,4 +1,4 @@
 """What a topology is: nodes, links, routes, symmetry.
 
-Imports `topologies.text`, `topologies.units` and `topologies.errors`; never a family of fabrics.
+Imports `topologies.text`, `topologies.units` and `topologies.checks`; never a family of fabrics.
 """

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

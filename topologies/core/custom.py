@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import MOST_COUNT, UNCHECKED, Count, WeftError, checked, integer, told
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_HOP_LATENCY, NPU, SWITCH, Topology
-from topologies.errors import WeftError
 from topologies.units import Quantity, parse_bandwidth, parse_time
 
 
+@checked
 def from_links(
-    links: Iterable[tuple[int, int, Quantity, Quantity]],
-    n_npus: int,
+    links: Annotated[Iterable[tuple[int, int, Quantity, Quantity]], UNCHECKED],
+    n_npus: Count,
     *,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
     name: str = "custom",
@@ -38,10 +40,10 @@ def from_links(
     WeftError
         No NPU, a negative node, a link from a node to itself, or a bad quantity.
     """
+    if not isinstance(links, Iterable):
+        raise WeftError(f"links is {told(links)}: give (src, dst, bandwidth, latency) of each")
     rows = [_parse(index, link) for index, link in enumerate(links)]
     src, dst = (np.array([row[end] for row in rows], np.int32) for end in (0, 1))
-    if n_npus < 1:
-        raise WeftError(f"topology {name}: n_npus is {n_npus!r}: give a positive integer")
     n_nodes = max(n_npus, int(max(src.max(initial=0), dst.max(initial=0))) + 1)
     kind = np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus])
     charged = np.any((src < n_npus) & (dst < n_npus)) | (kind != NPU)
@@ -70,8 +72,6 @@ def _parse(index: int, link: tuple[int, int, Quantity, Quantity]) -> tuple[int, 
         src, dst, bandwidth, latency = link
     except (TypeError, ValueError):
         raise WeftError(f"link {index} is {link!r}: write (src, dst, bandwidth, latency)") from None
-    for node in (src, dst):
-        if not isinstance(node, (int, np.integer)) or not 0 <= node < 2**31:
-            raise WeftError(f"link {index} {link!r} has the node {node!r}: nodes are integers from 0")
+    src, dst = (integer(node, f"link {index} {link!r}: node", 0, MOST_COUNT) for node in (src, dst))
     what = f"link {index} ({src}->{dst})"
-    return int(src), int(dst), parse_bandwidth(bandwidth, f"{what} bandwidth"), parse_time(latency, f"{what} latency")
+    return src, dst, parse_bandwidth(bandwidth, f"{what} bandwidth"), parse_time(latency, f"{what} latency")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from topologies.checks import WeftError
 from topologies.core.paths import Ints, Paths
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from numbers import Integral
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError, integer
 from topologies.units import format_size
 
 MAX_LINKS = 2**31 - 1
@@ -28,10 +27,7 @@ def check_extents(shape: int | Sequence[int], what: str) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else (shape,)
     if not extents:
         raise WeftError(f"{what} has no extents: give at least one positive integer")
-    for extent in extents:
-        if not isinstance(extent, Integral) or isinstance(extent, bool) or extent < 1:
-            raise WeftError(f"{what} has the extent {extent!r}: extents are positive integers")
-    return tuple(int(extent) for extent in extents)
+    return tuple(integer(extent, f"an extent of {what}", 1) for extent in extents)
 
 
 def parse_extents(text: str, what: str) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from itertools import islice
 
 import numpy as np
 
+from topologies.checks import WeftError
 from topologies.core.paths import Ints, Paths
 from topologies.core.routing import distances
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 
 
 def k_shortest_paths(topology: Topology, src: Ints, dst: Ints, k: int) -> Paths:

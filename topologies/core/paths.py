@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.errors import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 
 Ints = npt.NDArray[np.int64]
@@ -23,6 +23,7 @@ Ints = npt.NDArray[np.int64]
 TIES = ("first", "split", "alternating", "ecmp")
 
 
+@checked
 @one_line
 class Paths(NamedTuple):
     """Routes in CSR form.
@@ -35,12 +36,6 @@ class Paths(NamedTuple):
     ptr: npt.NDArray[np.int64]
     links: npt.NDArray[np.int32]
     pair: npt.NDArray[np.int64]
-
-
-def check_tie(tie: str) -> None:
-    """Reject an unknown tie rule."""
-    if tie not in TIES:
-        raise WeftError(f"tie rule {tie!r} is unknown: choose one of {', '.join(TIES)}")
 
 
 def ranges(start: Ints, length: Ints) -> Ints:

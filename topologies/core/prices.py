@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 
 @dataclass(frozen=True)

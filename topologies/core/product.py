@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError
 from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
 from topologies.core.extents import check_memory
 from topologies.core.paths import Paths, fill_hops, join_paths
 from topologies.core.routing import hash64
 from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
-from topologies.errors import WeftError
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 _BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 
 RATES = ("bandwidth_Bps", "latency_ps", "hop_latency_ps")
 

@@ -12,13 +12,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError, checked
 from topologies.core.topology import NPU, OCS, REDUCER, SWITCH, Topology
-from topologies.errors import WeftError
 from topologies.units import Quantity, parse_bandwidth, parse_time
 
 PER = ("switch", "port")
 
 
+@checked
 def with_reduction_units(
     topology: Topology,
     rate: Quantity,

@@ -14,12 +14,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError, checked
 from topologies.core.paths import Ints, Paths, join_paths, ranges
 from topologies.core.rateless import wiring_of
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 
 
+@checked
 @dataclass(frozen=True)
 class ShortestPathRouter:
     """Routes with the fewest links through any network; NPUs may forward too.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.core.paths import Paths, check_tie
-from topologies.errors import WeftError
+from topologies.checks import WeftError, checked, choice
+from topologies.core.paths import TIES, Paths
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
 from topologies.units import Quantities, Quantity, format_rate, format_time, parse_bandwidth, parse_time
@@ -49,6 +50,7 @@ class Aggregation(NamedTuple):
     efficiency: float
 
 
+@checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Topology:
     """A network; frozen, and validated when built.
@@ -99,6 +101,7 @@ class Topology:
     node_names: tuple[str, ...] = ()
     aggregation: Aggregation | None = None
     link_ptr: npt.NDArray[np.int32] = field(init=False)
+    EXAMPLE: ClassVar[str] = 'from_spec("torus:4x4")'
 
     def __post_init__(self) -> None:
         order = np.lexsort((self.dst, self.src))
@@ -180,7 +183,7 @@ class Topology:
         WeftError
             An unknown tie rule, a node that does not exist, or a pair without a route.
         """
-        check_tie(tie)
+        choice(tie, TIES, "tie rule")
         sources, targets = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         if sources.ndim != 1 or sources.shape != targets.shape:
             raise WeftError(f"topology {self.name}: sources and destinations must be 1-D arrays of equal length; "
@@ -211,7 +214,9 @@ def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
     """
     if isinstance(value, str):
         value = value.split(",")
-    values = [value] if isinstance(value, (str, int, float)) else list(value)
+    if not isinstance(value, Iterable):
+        value = [value]
+    values = list(value)
     if len(values) == 1:
         return values * n_dims
     if len(values) != n_dims:

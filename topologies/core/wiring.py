@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topologies.checks import WeftError
 from topologies.core.custom import rank_coordinates
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import NPU, SWITCH, Topology
-from topologies.errors import WeftError
 
 
 class Cable(NamedTuple):

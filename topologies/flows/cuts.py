@@ -12,18 +12,20 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 
+from topologies.checks import WeftError, checked
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
+@checked
 def ingress_Bps(topology: Topology) -> Floats:
     """Total bandwidth of the links into each NPU, in bytes/s, (n_npus,)."""
     return _at_npus(topology, topology.dst)
 
 
+@checked
 def egress_Bps(topology: Topology) -> Floats:
     """Total bandwidth of the links out of each NPU, in bytes/s, (n_npus,)."""
     return _at_npus(topology, topology.src)
@@ -34,6 +36,7 @@ def _at_npus(topology: Topology, end: npt.NDArray[np.int32]) -> Floats:
     return np.asarray(rates[: topology.n_npus], np.float64)
 
 
+@checked
 def bisection_Bps(topology: Topology) -> float:
     """Most bytes per second from one half of the NPUs to the other, over the tightest halfway cut of a dimension.
 
@@ -49,6 +52,7 @@ def bisection_Bps(topology: Topology) -> float:
     return min(flows, default=math.inf)
 
 
+@checked
 def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int]) -> float:
     """Most bytes per second from `sources` to `sinks`, through any nodes.
 

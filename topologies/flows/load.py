@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError, checked, told
 from topologies.core.topology import IntArray, Topology
 
 Floats = npt.NDArray[np.float64]
 
 
+@checked
 def link_loads(
     topology: Topology,
     src: IntArray,
@@ -41,6 +43,10 @@ def link_loads(
     """
     paths = topology.paths(src, dst, tie, seed)
     routes_per_pair = np.bincount(paths.pair, minlength=np.size(src))
-    share = np.broadcast_to(np.asarray(size_bytes, np.float64), np.shape(src)) / routes_per_pair
+    try:
+        sizes = np.broadcast_to(np.asarray(size_bytes, np.float64), np.shape(src))
+    except (TypeError, ValueError):
+        raise WeftError(f"size_bytes is {told(size_bytes)}: give a number, or one for each pair") from None
+    share = sizes / routes_per_pair
     weights = np.repeat(share[paths.pair], np.diff(paths.ptr))
     return np.asarray(np.bincount(paths.links, weights, minlength=topology.n_links), np.float64)

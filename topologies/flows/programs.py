@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array, eye_array, hstack, kron, vstack
 
+from topologies.checks import WeftError
 from topologies.core.symmetry import link_orbits
 from topologies.core.topology import NPU, Topology
-from topologies.errors import WeftError
 from topologies.flows.tightest_cut import is_transitive, remembered
 
 Floats = npt.NDArray[np.float64]

@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import WeftError
 from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from topologies.checks import WeftError
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 from topologies.products import multidim
 from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
 from topologies.units import bytes_per_s

@@ -20,16 +20,16 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import Reads, WeftError, checked, told
 from topologies.core.custom import rank_coordinates
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import KIND_NAMES, NPU, Topology
-from topologies.errors import WeftError
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
 from topologies.units import PS_PER_S, from_bytes_per_s, from_seconds
@@ -47,6 +47,7 @@ _JSON_KEYS = {"directed", "multigraph", "graph", "nodes"}
 _READER_KEYS = {"node_default", "edge_default"}  # networkx leaves the defaults of a GraphML file here
 
 
+@checked
 def to_networkx(topology: Topology) -> nx.DiGraph:
     """The topology as a networkx graph whose nodes are the node names.
 
@@ -73,7 +74,16 @@ def to_networkx(topology: Topology) -> nx.DiGraph:
     return graph
 
 
-def from_networkx(graph: nx.DiGraph, name: str | None = None) -> Topology:
+def _graph(value: object, what: str) -> object:
+    import networkx as nx  # heavy: loaded where it is used
+
+    if not isinstance(value, nx.Graph):
+        raise WeftError(f"{what} is {told(value)}: give a networkx.DiGraph")
+    return value
+
+
+@checked
+def from_networkx(graph: Annotated[Any, Reads(_graph)], name: str | None = None) -> Topology:
     """The topology described by a networkx graph; the module docstring lists the attributes.
 
     Parameters
@@ -118,6 +128,7 @@ def from_networkx(graph: nx.DiGraph, name: str | None = None) -> Topology:
     )
 
 
+@checked
 def write_topology(topology: Topology, path: str | Path) -> None:
     """Write a topology as GraphML or node-link JSON, by the suffix of the file name.
 
@@ -137,6 +148,7 @@ def write_topology(topology: Topology, path: str | Path) -> None:
     nx.write_graphml(graph, path)
 
 
+@checked
 def read_topology(path: str | Path) -> Topology:
     """Read a topology from GraphML or node-link JSON, by the suffix of the file name.
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from topologies.checks import WeftError
 from topologies.core.topology import Topology
-from topologies.errors import WeftError
 from topologies.formats.astra_network import looks_like_astra_network, parse_astra_network
 from topologies.formats.exchange import parse_topology
 from topologies.formats.infragraph import looks_like_infragraph, parse_infragraph

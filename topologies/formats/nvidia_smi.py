@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from topologies.checks import WeftError
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.core.wiring import Cable, wired
-from topologies.errors import WeftError
 from topologies.nvlink import generation
 from topologies.units import Quantity, parse_bandwidth, parse_time
 

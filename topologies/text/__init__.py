@@ -1,4 +1,4 @@
 """Strict readers of JSON, YAML and XML, and how objects print themselves: bad input produces one clear line.
 
-Imports `topologies.errors` only.
+Imports `topologies.checks` only.
 """

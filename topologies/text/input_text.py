@@ -7,7 +7,7 @@ import stat
 import time
 from pathlib import Path
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 MOST_BYTES = 64 * 2**20
 """Size limit for a foreign file; parsing this much text takes seconds."""

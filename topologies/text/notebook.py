@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError, checked
 from topologies.text.brief import WIDTH, cut
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def _cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else cut(str(value), CELL_WIDTH)
 
 
+@checked
 def to_frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
     """Rows as a data frame of pandas, with a column for every key in the order in which they first appear.
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.text.input_text import read_input
 
 MOST_BYTES = 2**20

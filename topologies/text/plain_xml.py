@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 
 MOST_DEPTH = 64
 """Limit on nested elements."""

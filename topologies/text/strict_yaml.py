@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topologies.errors import WeftError
+from topologies.checks import WeftError
 from topologies.text.input_text import limit_text, read_input
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from workloads.compression.checks import whole
+from topologies.checks import integer
 
 ITEMS_REQUIRED = ((70_000, 1.23), (10_000, 1.25), (1_000, 1.30))
 """Items, and cells per item at which nearly all single hypergraphs of that many items peel."""
@@ -40,8 +40,8 @@ def cells_required(n_items: int, n_elements: int | None = None, lanes: int = 1, 
     WeftError
         More items than elements.
     """
-    most = 2**62 if n_elements is None else whole(n_elements, "number of elements", 0, 2**62)
-    whole(n_items, f"number of nonzeros among {n_elements or 'many'} elements", 0, most)
+    most = 2**62 if n_elements is None else integer(n_elements, "number of elements", 0, 2**62)
+    integer(n_items, f"number of nonzeros among {n_elements or 'many'} elements", 0, most)
     if n_elements is None or lanes == 1:
         return _least(ITEMS_REQUIRED, n_items, SMALL_REQUIRED)
     if n_items == 0:

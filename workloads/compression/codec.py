@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from topologies import WeftError
 from workloads.compression import _kernels as kernels
-from workloads.compression.checks import vector
 from workloads.compression.index import Bitmap, Bytes, Index
 from workloads.compression.layout import Layout
+from workloads.compression.vectors import vector
 
 Values = npt.NDArray[Any]
 

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
+from topologies.checks import MOST_COUNT, integer, number
 from workloads.compression import _kernels as kernels
-from workloads.compression.checks import number, vector, whole
+from workloads.compression.vectors import vector
 
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.generic]
@@ -54,7 +55,7 @@ class Bitmap:
     max_workers: None = None
 
     def __post_init__(self) -> None:
-        whole(self.n_elements, "bitmap's n_elements", 0)
+        integer(self.n_elements, "bitmap's n_elements", 0, MOST_COUNT)
 
     @property
     def n_bytes(self) -> int:
@@ -80,8 +81,8 @@ class NibbleSum:
     max_workers: int = 15
 
     def __post_init__(self) -> None:
-        whole(self.n_elements, "index's n_elements", 0)
-        whole(self.max_workers, "workers that fields of 4 bits count", 1, 15)
+        integer(self.n_elements, "index's n_elements", 0, MOST_COUNT)
+        integer(self.max_workers, "workers that fields of 4 bits count", 1, 15)
 
     @property
     def n_bytes(self) -> int:
@@ -118,9 +119,9 @@ class Bloom:
     max_workers: None = None
 
     def __post_init__(self) -> None:
-        whole(self.n_elements, "Bloom filter's n_elements", 0)
-        whole(self.n_filter_bits, "Bloom filter's n_filter_bits", 1, 2**40)
-        whole(self.hashes, "Bloom filter's number of hashes", 1, 64)
+        integer(self.n_elements, "Bloom filter's n_elements", 0, MOST_COUNT)
+        integer(self.n_filter_bits, "Bloom filter's n_filter_bits", 1, 2**40)
+        integer(self.hashes, "Bloom filter's number of hashes", 1, 64)
 
     @property
     def n_bytes(self) -> int:
@@ -161,8 +162,8 @@ def bloom_for(n_elements: int, n_items: int, false_positive_rate: float) -> Bloo
     WeftError
         A rate that is not between 0 and 1.
     """
-    whole(n_elements, "number of elements", 0)
-    whole(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
+    integer(n_elements, "number of elements", 0, MOST_COUNT)
+    integer(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
     if number(false_positive_rate, "false positive rate", 0, 1, above=True) == 1:
         raise WeftError("false positive rate is 1; it must be between 0 and 1")
     per_item = math.log2(1 / false_positive_rate)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from topologies import WeftError
+from topologies.checks import MOST_COUNT, integer, number
 from workloads.compression import _kernels as kernels
 from workloads.compression.cells import cells_required
-from workloads.compression.checks import finite, whole
 
 CELLS_PER_ITEM = 1.23
 """Cells a nonzero of the union at which arrays of a million elements decode, spread or by element (40 of 40)."""
@@ -117,7 +117,7 @@ class Layout:
         least = {"n_elements": 0, "rows": kernels.HASHES if self.split else 1, "lanes": 1, "seed": 0}
         for name, lowest in least.items():
             most = MOST_ELEMENTS if name == "n_elements" else 2**31 - 1
-            object.__setattr__(self, name, whole(getattr(self, name), f"layout's {name}", lowest, most))
+            object.__setattr__(self, name, integer(getattr(self, name), f"layout's {name}", lowest, most))
         for name in ("rotated", "split", "spread"):
             object.__setattr__(self, name, bool(getattr(self, name)))
         if self.n_cells >= 2**31:
@@ -169,20 +169,20 @@ def layout_for(
         More items than elements, no cells, or a form that is unknown.
     """
     shape = form_of(form) if isinstance(form, str) else Form(*form)
-    whole(n_elements, "number of elements", 0)
-    whole(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
-    lanes = whole(shape.lanes, "number of lanes", 1)
+    integer(n_elements, "number of elements", 0, MOST_COUNT)
+    integer(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
+    lanes = integer(shape.lanes, "number of lanes", 1, MOST_COUNT)
     if cells_per_item is None:
         wanted = shape.cells_required(n_items, n_elements)
     else:
-        wanted = finite(cells_per_item, "cells per item", 0, above=True)
+        wanted = number(cells_per_item, "cells per item", 0, above=True)
     rows = max(kernels.HASHES, math.ceil(wanted * n_items / lanes))
     return Layout(n_elements, rows, lanes, shape.rotated, split, seed, shape.spread)
 
 
 def published_layout(n_elements: int, compression_ratio: float) -> Layout:
     """The layout of the public code: 1,024 lanes that are not turned, and a preset ratio of elements to cells."""
-    whole(n_elements, "number of elements", 0)
-    finite(compression_ratio, "compression ratio", 0, above=True)
+    integer(n_elements, "number of elements", 0, MOST_COUNT)
+    number(compression_ratio, "compression ratio", 0, above=True)
     lanes = PUBLISHED.lanes
     return Layout(n_elements, max(1, math.ceil(n_elements / lanes / compression_ratio)), lanes, False, spread=False)

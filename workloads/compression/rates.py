@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topologies import WeftError
-from workloads.compression.checks import finite, number, whole
+from topologies.checks import MOST_COUNT, integer, number
 from workloads.compression.codec import Codec
 from workloads.compression.layout import CELLS_PER_ITEM, layout_for
 
@@ -26,10 +27,11 @@ class Rates:
     launch_s: float = 0.0  # seconds for each round of a parallel peel; 0 where it is sequential
 
     def __post_init__(self) -> None:
-        number(self.encode_Bps, "encode_Bps", 0, above=True)
-        number(self.scan_Bps, "scan_Bps", 0, above=True)
-        finite(self.peel_s_per_item, "peel_s_per_item", 0)
-        finite(self.launch_s, "launch_s", 0)
+        for name in ("encode_Bps", "scan_Bps"):
+            if getattr(self, name) != math.inf:
+                number(getattr(self, name), name, 0, above=True)
+        number(self.peel_s_per_item, "peel_s_per_item", 0)
+        number(self.launch_s, "launch_s", 0)
 
     def encode_s(self, n_elements: int, word_bytes: float = 4) -> float:
         """Time to make a message."""
@@ -81,9 +83,9 @@ def measure(
     `cells_per_item`, `form`, `dtype`: see `workloads.compression.layout`.
     WeftError: a number out of range, or a density at which no element is an item.
     """
-    whole(n_elements, "number of elements to measure", 1, MOST_ELEMENTS)
+    integer(n_elements, "number of elements to measure", 1, MOST_ELEMENTS)
     number(density, "density", 0, 1, above=True)
-    whole(repeats, "number of repeats", 1)
+    integer(repeats, "number of repeats", 1, MOST_COUNT)
     if round(density * n_elements) < 1:
         raise WeftError(f"density {density:g} of {n_elements} elements leaves no item: give {1 / n_elements:g} or more")
     rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.units import format_size
 from workloads.formats.chakra_attributes import (
@@ -65,6 +66,7 @@ class Node(NamedTuple):
         return tuple(dict.fromkeys((*self.control_after, *self.data_after)))
 
 
+@checked
 @one_line
 class Trace(NamedTuple):
     """One file.
@@ -82,6 +84,7 @@ class Trace(NamedTuple):
     nodes: tuple[Node, ...]
 
 
+@checked
 def read_trace(path: str | Path) -> Trace:
     """Read a file.
 
@@ -121,6 +124,7 @@ def parse_trace(data: bytes, name: str) -> Trace:
     return Trace(version, attributes, tuple(nodes))
 
 
+@checked
 def write_trace(trace: Trace) -> bytes:
     """A trace as the bytes of a file.
 

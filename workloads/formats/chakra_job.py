@@ -17,6 +17,7 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from collectives.registry import build
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from workloads.formats.chakra import Trace, in_order
 from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
 from workloads.job import COMPUTE_STREAM, Job
@@ -38,6 +39,7 @@ class _Shared(NamedTuple):
     sent: _Place | None = None
 
 
+@checked
 def read_chakra(
     prefix: str | Path, topology: Topology, algorithms: str | Mapping[str, str] = "ring",
     groups: Mapping[int, tuple[int, ...]] | None = None,

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers
 from topologies import WeftError
+from topologies.checks import checked
 from workloads.formats.chakra import Node, Trace
 from workloads.formats.chakra_attributes import Attribute
 
@@ -21,6 +22,7 @@ MOST_MESSAGES = 1_000_000
 VERSION = "0.0.4"
 
 
+@checked
 def schedule_to_chakra(schedule: Schedule, version: str = VERSION) -> tuple[Trace, ...]:
     """One trace for each rank.
 

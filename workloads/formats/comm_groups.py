@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.plain_data import read_json_object
 
 
+@checked
 def read_comm_groups(path: str | Path, n_npus: int) -> Mapping[int, tuple[int, ...]]:
     """The groups of a file: {"1": [0, 2], "2": [1, 3]}.
 

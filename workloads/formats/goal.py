@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.text.input_text import read_input
 from workloads.formats.waits import smallest_first
 from workloads.job import COMPUTE_STREAM, Job
@@ -51,6 +52,7 @@ class _Event:
     with_start_of: list[int] = field(default_factory=list)  # events whose start it waits for
 
 
+@checked
 def read_goal(path: str | Path, topology: Topology) -> Job:
     """The job of a GOAL file on a topology.
 
@@ -69,6 +71,7 @@ def read_goal(path: str | Path, topology: Topology) -> Job:
     return parse_goal(read_input(path, "GOAL file"), topology, str(path))
 
 
+@checked
 def parse_goal(text: str, topology: Topology, name: str = "GOAL") -> Job:
     """The job of a GOAL text; parameters and errors as for `read_goal`."""
     events, n_ranks = _Parser(text, name).parse()

@@ -16,12 +16,14 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import WHOLE, Transfers
 from topologies import WeftError
+from topologies.checks import checked
 from workloads.job import COMPUTE_STREAM, Communicate, Compute, Job, Operation, Reconfigure, Send
 
 PS_PER_NS = 1000
 MOST_MESSAGES = 2_000_000
 
 
+@checked
 def schedule_to_goal(schedule: Schedule, chunks: int = 1) -> str:
     """A schedule as GOAL text.
 
@@ -48,6 +50,7 @@ def schedule_to_goal(schedule: Schedule, chunks: int = 1) -> str:
     return writer.text(head)
 
 
+@checked
 def job_to_goal(job: Job, chunks: int = 1) -> str:
     """A job as GOAL text; computations are whole ns, rounded up.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.text.strict_yaml import Entry, read_yaml
 from workloads.workload import PHASES, Groups
@@ -18,6 +19,7 @@ ELEMENTS = ("Link", "Switch", "Nic", "Npu")
 PHASE_OF = dict(zip(("Forward", "InputGrad", "WeightGrad"), PHASES, strict=True))
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class NetworkFile:
@@ -42,6 +44,7 @@ class NetworkFile:
         return "_".join(f"{block}({extent})" for block, extent in zip(self.blocks, self.extents, strict=True))
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Prices:
@@ -53,6 +56,7 @@ class Prices:
     npu: float | None = None
 
 
+@checked
 def read_network(path: str | Path) -> NetworkFile:
     """Read a network file: `Topology`, `NpusCount`, `CostDimension`.
 
@@ -80,6 +84,7 @@ def read_network(path: str | Path) -> NetworkFile:
     return NetworkFile(tuple(blocks), tuple(extents), tuple(item.text() for item in lists["CostDimension"]))
 
 
+@checked
 def read_communicator(path: str | Path, extents: tuple[int, ...]) -> Groups:
     """Read a communicator file: NPUs that each phase takes of each dimension, -1 for none.
 
@@ -109,6 +114,7 @@ def _group(entry: Entry, extents: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(size, 1) for size in sizes)
 
 
+@checked
 def read_prices(path: str | Path) -> Mapping[str, Prices]:
     """Read a cost file: $ per GB/s of each element of each tier.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topologies import WeftError
+from topologies.checks import checked
 from topologies.text.input_text import MOST_BYTES
 from topologies.units import format_size
 from workloads.formats.simai import Header, parse_header, split_suffix
@@ -38,6 +39,7 @@ POLICIES = (
 """Keywords that the first line of an ASTRA-sim 1.0 file begins with."""
 
 
+@checked
 def read_text_workload(path: str | Path) -> Workload:
     """Read a text workload.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
 
-from topologies import WeftError
+from topologies.checks import checked, choice
 from topologies.text.brief import Registry
 from workloads.models.convolution import resnet50, vgg
 from workloads.models.model import NeuralNetwork, Operator
@@ -53,6 +53,7 @@ MODELS: MappingProxyType[str, Callable[[], NeuralNetwork]] = MappingProxyType(Re
 """A model added here appears on the command line and in the tests."""
 
 
+@checked
 def model(name: str) -> NeuralNetwork:
     """Look up a model by name.
 
@@ -61,9 +62,7 @@ def model(name: str) -> NeuralNetwork:
     WeftError
         No such model.
     """
-    if name not in MODELS:
-        raise WeftError(f"model {name!r} is unknown: choose one of {', '.join(MODELS)}")
-    return MODELS[name]()
+    return MODELS[choice(name, MODELS, "model")]()
 
 
 __all__ = ["MODELS", "NeuralNetwork", "Operator", "Shape", "decoder", "layer", "model"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from topologies.checks import checked
 from topologies.text.brief import one_line
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class Operator:
@@ -48,6 +50,7 @@ class Operator:
     sends_tokens: int = 0
 
 
+@checked
 @one_line
 @dataclass(frozen=True)
 class NeuralNetwork:

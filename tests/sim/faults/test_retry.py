@@ -71,7 +71,7 @@ def test_a_plan_says_who_retries():
 @pytest.mark.parametrize(("made", "message"), [
     (lambda: plan(retry="switch"), "retry 'switch' is unknown: choose one of source, npu"),
     (lambda: plan(Loss(link="*", probability=0.95), retry="source"), "probability 0.95 is out of range: from 0 to 0.9"),
-    (lambda: plan(SlowLink(link="*", share="4/3")), "share '4/3' is out of range: above 0 and at most 1, as a number"),
+    (lambda: plan(SlowLink(link="*", share="4/3")), "share '4/3' is out of range: above 0 and at most 1, a number"),
     (lambda: plan(SlowLink(link="*", share="a third")), "share 'a third' is out of range"),
 ])
 def test_plans_that_are_rejected(made, message):

@@ -163,7 +163,7 @@ def test_an_empty_job():
 def test_what_is_refused():
     topology, other = from_spec("FC(4)"), from_spec("FC(4)")
     job = Job(topology)
-    with pytest.raises(WeftError, match="'x' takes -1 ps"):
+    with pytest.raises(WeftError, match="duration_ps is -1"):
         job.compute("x", -1)
     with pytest.raises(WeftError, match="'x' waits for operation 0, which does not exist yet"):
         job.compute("x", 1, after=[0])

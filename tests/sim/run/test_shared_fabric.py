@@ -89,10 +89,10 @@ def test_what_is_refused(tenants: list[Tenant], message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("all-reduce",), "work 'all-reduce': give a Schedule, a Job or a list of Tenant"),
-        ((Tenant(name="a", work=WORK),), "give a Schedule, a Job or a list of Tenant"),
-        ((["a"],), r"work \['a'\]: give a Schedule, a Job or a list of Tenant"),
-        (([Tenant(name="a", work=WORK)], None), "model None is not a Model"),
+        (("all-reduce",), "tenants is 'all-reduce': give a sequence"),
+        ((Tenant(name="a", work=WORK),), "give a sequence, each item a Tenant"),
+        ((["a"],), "tenants, item 0, is 'a': give a Tenant"),
+        (([Tenant(name="a", work=WORK)], None), "model is None: give a Model"),
     ],
 )
 def test_wrong_types_are_one_line(arguments: tuple[Any, ...], message: str) -> None:
@@ -104,23 +104,23 @@ def test_wrong_types_are_one_line(arguments: tuple[Any, ...], message: str) -> N
     ("keys", "message"),
     [
         ({"name": " "}, "a name is printable text, not empty"),
-        ({"name": 3}, "tenant 3: a name is printable text"),
+        ({"name": 3}, "name is 3: give text"),
         ({"name": "a\x1b[31m\n"}, r"tenant 'a\\x1b\[31m\\n': a name is printable text"),
         ({"name": "n" * 61}, "of at most 60 characters"),
-        ({"work": "x"}, "the work 'x' is neither a schedule nor a job"),
+        ({"work": "x"}, "work is 'x': give a Schedule, such as .* or a Job"),
         ({"arrival": "-1us"}, "arrival '-1us' is negative"),
-        ({"arrival": True}, "arrival True is not a time"),
-        ({"arrival": []}, r"arrival \[\] is not a time"),
+        ({"arrival": True}, "arrival True has no unit"),
+        ({"arrival": []}, r"arrival \[\] has no unit"),
         ({"arrival": "9" * 5000 + "s"}, "arrival '9{59}\\.\\.\\. is not a time"),
-        ({"arrival": 10**5000}, "arrival of thousands of digits is not a time"),
+        ({"arrival": 10**5000}, "arrival of thousands of digits has no unit"),
         ({"arrival": float("nan")}, "arrival nan has no unit"),
-        ({"priority": "hi"}, "priority 'hi' is not an integer"),
-        ({"priority": 1.5}, "priority 1.5 is not an integer"),
-        ({"priority": True}, "priority True is not an integer"),
-        ({"priority": 2**70}, f"priority {2**70} is out of range: at most 2147483647 from 0"),
-        ({"priority": 10**5000}, "priority of thousands of digits is out of range"),
-        ({"priority": -(2**31)}, "priority -2147483648 is out of range"),
-        ({"npus": "0-3"}, "npus '0-3' are not a tuple of integers"),
+        ({"priority": "hi"}, "priority is 'hi': give an integer"),
+        ({"priority": 1.5}, "priority is 1.5: give an integer"),
+        ({"priority": True}, "priority is True: give an integer"),
+        ({"priority": 2**70}, f"priority is {2**70}: give an integer from -2147483647 to 2147483647"),
+        ({"priority": 10**5000}, "priority is of thousands of digits"),
+        ({"priority": -(2**31)}, "priority is -2147483648"),
+        ({"npus": "0-3"}, "npus is '0-3': give a sequence, each item an integer"),
         ({"npus": ()}, "npus are empty: name some, or leave them out for all"),
         ({"npus": (0, 1, 2, 3, 0, 0)}, r"npus \(0, 1, 2, 3, 0, 0\) name an NPU twice"),
         ({"npus": (0, 16)}, r"npus \(0, 16\): the NPUs are 0 to 15"),
@@ -136,7 +136,7 @@ def test_what_no_tenant_can_be(keys: dict[str, object], message: str) -> None:
 def test_priorities_of_a_job_and_of_its_tenant_add_up_within_range() -> None:
     job = Job(RING)
     job.compute("forward", 1, priority=5)
-    with pytest.raises(WeftError, match="priority 2147483652 is out of range"):
+    with pytest.raises(WeftError, match="tenant 'a': priority is 2147483652"):
         Tenant(name="a", work=job, priority=2**31 - 1)
     (share,) = share_fabric([Tenant(name="a", work=job, priority=2**31 - 6)], PRIORITY).shares
     assert share.time_ps == share.alone_ps

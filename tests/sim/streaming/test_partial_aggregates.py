@@ -77,8 +77,8 @@ def test_a_worker_within_the_timeout_makes_no_partial_sums():
 
 @pytest.mark.parametrize(("bad", "message"), [
     ({"leaves": 3}, "4 workers on 3 leaves"), ({"leaves": 4}, "4 workers on 4 leaves"),
-    ({"leaves": 0}, "leaves 0 is out of range"), ({"late_ps": -1}, "late_ps -1 is out of range"),
-    ({"timeout_ps": 0}, "a timeout of 0 ps"), ({"timeout_ps": 1.5}, "timeout_ps 1.5 is not an integer"),
+    ({"leaves": 0}, "leaves is 0: give a"), ({"late_ps": -1}, "late_ps is -1: give a"),
+    ({"timeout_ps": 0}, "a timeout of 0 ps"), ({"timeout_ps": 1.5}, "timeout_ps is 1.5: give a"),
     ({"timeout_ps": "soon"}, "timeout_ps 'soon' is not a time"),
 ])
 def test_what_is_refused(bad, message):

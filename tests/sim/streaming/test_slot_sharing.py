@@ -125,11 +125,11 @@ def test_hashed_slots_collide_as_often_as_they_should(jobs, slots):
 
 
 @pytest.mark.parametrize(("bad", "message"), [
-    ({"rule": "fair"}, "slot rule 'fair' is unknown"), ({"slots": 1}, "2 jobs on 1 slots"),
-    ({"jobs": 0}, "jobs 0 is out of range"), ({"slots": 2.5}, r"slots 2\.5 is not an integer"),
+    ({"rule": "fair"}, "rule 'fair' is unknown"), ({"slots": 1}, "2 jobs on 1 slots"),
+    ({"jobs": 0}, "jobs is 0: give a"), ({"slots": 2.5}, r"slots is 2\.5: give a"),
     ({"jobs": 2**18, "slots": 2**20}, "262144 jobs of 8 workers: at most 1048576 workers in total"),
-    ({"slots": 10**30}, "at most 2147483647"),
-    ({"seed": -1}, "seed -1 is out of range"), ({"slots": "8"}, "slots '8' is not an integer"),
+    ({"slots": 10**30}, "an integer from 1 to 2147483647"),
+    ({"seed": -1}, "seed is -1: give a"), ({"slots": "8"}, "slots is '8': give a"),
 ])
 def test_what_is_refused(bad, message):
     job = PoolStreaming(size_bytes=4096, slots=64)

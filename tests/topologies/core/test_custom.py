@@ -35,8 +35,8 @@ def test_no_links_at_all():
     [
         ([(0, 1, "1GB/s", 0), (0, 1)], 2, r"link 1 is \(0, 1\): write \(src, dst, bandwidth, latency\)"),
         ([7], 2, "link 0 is 7"),
-        ([(0, -1, "1GB/s", 0)], 2, "link 0 .* has the node -1"),
-        ([(0, 1.5, "1GB/s", 0)], 2, "has the node 1.5"),
+        ([(0, -1, "1GB/s", 0)], 2, "link 0 .* node is -1"),
+        ([(0, 1.5, "1GB/s", 0)], 2, "node is 1.5"),
         ([(0, 1, "1", 0)], 2, r"link 0 \(0->1\) bandwidth '1' is not a rate"),
         ([(0, 1, "1GB/s", "1")], 2, r"link 0 \(0->1\) latency '1' is not a time"),
         ([(1, 1, "1GB/s", 0)], 2, "connects a node to itself"),

@@ -1,0 +1,404 @@
+"""Checks of public arguments, for all packages: what a value must be, and the one exception for one that is not.
+
+`checked` reads the annotations of a function or a class and checks every argument by them, before anything else
+happens: `int` is an integer of less than 64 bits (no truth value, float or text), `float` a finite number, a class an
+instance of it. A narrower range stands in the annotation, `Annotated[int, Integer(1)]`; so does what the function reads
+on its own, `Annotated[str | int, UNCHECKED]`. Numbers of numpy become those of Python; nothing is rounded or cut.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from difflib import get_close_matches
+from functools import cache, wraps
+from math import inf
+from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+T = TypeVar("T")
+LONGEST_TOLD = 60
+INT64 = 2**63 - 1
+MOST_COUNT = 2**31 - 1
+"""Of anything that programs and tables of transfers number."""
+
+
+MOST_CHARACTERS = 1500
+"""Limit on a message, since it may quote megabytes of bad input."""
+
+
+class WeftError(ValueError):
+    """Bad input: the message names the item, what it was and what is accepted.
+
+    The command line prints the message on one line and exits with code 2. The message is therefore a single line,
+    whatever the input: line breaks become spaces, other control characters are escaped as in Python, and the middle of
+    an overlong message is cut.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(_one_line(str(message)))
+
+
+def _one_line(message: str) -> str:
+    if len(message) > MOST_CHARACTERS:
+        message = f"{message[: MOST_CHARACTERS - 300]} [...] {message[-200:]}"
+    if message.isprintable():
+        return message
+    line = " ".join(message.splitlines())
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
+
+
+def told(value: object) -> str:
+    """A value as an error message shows it: not longer than a line."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return "of thousands of digits"
+    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
+
+
+class Unfit(WeftError):
+    """A value that is not accepted; `inner` if it is an item of one of the right shape."""
+
+    def __init__(self, value: object, what: str, accepted: str) -> None:
+        super().__init__(f"{what} is {told(value)}: give {accepted}")
+        self.inner = ", item " in what
+
+
+class Kind(Protocol):
+    """What a value must be."""
+
+    @property
+    def accepted(self) -> str:
+        """For messages: "an integer from 1 to 8"."""
+
+    def read(self, value: Any, what: str) -> Any:
+        """The value, where it is accepted."""
+
+
+@dataclass(frozen=True)
+class Integer:
+    """An integer from `least` to `most`, both included."""
+
+    least: int = -INT64
+    most: int = INT64
+
+    @property
+    def accepted(self) -> str:
+        return f"an integer{_range(self.least, self.most)}"
+
+    def read(self, value: Any, what: str) -> int:
+        if type(value) is not int:
+            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+                raise Unfit(value, what, self.accepted)
+            return Integer(self.least, self.most).read(int(value), what)
+        if not self.least <= value <= self.most:
+            raise Unfit(value, what, self.accepted)
+        return value
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number from `least` (`above`: more than that) to `most`."""
+
+    least: float = -inf
+    most: float = inf
+    above: bool = False
+
+    @property
+    def accepted(self) -> str:
+        return f"a number{_range(self.least, self.most, self.above)}"
+
+    def read(self, value: Any, what: str) -> Any:
+        if isinstance(value, bool | np.bool_) or not hasattr(value, "__float__") or isinstance(value, np.ndarray):
+            raise Unfit(value, what, self.accepted)
+        if not (-inf < value < inf and self.least <= value <= self.most) or (self.above and value == self.least):
+            raise Unfit(value, what, self.accepted)
+        return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some words."""
+
+    words: Sequence[str]
+
+    @property
+    def accepted(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+    def read(self, value: Any, what: str) -> str:
+        return choice(value, self.words, what)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    accepted: str
+    accepts: Callable[[Any], bool]
+    read_as: Callable[[Any], Any] = lambda value: value
+
+    def read(self, value: Any, what: str) -> Any:
+        if not self.accepts(value):
+            raise Unfit(value, what, self.accepted)
+        return self.read_as(value)
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a function (value, what) reads, such as text with a unit; `keep`: the value stays as it was written."""
+
+    reader: Callable[[Any, str], Any]
+    keep: bool = False
+    accepted: str = "a number with a unit"
+
+    def read(self, value: Any, what: str) -> Any:
+        found = self.reader(value, what)
+        return value if self.keep else found
+
+
+UNCHECKED = _Kind("anything", lambda value: True)
+"""What a function checks itself."""
+
+_PLAIN: dict[Any, Kind] = {
+    int: Integer(),
+    float: Number(),
+    bool: _Kind("true or false", lambda value: isinstance(value, bool | np.bool_), bool),
+    str: _Kind("text", lambda value: isinstance(value, str)),
+    type(None): _Kind("None", lambda value: value is None),
+}
+Natural = Annotated[int, Integer(0)]
+Count = Annotated[int, Integer(1, MOST_COUNT)]
+Positive = Annotated[float, Number(0, above=True)]
+NotNegative = Annotated[float, Number(0)]
+Share = Annotated[float, Number(0, 1, above=True)]
+"""Above 0 and at most 1."""
+
+
+def integer(value: object, what: str, least: int = -INT64, most: int = INT64) -> int:
+    """An integer from `least` to `most`.
+
+    Raises
+    ------
+    WeftError
+        Not an integer (a truth value, 2.0 and "2" are none), or out of range.
+
+    Examples
+    --------
+    >>> integer(np.int64(4), "chunks", 1)
+    4
+    """
+    return Integer(least, most).read(value, what)
+
+
+def number(value: object, what: str, least: float = -inf, most: float = inf, *, above: bool = False) -> float:
+    """A finite number from `least` to `most`; `above`: more than `least`."""
+    found: float = Number(least, most, above).read(value, what)
+    return found
+
+
+def truth(value: object, what: str) -> bool:
+    """True or False."""
+    return bool(_PLAIN[bool].read(value, what))
+
+
+def choice(value: object, accepted: Iterable[str], what: str, also: str = "") -> str:
+    """A word that is among the accepted ones; the message names them, and the nearest.
+
+    Raises
+    ------
+    WeftError
+        Any other value.
+
+    Examples
+    --------
+    >>> choice("fifi", ("fifo", "priority"), "discipline")
+    Traceback (most recent call last):
+    topologies.checks.WeftError: discipline 'fifi' is unknown: choose one of fifo, priority (did you mean fifo?)
+    """
+    words = list(accepted)
+    if isinstance(value, str) and value in words:
+        return value
+    near = get_close_matches(value, words, 1) if isinstance(value, str) and len(value) <= LONGEST_TOLD else []
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise WeftError(f"{what} {told(value)} is unknown: choose one of {', '.join(words) or 'none'}{also}{hint}")
+
+
+def checked(target: T) -> T:
+    """Decorator of a function or a class: its arguments are checked by their annotations.
+
+    A class is checked where it is made, before its own `__post_init__`; of a named tuple that is not `_replace`.
+
+    Raises
+    ------
+    WeftError
+        From the decorated callable, for the first argument that is not accepted.
+
+    Examples
+    --------
+    >>> @checked
+    ... def cut(size_bytes: int, chunks: Count = 1) -> int:
+    ...     return size_bytes // chunks
+    >>> cut(10, chunks=2.5)
+    Traceback (most recent call last):
+    topologies.checks.Unfit: chunks is 2.5: give an integer from 1 to 2147483647
+    """
+    if not isinstance(target, type):
+        return _wrap(target, target)  # type: ignore[arg-type, return-value]
+    name = "__new__" if issubclass(target, tuple) else "__init__"
+    setattr(target, name, _wrap(getattr(target, name), target))
+    return target
+
+
+def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
+    @cache
+    def kinds() -> tuple[list[tuple[str, Kind | None]], dict[str, Kind]]:
+        parameters = inspect.signature(call).parameters.values()
+        if is_dataclass(annotated) or hasattr(annotated, "_fields"):
+            hints = get_type_hints(annotated, include_extras=True)  # at the first call: all names are known by then
+        else:
+            given = {one.name: one.annotation for one in parameters if one.annotation is not one.empty}
+            hints = get_type_hints(types.SimpleNamespace(__annotations__=given), call.__globals__, include_extras=True)
+        plain = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        found = {one.name: kind_of(hints[one.name]) for one in plain if one.name in hints}
+        found = {name: kind for name, kind in found.items() if kind is not UNCHECKED}
+        return [(one.name, found.get(one.name)) for one in plain if one.kind is not one.KEYWORD_ONLY], found
+
+    @wraps(call)
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        in_order, by_name = kinds()
+        read = [
+            value if kind is None else kind.read(value, name)
+            for value, (name, kind) in zip(args, in_order, strict=False)
+        ]
+        for name, value in kwargs.items():
+            kind = by_name.get(name)
+            if kind is not None:
+                kwargs[name] = kind.read(value, name)
+        return call(*read, *args[len(read):], **kwargs)
+
+    return checking
+
+
+def kind_of(hint: Any) -> Kind:
+    """What an annotation accepts."""
+    if hint in (Any, object) or isinstance(hint, TypeVar):
+        return UNCHECKED
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return next((one for one in hint.__metadata__ if hasattr(one, "read")), kind_of(arguments[0]))
+    if origin in (Union, types.UnionType):
+        return _Either([kind_of(one) for one in arguments])
+    if origin is None:
+        return _PLAIN.get(hint) or _instance(hint)
+    if origin is np.ndarray:
+        return _array(get_args(arguments[1])[0])
+    if origin is Callable:
+        return _Kind("a function", callable)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping(*map(kind_of, arguments))
+    if origin is tuple and arguments[-1] is not ...:
+        return _fixed([kind_of(one) for one in arguments])
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return _items(origin, kind_of(arguments[0]))
+    return _instance(origin) if isinstance(origin, type) else UNCHECKED
+
+
+def _instance(kind: type) -> Kind:
+    if getattr(kind, "_is_protocol", False):
+        needed = [name for name in vars(kind) if not name.startswith("_")]
+        return _Kind(f"a {kind.__name__}", lambda value: all(hasattr(value, name) for name in needed))
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
+    example = getattr(kind, "EXAMPLE", "")
+    called = f"{article} {kind.__name__}{f', such as {example}' if example else ''}"
+    return _Kind(called, lambda value: isinstance(value, kind))
+
+
+def _array(number: Any) -> Kind:
+    letters = "b" if number is np.bool_ else "iu" if issubclass(number, np.integer) else "iuf"
+    called = {"b": "truth values", "iu": "integers", "iuf": "numbers"}[letters]
+    return _Kind(f"an array of {called}", lambda value: isinstance(value, np.ndarray) and value.dtype.kind in letters)
+
+
+@dataclass(frozen=True)
+class _Either:
+    kinds: list[Kind]
+
+    @property
+    def accepted(self) -> str:
+        return " or ".join(kind.accepted for kind in self.kinds if kind is not _PLAIN[type(None)])
+
+    def read(self, value: Any, what: str) -> Any:
+        unfit: list[WeftError] = []
+        for kind in self.kinds:
+            try:
+                return kind.read(value, what)
+            except WeftError as error:
+                unfit.append(error)
+        inner = next((error for error in unfit if not isinstance(error, Unfit) or error.inner), None)
+        raise inner or Unfit(value, what, self.accepted)
+
+
+def _items(origin: type, item: Kind) -> Kind:
+    """A collection of one kind of items; what may only be walked once is checked as it is walked."""
+    called = "a set" if issubclass(origin, set | frozenset) else "a sequence"
+    accepted = f"{called}, each item {item.accepted}"
+
+    def accepts(value: Any) -> bool:
+        given = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+        return given and (origin not in (set, frozenset) or isinstance(value, set | frozenset))
+
+    def read_items(value: Any, what: str) -> Any:
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            value = value.tolist()
+        if isinstance(value, Iterator):
+            return (item.read(one, f"{what}, item {at},") for at, one in enumerate(value))
+        if item is UNCHECKED:
+            return value
+        read = [item.read(one, f"{what}, item {at},") for at, one in enumerate(value)]
+        return read if origin is list else (type(value) if origin in (set, frozenset) else tuple)(read)
+
+    return _Container(accepted, accepts, read_items)
+
+
+def _fixed(items: list[Kind]) -> Kind:
+    def read(value: Any, what: str) -> Any:
+        return tuple(kind.read(one, f"{what}, item {at},") for at, (kind, one) in
+                     enumerate(zip(items, value, strict=True)))
+
+    return _Container(
+        f"({', '.join(kind.accepted for kind in items)})",
+        lambda value: isinstance(value, tuple | list) and len(value) == len(items), read,
+    )
+
+
+def _mapping(key: Kind = UNCHECKED, item: Kind = UNCHECKED) -> Kind:
+    def read(value: Any, what: str) -> Any:
+        for one in value:
+            key.read(one, f"{what}, item {told(one)},")
+            item.read(value[one], f"{what}, item {told(one)},")
+        return value
+
+    return _Container("a mapping", lambda value: isinstance(value, Mapping), read)
+
+
+@dataclass(frozen=True)
+class _Container:
+    accepted: str
+    accepts: Callable[[Any], bool]
+    read_items: Callable[[Any, str], Any]
+
+    def read(self, value: Any, what: str) -> Any:
+        if not self.accepts(value):
+            raise Unfit(value, what, self.accepted)
+        return self.read_items(value, what)
+
+
+def _range(least: float, most: float, above: bool = False) -> str:
+    low = "" if least in (-inf, -INT64) else f" above {least}" if above else f" from {least}"
+    if most == inf:
+        return low.replace("from", "of at least")
+    wide = isinstance(most, int) and most > MOST_COUNT and most & (most + 1) == 0
+    return f"{low}{',' if low and wide else ''} {f'below 2^{int(most).bit_length()}' if wide else f'to {most}'}"
