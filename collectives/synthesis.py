@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -138,7 +139,10 @@ def search(
     """
     lanes = lanes_of(topology)
     ends = [(lane.dst, lane.src) if inward else (lane.src, lane.dst) for lane in lanes]
-    costs = [lane.latency_ps + -(-block_bytes * PS_PER_S // int(lane.rate_Bps)) for lane in lanes]
+    rates = [int(lane.rate_Bps) or Fraction(lane.rate_Bps) for lane in lanes]
+    costs = [
+        lane.latency_ps + -(-block_bytes * PS_PER_S // rate) for lane, rate in zip(lanes, rates, strict=True)
+    ]
     found = [_run(topology, ends, costs, parts, np.random.default_rng([seed, run])) for run in range(runs)]
     return lanes, min(found, key=lambda matches: max((match.end_ps for match in matches), default=0))
 

@@ -80,7 +80,6 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "workloads.Pipeline": lambda: workloads.Pipeline(order="1f1b", microbatches=8, activation_bytes=10**9),
     "workloads.Prices": lambda: workloads.Prices(1.0, 2.0),
     "workloads.Send": lambda: workloads.Send(10**9, tuple(range(64)), tuple(range(64))),
-    "sim.Spread": lambda: sim.Spread(8, tuple(range(100))),
     "workloads.Trace": lambda: workloads.schedule_to_chakra(schedule())[0],
     "workloads.Training": lambda: workloads.Training(loop="dear", options={LONG: LONG}),
     "workloads.Workload": workload,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +80,8 @@ def _sum(side: str, text: str, n_dims: int) -> tuple[F64, float]:
 
 def _rate(term: str, text: str) -> float:
     try:
-        return float(term)
+        if math.isfinite(float(term)):
+            return float(term)
     except ValueError:
         pass
     try:

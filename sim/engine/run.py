@@ -16,6 +16,7 @@ from sim.program import FIFO, I32, I64, PER_CHUNK, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import Journal, Log, Outcome, Stopped, Stranded, check_finished, log_base, past_the_clock
 from topologies import WeftError
+from topologies.core.extents import physical_memory
 from topologies.units import format_size, format_time
 
 SLICE_EVENTS = 1_000_000
@@ -182,7 +183,7 @@ def memory_bytes(program: Program, log: bool = False) -> int:
 
 def check_memory(program: Program, log: bool, limit_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
     """Reject a run that would not fit, before it starts."""
-    need = memory_bytes(program, log)
+    need, limit_bytes = memory_bytes(program, log), int(min(limit_bytes, physical_memory()))
     if need > limit_bytes:
         raise WeftError(
             f"the run needs about {format_size(need)} for {program.n_tasks:,} tasks and {program.chunk_hops():,} "

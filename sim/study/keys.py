@@ -6,6 +6,7 @@ A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,7 +44,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or _is_integer(value)
+    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _all(check: Callable[[Any], bool]) -> Callable[[Any], bool]:

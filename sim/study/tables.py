@@ -244,4 +244,6 @@ def links_csv(result: Result) -> str:
 def _csv_value(value: Any) -> Any:
     if value is None:
         return ""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"  # a spreadsheet would run it as a formula
     return json.dumps(value) if isinstance(value, (dict, list)) else value

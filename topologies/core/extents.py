@@ -6,9 +6,19 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from topologies.checks import WeftError, integer
 from topologies.units import format_size
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Of the container: version 2 and version 1."""
 
 MAX_LINKS = 2**31 - 1
 """Links are numbered with int32."""
@@ -67,8 +77,13 @@ def check_memory(name: str, n_nodes: int, n_links: int) -> None:
 
 
 def physical_memory() -> float:
-    """Physical memory of this machine in bytes; infinite if the system does not report it."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
+    """Memory in bytes that this process may use: of the machine, its container and `ulimit -v`; infinite if unknown."""
+    found = [math.inf]
+    with suppress(AttributeError, ValueError, OSError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in CGROUP_LIMITS:
+        with suppress(ValueError, OSError):  # "max" is no limit
+            found.append(int(Path(path).read_text(encoding="ascii")))
+    if resource is not None and (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+        found.append(limit)
+    return min(found)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import checked, choice
 from topologies.text.brief import one_line
 from topologies.units import format_size
 from workloads.formats.chakra_attributes import (
@@ -230,7 +230,8 @@ def _whole(value: int | bytes, wire: int, where: str, number: int) -> int:
 
 
 def _node_bytes(node: Node) -> bytes:
-    numbers = {1: node.id, 3: NODE_KINDS.index(node.kind), 6: node.start_us, 7: node.duration_us}
+    kind = choice(node.kind, NODE_KINDS, f"node {node.id}: kind")
+    numbers = {1: node.id, 3: NODE_KINDS.index(kind), 6: node.start_us, 7: node.duration_us}
     parts = {number: field(number, value) for number, value in numbers.items() if value}
     parts[2] = text_field(2, node.name)
     for number, waits in ((4, node.control_after), (5, node.data_after)):
