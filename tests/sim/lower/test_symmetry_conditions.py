@@ -367,14 +367,16 @@ def test_a_sample_has_no_more_transfers_and_crossings_than_its_limits(
     assert sender.asked[-1].size == count
 
 
-@pytest.mark.parametrize(("limit", "count"), [("SAMPLE_TRANSFERS", 4), ("SAMPLE_CROSSINGS", 2)])
-def test_one_transfer_a_rank_of_two_links_is_counted_as_such(
-    monkeypatch: pytest.MonkeyPatch, limit: str, count: int
+@pytest.mark.parametrize(
+    ("limit", "links", "count"), [("SAMPLE_TRANSFERS", 2, 4), ("SAMPLE_CROSSINGS", 2, 2), ("SAMPLE_CROSSINGS", 1, 4)]
+)
+def test_one_transfer_a_rank_of_few_links_is_counted_as_such(
+    monkeypatch: pytest.MonkeyPatch, limit: str, links: int, count: int
 ) -> None:
     monkeypatch.setattr(symmetry, "FULL_CHECK_NODES", 1)
     monkeypatch.setattr(symmetry, limit, 4)
     table = TransferTable(RANKS)
-    table.add(slot=0, dst=(RANKS + 2) % P)
+    table.add(slot=0, dst=(RANKS + links) % P)
     sender = Sender(ring(P), table.build())
     turn = node_group(sender.topology, "rotation", [("one", ((RANKS + 1) % P).astype(np.int32))])
     assert check(sender, divide(sender, turn, "first", 0), "first", 0)[0] is None

@@ -243,6 +243,58 @@ def test_the_hash_is_the_same_everywhere():
     assert not np.array_equal(hash64(7, np.arange(9), 3), hash64(8, np.arange(9), 3))
 
 
+def splitmix(seed, *keys):
+    """The same in Python's integers, key by key."""
+
+    def mix(z):
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z = (z ^ z >> shift) * factor % 2**64
+        return z ^ z >> 31
+
+    for key in keys:
+        seed = mix((seed + 0x9E3779B97F4A7C15) % 2**64) ^ key
+    return mix((seed + 0x9E3779B97F4A7C15) % 2**64)
+
+
+@pytest.mark.parametrize("seed", [0, 5, 2**63 + 9, 2**64 - 1, 2**64 + 3])
+def test_the_hash_is_splitmix_of_the_seed_and_each_key(seed):
+    assert hash64(seed, np.array([4]), 7, np.array([2**40])).tolist() == [splitmix(seed, 4, 7, 2**40)]
+
+
+def three_ways():
+    """From each of the first four nodes to node 7 through nodes 4, 5 and 6, of which all are equally near."""
+    ends = [*((a, b) for a in range(4) for b in (4, 5, 6)), *((b, 7) for b in (4, 5, 6))]
+    return from_links([(a, b, "1GB/s", 0) for a, b in ends], n_npus=8)
+
+
+def test_of_three_routes_split_and_alternating_take_the_first_and_the_last():
+    t = three_ways()
+    middle = [route_nodes(t, t.paths(*one(source, 7), "alternating"), 0)[0] for source in range(4)]
+    assert middle == [4, 6, 4, 6]
+    split = t.paths(*one(0, 7), "split")
+    assert [route_nodes(t, split, route)[0] for route in (0, 1)] == [4, 6]
+
+
+def test_ecmp_draws_by_seed_ends_and_hop():
+    t = three_ways()
+    for seed in range(20):
+        drawn = route_nodes(t, t.paths(*one(2, 7), "ecmp", seed=seed), 0)[0]
+        assert drawn == 4 + (splitmix(seed, 2, 7, 0) >> 1) % 3
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_two_batches_are_both_taken(monkeypatch, most):
+    monkeypatch.setattr("topologies.core.routing._batch_size", lambda topology: most)
+    t = replace(ring(4), router=ShortestPathRouter())
+    paths = t.paths(np.array([0, 0, 0]), np.array([1, 2, 1]))
+    assert [route_nodes(t, paths, route) for route in range(3)] == [[1], [1, 2], [1]]
+
+
+def test_an_unknown_rule_for_ties_names_those_there_are():
+    with pytest.raises(WeftError, match="tie rule 'last' is unknown: choose one of first, split"):
+        ring(4).paths(*one(0, 1), "last")
+
+
 def test_one_part_is_joined_as_it_is():
     paths = ring(4).paths(*one(0, 1))
     assert join_paths([paths]) is paths

@@ -1,0 +1,291 @@
+"""Mutants of the core: whatever operator, number or condition is changed, a test must fail.
+
+Mutants are made and run by mutmut, in a copy of the packages below out/mutants. To its own operators two are added that
+delete: a condition (of an `if` or a comprehension, or one side of `and`, `or`, `&`, `|`) and a call for its effect.
+Left out are those of mutmut's that mostly raise at once and say nothing of the tests: changed texts, None in place of a
+value or an argument, a dropped argument.
+
+A mutant runs the tests that reach its function, fastest first, in a process forked from one that has imported them and
+run none, so no cache holds what the unchanged code found. Those that survive are in `JUDGED`, each with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+ROOT = Path(__file__).parents[1]
+WORK = ROOT / "out" / "mutants"
+JUDGED = Path(__file__).with_name("surviving_mutants.toml")
+PAGE = ROOT / "docs" / "reliability.md"
+COPIED = ("sim", "collectives", "topologies", "workloads", "tests", "benchmarks", "docs", "examples")
+LEAST_KILLED = 0.9
+KILLED, TIMED_OUT = 1, (-24, 24, 36, 152)
+"""Exit codes of mutmut's children; any other is that of a survivor."""
+
+HEAD = """\
+| subject | mutants | run | killed | ran out of time | equivalent | other survivors | killed of what is not equivalent |
+|---|--:|--:|--:|--:|--:|--:|--:|"""
+
+
+class Subject(NamedTuple):
+    """Files that are mutated, and the tests that must notice."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+LIGHT = "--sample=16"
+SUBJECTS = {
+    "quotient": Subject(("sim/lower/quotient.py",), ("tests/sim/lower/test_symmetry_conditions.py",)),
+    "proof": Subject(("collectives/core/proof.py",), ("tests/collectives/core/test_proof_conditions.py",)),
+    "certificates": Subject(("sim/certify/*.py",), ("tests/sim/certify", "-k=not 99999")),
+    "why": Subject(("sim/why/*.py",), ("tests/sim/why", LIGHT)),
+    "routing": Subject(
+        ("topologies/core/routing.py", "topologies/core/paths.py"), ("tests/topologies/core/test_routing.py", LIGHT)
+    ),
+    "kernel": Subject(
+        tuple(f"sim/engine/_{name}.py" for name in ("kernel", "event", "heap", "wheel", "faults", "draw")),
+        ("tests/sim/engine/test_engine.py", "tests/sim/engine/test_faulty_programs.py", LIGHT),
+    ),
+    "lowering": Subject(
+        tuple(f"sim/lower/{name}.py" for name in ("job", "job_symmetry", "shape", "templates")),
+        ("tests/sim/lower", LIGHT),
+    ),
+}
+"""By the name that the command takes; tests are fast ones, arguments of pytest."""
+
+
+def main() -> None:
+    """Run the mutants of some subjects (default: all), and write the table in docs/reliability.md."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=main.__doc__)
+    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"of {', '.join(SUBJECTS)}")
+    parser.add_argument(
+        "--survivors", action="store_true", help="run only what survived last, with the tests as they are now"
+    )
+    parser.add_argument(
+        "--most", type=int, metavar="N", help="run N of each subject's mutants, chosen by a hash of their names"
+    )
+    parser.add_argument("--in-copy", nargs="*", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.in_copy is not None:
+        run_here(arguments.in_copy, arguments.most)
+        return
+    if unknown := set(arguments.subjects) - set(SUBJECTS):
+        parser.error(f"no such subject: {', '.join(sorted(unknown))}; choose of {', '.join(SUBJECTS)}")
+    failed = []
+    for name in arguments.subjects or SUBJECTS:
+        print(f"== {name}", flush=True)
+        names = survivors(name).keys if arguments.survivors else []
+        copy(name, afresh=not names and not arguments.rest)
+        run(name, names, arguments.most)
+        failed += judge(name, survivors(name))
+    if failed:
+        raise SystemExit("\n".join(failed))
+
+
+def copy(name: str, afresh: bool) -> None:
+    """Copy the packages and their tests, with the configuration of mutmut for one subject."""
+    subject, folder = SUBJECTS[name], WORK / name
+    if afresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    for part in COPIED:
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    for path in (path for pattern in subject.files for path in folder.glob(pattern)):
+        # mutmut skips functions with decorators; without the compiler these do nothing.
+        path.write_text(re.sub(r"^@(?:entry|helper)\n", "", path.read_text(), flags=re.MULTILINE))
+    shutil.copy(ROOT / "README.md", folder)
+    written = {
+        "source_paths": ["sim", "collectives", "topologies", "workloads"],
+        "only_mutate": list(subject.files),
+        "also_copy": ["benchmarks", "docs", "examples", "README.md"],
+        "pytest_add_cli_args_test_selection": list(subject.tests),
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov"],
+        "process_isolation": "forkserver",
+        "timeout_multiplier": 10.0,
+        "timeout_constant": 2.0,
+        "use_git_change_detection": False,
+        "track_dependencies": False,
+    }
+    lines = ["", "[tool.mutmut]", *(f"{key} = {json.dumps(value)}" for key, value in written.items()), ""]
+    (folder / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + "\n".join(lines))
+
+
+def run(name: str, only: Sequence[str], most: int | None) -> None:
+    """Start this module again in the copy; Ctrl-C reaches mutmut too, which ends its processes."""
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": "", "PYTHONHASHSEED": "0"}
+    few = [] if most is None else ["--most", str(most)]
+    command = [sys.executable, "-m", "benchmarks.mutants", *few, "--in-copy", *only]
+    process = subprocess.Popen(command, cwd=WORK / name, env=environment)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        raise SystemExit(130) from None
+    if code:
+        raise SystemExit(f"{name}: mutmut ended with exit code {code}")
+
+
+def run_here(only: Sequence[str], most: int | None) -> None:
+    """Make and run the mutants of the working directory."""
+    from mutmut import __main__ as mutmut
+    from mutmut.mutation import file_mutation, mutators
+    from mutmut.runners.harness import PytestRunner
+    from mutmut.state import state
+
+    file_mutation.mutation_operators = operators(mutators)
+    ordered, every = PytestRunner.run_tests, mutmut.collect_source_file_mutation_data
+
+    def fastest_first(self: PytestRunner, *, mutant_name: str | None, tests: Iterable[str]) -> int:
+        takes = state().duration_by_test
+        return ordered(self, mutant_name=mutant_name, tests=sorted(tests, key=lambda one: (takes[one], one)))
+
+    def some(*, mutant_names: Sequence[str]) -> Any:
+        mutants, data = every(mutant_names=mutant_names)
+        return sorted(mutants, key=lambda one: crc32(one[1].encode()))[:most], data
+
+    PytestRunner.run_tests = fastest_first
+    mutmut.collect_source_file_mutation_data = some
+    mutmut._run(list(only), 1)
+
+
+def operators(mutators: Any) -> list[tuple[type, Any]]:
+    """mutmut's operators without those that mostly raise, and two that delete."""
+    import libcst as cst
+
+    left_out = {
+        mutators.operator_string, mutators.operator_lambda, mutators.operator_assignment, mutators.operator_arg_removal,
+    }  # fmt: skip
+
+    def condition(node: Any) -> Iterator[Any]:
+        if isinstance(node, cst.If):
+            yield node.with_changes(test=cst.Name("False"))
+        elif isinstance(node, cst.CompIf):
+            yield node.with_changes(test=cst.Name("True"))
+        elif isinstance(node, cst.BooleanOperation) or isinstance(node.operator, cst.BitAnd | cst.BitOr):
+            yield node.left
+            yield node.right
+
+    def effect(node: Any) -> Iterator[Any]:
+        if isinstance(node.value, cst.Call):
+            yield cst.Pass()
+
+    kept = [one for one in mutators.mutation_operators if one[1] not in left_out]
+    deleting = [(kind, condition) for kind in (cst.If, cst.CompIf, cst.BooleanOperation, cst.BinaryOperation)]
+    return [*kept, *deleting, (cst.Expr, effect)]
+
+
+class Mutant(NamedTuple):
+    """A change of a line in a function: what a reader needs to judge it, and what identifies it from run to run."""
+
+    file: str
+    function: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.function}\n  - {self.before}\n  + {self.after}"
+
+
+class Found(NamedTuple):
+    """What came of the mutants of one subject: how many there are, were run, ran out of time; those no test noticed."""
+
+    mutants: int
+    run: int
+    timed_out: int
+    survived: list[Mutant]
+    keys: list[str]
+
+
+def survivors(name: str) -> Found:
+    """What came of the last run."""
+    n, codes, survived, keys = 0, [], [], []
+    for path in sorted((WORK / name / "mutants").rglob("*.py.meta")):
+        every = json.loads(path.read_text())["exit_code_by_key"]
+        of_key = {key: code for key, code in every.items() if code is not None}
+        n += len(every)
+        file = path.relative_to(WORK / name / "mutants").as_posix().removesuffix(".meta")
+        bodies = functions((WORK / name / "mutants" / file).read_text())
+        codes += of_key.values()
+        here = [key for key, code in of_key.items() if code not in (KILLED, *TIMED_OUT)]
+        survived += [changed(file, key, bodies) for key in here]
+        keys += here
+    return Found(n, len(codes), sum(code in TIMED_OUT for code in codes), survived, keys)
+
+
+def functions(text: str) -> dict[str, list[str]]:
+    """Lines of each function that mutmut wrote, by its name."""
+    starts = list(re.finditer(r"^ *def (x\S*__mutmut_\w+)\(", text, re.MULTILINE))
+    ends = [*(one.start() for one in starts[1:]), len(text)][: len(starts)]
+    return {one[1]: text[one.start() : end].splitlines() for one, end in zip(starts, ends, strict=True)}
+
+
+def changed(file: str, key: str, bodies: dict[str, list[str]]) -> Mutant:
+    name = key.rpartition(".")[2]
+    base = name.rpartition("__mutmut_")[0]
+    bodies[name][0] = bodies[name][0].replace(name, f"{base}__mutmut_orig")
+    pairs = zip(bodies[f"{base}__mutmut_orig"], bodies[name], strict=False)
+    before, after = next(pair for pair in pairs if pair[0] != pair[1])
+    return Mutant(file, base.removeprefix("x").strip("_ǁ").replace("ǁ", "."), before.strip(), after.strip())
+
+
+class Known(NamedTuple):
+    """Mutants that survive for one reason."""
+
+    reason: str
+    equivalent: bool
+    mutants: list[Mutant]
+
+
+def known(name: str) -> list[Known]:
+    """The survivors that have been judged."""
+    groups = tomllib.loads(JUDGED.read_text()).get(name, [])
+    return [
+        Known(one["reason"], one.get("equivalent", True), [Mutant(*row) for row in one["mutants"]]) for one in groups
+    ]
+
+
+def judge(name: str, found: Found) -> list[str]:
+    """Print what survived, write the page; the faults of a subject."""
+    same = {mutant for group in known(name) if group.equivalent for mutant in group.mutants}
+    judged = {mutant for group in known(name) for mutant in group.mutants}
+    for mutant in sorted(set(found.survived) - judged):
+        print(f"survived: {mutant}")
+    equivalent = sum(mutant in same for mutant in found.survived)
+    killed = found.run - len(found.survived)  # those that ran out of time too
+    share = killed / max(found.run - equivalent, 1)
+    others = len(found.survived) - equivalent
+    row = (name, found.mutants, found.run, killed, found.timed_out, equivalent, others, f"{share:.1%}")
+    print(f"{name}: {share:.1%} of {found.run - equivalent} mutants that change something are killed")
+    write_page(row)
+    gone = judged - set(found.survived) if found.run == found.mutants else set()
+    faults = [f"{name}: killed, and listed as a survivor: {mutant}" for mutant in sorted(gone)]
+    return faults + ([f"{name}: fewer than {LEAST_KILLED:.0%}"] if share < LEAST_KILLED else [])
+
+
+def write_page(row: Sequence[object]) -> None:
+    """Put a row into the table, and the judged survivors below it."""
+    head, start, rest = PAGE.read_text().partition("<!-- table of mutants -->\n")
+    table, end, tail = rest.partition("<!-- end of mutants -->")
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if line.startswith("| ")}
+    rows[str(row[0])] = f"| {' | '.join(map(str, row))} |"
+    lines = [HEAD, *(rows[name] for name in SUBJECTS if name in rows), ""]
+    for name in SUBJECTS:
+        for group in known(name):
+            lines.append(f"- {name}, {'equivalent' if group.equivalent else 'not equivalent'}: {group.reason}")
+            lines += [f"  - `{one.function}`: `{one.before}` becomes `{one.after}`" for one in group.mutants]
+    PAGE.write_text(head + start + "\n".join(lines) + "\n" + end + tail)
+
+
+if __name__ == "__main__":
+    main()
