@@ -15,6 +15,7 @@ from sim.certify.schedule import certify_schedule
 from sim.engine.run import Progress, check_memory, run
 from sim.faults.apply import add_faults, check_names
 from sim.faults.cost import FaultCost, named_deadlock
+from sim.faults.marks import marks_of
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
@@ -123,7 +124,7 @@ def simulate(
         check_names(job.topology, faults)
     run = _Run(engine, log or check, check, progress, max_events)
     healthy = run.healthy(job, model, symmetry)
-    return healthy if faults is None else run.faulty(healthy, faults)
+    return healthy if faults is None else run.faulty(healthy, faults, symmetry)
 
 
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
@@ -159,15 +160,19 @@ class _Run:
         )
         return self._checked(result)
 
-    def faulty(self, healthy: Result, plan: FaultPlan) -> Result:
-        """The same job once more, with faults: all NPUs, with a journal."""
+    def faulty(self, healthy: Result, plan: FaultPlan, symmetry: str) -> Result:
+        """The same job once more, with faults and a journal: all NPUs, or as the faults keep the symmetry."""
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
         started = perf_counter()
-        lowered = add_faults(lower(healthy.job, healthy.model, "off"), plan)
+        marks = marks_of(healthy.job.topology, plan) if symmetry == "auto" else None
+        as_kept = "off" if marks is None else "auto"
+        lowered = add_faults(lower(healthy.job, healthy.model, as_kept, marks=marks), plan)
         try:
             outcome = self._outcome(lowered, log=True)
         except Deadlock as stuck:
+            if not lowered.is_whole:
+                return self.faulty(healthy, plan, "off")  # which names all that wait
             raise named_deadlock(stuck, lowered, task_names(lowered), plan) from None
         return self._checked(replace(
             healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, outcome=outcome,

@@ -23,6 +23,7 @@ CROSSING = {"lost": LOSES + DROPS, "wait": WAITS, "complete": COMPLETES}
 
 
 FAULTS_BREAK = "all ranks simulated (symmetry is off: faults are not the same everywhere)"
+FAULTS_KEEP = "as far as the faults keep it"
 
 
 def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
@@ -31,7 +32,7 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
     Parameters
     ----------
     lowered : Lowered
-        With symmetry off.
+        With symmetry off, or as far as `sim.faults.marks` allows it.
     plan : FaultPlan
 
     Raises
@@ -58,7 +59,8 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
             lambda links: _path(lowered, server_of, links),
         )
     return lowered._replace(
-        program=disrupt(program, faults), symmetry=FAULTS_BREAK, late=late, server_link=link_of,
+        program=disrupt(program, faults), late=late, server_link=link_of,
+        symmetry=FAULTS_BREAK if lowered.is_whole else f"{lowered.symmetry}, {FAULTS_KEEP}",
         server_rank=_longer(lowered.server_rank, program), server_stream=_longer(lowered.server_stream, program),
     )
 
@@ -134,7 +136,7 @@ def check_names(topology: Topology, plan: FaultPlan) -> None:
 def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Program, dict[int, str]]:
     program, late = lowered.program, {}
     for rank, delay_ps in history.delay_ps.items():
-        if delay_ps:
+        if delay_ps and np.any(lowered.orbits.rank == rank):  # others are represented by one as late
             program = late_task(program, np.flatnonzero(task_rank == rank), delay_ps)
             late[program.n_servers - 1] = lowered.topology.node_name(rank)
     return program, late

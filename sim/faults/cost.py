@@ -51,7 +51,8 @@ class FaultCost:
         """From a run with a journal (without one, nothing can be lost)."""
         lost, detours = lowered.resent, 0
         if outcome.journal is not None:
-            lost += int(np.count_nonzero(outcome.journal.lost))
+            images = np.append(lowered.images(), np.ones(lowered.program.n_tasks, np.int64))  # late starts: never lost
+            lost += int(images[outcome.journal.task[outcome.journal.lost]].sum())
             detours = _detours(lowered.program, outcome)
         return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 

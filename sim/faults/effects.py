@@ -23,7 +23,7 @@ def without_effect(plan: FaultPlan, lowered: Lowered, outcome: Outcome) -> list[
     used = set()
     if outcome.journal is not None:
         server = lowered.program.route_server[outcome.journal.at]
-        used = set(np.unique(lowered.server_link[server]).tolist())
+        used = set(np.flatnonzero(np.isin(lowered.orbits.link, lowered.server_link[server])).tolist())
     resent = [fault for fault in plan.faults if isinstance(fault, Loss) and lowered.resent]
     reasons = (
         (fault, _why_not(fault, used, lowered.topology, outcome)) for fault in plan.faults if fault not in resent

@@ -20,6 +20,7 @@ from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
 from sim.lower.links import link_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TRANSFER, Lowered, Span, TaskTable
+from sim.lower.marks import Marks
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.quotient import Orbits
 from sim.lower.shape import Shape, shape_of
@@ -44,7 +45,8 @@ NO_RANK = -1
 
 
 def lower(
-    work: Schedule | Job, model: Model = Model(), symmetry: str = "auto", *, joins: bool = False
+    work: Schedule | Job, model: Model = Model(), symmetry: str = "auto", *, joins: bool = False,
+    marks: Marks | None = None,
 ) -> Lowered:
     """The program of a schedule or a job.
 
@@ -54,6 +56,7 @@ def lower(
 
     `model`: of the links; `chunks` cuts each transfer, and computations are never cut.
     `symmetry`: {"auto", "off"}; whether to simulate representatives only.
+    `marks`: what faults will make unlike, so that only the symmetry that keeps it is used.
     `joins`: whether a schedule alone also gets the joins of an operation, which show when each NPU has finished.
     WeftError: head delivery where there are computations, which would end as they begin; a collective that covers part
         of a process group; pools of unequal capacity; latencies beyond the clock.
@@ -62,12 +65,12 @@ def lower(
     seed = model.seed if model.tie == "ecmp" else 0
     alone = job.alone
     if alone is not None and not joins:
-        shape = shape_of(alone.pattern, model.tie, seed, symmetry)
-        return lower_alone(job, alone, model, shape)
+        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks)
+        return lower_alone(job, alone, model, shape)._replace(marks=marks)
     if model.deliver == "head" and any(isinstance(one.work, (Compute, Reconfigure)) for one in job.operations):
         raise WeftError("a job has computations, which deliver their end: head delivery is not for jobs")
-    orbits, words = job_orbits(job, model.tie, seed, symmetry)
-    return _Lowering(job, model, orbits).run(words)
+    orbits, words = job_orbits(job, model.tie, seed, symmetry, marks)
+    return _Lowering(job, model, orbits).run(words)._replace(marks=marks)
 
 
 class _Block(NamedTuple):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from collectives.core.pattern import Pattern
 from collectives.core.symmetry import Action, Group, translations
 from collectives.core.transfers import Transfers
+from sim.lower.marks import Marks, keeping
 from sim.lower.quotient import Emitter, Orbits, check, divide, orbits_of
 from topologies import Topology
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
@@ -70,7 +71,9 @@ def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
     return None
 
 
-def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[Orbits, str]:
+def job_orbits(
+    job: Job, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None
+) -> tuple[Orbits, str]:
     """Representatives of NPUs and links, and how they were found.
 
     The symmetries that the collectives declare are tried one after the other; a generator stays if it keeps the NPUs
@@ -89,7 +92,8 @@ def job_orbits(job: Job, tie: str, seed: int, symmetry: str = "auto") -> tuple[O
         return everyone, "all ranks simulated (switches send as well)"
     best: Group | None = None
     few = job.topology.n_npus
-    for group in _candidates(job, emitters) if symmetry == "auto" else ():
+    for declared in _candidates(job, emitters) if symmetry == "auto" else ():
+        group = declared if marks is None else keeping(declared, marks)
         kept = tuple(action for action in group.generators if _keeps(job, action))
         held = _holding(emitters, Group(group.name, kept), tie, seed)
         count = int(np.unique(orbits_of(held, sources, job.topology.n_links).rank).size)

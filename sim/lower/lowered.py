@@ -9,6 +9,7 @@ import numpy as np
 
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers
+from sim.lower.marks import Marks
 from sim.lower.quotient import Orbits
 from sim.program import I32, I64, Program
 from sim.program.contract import DOWN
@@ -100,6 +101,8 @@ class Lowered(NamedTuple):
         Servers that pass the time until an NPU sends again.
     resent : int
         Chunks that NPUs send again.
+    marks : Marks or None
+        What faults will make, or have made, unlike.
     """
 
     program: Program
@@ -121,6 +124,7 @@ class Lowered(NamedTuple):
     late: Mapping[int, str] = {}
     timers: range = range(0)
     resent: int = 0
+    marks: Marks | None = None
 
     @property
     def topology(self) -> Topology:
@@ -171,8 +175,12 @@ class Lowered(NamedTuple):
         program = self.program
         server = np.repeat(np.arange(max(program.timetable_ptr.size - 1, 0)), np.diff(program.timetable_ptr))
         other = (program.timetable_rate != DOWN) & (program.timetable_rate != program.server_rate[server])
-        link: I64 = self.server_link[np.unique(server[other])].astype(np.int64)
-        return link[link >= 0]
+        return np.flatnonzero(np.isin(self.orbits.link, self.server_link[server[other]]))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every NPU is simulated."""
+        return bool(np.all(self.orbits.rank == np.arange(self.orbits.rank.shape[1])))
 
     def images(self) -> I64:
         """How many tasks of the full program each task represents, (T,)."""

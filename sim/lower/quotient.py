@@ -31,6 +31,7 @@ from collectives.core.routes import paths_of
 from collectives.core.symmetry import Action, Group
 from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
+from sim.lower.marks import Marks, keeping
 from sim.program import unique_rows
 from topologies import Topology
 from topologies.core.paths import Paths, ranges
@@ -87,18 +88,21 @@ class Quotient(NamedTuple):
     symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
 
 
-def quotient(pattern: Pattern, tie: str, seed: int, symmetry: str = "auto") -> Quotient:
+def quotient(
+    pattern: Pattern, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None
+) -> Quotient:
     """The smallest program that represents the whole pattern.
 
     `tie`: rule for equally short routes; one that breaks a symmetry shrinks the group.
     `seed`: for `ecmp`.
     `symmetry`: {"auto", "off"}.
+    `marks`: what else has to be alike.
     """
     notes: list[str] = []
     if symmetry == "auto":
         for group in pattern.groups:
             notes += [f"{group.name}: {what} is no symmetry of {pattern.topology.name}" for what in group.dropped]
-            found = _largest(pattern, group, tie, seed, notes)
+            found = _largest(pattern, group if marks is None else keeping(group, marks), tie, seed, notes, marks)
             if found is not None:
                 return found
     check_capacity(pattern, pattern.p)
@@ -106,13 +110,15 @@ def quotient(pattern: Pattern, tie: str, seed: int, symmetry: str = "auto") -> Q
     return divide(pattern, Group("", ()), tie, seed)._replace(symmetry=f"all ranks simulated ({reason})")
 
 
-def _largest(pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str]) -> Quotient | None:
+def _largest(
+    pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str], marks: Marks | None
+) -> Quotient | None:
     """The quotient by the group, or by as many of its generators as hold."""
     kept = group.generators
     while kept:
         tried = Group(group.name, kept)
         candidate = divide(pattern, tried, tie, seed)
-        fault, how = check(pattern, candidate, tie, seed)
+        fault, how = check(pattern, candidate, tie, seed, marks)
         if fault is None:
             shrunk = f", shrunk: {'; '.join(notes)}" if notes else ""
             p, few = pattern.p, np.unique(candidate.orbits.rank).size
@@ -191,8 +197,12 @@ def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:
 # --- the check ----------------------------------------------------------------------------------------------------
 
 
-def check(pattern: Emitter, q: Quotient, tie: str, seed: int) -> tuple[str | None, str]:
+def check(
+    pattern: Emitter, q: Quotient, tie: str, seed: int, marks: Marks | None = None
+) -> tuple[str | None, str]:
     """What is wrong with a quotient (None if nothing), and how it was looked at."""
+    if marks is not None and not _same_marks(q, marks):
+        return "faults of one orbit differ", ""
     sources = np.arange(pattern.n_sources or pattern.p)
     per_source = q.transfers.src.size / np.unique(q.orbits.rank).size
     full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
@@ -203,6 +213,13 @@ def check(pattern: Emitter, q: Quotient, tie: str, seed: int) -> tuple[str | Non
         count = int(np.clip(most, 1, others.size))
         sources = np.sort(np.random.default_rng(0).choice(others, count, replace=False))
     return _fault(pattern, q, sources, full, tie, seed), "checked in full" if full else "checked by sampling"
+
+
+def _same_marks(q: Quotient, marks: Marks) -> bool:
+    rank = marks.rank[: q.orbits.rank.shape[1]]
+    return np.array_equal(marks.link[q.orbits.link], marks.link) and all(
+        np.array_equal(rank[part], rank) for part in q.orbits.rank
+    )
 
 
 def _fault(

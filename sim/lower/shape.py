@@ -14,6 +14,7 @@ import numpy as np
 
 from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
+from sim.lower.marks import Marks
 from sim.lower.quotient import Quotient, find_rows, quotient
 from sim.program import I32, I64, WHOLE, Waits, Works, i32, unique_rows, waits_of
 from topologies import WeftError
@@ -114,7 +115,7 @@ class Shape:
         return self.quotient.transfers.tie_class[self.task_row] * 2 + np.maximum(self.task_half, 0)
 
 
-def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str) -> Shape:
+def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks | None = None) -> Shape:
     """The shape of a pattern, built once per routing and per use of its symmetry.
 
     A quotient depends on rates and latencies only through which links are alike: a topology on which other links are
@@ -129,11 +130,11 @@ def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str) -> Shape:
     symmetry : {"auto", "off"}
     """
     known = _shapes.setdefault(pattern.emit, {})
-    key = (tie, seed, symmetry, alike(pattern.topology) if symmetry == "auto" else b"")
+    key = tie, seed, symmetry, alike(pattern.topology) if symmetry == "auto" else b"", marks and marks.digest
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        known[key] = make_shape(quotient(pattern, tie, seed, symmetry))
+        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks))
     return known[key]
 
 

@@ -145,9 +145,8 @@ def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tu
 
     `change` adds the faults of the run to the program, where it has any.
     """
-    everyone = bool(np.all(lowered.orbits.rank == np.arange(lowered.orbits.rank.shape[1])))
-    joined = lower(lowered.job, lowered.model, "off" if everyone else "auto", joins=True)
-    joined = change(joined)
+    symmetry = "off" if lowered.is_whole else "auto"
+    joined = change(lower(lowered.job, lowered.model, symmetry, joins=True, marks=lowered.marks))
     return joined, run_with_log(joined)
 
 
