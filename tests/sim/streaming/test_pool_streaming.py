@@ -271,7 +271,7 @@ JOB = PoolStreaming(size_bytes=MIB, slots=4)
     (lambda: time_ps(JOB, late_ps={8: 1}), "worker is 8: give a"),
     (lambda: time_ps(JOB, late_ps={-1: 1}), "worker is -1: give a"),
     (lambda: time_ps(JOB, late_ps={"a": 1}), "late_ps, item 'a', is 'a': give a"),
-    (lambda: time_ps(JOB, late_ps={1: 0.5}), "late_ps, item 1, is 0.5: give an integer or text"),
+    (lambda: time_ps(JOB, late_ps={1: 0.5}), "late_ps, item 1, is 0.5: give an integer"),
     (lambda: time_ps(JOB, late_ps=[1]), r"late_ps is \[1\]: give a mapping"),
     (lambda: time_ps(JOB, rate_factor={1: 0}), "worker 1 at a rate of 0: give a share"),
     (lambda: time_ps(JOB, rate_factor={1: 2}), "worker 1 at a rate of 2: give a share"),
