@@ -49,7 +49,7 @@ LIGHT = "--sample=16"
 SUBJECTS = {
     "quotient": Subject(("sim/lower/quotient.py",), ("tests/sim/lower/test_symmetry_conditions.py",)),
     "proof": Subject(("collectives/core/proof.py",), ("tests/collectives/core/test_proof_conditions.py",)),
-    "certificates": Subject(("sim/certify/*.py",), ("tests/sim/certify", "-k=not 99999")),
+    "certificates": Subject(("sim/certify/*.py",), ("tests/sim/certify", "-k=not 99999", LIGHT)),
     "why": Subject(("sim/why/*.py",), ("tests/sim/why", LIGHT)),
     "routing": Subject(
         ("topologies/core/routing.py", "topologies/core/paths.py"), ("tests/topologies/core/test_routing.py", LIGHT)
@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument(
         "--survivors", action="store_true", help="run only what survived last, with the tests as they are now"
     )
+    parser.add_argument("--rest", action="store_true", help="run only what was not run yet, or has changed since")
     parser.add_argument(
         "--most", type=int, metavar="N", help="run N of each subject's mutants, chosen by a hash of their names"
     )
@@ -99,6 +100,9 @@ def copy(name: str, afresh: bool) -> None:
     subject, folder = SUBJECTS[name], WORK / name
     if afresh:
         shutil.rmtree(folder, ignore_errors=True)
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix != ".meta" and path.name != "mutmut-stats.json":  # those have the results
+            path.unlink()
     for part in COPIED:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     for path in (path for pattern in subject.files for path in folder.glob(pattern)):
