@@ -205,3 +205,60 @@ def test_circuits_are_crossed_from_when_they_are_up_until_they_go_down(
     with pytest.raises(CertificateError) as refusal:
         certify_circuits(program, outcome, fabric, np.array([0, 1, -1], np.int32), changes)
     assert str(refusal.value) == message
+
+
+def test_what_is_sent_again_takes_the_route_in_force() -> None:
+    """The detour is a server just like the first, and the totals are made to agree: nothing else is wrong."""
+    builder = ProgramBuilder("store-and-forward")
+    wire, other = builder.server(FAST), builder.server(FAST)
+    task = builder.task(10, [(wire, 3)])
+    faults = Disruptions(
+        phases={wire: [Phase(5, Fraction(0)), Phase(8)]}, crossing={wire: LOSES}, resend_ps={wire: 20, other: 20},
+        detours={task: [(12, ((other, 3),))]},
+    )  # fmt: skip
+    program = disrupt(builder.build(), faults)
+    outcome = run(program, log=True)
+    certify(program, outcome)
+    journal = outcome.journal
+    assert journal is not None
+    assert journal.lost.tolist() == [True, False] and outcome.busy_ps.tolist() == [5, 10]
+    stays = outcome._replace(
+        journal=journal._replace(at=np.full_like(journal.at, journal.at[0])), busy_ps=np.array([15, 0])
+    )
+    with pytest.raises(CertificateError, match="causality: it takes a route that is not in force: chunk 0 of task 0"):
+        certify(program, stays)
+
+
+def test_what_is_sent_away_is_neither_lost_nor_drawn() -> None:
+    """It waits for a server that is down and nearly always loses, and leaves for the other one when that is up."""
+    builder = ProgramBuilder("store-and-forward")
+    down, other = builder.server(FAST), builder.server(FAST)
+    task = builder.task(10, [(down, 3)])
+    faults = Disruptions(
+        phases={down: [Phase(0, Fraction(0)), Phase(60)]}, crossing={down: LOSES}, loss={down: 0.999999},
+        resend_ps={down: 5}, detours={task: [(12, ((other, 3),))]},
+    )  # fmt: skip
+    program = disrupt(builder.build(), faults)
+    outcome = run(program, log=True)
+    certify(program, outcome)
+    assert outcome.journal is not None
+    assert outcome.journal.moved.tolist() == [True, False]
+
+
+def test_a_chunk_is_dropped_at_once() -> None:
+    """It comes at 11 to a server that is down from 5 to 20 and drops; everything from then on is one later."""
+    builder = ProgramBuilder("store-and-forward")
+    down, up = builder.server(FAST), builder.server(FAST)
+    builder.task(10, [(up, 1), (down, 1)])
+    faults = Disruptions(
+        phases={down: [Phase(5, Fraction(0)), Phase(20)]}, crossing={down: LOSES + DROPS}, resend_ps={down: 12, up: 12},
+    )  # fmt: skip
+    program = disrupt(builder.build(), faults)
+    outcome = run(program, log=True)
+    journal = outcome.journal
+    assert journal is not None
+    assert journal.start_ps.tolist() == [0, 11, 23, 34]
+    late = {name: np.add(getattr(journal, name), [0, 1, 1, 1]) for name in ("start_ps", "end_ps", "ready_ps")}
+    wrong = journal._replace(arrival_ps=np.add(journal.arrival_ps, [0, 0, 1, 1]), **late)
+    with pytest.raises(CertificateError, match="capacity: it waits at a free server: chunk 0 of task 0, from 12 ps"):
+        certify(program, outcome._replace(journal=wrong, finish_ps=outcome.finish_ps + 1))
