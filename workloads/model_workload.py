@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from topologies import WeftError
 from topologies.checks import Positive, checked
@@ -85,11 +86,13 @@ class _Rows:
         if self.how.tp > 1 and operator.keeps_checkpoint and self.checkpoints:
             shard = self.samples * operator.out_elements * BYTES / self.how.tp
             backward.append(Call("all-gather", shard, TENSOR))
+        mine = weights / BYTES / (self._size(group) if self.how.zero else 1)  # ZeRO shares out what Adam updates
         return Layer(
             operator.name,
             Phase(compute_ns, tuple(forward)),
             Phase(compute_ns, tuple(backward)),
             Phase(compute_ns, self._gradients(weights, group)),
+            self.accelerator.update_ns(mine),
         )
 
     def _tokens(self, operator: Operator) -> tuple[Call, ...]:
@@ -104,7 +107,7 @@ class _Rows:
     def _weight_gathers(self, weights: float, group: str) -> tuple[Call, ...]:
         if self.how.zero < 3 or not weights or self._size(group) == 1:
             return ()
-        return (Call("all-gather", weights / self._size(group), group),)
+        return (Call("all-gather", weights / self._size(group), group, before=True),)
 
     def _gradients(self, weights: float, group: str) -> tuple[Call, ...]:
         size = self._size(group)
@@ -126,9 +129,7 @@ def _bundle(layers: list[Layer]) -> list[Layer]:
         for call in layer.weight_grad.calls:
             total[call.kind, call.group] = total.get((call.kind, call.group), 0.0) + call.size_bytes
     calls = tuple(Call(kind, size, group) for (kind, group), size in total.items())
-    bare = [
-        Layer(one.name, one.forward, one.input_grad, Phase(one.weight_grad.compute_ns), one.update_ns) for one in layers
-    ]
-    first = bare[0]
-    bare[0] = Layer(first.name, first.forward, first.input_grad, Phase(first.weight_grad.compute_ns, calls))
+    bare = [Layer(one.name, one.forward, one.input_grad, Phase(one.weight_grad.compute_ns)) for one in layers]
+    weight_grad = replace(bare[0].weight_grad, calls=calls)
+    bare[0] = replace(bare[0], weight_grad=weight_grad, update_ns=sum(one.update_ns for one in layers))
     return bare

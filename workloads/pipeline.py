@@ -25,7 +25,7 @@ from workloads.job import Job
 from workloads.model_workload import BYTES
 from workloads.models.model import NeuralNetwork
 from workloads.parallelism import PIPELINE
-from workloads.training import Collectives, Layers, Training, process_groups
+from workloads.training import Collectives, Layers, Training, check_updates, process_groups
 from workloads.workload import Groups, Workload, check_groups
 
 PIPELINE_ORDERS = ("gpipe", "1f1b")
@@ -78,6 +78,7 @@ def pipeline_job(
         No such group, fewer layers than stages, or groups that do not fit the network.
     """
     check_groups(workload, groups, topology.shape)
+    check_updates(workload, training)
     if pipeline.group not in groups:
         raise WeftError(f"the pipeline's group {pipeline.group!r} is not given; groups are {', '.join(groups)}")
     if training.loop == "dear":

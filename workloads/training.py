@@ -24,7 +24,7 @@ from collectives.core.process_groups import ProcessGroup, process_group
 from collectives.core.schedule import Schedule
 from collectives.hierarchical import DEFAULT_PIPELINE_CHUNKS
 from collectives.registry import algorithm, build
-from topologies import Topology
+from topologies import Topology, WeftError
 from topologies.checks import Choice, Integer, checked
 from topologies.text.brief import one_line
 from workloads.job import Job
@@ -57,7 +57,9 @@ class Training:
     first_layers_first : bool
         Whether links and dimensions serve the collectives of earlier layers first when they have a choice.
     updates : bool
-        Whether the weight update takes the time given by the workload; LIBRA omits it.
+        Whether the weight update takes the time given by the workload, after the reduction of its gradients and before
+        ZeRO's gather of its weights; LIBRA omits it. The norm of all gradients, which clipping would wait for, is not
+        modeled.
     algorithm : str
         Algorithm of all collectives; if it has no all-to-all, "hierarchical" is used for that.
     options : mapping
@@ -107,14 +109,24 @@ def training_job(
         Groups that do not fit the network, or an algorithm that cannot do a collective.
     """
     check_groups(workload, groups, topology.shape)
+    check_updates(workload, training)
     collectives = Collectives(topology, process_groups(workload, groups, topology.shape), training)
     layers = Layers(Job(topology), workload, collectives, training, range(len(workload.layers)))
     if training.loop == "dear":
         backward = layers.backward([])
         layers.forward([], layers.gather(backward))
     else:
-        layers.backward(layers.forward([]))
+        layers.backward(layers.forward([]), keep_last=training.loop == "wfbp")
     return layers.job
+
+
+def check_updates(workload: Workload, training: Training) -> None:
+    """Reject updates of a workload that gives them no time."""
+    if training.updates and not any(layer.update_ns for layer in workload.layers):
+        raise WeftError(
+            f"workload {workload.name} has no update times: column 12 of a file, or for a model the memory bandwidth "
+            "of its accelerator"
+        )
 
 
 def gradient_buckets(workload: Workload, bucket_bytes: int | None, numbers: range | None = None) -> list[Bucket]:
@@ -200,6 +212,13 @@ class Collectives:
         return build(name, kind, self.topology, size_bytes, None, **options)
 
 
+class _Ahead:
+    """The last gather of weights, and what the computation that uses it waited for: when the next may be issued."""
+
+    def __init__(self, after: Sequence[int]) -> None:
+        self.issued, self.last = list(after), list[int]()
+
+
 class Layers:
     """Adds the operations of consecutive layers to a job, on all NPUs or on those of a pipeline stage.
 
@@ -223,23 +242,32 @@ class Layers:
         `gathered`: by layer, the operation that gathers the weights of a layer.
         `tag`: end of the names: the microbatch.
         """
-        at = list(after)
+        at, ahead = list(after), _Ahead(after)
         for number in self.numbers:
             weights = [gathered[number]] if gathered and number in gathered else []
             layer = self.layers[number]
+            weights += self._gather(number, layer.forward, ahead, at, tag)
             computed = self._compute(FORWARD, number, layer.forward, [*at, *weights], tag)
             at = self._calls(number, layer.forward.calls, computed, tag)
         return at
 
-    def backward(self, after: Sequence[int], tag: str = "", last: bool = True) -> list[int]:
+    def backward(
+        self, after: Sequence[int], tag: str = "", last: bool = True, keep_last: bool = False
+    ) -> list[int]:
         """Layers last to first; the gradient of the weights is computed while that of the input is reduced.
 
         `last`: whether the gradients are complete, and are reduced as they come.
+        `keep_last`: whether the weights that the forward pass gathered last are still there, and not gathered again.
         """
-        at = list(after)
+        at, ahead, kept = list(after), _Ahead(after), keep_last
         for number in reversed(self.numbers):
             layer = self.layers[number]
-            computed = self._compute(INPUT_GRADIENT, number, layer.input_grad, at, tag)
+            weights: list[int] = []
+            if not kept:
+                weights = self._gather(number, layer.input_grad, ahead, at, tag)
+            elif any(call.before for call in layer.input_grad.calls):
+                kept, ahead.issued = False, at
+            computed = self._compute(INPUT_GRADIENT, number, layer.input_grad, [*at, *weights], tag)
             arrived = self._calls(number, layer.input_grad.calls, computed, tag)
             exposed = self.training.loop == "no-overlap"
             at = self._compute(WEIGHT_GRADIENT, number, layer.weight_grad, arrived if exposed else computed, tag)
@@ -260,15 +288,30 @@ class Layers:
             call = bucket.call
             if self.training.loop == "dear" and call.kind == "all-reduce":
                 call = Call("reduce-scatter", call.size_bytes, call.group)
-            after = at if exposed else [*mine, *(self._ready[layer] for layer in bucket.layers)]
+            after = mine or at if exposed else [*mine, *(self._ready[layer] for layer in bucket.layers)]
             if self.training.in_order:
                 after = [*after, *self.reductions[-1:]]
             self.reductions.append(self._collective(call, number, after))
             mine = self.reductions[-1:]
-            at = [self.reductions[-1]] if exposed else at
-            if self.training.loop != "dear":
-                self._update(bucket, [self.reductions[-1]])
+            if self.training.loop != "dear" and call.kind != "all-gather":  # ZeRO gathers weights that are updated
+                mine = self._update(bucket, mine)
+            at = self.reductions[-1:] if exposed else at
         return at
+
+    def _gather(self, number: int, phase: Phase, ahead: _Ahead, at: list[int], tag: str) -> list[int]:
+        """What a phase waits for besides `at`: the gather of its weights, issued one computation ahead.
+
+        While a layer that has its weights computes, the weights of the next are gathered, as in FSDP; where nothing
+        overlaps, those of a layer when the one before it has ended.
+        """
+        calls = [call for call in phase.calls if call.before]
+        if not calls:
+            return []
+        done = at if self.training.loop == "no-overlap" else [*ahead.issued, *ahead.last]
+        for call in calls:
+            done = [self._collective(call, number, done, tag)]
+        ahead.issued, ahead.last = at, done
+        return done
 
     def gather(self, after: Sequence[int]) -> dict[int, int]:
         """The all-gathers of DeAR, one after the other in forward order, when all has been scattered.
@@ -283,7 +326,8 @@ class Layers:
                 shard = bucket.call.size_bytes / self.collectives.groups[bucket.call.group].size
                 call = Call("all-gather", shard, bucket.call.group)
                 done = last = [self._collective(call, bucket.layers[0], [*self.reductions, *after, *last])]
-            gathered |= dict.fromkeys(bucket.layers, self._update(bucket, done)[-1])
+            if bucket.call.kind != "all-gather":
+                gathered |= dict.fromkeys(bucket.layers, self._update(bucket, done)[-1])
         return gathered
 
     def _update(self, bucket: Bucket, after: Sequence[int]) -> list[int]:
@@ -301,7 +345,8 @@ class Layers:
     def _calls(self, number: int, calls: Sequence[Call], after: Sequence[int], tag: str) -> list[int]:
         done = list(after)
         for call in calls:
-            done = [self._collective(call, number, done, tag)]
+            if not call.before:
+                done = [self._collective(call, number, done, tag)]
         return done
 
     def _collective(self, call: Call, number: int, after: Sequence[int], tag: str = "") -> int:

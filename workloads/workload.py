@@ -34,11 +34,14 @@ class Call:
         Buffer of one NPU before it.
     group : str
         Participants: a key of `Groups`.
+    before : bool
+        Whether the computation of its phase waits for it, as for weights that are gathered; otherwise it follows.
     """
 
     kind: str
     size_bytes: NotNegative
     group: str
+    before: bool = False
 
     def array_bytes(self, p: int) -> float:
         """Size as nccl-tests counts it: for an all-gather among `p` the total output."""
@@ -49,7 +52,7 @@ class Call:
 @one_line
 @dataclass(frozen=True)
 class Phase:
-    """A computation, and the collectives that follow it."""
+    """A computation, and the collectives around it."""
 
     compute_ns: NotNegative = 0.0
     calls: tuple[Call, ...] = ()

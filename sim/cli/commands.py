@@ -182,7 +182,8 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective.name", "collective.root", "bound"), outputs=("json", "csv"),
     ),
     "train": Command(
-        help="simulate a training iteration: compute, total and exposed communication per kind and dimension",
+        help="simulate a training iteration: compute, total and exposed communication per kind and dimension; without "
+        "memory limits, recomputation, gradient clipping, or compute slowed down by communication",
         examples=(
             'weft train --topology "RI(16)_FC(8)_SW(32)" --workload gpt-3 --parallelism tp=16 --samples 32768 '
             "--peak 312 --efficiency 0.5",

@@ -70,15 +70,18 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
     how = parse_parallelism(work.parallelism or "", topology.n_npus)
     if how.pp > 1 and training.microbatches is None:
         raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
-    accelerator = Accelerator(work.peak * TERA, work.efficiency)
+    if training.updates != (work.memory_bandwidth is not None):
+        raise WeftError(f"--workload {work.name}: --updates needs --memory-bandwidth, which has no other use")
+    memory_Bps = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
+    accelerator = Accelerator(work.peak * TERA, work.efficiency, memory_Bps)
     workload = training_workload(model(str(work.name)), replace(how, pp=1), accelerator, work.samples)
     return workload, how.groups(topology.shape)
 
 
 def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
-    for flag in ("parallelism", "samples", "peak", "efficiency"):
+    for flag in ("parallelism", "samples", "peak", "efficiency", "memory_bandwidth"):
         if getattr(work, flag) is not None:
-            raise WeftError(f"--{flag} is for models: a workload file states its own compute times")
+            raise WeftError(f"--{flag.replace('_', '-')} is for models: a workload file states its own compute times")
     if not Path(str(work.name)).exists():
         raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}")
     workload = read_text_workload(str(work.name))

@@ -231,6 +231,8 @@ class WorkloadKeys:
                                 "rows", "N")
     peak: float | None = key("number", "peak rate of an NPU in TFLOP/s", "TFLOPS")
     efficiency: float | None = key("number", "share of the peak that computation reaches", "X")
+    memory_bandwidth: str | None = key("text", "of an NPU's memory, for the updates of a model (--updates): Adam moves "
+                                       "34 B a parameter", "RATE")
     communicator: str | None = key("text", "process groups in LIBRA's format", "FILE")
     groups: str | None = key("text", 'process groups by name, such as "forward=16,-1;weight_grad=-1,32"; -1: unused',
                              "TEXT")
@@ -249,7 +251,8 @@ class TrainingKeys:
                              default="25MiB")
     in_order: bool = key("flag", "reduce gradients one after the other", value=False)
     first_layers_first: bool = key("flag", "give priority to the gradients of earlier layers", value=False)
-    updates: bool = key("flag", "include the time of weight updates", value=False)
+    updates: bool = key("flag", "include the time of weight updates: of a model by --memory-bandwidth, of a file by "
+                        "column 12; gradient clipping is not modeled", value=False)
     pipeline_chunks: int | None = key("integer", "chunks of a hierarchical collective", "C", default="16")
     active_chunks: str | None = key("text", "chunks in flight per dimension of an NPU; off: no limit", "N|off",
                                     default="1")

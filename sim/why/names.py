@@ -13,6 +13,9 @@ LATE, RECONFIGURATION = "late worker", "reconfiguration"
 IDLE_ELSEWHERE = "computation of others"
 """Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
 
+WAIT_ELSEWHERE = "communication of others"
+"""Time in which an NPU waits for communication in which it does not take part at that moment."""
+
 NO_DIMENSION = ""
 
 

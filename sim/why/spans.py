@@ -15,9 +15,10 @@ from sim.program.columns import crossings
 from sim.program.outcome import Outcome
 from sim.why.explain import run_with_log
 from sim.why.faulty_path import walk_of
-from sim.why.names import Names
+from sim.why.names import NO_DIMENSION, WAIT_ELSEWHERE, Names
 from sim.why.path import Wait, Walk
-from workloads.job import COMPUTE_STREAM, Compute
+from sim.why.walks import Piece
+from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
 
 
 class Span(NamedTuple):
@@ -63,12 +64,16 @@ class Spans:
 
     def communication_ps(self, rank: int) -> dict[str, int]:
         """Time for which an NPU has an operation of each kind of communication in progress."""
+        return {kind: _covered(intervals) for kind, intervals in self._under_way(rank).items()}
+
+    def _under_way(self, rank: int) -> dict[str, list[tuple[int, int]]]:
+        """When an NPU has an operation of each kind of communication in progress."""
         found: dict[str, list[tuple[int, int]]] = {}
         for span in self.of_rank.get(rank, ()):
             operation = self.operations[span.operation]
             if not isinstance(operation.work, Compute):
                 found.setdefault(operation.kind, []).append((span.start_ps, span.end_ps))
-        return {kind: _covered(intervals) for kind, intervals in found.items()}
+        return found
 
     @cached_property
     def busy_ps(self) -> dict[tuple[str, str], int]:
@@ -105,14 +110,27 @@ class Spans:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
 
         Each gap between computations is filled with the critical path to the computation after it (or to the end),
-        so that compute and exposed times sum to the makespan. The run must have kept a log.
+        so that compute and exposed times sum to the makespan. What the path spends in a kind of communication while
+        the NPU itself has none in progress is communication of others: no kind is exposed for longer than it is in
+        progress. The run must have kept a log.
         """
         found: dict[tuple[str, str], int] = {}
+        under_way = self._under_way(rank)
         for gap in self._gaps(rank):
             for piece in self._walk.path(gap):
                 key = self.names.exposed(piece)
-                found[key] = found.get(key, 0) + piece.end_ps - piece.start_ps
+                length = own = piece.end_ps - piece.start_ps
+                if self._communicates(piece):
+                    own = _overlap(under_way.get(key[0], []), piece.start_ps, piece.end_ps)
+                for name, part in ((key, own), ((WAIT_ELSEWHERE, NO_DIMENSION), length - own)):
+                    if part:
+                        found[name] = found.get(name, 0) + part
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _communicates(self, piece: Piece) -> bool:
+        """Whether a piece of a path belongs to an operation that NPUs take part in, and does not compute."""
+        operation = self.names.operation(piece)
+        return operation is not None and not isinstance(operation.work, Compute | Reconfigure)
 
     @cached_property
     def _walk(self) -> Walk:
@@ -148,6 +166,11 @@ def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tu
     symmetry = "off" if lowered.is_whole else "auto"
     joined = change(lower(lowered.job, lowered.model, symmetry, joins=True, marks=lowered.marks))
     return joined, run_with_log(joined)
+
+
+def _overlap(intervals: list[tuple[int, int]], start: int, end: int) -> int:
+    """Length of what a union of intervals has between two times."""
+    return _covered([(max(one, start), min(other, end)) for one, other in intervals if one < end and other > start])
 
 
 def _covered(intervals: list[tuple[int, int]]) -> int:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from topologies import WeftError, from_spec
+from workloads.compute import Accelerator
+from workloads.model_workload import training_workload
+from workloads.models import model
+from workloads.parallelism import Parallelism
 from workloads.pipeline import Pipeline, cut_into_stages, pipeline_job, stage_order
 from workloads.training import LOOPS, Training, gradient_buckets, layer_of, process_groups, training_job
 from workloads.workload import Call, Layer, Phase, Workload
@@ -58,6 +62,55 @@ def test_dear_gathers_before_the_forward_that_needs_it():
     assert waits(job, "forward 1") == {"tp all-reduce 0", "update 1"}
 
 
+def sharded(n: int = 3) -> Workload:
+    """Layers whose weights are shared out: gathered before each pass, their gradients scattered after."""
+    gather = (Call("all-gather", 1000, "dp", before=True),)
+    scatter = (Call("reduce-scatter", 4000, "dp"),)
+    return Workload(
+        "sharded",
+        tuple(Layer(f"{i}", Phase(10.0, gather), Phase(10.0, gather), Phase(10.0, scatter)) for i in range(n)),
+    )
+
+
+def test_weights_are_gathered_before_the_layer_computes_and_one_layer_ahead():
+    job = training_job(from_spec("SW(4)"), sharded(), {"dp": (4,)})
+    assert names(job)[:2] == ["dp all-gather 0", "forward 0"]
+    assert waits(job, "forward 1") == {"forward 0", "dp all-gather 1"}
+    assert waits(job, "dp all-gather 1") == {"dp all-gather 0"}  # while layer 0 computes
+    assert waits(job, "dp all-gather 2") == {"dp all-gather 1", "forward 0"}
+    assert names(job).count("dp all-gather 2") == 1 and names(job).count("dp all-gather 0") == 2  # the last is kept
+    assert waits(job, "input gradient 2") == {"forward 2"}
+    again = len(names(job)) - 1 - names(job)[::-1].index("dp all-gather 1")
+    assert {job.operations[other].name for other in job.operations[again].after} == {"forward 2"}
+    serial = training_job(from_spec("SW(4)"), sharded(), {"dp": (4,)}, Training(loop="no-overlap"))
+    for before, operation in enumerate(serial.operations[1:]):
+        assert before in operation.after
+
+
+def test_zero_gathers_what_is_updated_and_updates_once():
+    calls = Call("reduce-scatter", 4000, "dp"), Call("all-gather", 1000, "dp")
+    workload = Workload("zero", (Layer("a", Phase(10.0), Phase(10.0), Phase(10.0, calls), 5.0),))
+    for loop in LOOPS:
+        job = training_job(from_spec("SW(4)"), workload, {"dp": (4,)}, Training(loop=loop, updates=True))
+        assert names(job).count("update a") == 1
+    job = training_job(from_spec("SW(4)"), workload, {"dp": (4,)}, Training(updates=True))
+    assert waits(job, "update a") == {"dp reduce-scatter a"}
+    assert "update a" in waits(job, "dp all-gather a")
+
+
+@pytest.mark.parametrize("bundled", [False, True])
+def test_a_model_has_update_times(bundled):
+    """34 B of memory traffic for each parameter that a rank updates; ZeRO shares them out."""
+    kept = []
+    for zero in (0, 1):
+        how = Parallelism(tp=2, dp=4, zero=zero)
+        accelerator = Accelerator(312e12, 0.5, memory_Bps=2e12)
+        found = training_workload(model("bert-base"), how, accelerator, 512, bundled=bundled)
+        kept.append(sum(layer.update_ns for layer in found.layers))
+    parameters = sum(one.parameters / (2 if one.sharded else 1) for one in model("bert-base").operators)
+    assert kept == pytest.approx([parameters * 34 / 2e12 * 1e9, parameters / 4 * 34 / 2e12 * 1e9])
+
+
 def test_in_order_and_priorities():
     training = Training(bucket_bytes=None, in_order=True, first_layers_first=True)
     job = training_job(from_spec("RI(4)_FC(4)_SW(2)"), transformer(), GROUPS, training)
@@ -107,6 +160,15 @@ def test_orders_of_a_stage():
     assert forward == [0, 1, 2, 3, 4]
     assert list(stage_order("1f1b", 2, 3, 2)) == [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
     assert [way for way, _ in stage_order("gpipe", 1, 3, 2)] == ["forward"] * 2 + ["backward"] * 2
+
+
+def test_updates_without_times_are_refused():
+    for build in (training_job, lambda *job: pipeline_job(*job[:3], Pipeline(microbatches=2, activation_bytes=1),
+                                                          job[3])):
+        with pytest.raises(WeftError, match="workload sharded has no update times"):
+            build(from_spec("SW(4)"), sharded(), {"dp": (4,)}, Training(updates=True))
+    with pytest.raises(WeftError, match="memory_Bps is 0"):
+        Accelerator(1e12, 0.5, memory_Bps=0.0)
 
 
 def test_what_is_refused():

@@ -176,3 +176,13 @@ def test_npus_are_told_by_classes_and_walked_once(
         assert sum(part["exposed_s"] for part in row["parts"]) == pytest.approx(row["exposed_s"], rel=1e-9)
     told = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("NPU")]
     assert told == ["NPUs 0-4, 6-15", "NPU 5"]
+
+
+def test_updates_of_a_model_take_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*NETWORK, "--workload", "bert-base", "--samples", "64", "--peak", "312", "--efficiency", "0.5"]
+    (without,) = train(tmp_path, words)
+    (updated,) = train(tmp_path, [*words, "--updates", "--memory-bandwidth", "2TB/s"])
+    assert updated["compute_s"] - without["compute_s"] == pytest.approx(109e6 * 34 / 2e12, rel=0.02)
+    for wrong in (["--updates"], ["--memory-bandwidth", "2TB/s"]):
+        assert main([*words, *wrong]) == 2
+        assert "--updates needs --memory-bandwidth" in capsys.readouterr().err

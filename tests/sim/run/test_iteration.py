@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from collectives.hierarchical import blocks_of
 from sim.plots.timeline import draw_timeline, timeline_rows
 from sim.program.model import Model
 from sim.simulation import simulate
-from sim.why.names import IDLE_ELSEWHERE
+from sim.why.names import IDLE_ELSEWHERE, NO_DIMENSION, WAIT_ELSEWHERE
 from topologies import Topology, WeftError, bytes_per_s, from_spec
 from topologies.core.product import link_bandwidths
 from topologies.products import multidim
+from workloads.compute import Accelerator
 from workloads.job import Job
+from workloads.model_workload import training_workload
+from workloads.models import model
+from workloads.parallelism import parse_parallelism
 from workloads.pipeline import PIPELINE_ORDERS, Pipeline, pipeline_job
 from workloads.training import LOOPS, Training, layer_of, training_job
 from workloads.workload import Call, Groups, Layer, Phase, Workload
@@ -172,3 +178,43 @@ def test_an_empty_iteration(tmp_path):
 def test_engines_of_a_job():
     with pytest.raises(WeftError, match="engine of a job 'analytic' is unknown: choose one of chunk, reference"):
         simulate(Job(from_spec("FC(2)")), engine="analytic")
+
+
+def sharded(layers: int, compute_ns: float, size: int) -> Workload:
+    """Weights that are gathered before a layer computes, gradients that are scattered after."""
+    gather, scatter = (Call("all-gather", size / 4, "dp", before=True),), (Call("reduce-scatter", size, "dp"),)
+    phases = Phase(compute_ns, gather), Phase(compute_ns, gather), Phase(compute_ns, scatter)
+    return Workload("sharded", tuple(Layer(f"{i}", *phases) for i in range(layers)))
+
+
+def sharded_ps(bandwidth: str, layers: int = 6, compute_ns: float = 100_000.0) -> int:
+    fabric = from_spec("SW(4)", bandwidth, 0, 0)
+    training = Training(options={"pipeline_chunks": 1})
+    return simulate(training_job(fabric, sharded(layers, compute_ns, 1_000_000), {"dp": (4,)}, training)).time_ps
+
+
+def test_sharded_weights_expose_the_first_gather_and_the_last_scatter_only() -> None:
+    """Training.md, section 12, claim 4."""
+    pure = 18 * 100_000_000
+    assert sharded_ps("100TB/s") == pytest.approx(pure, rel=1e-3)
+    one_ps = 750_000 / 25e9 * 1e12  # 3/4 of 1 MB, by a gather and by a scatter
+    assert sharded_ps("25GB/s") - pure == pytest.approx(2 * one_ps, rel=1e-3)
+    assert sharded_ps("2GB/s") > pure + 6 * one_ps  # slower than the computation: every layer waits
+
+
+@pytest.mark.parametrize("how", ["tp=2,pp=4", "tp=4,pp=2"])
+def test_no_communication_is_exposed_for_longer_than_it_is_under_way(how: str) -> None:
+    fabric = from_spec("SW(2)_SW(4)")
+    parallelism = parse_parallelism(how, 8)
+    workload = training_workload(
+        model("bert-base"), replace(parallelism, pp=1), Accelerator(312e12, 0.5), 512
+    )
+    pipeline = Pipeline(microbatches=4, activation_bytes=786_432)
+    job = pipeline_job(fabric, workload, parallelism.groups(fabric.shape), pipeline)
+    result = simulate(job, chunks=1, log=True)
+    for rank in result.ranks:
+        under_way, exposed = result.communication_ps(rank), result.exposed_ps(rank)
+        assert sum(exposed.values()) + result.compute_ps(rank) == result.time_ps
+        for kind, time_ps in under_way.items():
+            assert sum(part for (name, _), part in exposed.items() if name == kind) <= time_ps
+    assert any(exposed[WAIT_ELSEWHERE, NO_DIMENSION] for exposed in map(result.exposed_ps, result.ranks))
