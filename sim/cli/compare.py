@@ -12,6 +12,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, say, say_where, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_json import nccl_json
+from sim.study.deciding import deciding_defaults
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
 from sim.study.spec import Spec
@@ -147,6 +148,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
     lines += [f"# {line}" for line in legend(rows)]
     lines += [f"# {line}" for line in _ranges(rows)]
+    lines += [f"# decided by a default: {line}" for line in deciding_defaults(spec, topology, rows)]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
 
 

@@ -149,3 +149,27 @@ def test_zero_load_of_the_swing_paper(tmp_path: Path) -> None:
     assert times["swing"] == pytest.approx(7.14, rel=0.02)
     assert times["recursive-doubling"] == pytest.approx(8.74, rel=0.02)
     assert times["bucket"] == pytest.approx(25.66, rel=0.02)
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--topology", "switch:8", "--algorithms", "in-network,ring", "-b", "1M"], "reduce at any rate"),
+    (["--topology", "mi250:1", "--collective", "all-gather", "--algorithms", "pipelined,ring", "-b", "64M"],
+     "serve the lowest chunk first"),
+    (["--topology", "torus:4x4", "--algorithms", "ring,direct", "-b", "1M", "--deliver", "head"], "head delivery"),
+    (["--topology", "torus:8x8", "--algorithms", "in-network,bfb", "-b", "32M", "--chunks", "16"], "over one tree"),
+    (["--topology", "switch:8", "--algorithms", "pipelined,ring", "-b", "32M", "--chunks", "16"],
+     "not the discipline of the design"),
+])
+def test_a_default_that_decides_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *words, "--quiet"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# decided by a default: ")]
+    assert len(lines) == 1 and said in lines[0]
+
+
+@pytest.mark.parametrize("words", [
+    ["--algorithms", "in-network,ring", "--aggregation-rate", "1TB/s"], ["--algorithms", "in-network"],
+    ["--algorithms", "ring,direct"],
+])
+def test_nothing_is_said_of_defaults_that_decide_nothing(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--topology", "switch:8", "-b", "1M", *words, "--quiet"]) == 0
+    assert "decided by a default" not in capsys.readouterr().out
