@@ -37,7 +37,7 @@ SPREAD_SERVICES = 2_000_000
 IN_TREES = ", trees="
 """Between a form and its number of trees, where that is chosen."""
 
-MOST_STRIPED = 512
+MOST_STRIPED = 128
 """Limit on nodes for trying several trees."""
 
 
