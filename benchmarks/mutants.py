@@ -160,7 +160,10 @@ def run_here(only: Sequence[str], most: int | None) -> None:
 
     PytestRunner.run_tests = fastest_first
     mutmut.collect_source_file_mutation_data = some
-    mutmut._run(list(only), 1)
+    try:
+        mutmut._run(list(only), 1)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 def operators(mutators: Any) -> list[tuple[type, Any]]:

@@ -16,7 +16,7 @@ from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
-from sim.program.model import Model
+from sim.program.model import Model, make_model
 from topologies import Topology, from_spec
 from workloads.job import Job
 
@@ -96,9 +96,7 @@ def test_a_program_that_is_cut_wrongly_is_caught(name: str, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("faults", [None, FaultPlan(faults=(SlowLink(link="*", share=0.5),))])
-def test_jobs_are_checked_operation_by_operation(
-    faults: FaultPlan | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_are_checked_operation_by_operation(faults: FaultPlan | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that is left out of the program of a job, healthy or not, is missed."""
 
     def job_of(*senders: int) -> Job:
@@ -110,9 +108,7 @@ def test_jobs_are_checked_operation_by_operation(
     fabric: Topology = from_spec("ring:4")
     job = job_of(0, 1)
     simulate(job, faults=faults, check=True)
-    monkeypatch.setattr(
-        "sim.simulation.lower", lambda work, *given: lower(job_of(0), *given)._replace(job=work)
-    )
+    monkeypatch.setattr("sim.simulation.lower", lambda work, *given: lower(job_of(0), *given)._replace(job=work))
     with pytest.raises(CertificateError, match="conservation: "):
         simulate(job, faults=faults, check=True)
 
@@ -120,11 +116,46 @@ def test_jobs_are_checked_operation_by_operation(
 @pytest.mark.parametrize(
     "model",
     [
-        Model(chunks=None, chunk_bytes=1000), Model(chunks=None, chunk_bytes=1024, header_bytes=7),
-        Model(chunks=7, packet_header_bytes=3), Model(chunks=100_000), Model(tie="split"),
+        Model(chunks=None, chunk_bytes=1000),
+        Model(chunks=None, chunk_bytes=1024, header_bytes=7),
+        Model(chunks=7, packet_header_bytes=3),
+        Model(chunks=100_000),
+        Model(tie="split"),
     ],
 )
 @pytest.mark.parametrize("size", [0, 4, 1000, 99_999])
 def test_every_way_to_cut_is_worked_out_alike(model: Model, size: int) -> None:
     for fabric in ("torus:4x4", "switch:4"):
         simulate(build("direct", "all-reduce", from_spec(fabric), size), model=model, check=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "algorithm", "kind", "size", "model"),
+    [
+        ("ring:6", "direct", "all-to-all", 30, {"tie": "split"}),
+        ("ring:4", "ring", "all-gather", 800, {"chunk": "100B"}),
+        ("ring:4", "ring", "all-gather", 840, {"chunk": "100B"}),
+        ("ring:4", "ring", "all-gather", 5, {"chunks": 3}),
+        ("switch:4", "in-network", "all-reduce", 1000, {"chunks": 3}),
+    ],
+    ids=["halves of odd bytes", "full chunks", "a remainder", "chunks of a byte or none", "switches that send"],
+)
+def test_runs_that_are_right_pass(spec: str, algorithm: str, kind: str, size: int, model: dict[str, Any]) -> None:
+    """Elements of one byte."""
+    whole = build(algorithm, kind, from_spec(spec), size)
+    for symmetry in ("auto", "off"):
+        simulate(replace(whole, element_bytes=1), model=make_model(**model), symmetry=symmetry, check=True)
+
+
+def test_messages_by_named_links_pass() -> None:
+    """One of two links, then of three, so that the links of the second are those behind the first's."""
+    fabric = from_spec("ring:6")
+    job = Job(fabric)
+    links = {(int(a), int(b)): at for at, (a, b) in enumerate(zip(fabric.src, fabric.dst, strict=True))}
+    routes = [[links[0, 1], links[1, 2]], [links[3, 2], links[2, 1], links[1, 0]]]
+    job.send("send", [1000, 500], [0, 3], [2, 0], via=routes)
+    result = simulate(job, check=True)
+    busy = np.zeros(fabric.n_links, np.int64)
+    for route, size in zip(routes, (1000, 500), strict=True):
+        busy[route] += size
+    assert (result.link_busy_ps > 0).tolist() == (busy > 0).tolist()
