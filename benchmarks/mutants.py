@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=main.__doc__)
     parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"of {', '.join(SUBJECTS)}")
     parser.add_argument(
-        "--survivors", action="store_true", help="run only what survived last, with the tests as they are now"
+        "--survivors", action="store_true", help="run only what was not killed, with the tests as they are now"
     )
     parser.add_argument("--rest", action="store_true", help="run only what was not run yet, or has changed since")
     parser.add_argument(
@@ -226,7 +226,7 @@ def survivors(name: str) -> Found:
         codes += of_key.values()
         here = [key for key, code in of_key.items() if code not in (KILLED, *TIMED_OUT)]
         survived += [changed(file, key, bodies) for key in here]
-        keys += here
+        keys += [key for key, code in of_key.items() if code != KILLED]
     return Found(n, len(codes), sum(code in TIMED_OUT for code in codes), survived, keys)
 
 
@@ -269,7 +269,7 @@ def judge(name: str, found: Found) -> list[str]:
     for mutant in sorted(set(found.survived) - judged):
         print(f"survived: {mutant}")
     equivalent = sum(mutant in same for mutant in found.survived)
-    killed = found.run - len(found.survived)  # those that ran out of time too
+    killed = found.run - len(found.survived) - found.timed_out
     share = killed / max(found.run - equivalent, 1)
     others = len(found.survived) - equivalent
     row = (name, found.mutants, found.run, killed, found.timed_out, equivalent, others, f"{share:.1%}")

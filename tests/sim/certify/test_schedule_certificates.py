@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives import build
+from collectives import build, ring_rounds
 from sim import simulate
 from sim.certify.healthy import CertificateError
 from sim.faults.plan import FaultPlan, SlowLink
@@ -159,3 +159,8 @@ def test_messages_by_named_links_pass() -> None:
     for route, size in zip(routes, (1000, 500), strict=True):
         busy[route] += size
     assert (result.link_busy_ps > 0).tolist() == (busy > 0).tolist()
+
+
+def test_rounds_with_chunks_of_their_own_pass() -> None:
+    fabric = from_spec("switch:6")
+    simulate(ring_rounds.all_reduce(fabric, 30_000, jumps=(1, 5)), chunks=7, check=True)
