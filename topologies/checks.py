@@ -15,9 +15,8 @@ from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
 from math import inf
+from numbers import Integral, Real
 from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import numpy as np
 
 T = TypeVar("T")
 LONGEST_TOLD = 60
@@ -92,7 +91,7 @@ class Integer:
 
     def read(self, value: Any, what: str) -> int:
         if type(value) is not int:
-            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            if not isinstance(value, Integral) or isinstance(value, bool):
                 raise Unfit(value, what, self.accepted)
             return Integer(self.least, self.most).read(int(value), what)
         if not self.least <= value <= self.most:
@@ -113,11 +112,11 @@ class Number:
         return f"a number{_range(self.least, self.most, self.above)}"
 
     def read(self, value: Any, what: str) -> Any:
-        if isinstance(value, bool | np.bool_) or not hasattr(value, "__float__") or isinstance(value, np.ndarray):
+        if isinstance(value, bool) or not issubclass(type(value), Real):
             raise Unfit(value, what, self.accepted)
         if not (-inf < value < inf and self.least <= value <= self.most) or (self.above and value == self.least):
             raise Unfit(value, what, self.accepted)
-        return value.item() if isinstance(value, np.generic) else value
+        return value.item() if hasattr(value, "item") else value
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ UNCHECKED = _Kind("anything", lambda value: True)
 _PLAIN: dict[Any, Kind] = {
     int: Integer(),
     float: Number(),
-    bool: _Kind("true or false", lambda value: isinstance(value, bool | np.bool_), bool),
+    bool: _Kind("true or false", lambda value: type(value).__name__ == "bool", bool),  # numpy names its own so, too
     str: _Kind("text", lambda value: isinstance(value, str)),
     type(None): _Kind("None", lambda value: value is None),
 }
@@ -187,6 +186,7 @@ def integer(value: object, what: str, least: int = -INT64, most: int = INT64) ->
 
     Examples
     --------
+    >>> import numpy as np
     >>> integer(np.int64(4), "chunks", 1)
     4
     """
@@ -284,6 +284,8 @@ def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
 
 def kind_of(hint: Any) -> Kind:
     """What an annotation accepts."""
+    import numpy as np  # here, at the first call of what is checked: a help checks nothing, and loads nothing
+
     if hint in (Any, object) or isinstance(hint, TypeVar):
         return UNCHECKED
     origin, arguments = get_origin(hint), get_args(hint)
@@ -294,7 +296,7 @@ def kind_of(hint: Any) -> Kind:
     if origin is None:
         return _PLAIN.get(hint) or _instance(hint)
     if origin is np.ndarray:
-        return _array(get_args(arguments[1])[0])
+        return _array(np.ndarray, get_args(arguments[1])[0])
     if origin is Callable:
         return _Kind("a function", callable)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -316,10 +318,10 @@ def _instance(kind: type) -> Kind:
     return _Kind(called, lambda value: isinstance(value, kind))
 
 
-def _array(number: Any) -> Kind:
-    letters = "b" if number is np.bool_ else "iu" if issubclass(number, np.integer) else "iuf"
+def _array(array: Any, number: type) -> Kind:
+    letters = "b" if number.__name__ == "bool" else "iu" if issubclass(number, Integral) else "iuf"
     called = {"b": "truth values", "iu": "integers", "iuf": "numbers"}[letters]
-    return _Kind(f"an array of {called}", lambda value: isinstance(value, np.ndarray) and value.dtype.kind in letters)
+    return _Kind(f"an array of {called}", lambda value: isinstance(value, array) and value.dtype.kind in letters)
 
 
 @dataclass(frozen=True)
@@ -351,7 +353,7 @@ def _items(origin: type, item: Kind) -> Kind:
         return given and (origin not in (set, frozenset) or isinstance(value, set | frozenset))
 
     def read_items(value: Any, what: str) -> Any:
-        if isinstance(value, np.ndarray) and value.ndim == 1:
+        if getattr(value, "ndim", 0) == 1:  # an array
             value = value.tolist()
         if isinstance(value, Iterator):
             return (item.read(one, f"{what}, item {at},") for at, one in enumerate(value))

@@ -14,8 +14,8 @@ from sim.lower.job import lower
 from sim.program import Program
 from sim.program.model import SYMMETRY, Model
 from sim.program.perturb import perturb
-from topologies import Topology, WeftError
-from topologies.checks import Choice, Natural, checked
+from topologies import Topology
+from topologies.checks import Choice, Count, Natural, checked
 from topologies.core.routing import ShortestPathRouter
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
@@ -66,7 +66,7 @@ class Spread(NamedTuple):
 
 @checked
 def spread(
-    work: Schedule | Job, n: Natural = 8, *, model: Model = Model(), seed: Natural = 0,
+    work: Schedule | Job, n: Count = 8, *, model: Model = Model(), seed: Natural = 0,
     symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     progress: Callable[[Progress], None] | None = None,
 ) -> Spread:
@@ -102,8 +102,6 @@ def spread(
     >>> found.low_ps <= found.time_ps <= found.high_ps, len(found.times_ps)
     (True, 4)
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise WeftError(f"a spread of {n!r} runs: give an integer from 1")
     job = Job.of(work) if isinstance(work, Schedule) else work
     program = lower(job, model, symmetry).program
 

@@ -93,8 +93,8 @@ def test_contradictions_are_refused(faults: tuple[Loss, ...], message: str) -> N
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"reroute": False}, "reroute False has no unit"), ({"timeout": True}, "timeout True has no unit"),
-        ({"seed": True}, "seed is True: give an integer"), ({"reroute": 5}, "reroute 5 has no unit: write text"),
+        ({"reroute": False}, "reroute False is not a time"), ({"timeout": True}, "timeout True is not a time"),
+        ({"seed": True}, "seed is True: give an integer"), ({"reroute": 5}, "reroute 5 is not a time: write a number"),
         ({"link-down": [{"link": "*", "at": 5}]}, r"\[\[link-down\]\] 1: at 5 is not a time"),
         ({"slow-link": [{"link": "*", "share": True}]}, "share is True: give a number above 0 to 1"),
         ({"loss": [{"link": "*", "probability": -1}]}, "probability is -1: give a number from 0 to 1"),
