@@ -202,7 +202,8 @@ def _ranges(rows: Sequence[Row]) -> list[str]:
         "-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, chunk counts nearby), where wider "
         "than 1 %"
     ]
-    return lines + ([f"no perturbed runs of {names}: too dear, or not asked for; --spread N asks"] if without else [])
+    why = "with faults, dear (--spread N asks for N), or switched off"
+    return lines + ([f"no perturbed runs of {names}: {why}"] if without else [])
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
