@@ -63,6 +63,8 @@ class Algorithm:
         Options of the functions other than `form` and `element_bytes`.
     discipline : str
         Order of service of links that its schedules were designed for.
+    built_from_rates : bool
+        Whether the transfers depend on the bandwidths of the links, and not on the wiring alone.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Algorithm:
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     discipline: str = "fifo"
+    built_from_rates: bool = False
 
     def forms_of(self, collective: str) -> tuple[str, ...]:
         """Forms for one collective; empty if there is no choice."""
@@ -187,6 +190,7 @@ _ALGORITHMS = (
         "products of dimensions: torus, mesh, switches, RI(4)_FC(8)_SW(32)",
         {"all-reduce": themis.all_reduce, "reduce-scatter": themis.reduce_scatter, "all-gather": themis.all_gather},
         options=_HIERARCHICAL_OPTIONS,
+        built_from_rates=True,
     ),
     Algorithm(
         tree.NAME,
@@ -238,18 +242,21 @@ _ALGORITHMS = (
             "loss": "loss accepted with fewer trees, as a fraction (default: 0.01, or the smallest that is reached)",
         },
         discipline="lowest-chunk-first",
+        built_from_rates=True,
     ),
     Algorithm(
         concurrent_flow.NAME,
         "an all-to-all along the routes of a linear program, which load the links evenly",
         "any fabric of up to 64 NPUs; up to 20,000 links x NPUs if they are not alike",
         {"all-to-all": concurrent_flow.all_to_all},
+        built_from_rates=True,
     ),
     Algorithm(
         bfb.NAME,
         "breadth-first broadcast: shortest paths with balanced loads in every step",
         "direct networks; up to 128 NPUs if they are not alike",
         {"all-reduce": bfb.all_reduce, "reduce-scatter": bfb.reduce_scatter, "all-gather": bfb.all_gather},
+        built_from_rates=True,
     ),
     Algorithm(
         double_binary_tree.NAME,
@@ -266,6 +273,7 @@ _ALGORITHMS = (
             "reduce-scatter": nccl_rings.reduce_scatter,
             "all-gather": nccl_rings.all_gather,
         },
+        built_from_rates=True,
     ),
     Algorithm(
         synthesis.NAME,
@@ -280,6 +288,7 @@ _ALGORITHMS = (
             "parts": "blocks per rank (default: 1)", "seed": "random seed (default: 0)",
             "runs": "searches, of which the best is used (default: 3)",
         },
+        built_from_rates=True,
     ),
 )
 

@@ -133,6 +133,12 @@ class Feasible:
         return caps
 
     @cached_property
+    def most_GBps(self) -> float:
+        """The largest sum of all bandwidths; infinite where nothing limits it."""
+        result = self._extreme(-np.ones(self.n_dims))
+        return float("inf") if result is None else float(result.sum()) * (1 + 1e-9)
+
+    @cached_property
     def middle_GBps(self) -> F64:
         """A point bounded away from zero in every dimension, (D,)."""
         return self._widest()[0]

@@ -93,10 +93,10 @@ def _bounds(row: dict[str, Any]) -> list[str]:
     lines.append(f"  {counts if row['evaluations'] else ''}{row['ended']}")
     lines.append(f"  certified: {row['certified']}; not by simulation")
     if row.get("budget_saved_s_per_GBps") is not None:
-        saved = f"  one more GB/s of budget {_saves(row['budget_saved_s_per_GBps'])}"
-        formula = _saves(row["budget_saved_by_formula_s_per_GBps"])
-        simulated = row["evaluator"] == "simulated"
-        lines.append(f"{saved} in the simulation, {formula} by formula" if simulated else f"{saved} by formula")
+        simulated, formula = row["budget_saved_s_per_GBps"], row["budget_saved_by_formula_s_per_GBps"]
+        said = [f"{_saves(simulated)} in the simulation"] if row["evaluator"] == "simulated" else []
+        said += [] if formula is None else [f"{_saves(formula)} by formula"]
+        lines += [f"  one more GB/s of budget {', '.join(said)}"] if said else []
     return lines
 
 

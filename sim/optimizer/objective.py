@@ -17,6 +17,9 @@ from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
 from topologies import WeftError
 
+MOST_TAPES = 64
+"""Limit on the recorded tapes that are kept."""
+
 
 class Part(NamedTuple):
     """A time that enters the whole `weight` times, and what its critical path spent in each dimension."""
@@ -63,6 +66,15 @@ class Objective(Protocol):
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation: ...
 
 
+class Timed(Protocol):
+    """A part of an objective: a program at any bandwidths, whose structure may depend on them."""
+
+    @property
+    def n_dims(self) -> int: ...
+    def retimed(self, bandwidth_GBps: F64) -> Retimed: ...  # the structure at these bandwidths
+    def floor(self) -> Epigraph: ...  # below its time at any bandwidths
+
+
 class Simulated:
     """A weighted sum of the simulated times of several programs, and a constant.
 
@@ -76,7 +88,7 @@ class Simulated:
     """
 
     def __init__(
-        self, parts: Sequence[tuple[float, Retimed]], constant_ns: float = 0.0, floors: Sequence[Epigraph] = ()
+        self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, floors: Sequence[Epigraph] = ()
     ) -> None:
         if not parts:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
@@ -84,7 +96,7 @@ class Simulated:
         self.floors = tuple(floors) or tuple(part.floor() for _, part in self.parts)
         self.runs = self.replays = 0
         self._known: dict[bytes, Evaluation] = {}
-        self._tapes: dict[int, Tape] = {}
+        self._tapes: dict[Retimed, Tape] = {}
 
     @property
     def n_dims(self) -> int:
@@ -109,39 +121,42 @@ class Simulated:
         """The time alone: engine runs without a log, for a black-box search."""
         bandwidth = np.asarray(bandwidth_GBps, np.float64)
         self.runs += len(self.parts)
-        times = (weight * run(part.at(bandwidth)).makespan_ps / 1e3 for weight, part in self.parts)
-        return self.constant_ns + sum(times)
+        times = (weight * run(part.retimed(bandwidth).at(bandwidth)).makespan_ps for weight, part in self.parts)
+        return self.constant_ns + sum(times) / 1e3
 
     def _part(self, index: int, bandwidth: F64) -> Part:
-        weight, retimed = self.parts[index]
+        weight, part = self.parts[index]
+        retimed = part.retimed(bandwidth)
         program = retimed.at(bandwidth)
-        found = self._replay(index, program)
+        found = self._replay(retimed, program)
         if found is None:
-            found = self._run(index, program)
+            found = self._run(retimed, program)
         makespan_ps, service_ps = found
         return Part(weight, makespan_ps / 1e3, service_ps / 1e3)
 
-    def _replay(self, index: int, program: Program) -> tuple[int, F64] | None:
+    def _replay(self, retimed: Retimed, program: Program) -> tuple[int, F64] | None:
         """Makespan and services of the critical path from the tape, if the order of service is the recorded one."""
-        tape = self._tapes.get(index)
+        tape = self._tapes.get(retimed)
         if tape is None or not tape.replay(program).in_order:
             return None
         self.replays += 1
         found = gradient(tape, program)
         return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
 
-    def _run(self, index: int, program: Program) -> tuple[int, F64]:
+    def _run(self, retimed: Retimed, program: Program) -> tuple[int, F64]:
         """The same from the engine; keeps a tape where one can be recorded."""
         check_memory(program, log=True)
         self.runs += 1
         if can_record(program):
             tape = Tape.record(program)
             if tape.replay(program).in_order:  # false if chunks request a slot of a pool in the same picosecond
-                self._tapes[index] = tape
+                if len(self._tapes) >= MOST_TAPES:
+                    del self._tapes[next(iter(self._tapes))]
+                self._tapes[retimed] = tape
                 found = gradient(tape, program)
                 return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
         outcome = run(program, log=True)
-        names = [str(dim) for dim in self.parts[index][1].server_dim]
+        names = [str(dim) for dim in retimed.server_dim]
         why = explain(program, outcome, Labels(names.__getitem__, lambda hop: []))
         service = [why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)]
         return outcome.makespan_ps, np.array(service, np.float64)

@@ -1,26 +1,28 @@
 """Objectives from what a user has: a collective on a fabric, or a training iteration on a product of dimensions.
 
-Schedules are built for the network as given, and keep their transfers while bandwidths change: those of most
-algorithms do not depend on them; themis, pipelined, bfb and the like read them once, when they are built.
+Schedules keep their transfers while bandwidths change, except those of algorithms that are built from the rates of
+links (`Algorithm.built_from_rates`): these are built anew at all bandwidths.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from collectives import build
-from collectives.core.schedule import Schedule
+from collectives.registry import algorithm as find_algorithm
 from sim.analytic.libra import Placed
 from sim.lower.job import lower
-from sim.optimizer.objective import Simulated
-from sim.optimizer.retime import Retimed, retimed, with_base_rates
+from sim.optimizer.objective import Simulated, Timed
+from sim.optimizer.rebuilt import Rebuilt, on_network
+from sim.optimizer.retime import retimed, with_base_rates
 from sim.program.model import Model
 from topologies import Topology
 from topologies.checks import checked
 from topologies.units import Quantity
-from workloads.job import Communicate, Job
+from workloads.job import Job
 from workloads.pipeline import pipeline_job
 from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
 from workloads.workload import Call
@@ -35,6 +37,7 @@ def collective_objective(
     *,
     model: Model = Model(),
     symmetry: str = "auto",
+    most_GBps: float = float("inf"),
     **options: object,
 ) -> Simulated:
     """The time of one collective on any network whose links have dimensions or tiers.
@@ -47,27 +50,31 @@ def collective_objective(
         As `collectives.build` takes them.
     model : Model
     symmetry : {"auto", "off"}
+    most_GBps : float
+        No allowed bandwidths sum to more, for the floors of algorithms that are built from rates.
     """
-    schedule = build(algorithm, collective, topology, size, None, **options)
-    moved = on_network(schedule, with_base_rates(topology))
-    return Simulated([(1.0, retimed(lower(moved, model, symmetry)))])
+
+    def schedule(on: Topology) -> Job:
+        return Job.of(build(algorithm, collective, on, size, None, **options))
+
+    return Simulated([(1.0, _Parts(topology, algorithm, model, symmetry, most_GBps).part(schedule))])
 
 
-def on_network(schedule: Schedule, topology: Topology) -> Schedule:
-    """The same transfers on the same network with different bandwidths."""
-    return replace(schedule, pattern=replace(schedule.pattern, topology=topology))
+class _Parts(NamedTuple):
+    """Makes parts of an objective."""
 
+    topology: Topology
+    algorithm: str
+    model: Model
+    symmetry: str
+    most_GBps: float
 
-def _job_on_network(job: Job, topology: Topology) -> Job:
-    moved: dict[int, Schedule] = {}
-    for operation in job.operations:
-        if isinstance(operation.work, Communicate) and id(operation.work.schedule) not in moved:
-            moved[id(operation.work.schedule)] = on_network(operation.work.schedule, topology)
-    operations = [
-        replace(one, work=Communicate(moved[id(one.work.schedule)])) if isinstance(one.work, Communicate) else one
-        for one in job.operations
-    ]
-    return Job(topology, operations, job.speed)
+    def part(self, work: Callable[[Topology], Job]) -> Timed:
+        """A job, built anew at all bandwidths where its algorithm is built from rates."""
+        if find_algorithm(self.algorithm).built_from_rates:
+            return Rebuilt(self.topology, work, self.model, self.symmetry, self.most_GBps)
+        job = on_network(work(self.topology), with_base_rates(self.topology))
+        return retimed(lower(job, self.model, self.symmetry))
 
 
 @checked
@@ -79,6 +86,7 @@ def iteration_objective(
     checkpointed: bool = False,
     model: Model = Model(chunks=1),
     symmetry: str = "auto",
+    most_GBps: float = float("inf"),
 ) -> Simulated:
     """The time of a training iteration of each workload, weighted and summed.
 
@@ -96,35 +104,39 @@ def iteration_objective(
     model : Model
     symmetry : {"auto", "off"}
     """
-    base = with_base_rates(topology)
-    parts: list[tuple[float, Retimed]] = []
+    make = _Parts(topology, training.algorithm, model, symmetry, most_GBps)
+    parts: list[tuple[float, Timed]] = []
     constant_ns = 0.0
     for one in placed:
         if one.pipeline is not None:
-            job = pipeline_job(topology, one.workload, one.groups, one.pipeline, training)
-            parts.append((one.weight, retimed(lower(_job_on_network(job, base), model, symmetry))))
+            build_job = partial(
+                pipeline_job, workload=one.workload, groups=one.groups, pipeline=one.pipeline, training=training
+            )
+            parts.append((one.weight, make.part(build_job)))
         elif training.loop == "no-overlap":
             constant_ns += one.weight * one.workload.compute_ns
-            parts += _collectives(topology, one, training, checkpointed, model, symmetry)
+            parts += _collectives(make, one, training, checkpointed)
         else:
-            job = training_job(topology, one.workload, one.groups, training)
-            parts.append((one.weight, retimed(lower(_job_on_network(job, base), model, symmetry))))
+            build_job = partial(training_job, workload=one.workload, groups=one.groups, training=training)
+            parts.append((one.weight, make.part(build_job)))
     return Simulated(parts, constant_ns)
 
 
 def _collectives(
-    topology: Topology, one: Placed, training: Training, checkpointed: bool, model: Model, symmetry: str
-) -> list[tuple[float, Retimed]]:
-    base = with_base_rates(topology)
-    groups = process_groups(one.workload, one.groups, topology.shape)
-    schedules = Collectives(topology, groups, training)
+    make: _Parts, one: Placed, training: Training, checkpointed: bool
+) -> list[tuple[float, Timed]]:
+    groups = process_groups(one.workload, one.groups, make.topology.shape)
     count: Counter[Call] = Counter()
     for layer in one.workload.layers:
         for call in (*layer.forward.calls * (2 if checkpointed else 1), *layer.input_grad.calls):
             count[call] += 1
     for bucket in gradient_buckets(one.workload, training.bucket_bytes):
         count[bucket.call] += 1
+
+    def schedule(on: Topology, call: Call) -> Job:
+        return Job.of(Collectives(on, groups, training).schedule(call))
+
     return [
-        (one.weight * times, retimed(lower(on_network(schedules.schedule(call), base), model, symmetry)))
+        (one.weight * times, make.part(partial(schedule, call=call)))
         for call, times in count.items() if one.traffic(call).any()
     ]

@@ -33,6 +33,10 @@ class Retimed:
     def n_dims(self) -> int:
         return int(self.servers_per_npu.size)
 
+    def retimed(self, bandwidth_GBps: F64) -> Retimed:
+        """Itself: its transfers do not depend on the bandwidths."""
+        return self
+
     def at(self, bandwidth_GBps: F64) -> Program:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""
         rates = [Fraction(float(rate)) * GB for rate in bandwidth_GBps / self.servers_per_npu]

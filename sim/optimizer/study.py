@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from collectives.registry import algorithm
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
@@ -138,7 +139,11 @@ class Study:
         """LIBRA's time of a workload; of one collective, and of what LIBRA does not cover, the load of the links."""
         if self._has_formulas and self.loop in ANALYTIC_LOOPS:
             return Formula(LIBRA, iteration_time(self.placed, self.loop, self.checkpointed))
-        return Formula(LOAD, floor_of(self._objective(knobs)))
+        return Formula(self._load(knobs), floor_of(self._objective(knobs)))
+
+    def _load(self, knobs: Knobs) -> str:
+        """What bounds the simulated time from below."""
+        return SENT if algorithm(knobs.algorithm).built_from_rates else LOAD
 
     def _analytic_start(self) -> F64:
         time = iteration_time(self.placed, "no-overlap", self.checkpointed)
@@ -151,7 +156,7 @@ class Study:
         return self._objectives[knobs]
 
     def _make_objective(self, knobs: Knobs) -> Simulated:
-        options: dict[str, object] = dict(knobs.options)
+        options: dict[str, Any] = dict(knobs.options)
         if knobs.is_pipelined:
             options["pipeline_chunks"] = knobs.chunks
         model = Model(chunks=1 if knobs.is_pipelined else knobs.chunks)
@@ -159,7 +164,7 @@ class Study:
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
-                **options,
+                most_GBps=self.feasible.most_GBps, **options,
             )
         training = Training(
             loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders)
@@ -167,7 +172,8 @@ class Study:
         if self.loop == "no-overlap":
             training = replace(training, bucket_bytes=None)  # as LIBRA: each row reduces its own
         return iteration_objective(
-            topology, self.placed, training, checkpointed=self.checkpointed, model=model, symmetry=self.symmetry
+            topology, self.placed, training, checkpointed=self.checkpointed, model=model, symmetry=self.symmetry,
+            most_GBps=self.feasible.most_GBps,
         )
 
     def _best_simulated(self) -> Best:
@@ -206,7 +212,7 @@ class Study:
             "knobs": knobs.words if knobs else None,
             **design.row(self.cost),
             "formula": formula.name,
-            "bound_of": formula.name if self.evaluator == "analytic" else LOAD,
+            "bound_of": formula.name if self.evaluator == "analytic" or knobs is None else self._load(knobs),
             "certified": f"the analytic split has the least {_GOALS[self.goal]} by {formula.name}, within "
             f"{max(analytic.gap, 0):.1g}",
             "splits": self._splits(design, evaluate, formula, analytic),
@@ -215,7 +221,7 @@ class Study:
             row["budget_saved_s_per_GBps"] = budget_saving(
                 self.feasible, design.bandwidth_GBps, evaluate, self.lane_GBps
             )
-            row["budget_saved_by_formula_s_per_GBps"] = budget_saving(
+            row["budget_saved_by_formula_s_per_GBps"] = None if formula.name == SENT else budget_saving(
                 self.feasible, analytic.bandwidth_GBps, formula.time.time_ns, formula=formula.time
             )
         if self.wants_sensitivity:
@@ -250,6 +256,8 @@ class Formula(NamedTuple):
 
 _GOALS = {"time": "time", "time-cost": "time x cost"}
 LIBRA, LOAD = "LIBRA's formulas", "the load of the busiest links"
+SENT = "the bytes that NPUs have to send in any schedule"
+"""Of schedules that are built from the bandwidths: it holds for every order, and for this budget only."""
 
 
 def _evaluator(objective: Objective) -> Callable[[F64], float]:

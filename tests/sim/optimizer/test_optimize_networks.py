@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collectives import Schedule, build
+from collectives import build
+from collectives.registry import ALGORITHMS
 from sim.analytic.constraints import Feasible, budget
 from sim.optimizer.design import Design, design_simulated
 from sim.optimizer.problem import circulants, with_link_classes
-from sim.optimizer.programs import collective_objective, on_network
-from sim.optimizer.retime import links_per_npu, with_base_rates
+from sim.optimizer.programs import collective_objective
+from sim.optimizer.retime import links_per_npu, with_bandwidths
 from sim.program.model import Model
+from sim.simulation import simulate
 from topologies import WeftError, from_links, from_spec
 
 
@@ -92,14 +94,33 @@ def test_link_classes_of_a_network_without_dimensions() -> None:
     assert with_link_classes(torus) is torus
 
 
-def test_transfers_stay_as_built_for_the_network() -> None:
-    """Themis chooses by the bandwidths that it is built with, not by those at which it is timed."""
-    topology = from_spec("torus:4x4")
-    schedule = build("themis", "all-reduce", topology, "1MiB", None, pipeline_chunks=4)
-    moved = on_network(schedule, with_base_rates(topology))
-    anew = build("themis", "all-reduce", moved.topology, "1MiB", None, pipeline_chunks=4)
+FROM_RATES = [
+    (name, kind) for name, one in ALGORITHMS.items() if one.built_from_rates
+    for kind in ("all-reduce", "all-gather", "all-to-all") if kind in one.functions
+]
 
-    def route(one: Schedule) -> list[int]:
-        return one.pattern.transfers().dst.tolist()
 
-    assert route(moved) == route(schedule) != route(anew)
+@pytest.mark.table
+@pytest.mark.parametrize(("name", "kind"), FROM_RATES)
+def test_schedules_built_from_rates_are_built_anew_and_never_undercut_the_floor(name: str, kind: str) -> None:
+    topology = from_spec("torus:4x2")
+    objective = collective_objective(topology, kind, name, "64KiB", model=Model(chunks=2), most_GBps=90.0)
+    for split in ([45.0, 45.0], [60.0, 30.0]):
+        found = objective.evaluate(np.array(split))
+        alone = simulate(build(name, kind, with_bandwidths(topology, split), "64KiB"), chunks=2)
+        assert found.time_ns * 1e3 == pytest.approx(alone.time_ps, rel=1e-6)
+        assert objective.floors[0].time_ns(np.array(split)) <= found.time_ns
+
+
+def test_themis_does_not_gain_by_keeping_the_orders_of_another_split() -> None:
+    """Its orders balance the loads wherever it is built: there is little left to gain."""
+    topology = from_spec("RI(2)_FC(4)_SW(2)")
+    feasible = Feasible([budget(300, 3, spent=True)], 3)
+    objective = collective_objective(
+        topology, "all-reduce", "themis", "16MiB", model=Model(chunks=1), most_GBps=feasible.most_GBps,
+        pipeline_chunks=8,
+    )
+    found = design_simulated(objective, feasible, max_evaluations=8)
+    assert found.lower_bound_ns <= found.time_ns <= found.equal_time_ns < 1.3 * found.time_ns
+    anew = build("themis", "all-reduce", with_bandwidths(topology, found.bandwidth_GBps), "16MiB", pipeline_chunks=8)
+    assert found.time_ns * 1e3 == pytest.approx(simulate(anew, chunks=1).time_ps, rel=1e-6)
