@@ -136,7 +136,8 @@ def simulate_ready(
 def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None) -> Result:
     """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
     spec = task.spec
-    trial = partial(simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
+    engine = "chunk" if task.max_events is None else spec.engine  # a limit is of the chunk engine alone
+    trial = partial(simulate, engine=engine, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
     return choose(
         schedule, spec.build_model(), lambda tried, model: trial(tried, model=model), symmetry=spec.symmetry,
         discipline=None if spec.model.discipline else algorithm(task.algorithm).discipline,

@@ -106,7 +106,10 @@ def test_a_limit_says_how_many_points_were_done(capsys: pytest.CaptureFixture[st
     assert said.endswith(", after 0 of 2 points\n")
 
 
-@pytest.mark.parametrize("words", ["--max-events 0", "--max-events 10 --engine reference"])
-def test_a_limit_is_of_the_chunk_engine(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("words", "said"), [
+    ("--max-events 0", "max_events is 0: give an integer from 1"),
+    ("--max-events 10 --engine reference", "of the chunk engine alone"),
+])
+def test_a_limit_is_of_the_chunk_engine(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--topology", "torus:4x4", "-b", "32", "-e", "32", *words.split()]) == 2
-    assert "at least 1, and of the chunk engine alone" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
