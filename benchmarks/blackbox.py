@@ -97,7 +97,9 @@ def _nelder_mead(seen: _Best, feasible: Feasible, start: F64, max_evaluations: i
         seen(np.array([total]))
         return
     minimize(
-        lambda x: seen(shares(x)), logits, method="Nelder-Mead",
+        lambda x: seen(shares(x)),
+        logits,
+        method="Nelder-Mead",
         options={"maxfev": max_evaluations, "xatol": tolerance, "fatol": 0.0, "adaptive": True},
     )
 
@@ -107,7 +109,9 @@ def _cobyqa(seen: _Best, feasible: Feasible, start: F64, max_evaluations: int, t
     low = np.where(feasible.equal, feasible.bound, -np.inf) / scale
     least = 1e-9
     minimize(
-        lambda x: seen(np.maximum(x, least) * scale), start / scale, method="COBYQA",
+        lambda x: seen(np.maximum(x, least) * scale),
+        start / scale,
+        method="COBYQA",
         bounds=[(least, None)] * start.size,
         constraints=[LinearConstraint(feasible.matrix, low, feasible.bound / scale)],
         options={"maxfev": max_evaluations, "final_tr_radius": tolerance},

@@ -31,9 +31,17 @@ BOUNDS = ("dgx-a100:128", "torus:32x32", "torus:8x8x16", "mesh:32x32", "random-r
 """1,024 NPUs each."""
 
 PACKED = (
-    ("torus:8x8", False), ("random-regular:64x4x1", False), ("mesh:8x8", False), ("mi250:4", False),
-    ("torus:8x8", True), ("random-regular:64x4x1", True), ("mesh:8x8", True), ("mi250:4", True),
-    ("dgx-a100:8", True), ("random-regular:256x4x1", False), ("torus:16x16", False),
+    ("torus:8x8", False),
+    ("random-regular:64x4x1", False),
+    ("mesh:8x8", False),
+    ("mi250:4", False),
+    ("torus:8x8", True),
+    ("random-regular:64x4x1", True),
+    ("mesh:8x8", True),
+    ("mi250:4", True),
+    ("dgx-a100:8", True),
+    ("random-regular:256x4x1", False),
+    ("torus:16x16", False),
 )
 """Spec, and whether all trees grow level by level; the trees of tori are packed here as if their NPUs differed."""
 
@@ -41,8 +49,17 @@ ALIKE = ("torus:64x64", "torus:16x16x16", "hypercube:12")
 """4,096 NPUs each."""
 
 SCATTERED = (
-    "torus:4x4", "torus:8x8", "mesh:4x4", "hypercube:4", "random-regular:16x4x1", "random-regular:32x4x7",
-    "dragonfly:9x4", "dgx1:1", "mi250:1", "dgx-a100:2", "leaf-spine:4x4x4",
+    "torus:4x4",
+    "torus:8x8",
+    "mesh:4x4",
+    "hypercube:4",
+    "random-regular:16x4x1",
+    "random-regular:32x4x7",
+    "dragonfly:9x4",
+    "dgx1:1",
+    "mi250:1",
+    "dgx-a100:2",
+    "leaf-spine:4x4x4",
 )
 
 RANDOM = 50
@@ -57,13 +74,21 @@ def main() -> None:
     """Measure everything, print it and write the page."""
     cut_bound(from_spec("dgx-a100:2"), "all-gather")
     pack_forest(from_spec("dgx-a100:2"), gather_shares(from_spec("dgx-a100:2")), None, None)
-    lines = ["# Exact bounds and packed trees", "", "`python -m benchmarks.bounds` writes this page. CPU seconds, two "
-             "shared cores.", ""]
+    lines = [
+        "# Exact bounds and packed trees",
+        "",
+        "`python -m benchmarks.bounds` writes this page. CPU seconds, two shared cores.",
+        "",
+    ]
     lines += _table("Bound of an all-gather, 1,024 NPUs", ["fabric", "1/x*", "CPU s"], map(_bound, BOUNDS))
-    lines += _table("Packing", ["fabric", "NPUs", "growth", "trees", "height", "hops", "CPU s"],
-                    (_packed(*which) for which in PACKED))
-    lines += _table("4,096 NPUs that are alike: the schedule, proved", ["fabric", "trees a root", "CPU s"],
-                    map(_alike, ALIKE))
+    lines += _table(
+        "Packing",
+        ["fabric", "NPUs", "growth", "trees", "height", "hops", "CPU s"],
+        (_packed(*which) for which in PACKED),
+    )
+    lines += _table(
+        "4,096 NPUs that are alike: the schedule, proved", ["fabric", "trees a root", "CPU s"], map(_alike, ALIKE)
+    )
     lines += _random()
     lines += _table(
         "All-to-all of 64 MiB: simulated time over that of the maximum concurrent flow, best of 1, 4 and 16 chunks",
@@ -84,8 +109,15 @@ def _packed(spec: str, level: bool) -> Line:
     topology = from_spec(spec)
     forest, cpu_s = _timed(lambda: pack_forest(topology, gather_shares(topology), level, None))
     growth = "level by level" if level else "one after the other"
-    return [spec, str(topology.n_npus), growth, str(len(forest.trees)), str(forest.height), str(forest.hops),
-            f"{cpu_s:.2f}"]
+    return [
+        spec,
+        str(topology.n_npus),
+        growth,
+        str(len(forest.trees)),
+        str(forest.height),
+        str(forest.hops),
+        f"{cpu_s:.2f}",
+    ]
 
 
 def _alike(spec: str) -> Line:
@@ -109,11 +141,16 @@ def _random() -> list[str]:
         plateau.append(_over_bound(at_once, 1, "fifo"))
     steps = sorted({chunks for found in counts.values() for chunks in found})
     rows = [[str(chunks), *(str(found[chunks]) for found in counts.values())] for chunks in steps]
-    lines = _table(f"{RANDOM} random fabrics, all-gather of 1 GiB, store-and-forward: chunks until within 4 %",
-                   ["chunks", "lowest chunk first", "FIFO"], rows)
+    lines = _table(
+        f"{RANDOM} random fabrics, all-gather of 1 GiB, store-and-forward: chunks until within 4 %",
+        ["chunks", "lowest chunk first", "FIFO"],
+        rows,
+    )
     far = sum(over > NEAR for over in plateau)
-    summary = (f"FIFO with {PLATEAU_CHUNKS} chunks that the roots offer all at once: {far} of {RANDOM} stay above "
-               f"{NEAR}, the median at {median(plateau):.3f}, the worst at {max(plateau):.3f}.")
+    summary = (
+        f"FIFO with {PLATEAU_CHUNKS} chunks that the roots offer all at once: {far} of {RANDOM} stay above "
+        f"{NEAR}, the median at {median(plateau):.3f}, the worst at {max(plateau):.3f}."
+    )
     print(summary)
     return [*lines, summary, ""]
 

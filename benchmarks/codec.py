@@ -26,7 +26,10 @@ HEAD = ("layout", "union", "cells", "encode GB/s", "count GB/s", "peel ns per no
 
 
 def measured(
-    times: int, size: str = SIZE, densities: Sequence[float] = DENSITIES, cells: float = CELLS,
+    times: int,
+    size: str = SIZE,
+    densities: Sequence[float] = DENSITIES,
+    cells: float = CELLS,
     layouts: Sequence[str] = tuple(FORMS),
 ) -> Iterator[tuple[str, Measured]]:
     """Every layout at every density; the best of `times` runs."""

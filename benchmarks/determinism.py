@@ -133,10 +133,17 @@ JOBS: dict[str, Callable[[], Entry]] = {
     "a link fails while chunks wait at their sources": lambda: _faulty(
         "direct", FaultPlan(faults=(DOWN,), timeout="5us", reroute="1us")
     ),
-    "a link is repaired and fails at one time": lambda: _faulty("ring", FaultPlan(
-        faults=(DOWN, Repair(link="npu0->npu1", at="9us"), LinkDown(link="npu0->npu1", at="9us"),
-                Repair(link="npu0->npu1", at="60us")),
-    )),
+    "a link is repaired and fails at one time": lambda: _faulty(
+        "ring",
+        FaultPlan(
+            faults=(
+                DOWN,
+                Repair(link="npu0->npu1", at="9us"),
+                LinkDown(link="npu0->npu1", at="9us"),
+                Repair(link="npu0->npu1", at="60us"),
+            ),
+        ),
+    ),
     "a straggler, jitter and loss": lambda: _faulty("swing", FaultPlan(faults=SHAKEN, seed=7)),
 }
 """Programs that are no single collective."""

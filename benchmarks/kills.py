@@ -134,7 +134,9 @@ def kill_sweeps(bench: Bench, kills: int, together: int = 1, workers: int = 1) -
         if path.exists():
             before = bench.check_store(path, before)
         count.kills, count.orphans, count.finished = (
-            count.kills + killed, count.orphans + len(orphans), count.finished + len(before)
+            count.kills + killed,
+            count.orphans + len(orphans),
+            count.finished + len(before),
         )
         if len(before) == len(bench.rows):
             path.unlink()
@@ -179,21 +181,41 @@ def kinds(bench: Bench) -> dict[str, Callable[[int], Count]]:
     small = ["--topology", "torus:4x4", "-b", "64K", "--algorithms", "swing", "--form", "latency", "--quiet"]
     _warm(["compare", *small, "--json", str(results / "swing.json")])
     stored = ["sweep", str(bench.file), "--store", str(bench.folder / "expected.db"), "--quiet", "--status"]
-    compare = ["compare", "--topology", "torus:4x4", "-b", "1K", "-e", "4K", "--algorithms", "swing,ring", "--quiet",
-               "--json", str(compared[0]), "--csv", str(compared[1]), "--plot", str(compared[2])]
+    compare = [
+        "compare",
+        "--topology",
+        "torus:4x4",
+        "-b",
+        "1K",
+        "-e",
+        "4K",
+        "--algorithms",
+        "swing,ring",
+        "--quiet",
+        "--json",
+        str(compared[0]),
+        "--csv",
+        str(compared[1]),
+        "--plot",
+        str(compared[2]),
+    ]
     return {
         "sweep": lambda kills: kill_sweeps(bench, kills),
         "two": lambda kills: kill_sweeps(bench, kills, together=2),
         "workers": lambda kills: kill_sweeps(bench, kills, workers=2),
         "csv": lambda kills: kill_writers(
-            bench, kills, "export to CSV", [*stored, "--export", str(exports[0])], exports[:1]),
+            bench, kills, "export to CSV", [*stored, "--export", str(exports[0])], exports[:1]
+        ),
         "parquet": lambda kills: kill_writers(
-            bench, kills, "export to Parquet", [*stored, "--export", str(exports[1])], exports[1:]),
+            bench, kills, "export to Parquet", [*stored, "--export", str(exports[1])], exports[1:]
+        ),
         "compare": lambda kills: kill_writers(bench, kills, "compare: JSON, CSV and figure", compare, compared),
         "report": lambda kills: kill_writers(
-            bench, kills, "report", ["report", str(results), "--quiet", "--page", str(page)], [page]),
+            bench, kills, "report", ["report", str(results), "--quiet", "--page", str(page)], [page]
+        ),
         "trace": lambda kills: kill_writers(
-            bench, kills, "trace for Perfetto", ["trace", *small, "--perfetto", str(trace)], [trace]),
+            bench, kills, "trace for Perfetto", ["trace", *small, "--perfetto", str(trace)], [trace]
+        ),
     }
 
 

@@ -101,7 +101,7 @@ def copy(name: str, afresh: bool) -> None:
     if afresh:
         shutil.rmtree(folder, ignore_errors=True)
     for path in folder.rglob("*"):
-        if path.is_file() and path.suffix != ".meta" and path.name != "mutmut-stats.json":  # those have the results
+        if path.is_file() and path.suffix != ".meta":  # those have the results
             path.unlink()
     for part in COPIED:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
@@ -218,6 +218,8 @@ def survivors(name: str) -> Found:
     """What came of the last run."""
     n, codes, survived, keys = 0, [], [], []
     for path in sorted((WORK / name / "mutants").rglob("*.py.meta")):
+        if not path.with_suffix("").exists():
+            continue  # stopped while mutants were made
         every = json.loads(path.read_text())["exit_code_by_key"]
         of_key = {key: code for key, code in every.items() if code is not None}
         n += len(every)

@@ -123,8 +123,13 @@ def solve(case: Case, evaluations: int) -> Row:
     parts = len(case.objective.parts)
     reference = long_search(case, evaluations, found.starts[0].bandwidth_GBps)
     return Row(
-        case.name, found.starts[0].time_ns / 1e3, found.best.time_ns / 1e3, reference / 1e3,
-        found.runs + found.replays, evaluations * parts, found.ended,
+        case.name,
+        found.starts[0].time_ns / 1e3,
+        found.best.time_ns / 1e3,
+        reference / 1e3,
+        found.runs + found.replays,
+        evaluations * parts,
+        found.ended,
     )
 
 

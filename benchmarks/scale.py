@@ -76,8 +76,15 @@ def run_here(topology: str, algorithm: str) -> Scale:
     form = "bandwidth" if algorithm == "swing" else None
     result = simulate(build(algorithm, "all-reduce", fabric, SIZE_BYTES, form=form), chunks=1)
     return Scale(
-        topology, algorithm, fabric.n_npus, result.events, result.time_ps, process_time() - cpu, perf_counter() - wall,
-        peak_bytes(), result.symmetry,
+        topology,
+        algorithm,
+        fabric.n_npus,
+        result.events,
+        result.time_ps,
+        process_time() - cpu,
+        perf_counter() - wall,
+        peak_bytes(),
+        result.symmetry,
     )
 
 

@@ -21,9 +21,7 @@ CASES = (
     Case(
         "the same, every link its own bandwidth", partial(torus_all_to_all, 16, 16, distinct=True), 256 * 256 * 8 * 16
     ),
-    Case(
-        "the same, priorities", partial(torus_all_to_all, 16, 16, discipline=PRIORITY), 256 * 256 * 8 * 16
-    ),
+    Case("the same, priorities", partial(torus_all_to_all, 16, 16, discipline=PRIORITY), 256 * 256 * 8 * 16),
 )
 """The event counts are 2 (n-1) n chunks, and pairs x mean distance x chunks."""
 
@@ -32,7 +30,8 @@ SMALL_CASES = (
     Case("all-to-all 8x8, 1 MiB a pair, 4 chunks", partial(torus_all_to_all, 8, 4), 64 * 64 * 4 * 4),
     Case(
         "the same, every link its own bandwidth",
-        partial(torus_all_to_all, 8, 4, pair_bytes=MIB, distinct=True), 64 * 64 * 4 * 4,
+        partial(torus_all_to_all, 8, 4, pair_bytes=MIB, distinct=True),
+        64 * 64 * 4 * 4,
     ),
 )
 """Small enough for SimPy."""
@@ -123,8 +122,13 @@ def measure(case: Case, times: int = 5) -> Speed:
         assert tape.replay(program) == (one.outcome().makespan_ps, True)
         replayed = rate(case.services, times, lambda: lambda: tape.replay(program))
     return Speed(
-        case.name, case.services, found, replayed, (program.nbytes() + state - in_flight) / program.n_tasks,
-        one.state.event_ps.nbytes / tokens, tokens,
+        case.name,
+        case.services,
+        found,
+        replayed,
+        (program.nbytes() + state - in_flight) / program.n_tasks,
+        one.state.event_ps.nbytes / tokens,
+        tokens,
     )
 
 

@@ -16,15 +16,17 @@ SIZES = 50
 
 def sweep_of(n_sizes: int = SIZES) -> Sweep:
     """200 combinations of fabrics, links, chunks and algorithms, at so many sizes."""
-    return make_sweep({
-        "topology": {
-            "spec": ["ring:4", "torus:4x4", "fc:8", "switch:8"],
-            "link_bandwidth": ["25Gb/s", "50Gb/s", "100Gb/s", "200Gb/s", "400Gb/s"],
-        },
-        "collective": {"algorithms": ["ring", "direct"]},
-        "model": {"chunks": [1, 2, 3, 4, 8]},
-        "sweep": {"begin": 1024, "end": 1024 * n_sizes, "step": 1024},
-    })
+    return make_sweep(
+        {
+            "topology": {
+                "spec": ["ring:4", "torus:4x4", "fc:8", "switch:8"],
+                "link_bandwidth": ["25Gb/s", "50Gb/s", "100Gb/s", "200Gb/s", "400Gb/s"],
+            },
+            "collective": {"algorithms": ["ring", "direct"]},
+            "model": {"chunks": [1, 2, 3, 4, 8]},
+            "sweep": {"begin": 1024, "end": 1024 * n_sizes, "step": 1024},
+        }
+    )
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from collectives import build
 from collectives.core.symmetry import Action, Group, node_group
 from collectives.core.transfers import Transfers, TransferTable, take
 from sim.lower import quotient as symmetry
+from sim.lower.marks import Marks
 from sim.lower.quotient import check, divide
 from topologies import Topology, from_links, from_spec, ring, torus
 
@@ -490,3 +491,37 @@ def test_all_ranks_must_fit_where_none_represents_another(monkeypatch: pytest.Mo
     assert asked == []
     words(torus((4, 4)), symmetric="off")
     assert asked == [16]
+
+
+# --- what faults mark ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["nothing", "a rank", "the last rank", "a link"])
+def test_what_faults_mark_is_alike_in_one_orbit(what: str) -> None:
+    sender = Sender(ring(P), two_rounds())
+    q = divide(sender, by_two(sender.topology), "first", 0)
+    ranks, links = (RANKS % 2).astype(np.int64), q.orbits.link.astype(np.int64)
+    ranks[SPOILED] += what == "a rank"
+    ranks[-1] += what == "the last rank"
+    links[-1] += what == "a link"
+    found = check(sender, q, "first", 0, Marks(ranks, links))[0]
+    assert found == (None if what == "nothing" else "faults of one orbit differ")
+
+
+def test_marks_of_each_port_are_looked_at() -> None:
+    """The first port's representatives keep the marks, the second's do not."""
+    fabric = from_links([(a, (a + 1) % P, "1GB/s", "0s") for a in range(P)], P)
+    sender = Sender(fabric, take(two_rounds(), np.arange(P)))
+    q = divide(sender, port_by_port(), "first", 0)
+    marks = Marks((RANKS % 2).astype(np.int64), np.zeros(P, np.int64))
+    assert check(sender, q, "first", 0, marks)[0] == "faults of one orbit differ"
+    assert check(sender, q, "first", 0, Marks(np.zeros(P, np.int64), np.zeros(P, np.int64)))[0] is None
+
+
+def test_the_part_of_a_group_that_keeps_the_marks_is_taken() -> None:
+    """One column of a square is marked: only moves along it are left, and nothing had to be tried in vain."""
+    square = torus((4, 4))
+    marks = Marks((square.coords[:16, 0] == 0).astype(np.int64), np.zeros(square.n_links, np.int64))
+    pattern = build("bucket", "all-reduce", square, "1KiB").pattern
+    found = symmetry.quotient(pattern, "first", 0, marks=marks).symmetry
+    assert found == "4 of 16 ranks simulated by translations, checked in full"
