@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sim.certify.conditions import Conditions, detour_at, route_at
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, routed_chunks
-from sim.program.contract import COMPLETES, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program.contract import COMPLETES, DOWN, I64, WAITS, Program
 from sim.program.outcome import CertificateError, Journal, Outcome
 
 Rows = npt.NDArray[np.bool_]
@@ -23,7 +23,7 @@ def certify_faulty(program: Program, outcome: Outcome) -> None:
     """
     if outcome.journal is None:
         raise CertificateError("conservation: a run with faults is checked by its journal: run it with log=True")
-    order = np.lexsort((outcome.journal.start_ps, outcome.journal.chunk, outcome.journal.task))
+    order = np.lexsort([getattr(outcome.journal, column) for column in ("at", "start_ps", "chunk", "task")])
     journal = Journal._make(column[order] for column in outcome.journal)
     first = _first_rows(journal)
     _conservation(program, outcome, journal, first)
@@ -168,18 +168,13 @@ def _arrivals(program: Program, outcome: Outcome, journal: Journal, first: Rows)
     _refuse(~first & (journal.arrival_ps < ready), journal, "causality: arrived before it was ready")
     _refuse(~first & (journal.arrival_ps > ready), journal, "causality: arrived after it was ready")
     delivered = deliveries(program, outcome, journal.ready_ps[_ends(first)])
-    served = journal.end_ps > journal.start_ps
-    first_served = np.full(journal.task.size, NEVER_PS)
-    first_served[served] = journal.start_ps[served]
-    begins = np.flatnonzero(first)
-    first_start = np.minimum.reduceat(first_served, begins) if begins.size else first_served
-    first_served[served] = journal.end_ps[served]
-    first_end = np.minimum.reduceat(first_served, begins) if begins.size else first_served
+    begins, served = np.flatnonzero(first), np.flatnonzero(journal.end_ps > journal.start_ps)
+    opening = served[np.searchsorted(served, begins)]  # the first service of each chunk; one ahead may end before
     starts = begins[journal.chunk[first] == 0]
     wrong = np.zeros(first.size, np.bool_)
-    wrong[starts] = outcome.start_ps[journal.task[starts]] != first_start[journal.chunk[first] == 0]
+    wrong[starts] = outcome.start_ps[journal.task[starts]] != journal.start_ps[opening[journal.chunk[first] == 0]]
     _refuse(wrong, journal, "causality: its task started at another time")
-    due = joins(program, outcome, delivered, first_end)
+    due = joins(program, outcome, delivered, journal.end_ps[opening])
     for bad, what in (
         (journal.arrival_ps[first] < due.earliest, "joined before it was released and the chunk before it was served"),
         (journal.arrival_ps[first] > due.latest, "joined later than its release and the service of the one before it"),

@@ -8,16 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from collectives import ring
+from collectives import build, ring
 from collectives.core.proof import ScheduleError, prove
 from sim.certify.healthy import CertificateError, certify
 from sim.engine.run import run
+from sim.faults.plan import FaultPlan, LinkDown, Repair
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.contract import DROPS, LOSES, PER_TASK
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.outcome import Journal, Outcome
+from sim.simulation import simulate
+from topologies import from_spec
 from topologies import ring as ring_fabric
+
+ENGINES = "chunk", "reference"
 
 
 def faulty() -> tuple[Program, Outcome]:
@@ -324,6 +331,31 @@ def test_a_chunk_that_waits_at_a_free_server_is_caught() -> None:
 
     with pytest.raises(CertificateError, match="capacity: it waits at a free server"):
         certify(program, with_journal(outcome._replace(finish_ps=outcome.finish_ps + 1), later))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_chunks_may_be_lost_ahead_before_they_have_left(data: st.DataObject) -> None:
+    """With cut-through a service ahead may be cut off before the first one ends, at whose end the next chunk joins."""
+    builder = ProgramBuilder()
+    rates = data.draw(st.lists(st.sampled_from((1, 2, 3)), min_size=2, max_size=3))
+    path = [(builder.server(rate * 10**12), data.draw(st.integers(0, 3))) for rate in rates]
+    for _ in range(data.draw(st.integers(1, 2))):
+        builder.task(data.draw(st.integers(30, 90)), path, Cutting(chunks=data.draw(st.integers(2, 3))))
+    down, crossing = data.draw(st.integers(1, 40)), data.draw(st.sampled_from((LOSES, LOSES + DROPS)))
+    phases = {1: [Phase(down, Fraction(0)), Phase(down + data.draw(st.integers(1, 60)), Fraction(1))]}
+    faults = Disruptions(phases=phases, crossing={1: crossing}, resend_ps=dict.fromkeys(range(len(path)), 25))
+    program = disrupt(builder.build(), faults)
+    certify(program, run(program, log=True))
+
+
+def test_a_service_that_is_cut_off_ahead_ends_before_the_first_one() -> None:
+    """And the next chunk joins at the end of the first one: the link to a rank is down for 19 us."""
+    schedule = build("swing", "reduce-scatter", from_spec("switch:8"), "1MiB")
+    faults = LinkDown(link="switch0->npu0", at="1us"), Repair(link="switch0->npu0", at="20us")
+    plan = FaultPlan(faults=faults, in_flight="lost", timeout="5us")
+    times = {simulate(schedule, chunks=3, faults=plan, engine=name, check=True).time_ps for name in ENGINES}
+    assert times == {45_190_680}
 
 
 def _proved(change: Callable[[dict[str, np.ndarray]], None]) -> None:
