@@ -18,6 +18,9 @@ from topologies import WeftError
 
 _COLL = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reduce_scatter"}
 
+MOST_BYTES = 2**48
+"""Above any array: 0 stands for no limit in some runtimes, and for no array at all in microsoft/msccl."""
+
 
 @dataclass
 class _Thread:
@@ -133,7 +136,7 @@ def _xml(writer: _Writer, kind: str, name: str, p: int, chunks: int) -> str:
     channels = max((channel for channel, pairs in writer.used.items() if pairs), default=0) + 1
     lines = [
         f'<algo name={quoteattr(name)} proto="Simple" nchannels="{channels}" nchunksperloop="{chunks}" ngpus="{p}" '
-        f'coll="{_COLL[kind]}" inplace="1" outofplace="0" minBytes="0" maxBytes="0">'
+        f'coll="{_COLL[kind]}" inplace="1" outofplace="0" minBytes="0" maxBytes="{MOST_BYTES}">'
     ]
     i_chunks, o_chunks = {"all-gather": (0, chunks), "reduce-scatter": (chunks, 0)}.get(kind, (chunks, 0))
     for gpu, threads in enumerate(writer.gpus):

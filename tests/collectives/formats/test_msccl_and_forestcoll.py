@@ -8,7 +8,7 @@ from collectives import build
 from collectives.core.schedule import schedule
 from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
 from collectives.formats.msccl import msccl_pattern
-from collectives.formats.msccl_program import parse_msccl
+from collectives.formats.msccl_program import RUNTIMES, not_run, parse_msccl
 from collectives.formats.msccl_xml import to_msccl
 from collectives.trees.forest import Forest
 from collectives.trees.pack import gather_forest, scatter_forest
@@ -39,6 +39,9 @@ def test_forests_are_written_and_read_again(spec, k, kind):
     text = to_msccl(kind, up, down)
     algo = parse_msccl(text)
     assert algo.kind == kind and algo.aliased == (True,)
+    runtimes = RUNTIMES.keys() - algo.refused.keys()
+    assert "msccl" in runtimes
+    assert not any(not_run(algo, runtime, size) for runtime in runtimes for size in (4, 2**27, 2**40))
     assert algo.chunks == t.n_npus * (up or down).blocks_of_root(0)
     result = simulate(schedule(msccl_pattern(algo, t), "256MiB"), chunks=64, discipline="lowest-chunk-first")
     assert result.time_ps <= 1.04 * result.lower_bound_ps
