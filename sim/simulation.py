@@ -10,7 +10,7 @@ from typing import Annotated
 from collectives.core.schedule import Schedule
 from sim.analytic.estimate import estimate_ps
 from sim.certify.circuits import certify_circuits
-from sim.certify.healthy import certify, work_ps
+from sim.certify.healthy import certify
 from sim.certify.schedule import certify_schedule
 from sim.engine.run import Progress, check_memory, run
 from sim.faults.apply import add_faults, check_names
@@ -21,6 +21,7 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.names import task_names
 from sim.lower.tenants import Tenant, merge
+from sim.program.columns import work_ps
 from sim.program.model import ENGINES, SYMMETRY, Model, make_model
 from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result

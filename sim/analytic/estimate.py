@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.lower.lowered import Lowered
 from sim.program import I64, unique_rows
+from sim.program.columns import crossings
 
 
 class Estimate(NamedTuple):
@@ -42,11 +43,7 @@ def estimate_parts(lowered: Lowered) -> Estimate:
 def _step_loads_ps(lowered: Lowered, step: I64) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Time of the fullest link in each step."""
     program = lowered.program
-    hops = program.hops()
-    task = np.repeat(np.arange(program.n_tasks), hops)
-    first = program.route_ptr[program.task_route].astype(np.int64)
-    at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
-    server = program.route_server[at].astype(np.int64)
+    task, server = crossings(program)
     rate = lowered.topology.bandwidth_Bps[lowered.server_link[server]]
     key, row = unique_rows(step[task] * program.n_servers + server)
     load = np.bincount(row, weights=lowered.task_bytes[task] * 1e12 / rate, minlength=key.size)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.program import I32, Program
+from sim.program.columns import crossings
 from sim.program.outcome import CertificateError, Outcome
 from topologies import Topology
-from topologies.core.paths import ranges
 from topologies.units import format_time
 from workloads.job import Reconfigure
 
@@ -25,10 +25,8 @@ def certify_circuits(
     """
     if not changes:
         return
-    first = program.route_ptr[program.task_route].astype(np.int64)
-    hops = program.hops().astype(np.int64)
-    task = np.repeat(np.arange(program.n_tasks), hops)
-    link = server_link[program.route_server[ranges(first, hops)]]
+    task, server = crossings(program)
+    link = server_link[server]
     up_ps = np.zeros(topology.n_links, np.int64)
     down_ps = np.full(topology.n_links, np.iinfo(np.int64).max)
     for change, work in changes:

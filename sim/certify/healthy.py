@@ -9,6 +9,7 @@ from sim.certify.faulty import certify_faulty
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
 from sim.program.checks import slowest_ps
+from sim.program.columns import work_ps
 from sim.program.contract import I32
 from sim.program.outcome import CertificateError as CertificateError
 from sim.program.outcome import Log, Outcome
@@ -46,19 +47,6 @@ def _conservation(program: Program, outcome: Outcome) -> None:
         raise CertificateError(
             f"conservation: server {server} was busy for {outcome.busy_ps[server]} ps and has {due[server]} ps of work"
         )
-
-
-def work_ps(program: Program) -> I64:
-    """Sum of the services that cross each server when nothing goes wrong, (S,)."""
-    hops = program.hops()
-    task = np.repeat(np.arange(program.n_tasks), hops)
-    at = program.route_ptr[program.task_route[task]] + np.arange(task.size) - np.repeat(np.cumsum(hops) - hops, hops)
-    server, cut = program.route_server[at], program.task_cut[task]
-    lead, rest = (program.service_ps[program.cut_size[cut, part], program.server_rate[server]] for part in (0, 1))
-    leading = program.cut_first[cut].astype(np.int64)
-    work = np.zeros(program.n_servers, np.int64)
-    np.add.at(work, server, leading * lead + (program.cut_chunks[cut] - leading) * rest)
-    return work
 
 
 def _capacity(program: Program, outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
 from sim.program import I64, Program
+from sim.program.columns import crossings, work_of_servers, work_ps
 from sim.program.retime import KEEPS_ITS_RATE, retime
 from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S
@@ -48,25 +49,15 @@ class Retimed:
         No run at any bandwidth is faster than load / B: a server serves one chunk at a time.
         """
         program = self.program
-        hops = program.hops()
-        task = np.repeat(np.arange(program.n_tasks), hops)
-        first = program.route_ptr[program.task_route].astype(np.int64)
-        at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
-        cut = program.task_cut[task]
-        lead, count = program.cut_first[cut].astype(np.int64), program.cut_chunks[cut].astype(np.int64)
-        size = program.cut_size[cut]
-        server = program.route_server[at]
-        work = np.zeros(program.n_servers)
-        np.add.at(work, server, lead * program.chunk_work[size[:, 0]] + (count - lead) * program.chunk_work[size[:, 1]])
+        work = work_of_servers(program).astype(np.float64)
         if program.deliver_head:  # the service of a last chunk does not count
+            task, server = crossings(program)
             longest = np.zeros(program.n_servers)
-            np.maximum.at(longest, server, program.chunk_work[size].max(axis=1))
+            np.maximum.at(longest, server, program.chunk_work[program.cut_size[program.task_cut[task]]].max(axis=1))
             work -= longest
         load = np.array([work[self.server_dim == dim].max(initial=0.0) for dim in range(self.n_dims)])
-        own = program.service_ps[size, program.server_rate[server][:, None]]
-        busy = np.zeros(program.n_servers)
-        np.add.at(busy, server, lead * own[:, 0] + (count - lead) * own[:, 1])
-        return load * self.servers_per_npu, float(busy[self.server_dim == KEEPS_ITS_RATE].max(initial=0.0)) / 1e3
+        fixed_ps = work_ps(program)[self.server_dim == KEEPS_ITS_RATE].max(initial=0)
+        return load * self.servers_per_npu, float(fixed_ps) / 1e3
 
     def floor(self) -> Epigraph:
         """The load bound as a function of the bandwidths."""

@@ -29,23 +29,46 @@ def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     return np.flatnonzero(there).astype(np.int64) + low, number[exact - low]
 
 
-def crossings(program: Program, n_tasks: int) -> tuple[I64, I64]:
-    """Task and server of every hop of the first tasks."""
+def crossings(program: Program, n_tasks: int | None = None) -> tuple[I64, I64]:
+    """Task and server of every hop of the first tasks, or of all."""
+    n_tasks = program.n_tasks if n_tasks is None else n_tasks
     hops, first = program.hops()[:n_tasks], program.route_ptr[program.task_route[:n_tasks]].astype(np.int64)
     task = np.repeat(np.arange(n_tasks), hops)
     at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
     return task, program.route_server[at].astype(np.int64)
 
 
+def services_ps(program: Program, task: I64, server: I64) -> I64:
+    """Sum of the services of all chunks of each task at a server, when nothing goes wrong."""
+    size, rate = program.cut_size[program.task_cut[task]], program.server_rate[server]
+    return _over_chunks(program, task, program.service_ps[size, rate[:, None]])
+
+
+def work_ps(program: Program) -> I64:
+    """Sum of the services that cross each server when nothing goes wrong, (S,)."""
+    task, server = crossings(program)
+    return _by_server(program, server, services_ps(program, task, server))
+
+
 def work_of_servers(program: Program) -> I64:
     """What the chunks of all tasks come to on each server, (S,): bytes of links, each chunk once."""
-    task, server = crossings(program, program.n_tasks)
+    task, server = crossings(program)
+    work = program.chunk_work[program.cut_size[program.task_cut[task]]]
+    return _by_server(program, server, _over_chunks(program, task, work))
+
+
+def _over_chunks(program: Program, task: I64, of_chunk: I64) -> I64:
+    """Sum over the chunks of each task, by what a leading chunk and another come to, (n, 2)."""
     cut = program.task_cut[task]
     lead, chunks = program.cut_first[cut].astype(np.int64), program.cut_chunks[cut].astype(np.int64)
-    first, rest = program.chunk_work[program.cut_size[cut]].T
-    work = np.zeros(program.n_servers, np.int64)
-    np.add.at(work, server, lead * first + (chunks - lead) * rest)
-    return work
+    total: I64 = lead * of_chunk[:, 0] + (chunks - lead) * of_chunk[:, 1]
+    return total
+
+
+def _by_server(program: Program, server: I64, value: I64) -> I64:
+    total = np.zeros(program.n_servers, np.int64)
+    np.add.at(total, server, value)
+    return total
 
 
 def by_key(key: I32, value: I32, lag: I32 | None, n_tasks: int) -> tuple[I32, I32, I32]:

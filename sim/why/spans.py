@@ -11,7 +11,7 @@ import numpy as np
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import I64
-from sim.program.columns import crossings
+from sim.program.columns import crossings, services_ps
 from sim.program.outcome import Outcome
 from sim.why.explain import run_with_log
 from sim.why.faulty_path import walk_of
@@ -100,11 +100,7 @@ class Spans:
             server = program.route_server[journal.at[kept]].astype(np.int64)
             return journal.task[kept], server, (journal.end_ps - journal.start_ps)[kept]
         task, server = crossings(program, n_tasks)
-        cut = program.task_cut[task]
-        lead, rest = (program.service_ps[program.cut_size[cut, k], program.server_rate[server]] for k in (0, 1))
-        leading = program.cut_first[cut].astype(np.int64)
-        service = leading * lead + (program.cut_chunks[cut] - leading) * rest
-        return task, server, service
+        return task, server, services_ps(program, task, server)
 
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
