@@ -26,5 +26,5 @@ print(f"no all-gather is above {float(1 / bound.s_per_byte) / 1e9:.0f} GB/s: {bo
 result = simulate(direct.all_gather(fabric, size="64MiB"))
 print(result)
 busiest = int(result.link_busy_ps.argmax())
-print("busiest link:", fabric.link_name(busiest), f"{result.link_utilisation[busiest]:.0%} of the time")
+print("busiest link:", fabric.link_name(busiest), f"{result.link_utilization[busiest]:.0%} of the time")
 print(simulate(build("pipelined", "all-gather", fabric, "64MiB"), chunks=64, discipline="lowest-chunk-first"))

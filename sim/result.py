@@ -158,7 +158,7 @@ class Result(Tabular):
         return self.lowered.link_busy_ps(busy)
 
     @property
-    def link_utilisation(self) -> npt.NDArray[np.float64]:
+    def link_utilization(self) -> npt.NDArray[np.float64]:
         """Busy share of the time of every link, (n_links,)."""
         return self.link_busy_ps / max(self.time_ps, 1)
 
@@ -168,7 +168,7 @@ class Result(Tabular):
 
         Of a link that is slow for a while, each chunk counts once, though it may be lost and sent again.
         """
-        carried = self.link_utilisation * self.job.topology.bandwidth_Bps
+        carried = self.link_utilization * self.job.topology.bandwidth_Bps
         slow = self.lowered.slow_links()
         if slow.size and self.time_ps:
             carried[slow] = self.lowered.link_busy_ps(work_of_servers(self.program))[slow] / self.time_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,21 @@ def test_every_package_says_what_it_answers_and_what_it_imports() -> None:
         if "Imports" not in text and "/" in name:
             silent.append(name)
     assert silent == []
+
+
+BRITISH = re.compile(
+    r"\w*(?:(?:al|til|ant|ptim|rgan|ummar|inim|axim|ecogn|hron)is(?:e|ed|es|er|ing|ation)\b"
+    r"|colour|behaviour|neighbour|favour|honour|labelled|\bcentres?\b|\bgrey\b)\w*", re.IGNORECASE,
+)
+"""Words that the house spells as Americans do: serialization, utilization, color, center."""
+KEPT = {"utilisation"}
+"""A column of `--links`: keys and columns of files are never renamed."""
+
+
+def test_spelling_is_american() -> None:
+    folders = (*ROOMS, "docs", "examples", "benchmarks", "tests")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")
+             if path.suffix in (".py", ".pyi", ".md", ".toml") and path != Path(__file__)]
+    found = {f"{path.relative_to(ROOT)}: {word}" for path in [*files, *ROOT.glob("*.md")]
+             for word in BRITISH.findall(path.read_text(encoding="utf-8")) if word not in KEPT}
+    assert found == set()

@@ -187,4 +187,4 @@ def _draw_figure(
 def _draw_heatmap(last: Validation, path: Path, columns: int) -> None:
     topology = last.result.schedule.topology
     title = f"{_name(last)}\non {topology.name}: {format_time(last.result.time_ps)}"
-    plots.draw_heatmap(topology, last.result.link_utilisation, path, title, width=plots.COLUMNS[columns])
+    plots.draw_heatmap(topology, last.result.link_utilization, path, title, width=plots.COLUMNS[columns])

@@ -257,7 +257,7 @@ class _Search:
             if box < LEAST_BOX:
                 reached.append(best.bandwidth_GBps)
                 return "the order of service changes in every direction"
-        return f"{self.max_evaluations} evaluations are used up"
+        return f"stopped: limit of {self.max_evaluations} evaluations reached"
 
     def _look_around(self, begun: Sequence[Evaluation], reached: list[F64]) -> str:
         """Simplex steps at the best point, and more if they or the paths show other orders of service.
@@ -288,7 +288,7 @@ class _Search:
                 if len(self.seen) < self.max_evaluations:
                     start = self._look(toward(self.feasible, better.bandwidth_GBps * kick))
                     self._descend(start, reached, SMALL_BOX)
-        return f"{self.max_evaluations} evaluations are used up"
+        return f"stopped: limit of {self.max_evaluations} evaluations reached"
 
     def _closed(self, best: Evaluation) -> bool:
         return self.bound is not None and self._value(best) <= self.bound * (1 + self.tolerance)

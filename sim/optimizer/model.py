@@ -98,7 +98,7 @@ def toward(feasible: Feasible, wanted: F64) -> F64:
 
 
 def box_around(center: F64, width: float) -> list[Constraint]:
-    """|log (B_d / centre_d)| <= width for every dimension."""
+    """|log (B_d / center_d)| <= width for every dimension."""
     rows = []
     for dim, value in enumerate(center):
         unit = np.eye(center.size)[dim]

@@ -225,7 +225,7 @@ def _codecs(arrays: list[npt.NDArray[np.float32]], n_items: int) -> dict[str, tu
     return {
         "lossless, fixed point": (whole.wire_bytes, from_fixed(whole.values, scale)),
         "lossless, fp32": (floating.wire_bytes, floating.values),
-        "non-zero blocks of 256": (float(np.mean([one.n_bytes for one in blocks])), add_blocks(blocks, n)),
+        "nonzero blocks of 256": (float(np.mean([one.n_bytes for one in blocks])), add_blocks(blocks, n)),
         "top 1 %, all-gathered": (float(np.mean([one.n_bytes for one in pairs])), add_coordinates(pairs, n)),
         "THC, 4 bits": (indices[0].n_bytes, thc.decode(thc.add(indices), len(arrays), half_width)),
     }

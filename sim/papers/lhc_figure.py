@@ -10,7 +10,7 @@ from sim.plots.style import WIDE, figure, lines_of, save, sizes_axis
 
 Row = dict[str, Any]
 
-COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#7F7F7F", "#E69F00")
+COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#7F7F7F", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
@@ -21,7 +21,7 @@ def draw_cliff(path: Path, rows: Sequence[Row]) -> None:
         for (key, label), one in zip((("full", "arrays decoded in full"), ("lost", "items lost")), axes, strict=True):
             for at, layout in enumerate(dict.fromkeys(row["layout"] for row in rows)):
                 mine = [row for row in rows if row["layout"] == layout]
-                one.plot([row["effective"] for row in mine], [row[key] for row in mine], color=COLOURS[at],
+                one.plot([row["effective"] for row in mine], [row[key] for row in mine], color=COLORS[at],
                          marker=MARKERS[at], markersize=3.5, linewidth=1.2, label=f"{layout} layout", zorder=9 - at)
             one.axvline(1.2218, color="black", linewidth=0.7, linestyle=":")
             one.set_xlabel("sketch cells per nonzero of the union")
@@ -43,7 +43,7 @@ def draw_throughput(path: Path, rows: Sequence[Row]) -> None:
                     mine = [row for row in rows if (row["support"], row["workers"], row["over"], row["index_bits"])
                             == (support, workers, over, bits)]
                     one.plot([row["density"] for row in mine], [row["speed_up"] for row in mine], dashes,
-                             color=COLOURS[at], marker=MARKERS[at], markersize=3, linewidth=1.1,
+                             color=COLORS[at], marker=MARKERS[at], markersize=3, linewidth=1.1,
                              label=f"{workers} workers" if dashes == "-" else None)
             one.axhline(6.33, color="black", linewidth=0.7, linestyle=":")
             one.axhline(1.0, color="black", linewidth=0.7)
@@ -73,7 +73,7 @@ def draw_models(path: Path, rows: Sequence[Row]) -> None:
                          if row["over"] == fabric and row["support"] == (kinds[0] if kind == "dense" else kind)}
                 key = "iteration_dense_s" if kind == "dense" else "iteration_s"
                 places = [number + (at - len(kinds) / 2) * width for number in range(len(models))]
-                one.bar(places, [found[model][key] for model in models], width, color=COLOURS[at],
+                one.bar(places, [found[model][key] for model in models], width, color=COLORS[at],
                         label="dense" if kind == "dense" else f"codec, {kind}")
             one.set_title(fabric)
             one.set_yscale("log")

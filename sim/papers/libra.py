@@ -73,8 +73,8 @@ def _point_table(points: list[GainPoint]) -> list[str]:
         f"Gains over the equal split, compute x {A100_SCALE} (A100): by LIBRA's formulas, the same split simulated, "
         "and the split optimized for the simulation. Prices and counting of 2024.",
         "",
-        *md_head("network", "workload", "least", "GB/s", "speed-up: formula", "simulated", "optimised",
-                 "perf per cost: formula", "simulated", "optimised", numbers=7),
+        *md_head("network", "workload", "least", "GB/s", "speed-up: formula", "simulated", "optimized",
+                 "perf per cost: formula", "simulated", "optimized", numbers=7),
     ]
     for p in points:
         numbers = (p.analytic_speedup, p.replayed_speedup, p.simulated_speedup, p.analytic_gain, p.replayed_gain,

@@ -12,7 +12,7 @@ from sim.plots.style import CYCLE, WIDE, figure, save
 SERIES = (
     ("analytic", "analytic optimum, by formula", CYCLE[0]),
     ("replayed", "the same split, simulated", CYCLE[1]),
-    ("simulated", "optimised for the simulation", CYCLE[2]),
+    ("simulated", "optimized for the simulation", CYCLE[2]),
 )
 FIGURES = {
     "speedup": ("time", "speedup", "speed-up over equal bandwidths"),

@@ -11,7 +11,7 @@ from sim.papers.swing_points import ALGORITHMS, BASELINES, Comparison, published
 from sim.whole_file import write_whole
 from topologies.units import format_size
 
-COLOURS = {"Swing": "#D55E00", "RecDoub": "#0072B2", "Bucket": "#009E73", "Ring": "#CC79A7", "MirrRD": "#7F7F7F"}
+COLORS = {"Swing": "#D55E00", "RecDoub": "#0072B2", "Bucket": "#009E73", "Ring": "#CC79A7", "MirrRD": "#7F7F7F"}
 MARKERS = {"Swing": "o", "RecDoub": "s", "Bucket": "^", "Ring": "D", "MirrRD": "v"}
 
 
@@ -49,9 +49,9 @@ def draw(path: Path, topology: str, comparisons: list[Comparison]) -> None:
 def _draw_curve(axes: Axes, curve: list[Comparison], unit: str) -> None:
     label = curve[0].algorithm
     sizes = [c.size_bytes for c in curve]
-    axes.plot(sizes, [getattr(c, f"simulated_{unit}") for c in curve], color=COLOURS[label], linewidth=1.4,
+    axes.plot(sizes, [getattr(c, f"simulated_{unit}") for c in curve], color=COLORS[label], linewidth=1.4,
               label=ALGORITHMS[label])
-    axes.plot(sizes, [getattr(c, f"published_{unit}") for c in curve], MARKERS[label], color=COLOURS[label],
+    axes.plot(sizes, [getattr(c, f"published_{unit}") for c in curve], MARKERS[label], color=COLORS[label],
               markersize=4, markerfacecolor="white", markeredgewidth=1)
 
 
@@ -77,8 +77,8 @@ def _draw_gain(axes: Axes, topology: str, comparisons: list[Comparison]) -> None
     theirs = published()["topologies"][topology]["swing_gain_pct"]
     sizes = sorted({c.size_bytes for c in comparisons})
     axes.axhline(0, color="black", linewidth=0.6)
-    axes.plot(sizes, [gain(comparisons, size) for size in sizes], color=COLOURS["Swing"], linewidth=1.4)
-    axes.plot(sizes[: len(theirs)], theirs, "o", color=COLOURS["Swing"], markersize=4, markerfacecolor="white")
+    axes.plot(sizes, [gain(comparisons, size) for size in sizes], color=COLORS["Swing"], linewidth=1.4)
+    axes.plot(sizes[: len(theirs)], theirs, "o", color=COLORS["Swing"], markersize=4, markerfacecolor="white")
     axes.set_ylabel("Swing gain (%)")
 
 

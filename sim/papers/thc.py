@@ -27,7 +27,7 @@ from workloads.compression.vectors import same_size, vector
 Floats = npt.NDArray[np.float64]
 
 
-class Quantised(NamedTuple):
+class Quantized(NamedTuple):
     """One worker's message: (n,) table indices and the number of bits each takes on the wire."""
 
     indices: npt.NDArray[np.uint8]
@@ -85,7 +85,7 @@ class Thc:
         norm = max(float(np.linalg.norm(x.astype(np.float64))) for x in arrays)
         return NormalDist().inv_cdf(1 - self.clip / 2) * norm / math.sqrt(self.padded)
 
-    def encode(self, x: npt.NDArray[np.floating[Any]], half_width: float, worker: int = 0) -> Quantised:
+    def encode(self, x: npt.NDArray[np.floating[Any]], half_width: float, worker: int = 0) -> Quantized:
         """Table indices of one worker, rounded stochastically so that the sum is unbiased within the range."""
         self._refuse(x, "the array of a worker")
         number(half_width, "half-width of the range", 0)
@@ -97,9 +97,9 @@ class Thc:
         above = np.clip(np.searchsorted(grid, place, side="left"), 1, grid.size - 1)
         low, high = grid[above - 1], grid[above]
         up = np.random.default_rng((self.seed, worker)).random(place.size) < (place - low) / (high - low)
-        return Quantised((above - 1 + up).astype(np.uint8), self.bits)
+        return Quantized((above - 1 + up).astype(np.uint8), self.bits)
 
-    def add(self, messages: Sequence[Quantised]) -> npt.NDArray[np.int64]:
+    def add(self, messages: Sequence[Quantized]) -> npt.NDArray[np.int64]:
         """What the switch does: look up and add, in integers."""
         if not messages:
             raise WeftError("a sum needs at least one worker")

@@ -78,8 +78,8 @@ def _bars(
         for at, (group, values) in enumerate(groups.items()):
             places = [place + at * width for place, value in enumerate(values) if value is not None]
             axis.bar(places, [value for value in values if value is not None], width, label=group)
-        centres = [place + 0.4 - width / 2 for place in range(len(names))]
-        axis.set_xticks(centres, names, fontsize=7, rotation=30, ha="right")
+        centers = [place + 0.4 - width / 2 for place in range(len(names))]
+        axis.set_xticks(centers, names, fontsize=7, rotation=30, ha="right")
         if log:
             axis.set_yscale("log")
         axis.set_ylabel(label, fontsize=8)

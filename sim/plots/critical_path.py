@@ -19,7 +19,7 @@ from topologies.units import PS_PER_S, format_size, format_time
 MOST_ROWS = 40
 """Most links with one row each; a longer path is drawn by the class of its pieces."""
 
-KINDS = ("serialisation", "queueing", "propagation", "hop processing", "endpoint")
+KINDS = ("serialization", "queueing", "propagation", "hop processing", "endpoint")
 
 
 def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None:
@@ -78,7 +78,7 @@ def colors_of(names: Iterable[str]) -> dict[str, str]:
 
 
 def kind_of(name: str) -> str:
-    """"serialisation, dimension 0" is serialisation."""
+    """"serialization, dimension 0" is serialization."""
     return name.partition(",")[0]
 
 

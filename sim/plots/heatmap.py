@@ -32,26 +32,26 @@ _BUSY = Normalize(0, 1)
 
 
 def draw_heatmap(
-    topology: Topology, utilisation: Floats, path: Path, title: str = "", *, width: str = WIDE
+    topology: Topology, utilization: Floats, path: Path, title: str = "", *, width: str = WIDE
 ) -> None:
     """Draw the busy share of every link.
 
-    `utilisation` (n_links,): 0 to 1.
+    `utilization` (n_links,): 0 to 1.
     `path`: .png, .pdf or .svg.
     `width`: {"narrow", "wide"}; at most; a drawing as high as wide is narrow.
     """
     if topology.n_nodes <= MOST_NODES_DRAWN:
         placed = layout(topology)
         with fabric_figure(placed, width) as (drawn, axes):
-            draw_fabric(axes, topology, placed, HEAT(_BUSY(utilisation)), order=np.argsort(utilisation, kind="stable"))
+            draw_fabric(axes, topology, placed, HEAT(_BUSY(utilization)), order=np.argsort(utilization, kind="stable"))
             _finish(drawn, [axes], title, path)
         return
     if len(topology.shape) == 2 and topology.n_nodes == topology.n_npus:
         with figure(width, height_in=2.1 if topology.shape[0] < 2 * topology.shape[1] else 2.6) as drawn:
-            _finish(drawn, _draw_images(drawn, topology, utilisation), title, path)
+            _finish(drawn, _draw_images(drawn, topology, utilization), title, path)
         return
     with figure(NARROW) as drawn:
-        _draw_ranked(drawn.add_subplot(), topology, utilisation)
+        _draw_ranked(drawn.add_subplot(), topology, utilization)
         drawn.suptitle(title, fontsize=8, weight="bold")
         save(drawn, path)
 
@@ -113,7 +113,7 @@ def _finish(drawn: Figure, axes: Sequence[Axes], title: str, path: Path) -> None
     save(drawn, path)
 
 
-def _draw_images(drawn: Figure, topology: Topology, utilisation: Floats) -> list[Axes]:
+def _draw_images(drawn: Figure, topology: Topology, utilization: Floats) -> list[Axes]:
     """One image for each direction of each dimension: the pixel of a node is its link in that direction."""
     columns, rows = topology.shape
     axes: list[Axes] = list(np.ravel(drawn.subplots(*((1, 4) if columns < 2 * rows else (2, 2)))))
@@ -122,7 +122,7 @@ def _draw_images(drawn: Figure, topology: Topology, utilisation: Floats) -> list
         that_way = (topology.dimension == dim) & (np.mod(sign * steps[:, dim], topology.shape[dim]) == 1)
         image = np.full((rows, columns), np.nan)
         at = topology.coords[topology.src[that_way]]
-        image[at[:, 1], at[:, 0]] = utilisation[that_way]
+        image[at[:, 1], at[:, 0]] = utilization[that_way]
         one.imshow(image, origin="lower", cmap=HEAT, norm=_BUSY, interpolation="nearest")
         one.set_title(f"dimension {dim}, {'+' if sign > 0 else '-'}", fontsize=7)
         one.set_xticks([])
@@ -131,10 +131,10 @@ def _draw_images(drawn: Figure, topology: Topology, utilisation: Floats) -> list
     return axes
 
 
-def _draw_ranked(axes: Axes, topology: Topology, utilisation: Floats) -> None:
+def _draw_ranked(axes: Axes, topology: Topology, utilization: Floats) -> None:
     """Busy share of the links of each dimension, the busiest first."""
     for dimension in np.unique(topology.dimension):
-        shares = np.sort(utilisation[topology.dimension == dimension])[::-1]
+        shares = np.sort(utilization[topology.dimension == dimension])[::-1]
         line = CYCLE[int(dimension) % len(CYCLE)]
         label = f"dimension {dimension}" if dimension >= 0 else "links"
         place = (np.arange(shares.size) + 0.5) / shares.size

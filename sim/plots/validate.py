@@ -13,7 +13,7 @@ from sim.plots.style import CYCLE, WIDE, figure, lines_of, save, size_label, siz
 
 Row = Mapping[str, Any]
 
-PARTS = ("serialisation", "queueing", "propagation", "hop processing", "endpoint")
+PARTS = ("serialization", "queueing", "propagation", "hop processing", "endpoint")
 
 
 def draw_validation(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:

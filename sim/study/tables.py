@@ -235,7 +235,7 @@ def links_csv(result: Result) -> str:
         "dimension": topology.dimension.tolist(),
         "bandwidth_Bps": topology.bandwidth_Bps.tolist(),
         "busy_s": busy_s.tolist(),
-        "utilisation": result.link_utilisation.tolist(),
+        "utilisation": result.link_utilization.tolist(),
         "carried_bytes": np.rint(result.link_carried_Bps * result.time_s).astype(np.int64).tolist(),
     }
     return to_csv([dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)])

@@ -11,7 +11,7 @@ from sim.analytic.closed_form import deficiency
 from sim.analytic.estimate import Estimate, estimate_parts
 from sim.analytic.streaming_form import streaming_ps
 from sim.result import Result
-from sim.why.path import QUEUEING, SERIALISATION, Why
+from sim.why.path import QUEUEING, SERIALIZATION, Why
 from topologies import Topology
 from topologies.checks import checked
 from topologies.text.brief import one_line
@@ -52,7 +52,7 @@ class Validation(Tabular):
         """Parts of the residual: path minus estimate for latencies and for services, and the rest."""
         path = self.path_ps
         latency = sum(path.get(name, 0) for name in LATENCIES)
-        service = path.get(SERIALISATION, 0) + path.get(QUEUEING, 0)
+        service = path.get(SERIALIZATION, 0) + path.get(QUEUEING, 0)
         parts = {
             "latency": latency - self.estimate.latency_ps,
             "service": service - self.estimate.load_ps,
@@ -124,7 +124,7 @@ def signed(time_ps: int) -> str:
 
 
 def _kind(part: str) -> str:
-    """"serialisation, dimension 0" is serialisation."""
+    """"serialization, dimension 0" is serialization."""
     return part.partition(",")[0]
 
 
@@ -133,7 +133,7 @@ def _service_more(one: Validation) -> str:
     if queued := one.path_ps.get(QUEUEING, 0):
         causes.append(f"{format_time(queued)} of the path is queueing behind other transfers")
     if one.result.model.forwarding == "store-and-forward":
-        causes.append("chunks are serialised anew at every hop")
+        causes.append("chunks are serialized anew at every hop")
     if one.result.model.header_bytes or one.result.model.packet_header_bytes:
         causes.append("the estimate leaves headers out")
     if not one.result.schedule.size_bytes:

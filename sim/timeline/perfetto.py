@@ -96,7 +96,7 @@ def _places(timeline: Timeline) -> list[tuple[int, int]]:
 
 
 def _names(timeline: Timeline, places: Sequence[tuple[int, int]]) -> Iterator[Event]:
-    yield {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "utilisation"}}
+    yield {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "utilization"}}
     for pid in sorted({pid for pid, _ in places}):
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": timeline.processes[pid - 1]}}
         yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}

@@ -24,7 +24,7 @@ class Track(NamedTuple):
 
     process: str  # node
     thread: str  # link or stream
-    group: str  # of the utilisation counter: "dimension 0"
+    group: str  # of the utilization counter: "dimension 0"
     category: str  # "link", "compute", or "late" for the late start of an NPU
 
 

@@ -28,7 +28,7 @@ def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Wh
     outcome : Outcome
         Of a run with `log=True`.
     by : {"dimension", "operation", "kind", "tenant"}
-        How pieces are named: what was done on which class of servers ("serialisation, dimension 0"), or whose it was:
+        How pieces are named: what was done on which class of servers ("serialization, dimension 0"), or whose it was:
         the operation ("gradients 3"), its kind ("data all-reduce"), or its tenant.
 
     Raises

@@ -7,7 +7,7 @@ import numpy as np
 from sim.program import I64
 from sim.program.contract import NEVER_PS, Program
 from sim.program.outcome import Journal, Log, Outcome
-from sim.why.path import QUEUEING, SERIALISATION, Labels, Walk
+from sim.why.path import QUEUEING, SERIALIZATION, Labels, Walk
 from sim.why.walks import Piece, State
 from topologies import WeftError
 
@@ -84,7 +84,7 @@ class _FaultyWalk(Walk):
         self._latency_at(int(j.task[row]), at, leaves)
         slow = min(leaves - start, self._slow_ps(row))
         self._serve(row, leaves - slow, leaves, SLOWED)
-        self._serve(row, start, leaves - slow, SERIALISATION)
+        self._serve(row, start, leaves - slow, SERIALIZATION)
         return row
 
     def _service_start(self, row: int) -> State | None:
@@ -96,7 +96,7 @@ class _FaultyWalk(Walk):
             free = int(j.end_ps[ahead]) if ahead >= 0 else -1
             self._piece(row, max(free, arrival), start, f"{REPAIR}, {self.labels.server(int(self.on[row]))}")
             if free > arrival:
-                return self._serve_all(ahead, SERIALISATION if j.task[ahead] == j.task[row] else QUEUEING)
+                return self._serve_all(ahead, SERIALIZATION if j.task[ahead] == j.task[row] else QUEUEING)
         return self._to_injection(row, arrival)
 
     def _to_injection(self, row: int, time: int) -> State | None:
@@ -109,7 +109,7 @@ class _FaultyWalk(Walk):
         if chunk:
             served = next((one for one in self._rows(task, chunk - 1) if j.end_ps[one] > j.start_ps[one]), None)
             if served is not None and j.end_ps[served] == time:
-                return self._serve_all(served, SERIALISATION)
+                return self._serve_all(served, SERIALIZATION)
         return self._release(task, chunk, time)
 
     def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:

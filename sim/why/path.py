@@ -34,7 +34,7 @@ from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.units import format_time
 
-SERIALISATION, QUEUEING = "serialisation", "queueing"
+SERIALIZATION, QUEUEING = "serialization", "queueing"
 """The path's own bytes on a server; those of another transfer in front of it."""
 
 
@@ -175,7 +175,7 @@ class Walk(Walks):
         start, end = self._service(task, chunk, hop)
         self._latency(task, hop, start if self.program.deliver_head else end)
         if not self.program.deliver_head:
-            self._add(start, end, SERIALISATION, task, chunk, hop)
+            self._add(start, end, SERIALIZATION, task, chunk, hop)
         return self._row(task, chunk, hop)
 
     def _before_start(self, task: int, start: int) -> State | None:
@@ -191,7 +191,7 @@ class Walk(Walks):
             before = int(self.log.before[row])
             ahead = self._place(before) if before >= 0 else None
             if ahead is not None and self._service(*ahead)[1] == start:
-                self._add(*self._service(*ahead), SERIALISATION if ahead[0] == task else QUEUEING, *ahead)
+                self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
                 return before
             return self._release(task, chunk, start)
         if hop == 0:
@@ -206,7 +206,7 @@ class Walk(Walks):
         left = ready - latency
         self._latency(task, hop, left)
         if left > start:
-            self._add(start, left, SERIALISATION, task, chunk, hop)
+            self._add(start, left, SERIALIZATION, task, chunk, hop)
 
     def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
         """The delivery, by a server, that released a chunk or gave it its units, at this time.

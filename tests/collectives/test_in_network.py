@@ -85,7 +85,7 @@ def test_rail_wise_over_routers(spec):
     ("SW(4)_SW(3)", {"trees": ("x",)}, "item 0, is 'x': give an AggregationTree"),
     ("SW(4)_SW(3)", {"slots": 4}, "takes no slots"),
 ])
-def test_rail_wise_refuses_what_it_cannot_honour(spec, options, message):
+def test_rail_wise_refuses_what_it_cannot_honor(spec, options, message):
     with pytest.raises(WeftError, match=message):
         in_network.all_reduce(from_spec(spec), "1MiB", form="rail-wise", **options)
 

@@ -160,7 +160,7 @@ def test_too_large_for_memory_is_refused_before_it_starts() -> None:
         check_memory(two_hop_burst(40), log=True, limit_bytes=1024)
 
 
-def test_one_specialisation() -> None:
+def test_one_specialization() -> None:
     """Whatever the program, the kernel compiles once: casts happen at the door."""
     run(two_hop_burst(2))
     for entry in (kernel.run_fifo, kernel.run_general):

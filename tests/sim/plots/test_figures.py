@@ -158,7 +158,7 @@ def test_a_run_is_drawn(algorithm: str, symmetry: str, width: str, tmp_path: Pat
     draw_critical_path(result, tmp_path / "path.svg", width=width)
     why = result.why()
     assert len(row_names(result, why)) == len(why.pieces)
-    assert {kind_of(name) for name in why.parts} <= {"serialisation", "queueing", "propagation", "hop processing"}
+    assert {kind_of(name) for name in why.parts} <= {"serialization", "queueing", "propagation", "hop processing"}
 
 
 def test_a_run_that_takes_no_time_has_no_picture(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_lines_of_one_figure_are_all_different() -> None:
 
 
 @pytest.mark.parametrize(("size", "label"), [(32, "32 B"), (8192, "8 KiB"), (2**29, "512 MiB"), (3 * 2**29, "1.5 GiB")])
-def test_sizes_are_labelled_base_2(size: int, label: str) -> None:
+def test_sizes_are_labeled_base_2(size: int, label: str) -> None:
     assert size_label(size) == label
 
 

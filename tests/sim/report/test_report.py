@@ -170,14 +170,14 @@ def test_text_cannot_leave_its_place() -> None:
 
 
 def test_many_parts_are_put_together_by_kind() -> None:
-    parts = {f"{kind}, dimension {dim}": 1.0 for kind in ("queueing", "serialisation") for dim in range(5)}
+    parts = {f"{kind}, dimension {dim}": 1.0 for kind in ("queueing", "serialization") for dim in range(5)}
     (section,) = bars("t", ["one"], [parts], "s")
-    assert [part["name"] for part in section["parts"]] == ["queueing", "serialisation"]
+    assert [part["name"] for part in section["parts"]] == ["queueing", "serialization"]
     assert section["rows"][0]["values"] == [5.0, 5.0]
     assert bars("t", [], [], "s") == []
 
 
-def test_training_and_optimisation_have_bars(tmp_path: Path) -> None:
+def test_training_and_optimization_have_bars(tmp_path: Path) -> None:
     write(tmp_path, "t.json", [{"topology": "x", "workload": "gpt-3", "loop": "wfbp", "npu": 0, "time_s": 3.0,
                                 "compute_s": 2.0, "exposed_s": 1.0,
                                 "parts": [{"kind": "dp", "dimension": "0", "exposed_s": 0.4},

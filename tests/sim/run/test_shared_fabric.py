@@ -164,7 +164,7 @@ def test_what_was_late_or_lost_has_a_name() -> None:
     assert all(sum(result.why(share.name).values()) == share.time_ps for share in result.shares)
     names = {name for share in result.shares for name in result.why(share.name)}
     assert any(name.endswith("lost and sent again") for name in names)
-    assert not any("serialisation, late" in name for name in names)
+    assert not any("serialization, late" in name for name in names)
 
 
 @pytest.mark.parametrize("fault", [Straggler(npu="npu1", delay="8us"), Straggler(npu="npu1", speed=0.5)])

@@ -46,10 +46,10 @@ def test_a_ring_takes_what_is_predicted() -> None:
     assert one.verdict() == "simulated = predicted"
 
 
-def test_a_switch_serialises_twice_when_it_stores_and_forwards() -> None:
+def test_a_switch_serializes_twice_when_it_stores_and_forwards() -> None:
     schedule = build("ring", "all-reduce", from_spec("switch:2"), "1MiB")
     one = validate(simulate(schedule, forwarding="store-and-forward", chunks=1))
-    assert "serialised anew at every hop" in one.verdict()
+    assert "serialized anew at every hop" in one.verdict()
     assert one.residual_parts_ps["service"] > 0
 
 

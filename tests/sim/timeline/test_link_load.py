@@ -86,7 +86,7 @@ def test_with_faults_it_is_the_run_with_faults(faults: tuple[Fault, ...], tmp_pa
     load = server_load(done, program.n_servers, result.time_ps, 9)
     np.testing.assert_allclose(load, counted(done, program.n_servers, result.time_ps, 9), atol=1e-9)
     of_links = link_load(result.lowered, result.logged, 9)
-    np.testing.assert_allclose(of_links.mean(axis=0), result.link_utilisation, atol=1e-9)
+    np.testing.assert_allclose(of_links.mean(axis=0), result.link_utilization, atol=1e-9)
     draw_link_timeline(result, tmp_path / "timeline.svg")
     draw_critical_path(result, tmp_path / "path.svg")
 

@@ -29,4 +29,4 @@ def test_switching_and_starts_have_their_names(delay_us: int, per_port: bool) ->
     else:
         assert switching == plan.reconfigurations * delay_us * 10**6
     assert why.parts["endpoint"] == len(one.steps) * 500_000
-    assert set(why.parts) <= {"reconfiguration", "endpoint", "propagation", "serialisation, links"}
+    assert set(why.parts) <= {"reconfiguration", "endpoint", "propagation", "serialization, links"}

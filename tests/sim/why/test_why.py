@@ -35,12 +35,12 @@ def test_pieces_fill_the_time_from_start_to_makespan(program: Program) -> None:
     assert sum(why.parts.values()) == why.makespan_ps
 
 
-def test_one_transfer_is_serialisation_and_propagation() -> None:
+def test_one_transfer_is_serialization_and_propagation() -> None:
     """Ten bytes at one byte a nanosecond and 5 ns of wire: 10 ns and 5 ns."""
     builder = ProgramBuilder()
     wire = builder.server(1e9)
     builder.task(10, [(wire, 5000)])
-    assert why_of(builder.build()).parts == {"serialisation, server 0": 10_000, "propagation": 5_000}
+    assert why_of(builder.build()).parts == {"serialization, server 0": 10_000, "propagation": 5_000}
 
 
 def test_waiting_for_another_transfer_is_queueing() -> None:
@@ -50,16 +50,16 @@ def test_waiting_for_another_transfer_is_queueing() -> None:
     builder.task(10, [(wire, 5000)], tie_class=0)
     builder.task(7, [(wire, 5000)], tie_class=1)
     parts = why_of(builder.build()).parts
-    assert parts == {"queueing, server 0": 10_000, "serialisation, server 0": 7_000, "propagation": 5_000}
+    assert parts == {"queueing, server 0": 10_000, "serialization, server 0": 7_000, "propagation": 5_000}
 
 
 def test_a_faster_link_after_a_slow_one_waits_for_the_tail() -> None:
-    """Cut-through into a rising rate: the time until the tail can follow is serialisation on the slow link."""
+    """Cut-through into a rising rate: the time until the tail can follow is serialization on the slow link."""
     builder = ProgramBuilder()
     slow, fast = builder.server(1e9), builder.server(2e9)
     builder.task(10, [(slow, 1000), (fast, 1000)])
     parts = why_of(builder.build()).parts
-    assert parts == {"serialisation, server 0": 5_000, "serialisation, server 1": 5_000, "propagation": 2_000}
+    assert parts == {"serialization, server 0": 5_000, "serialization, server 1": 5_000, "propagation": 2_000}
 
 
 def test_waiting_for_units_of_a_pool_is_the_time_of_who_held_them() -> None:
@@ -72,7 +72,7 @@ def test_waiting_for_units_of_a_pool_is_the_time_of_who_held_them() -> None:
         builder.ask(task, slot)
         builder.give(task, slot)
     parts = why_of(builder.build()).parts
-    assert parts == {"serialisation, server 0": 10_000, "serialisation, server 1": 10_000, "propagation": 2_000}
+    assert parts == {"serialization, server 0": 10_000, "serialization, server 1": 10_000, "propagation": 2_000}
 
 
 def test_services_on_the_path_give_the_derivative() -> None:
