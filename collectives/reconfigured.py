@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
 from collectives.core.step_costs import (
     Ints,
@@ -138,7 +138,8 @@ def in_steps(
     # Other routes and more waits: every rank still gets and adds what the proof of the schedule says.
     stepped = Pattern(
         topology=topology, kind=pattern.kind, algorithm=pattern.algorithm, form=pattern.form, n_blocks=pattern.n_blocks,
-        emit=emit, blocks_of=pattern.blocks_of, root=pattern.root, own_proof=lambda: pattern.proof, only_own_proof=True,
+        emit=emit, blocks_of=pattern.blocks_of, root=pattern.root,
+        own_proof=OwnProof(lambda: pattern.proof, unnamed=True),
     )
     return Schedule(stepped, schedule.size_bytes, schedule.element_bytes)
 

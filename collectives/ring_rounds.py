@@ -18,7 +18,7 @@ import numpy.typing as npt
 from collectives import totient_rings
 from collectives.core.by_wiring import kept_by_wiring
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
@@ -110,7 +110,7 @@ def _pattern(
         topology=topology, kind=collective("all-reduce"), algorithm=NAME,
         n_blocks=max(-(-len(jumps) * k * count // max(2 * (k - 1), 1)), 1), emit=emit, blocks_of=blocks_of,
         groups=translations(topology) if everyone and len(topology.shape) == 1 else (),
-        own_proof=lambda: _proof(len(jumps)), only_own_proof=True,
+        own_proof=OwnProof(lambda: _proof(len(jumps)), unnamed=True),
     )
 
 

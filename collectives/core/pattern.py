@@ -37,6 +37,14 @@ _SHRINKING: list[int] = []
 """Ranks of the patterns whose smaller members are under construction."""
 
 
+@dataclass(frozen=True)
+class OwnProof:
+    """A proof by another method than `prove`. Not exported: whoever could make one could call anything proved."""
+
+    prove: Callable[[], str]  # in full, of the transfers that are emitted; returns a description
+    unnamed: bool = False  # it is the only proof: the blocks of the transfers have no names
+
+
 @checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pattern:
@@ -72,10 +80,8 @@ class Pattern:
         Number of sources of transfers if switches are among them (default: the ranks).
     pools : tuple of Pool
         Pools of every source, in the numbering used by the transfers.
-    own_proof : callable () -> str, or None
-        Proves a pattern that is too large for the general proof, in full, by its own method; returns a description.
-    only_own_proof : bool
-        Whether that is the only proof, for transfers whose blocks are unnamed.
+    own_proof : OwnProof or None
+        Of weft's own builders, for what the general proof cannot do; text or a function of a caller proves nothing.
     note : str
         What a reader of a result should know: "32 trees per root, 0.4 % below the optimum"; or "".
     proof : str
@@ -94,8 +100,7 @@ class Pattern:
     root: int = 0
     n_sources: Count | None = None
     pools: tuple[Pool, ...] = ()
-    own_proof: Callable[[], str] | None = None
-    only_own_proof: bool = False
+    own_proof: OwnProof | None = None
     note: str = ""
     proof: str = field(init=False)
 
@@ -136,6 +141,11 @@ class Pattern:
         """Algorithm and form: "swing (bandwidth)"."""
         return f"{self.algorithm} ({self.form})" if self.form else self.algorithm
 
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether the blocks of the transfers have no names, and the proof is another than the general one."""
+        return self.own_proof is not None and self.own_proof.unnamed
+
     def transfers(self) -> Transfers:
         """The transfers of every source."""
         return self.emit(np.arange(self.n_sources or self.p))
@@ -151,12 +161,12 @@ class Pattern:
 
     def _prove(self) -> str:
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
-        if not self.only_own_proof and (is_no_smaller or not self.is_too_large()):
+        if not self.is_unnamed and (is_no_smaller or not self.is_too_large()):
             self._prove_whole()
             return "proved"
         self._check_few()
         if self.own_proof is not None:
-            return self.own_proof()
+            return self.own_proof.prove()
         if self.smaller is None:
             raise WeftError(
                 f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "
@@ -196,7 +206,7 @@ class Pattern:
         t, n = self._emission.kept()
         if t.src.size * self.p <= OWN_TRANSFERS * n:
             self._emission.freeze()
-        if self.only_own_proof or self.p > CHECKED_RANKS:
+        if self.is_unnamed or self.p > CHECKED_RANKS:
             return  # its blocks have no names, or take long to list
         rows = np.unique(np.linspace(0, t.src.size - 1, min(t.src.size, CHECKED_COUNTS)).astype(np.int64))
         for row in rows.tolist():

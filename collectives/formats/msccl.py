@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.sends import SendList
 from collectives.core.transfers import WHOLE, take
 from collectives.formats.msccl_memory import Memory, Value
@@ -56,7 +56,7 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
         topology=topology, kind=kind, algorithm="msccl", form=algo.name,
         n_blocks=algo.chunks * (p if algo.kind == "all-to-all" else 1),
         emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=_unnamed, own_proof=lambda: PROOF, only_own_proof=True, note=note,
+        blocks_of=_unnamed, own_proof=OwnProof(lambda: PROOF, unnamed=True), note=note,
     )
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
 from collectives.core.transfers import take
@@ -63,7 +63,7 @@ def forest_pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=n_blocks,
         emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
         blocks_of=lambda source, slot: blocks[source, slot],
-        own_proof=lambda: _prove_pieces(topology, kind, pieces, n_blocks, root), root=root, note=note,
+        own_proof=OwnProof(lambda: _prove_pieces(topology, kind, pieces, n_blocks, root)), root=root, note=note,
     )
 
 

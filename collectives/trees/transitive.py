@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from collectives.core.collective import collective
 from collectives.core.grid import Grid
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
 from collectives.trees.forest import Edge, Forest, Tree, check_tree
@@ -63,7 +63,7 @@ def transitive_pattern(
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=trees.k * grid.p,
         emit=edges.emit, blocks_of=edges.blocks_of, groups=translations(topology),
-        own_proof=partial(_prove, topology, trees), note=note,
+        own_proof=OwnProof(partial(_prove, topology, trees)), note=note,
     )
 
 

@@ -81,7 +81,7 @@ def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
 def ways_of(schedule: Schedule, rank: int = 0) -> list[Way]:
     """The distinct routes of the blocks of one rank, in the order of the blocks."""
     pattern, topology = schedule.pattern, schedule.topology
-    if pattern.only_own_proof:
+    if pattern.is_unnamed:
         raise WeftError(f"{schedule.name} on {topology.name}: its blocks have no names to follow; draw its steps")
     wanted = blocks_of_rank(schedule, rank)
     transfers = pattern.emit(np.arange(pattern.n_sources or pattern.p))

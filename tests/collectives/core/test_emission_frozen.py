@@ -11,7 +11,7 @@ import pytest
 
 from collectives import build
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.schedule import Schedule, schedule
 from collectives.core.sends import SendList
@@ -248,7 +248,13 @@ def test_links_of_a_part_of_a_large_pattern_are_checked():
 
 def test_links_of_an_imported_program_with_a_proof_of_its_own_are_checked():
     with pytest.raises(ScheduleError, match="no path"):
-        replace(line(), emit=line_with_links([5]), own_proof=lambda: "proved elsewhere", only_own_proof=True)
+        replace(line(), emit=line_with_links([5]), own_proof=OwnProof(lambda: "proved elsewhere", unnamed=True))
+
+
+@pytest.mark.parametrize("claim", [lambda: "trust me", "proved", True])
+def test_the_word_of_a_caller_is_no_proof(claim: object):
+    with pytest.raises(WeftError, match="own_proof"):
+        replace(line(), emit=partial(part_of, line().transfers()), own_proof=claim)
 
 
 def line_with_links(links: list[int]):
