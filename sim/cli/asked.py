@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     path = arguments.spec
     spec = Spec().updated(by_section(COMMANDS[arguments.command].defaults))
     if path:
-        sections, where = read_sections(Path(path), command=arguments.command), f"spec file {path}"
+        sections, where = sections_of(Path(path), "spec file", arguments.command), f"spec file {path}"
         changes = changes_in(sections, where)
         check_used(sections, arguments.command, where)
         spec = spec.updated(changes)
@@ -36,6 +37,11 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     if spec.chooses:
         raise WeftError(f"weft {arguments.command}: --chunks {AUTO} is for compare, validate and sweep; give a number")
     return spec
+
+
+def sections_of(path: Path, what: str, command: str) -> Mapping[str, Any]:
+    """The sections of a file for a command; that another weft wrote it is told on standard error."""
+    return read_sections(path, what, command, COMMANDS, lambda text: print(f"# note: {text}", file=sys.stderr))
 
 
 def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:

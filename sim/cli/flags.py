@@ -82,7 +82,8 @@ def _add_spec(parser: argparse.ArgumentParser, command: Command) -> None:
         parser.add_argument("--spec", dest="spec_again", metavar="FILE", help="the same, as other commands spell it")
     elif command.uses:
         parser.add_argument("--spec", metavar="FILE",
-                            help="spec in TOML, or the JSON of a result to run it again; flags override it")
+                            help="spec in TOML, or the JSON of a result to run it again ('-': standard input); flags "
+                                 "override it")
     for section, names in accepted(command).items():
         if not names or command.positional == "spec":
             continue

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sim.cli.asked import changes_of, check_used
+from sim.cli.asked import changes_of, check_used, sections_of
 from sim.cli.compare import reasons
 from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_text, write_whole
 from sim.cli.progress import Steps, progress
@@ -18,7 +18,7 @@ from sim.study.export import check_parquet, export, status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
 from sim.study.key import point_key
 from sim.study.points import Task
-from sim.study.spec import read_sections
+from sim.study.spec import STANDARD_INPUT
 from sim.study.store import Finished, Store
 from sim.study.sweep import IN_FLIGHT, Tally, run_sweep
 from sim.study.tables import to_csv
@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     if (arguments.spec is None) == (arguments.spec_again is None):
         raise WeftError("give the file of the sweep: weft sweep FILE, or --spec FILE")
     file = Path(arguments.spec or arguments.spec_again)
+    if file == STANDARD_INPUT and not arguments.store:
+        raise WeftError("a sweep from standard input needs --store FILE")
     sections = read(file, arguments)
     sweep = make_sweep(sections, f"sweep file {file}", check=arguments.check, max_events=arguments.max_events)
     path = arguments.store or file.with_suffix(".db")
@@ -55,7 +57,7 @@ def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
     WeftError: the file cannot be read, or has keys that a sweep does not use.
     """
-    sections = dict(read_sections(file, "sweep file", NAME))
+    sections = dict(sections_of(file, "sweep file", NAME))
     for section, keys in changes_of(arguments).items():
         given = sections.get(section, {})
         sections[section] = {**given, **keys} if isinstance(given, Mapping) else given

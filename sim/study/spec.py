@@ -6,7 +6,7 @@ None, and takes the value of the preset, if one is named, or the default that it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -45,12 +45,13 @@ from sim.study.keys import (
     keys_of,
 )
 from sim.study.paths import with_paths_from
+from sim.version import weft_version
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.checks import checked, choice, told
 from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
-from topologies.text.plain_data import parse_json, read_toml
+from topologies.text.plain_data import parse_json, parse_toml
 from topologies.units import Quantity, format_size, parse_sweep_size
 
 PRESET_LINKS: dict[str, dict[str, str]] = {
@@ -63,6 +64,11 @@ DEFAULT_SIZE = "32M"
 
 DEFAULT_FACTOR = 2
 MAX_SIZES = 10_000
+
+DOCUMENT = frozenset({"weft", "command", "spec", "rows"})
+"""Keys of what `--json` writes, none of which is a section."""
+
+STANDARD_INPUT = Path("-")
 
 
 for _kind in SECTIONS.values():  # here, for `sim.study.keys` is loaded for every help, without numpy
@@ -459,34 +465,51 @@ def _check_value(section: str, key: Field[Any], value: Any) -> None:
         return
     kind = KINDS[key.metadata["kind"]]
     if not kind.accepts(value):
-        raise WeftError(f"[{section}] {key.name} is {value!r}: {kind.wanted}")
+        raise WeftError(f"[{section}] {key.name} is {told(_plain(value))}: {kind.wanted}")
     choices = key.metadata["choices"]
     if choices and value not in choices:
         raise WeftError(f"[{section}] {key.name} {value!r} is unknown: choose one of {', '.join(choices)}")
 
 
-def read_sections(path: Path, what: str = "spec file", command: str | None = None) -> Mapping[str, Any]:
+def read_sections(
+    path: Path, what: str = "spec file", command: str | None = None, commands: Iterable[str] = (),
+    note: Callable[[str], None] = lambda text: None,
+) -> Mapping[str, Any]:
     """The sections of a TOML file, or of a result's JSON, with absolute paths: files are named relative to this one.
 
     Parameters
     ----------
     path : Path
+        "-" is standard input.
     what : str
         Begins every error message.
     command : str, optional
         The command that wrote a result; default: any.
+    commands : iterable of str
+        Commands that there are.
+    note : callable (text)
+        Told if another weft wrote a result.
 
     Raises
     ------
     WeftError
         The file cannot be read, is neither, gives a key twice, or was written by another command.
     """
-    data = parse_json(read_input(path, what), f"{what} {path}") if path.suffix == ".json" else read_toml(path, what)
+    name, text = f"{what} {path}", read_input("/dev/stdin" if path == STANDARD_INPUT else path, what)
+    is_json = path.suffix == ".json" or (path == STANDARD_INPUT and text.lstrip().startswith("{"))
+    data = parse_json(text, name) if is_json else parse_toml(text, name)
     if not isinstance(data, Mapping):
-        raise WeftError(f"{what} {path} is not a spec: it has the sections {', '.join(SECTIONS)}")
-    if isinstance(data.get("spec"), Mapping):
-        wrote = data.get("command", command)
+        raise WeftError(f"{name} is not a spec: it has the sections {', '.join(SECTIONS)}")
+    if not DOCUMENT.isdisjoint(data):
+        wrote, weft = data.get("command", command), data.get("weft")
         if command not in (None, wrote):
-            raise WeftError(f"{what} {path} was written by weft {wrote}: run weft {wrote} --spec {path}")
+            wrote = choice(wrote, commands, f"{name}: command")
+            raise WeftError(f"{name} was written by weft {wrote}: run weft {wrote} --spec {path}")
+        if not isinstance(data.get("spec"), Mapping):
+            given = f"its spec is {told(data['spec'])}" if "spec" in data else "it has no spec"
+            raise WeftError(f"{name} is a result that cannot run again: {given}, and sections of keys are expected")
+        if weft != weft_version():
+            by = "does not say which weft wrote it" if weft is None else f"was written by weft {told(weft)}"
+            note(f"{name} {by}: this is {weft_version()}, whose results may differ")
         data = data["spec"]
     return with_paths_from(path.parent if path.is_file() else Path(), data)  # a pipe has no folder of its own

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from sim.cli import COMMANDS, main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.papers import dear
 from sim.study.document import MEASURED, document
+from sim.version import weft_version
 from tests.astra_inputs import collective_node, write_inputs
 from tests.sim.cli.test_foreign_inputs import ALL_GATHER_OF_TWO
 from tests.sim.cli.test_optimize_command import COST, GROUPS, NETWORK, WORK
@@ -200,3 +203,52 @@ def test_a_key_that_json_gives_twice_is_an_error(tmp_path: Path, capsys: pytest.
     path.write_text('{"spec": {"topology": {"spec": "ring:4", "spec": "ring:8"}}, "rows": []}')
     assert main(["compare", "--spec", str(path)]) == EXIT_BAD_INPUT
     assert "key 'spec' is given twice" in capsys.readouterr().err
+
+
+SPEC = {"topology": {"spec": "ring:4"}, "collective": {"algorithms": ["ring"]}, "sweep": {"begin": "1K"}}
+WRITTEN = {"weft": weft_version(), "command": "compare", "spec": SPEC, "rows": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"spec": None}, "its spec is None"),
+        ({"spec": [SPEC]}, "its spec is [{"),
+        ({"spec": ...}, "it has no spec"),
+        ({"command": "nope"}, "command 'nope' is unknown: choose one of compare,"),
+        ({"command": 3}, "command 3 is unknown"),
+        ({"command": "sweep"}, "was written by weft sweep: run weft sweep --spec"),
+        ({"spec": SPEC | {"collective": {"algorithms": [3]}}}, "algorithms is [3]: give a list of names"),
+    ],
+)
+def test_a_document_that_is_not_one_of_weft(
+    change: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({key: value for key, value in (WRITTEN | change).items() if value is not ...}))
+    assert main(["compare", "--spec", str(path)]) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("weft", "note"),
+    [(weft_version(), ""), ("0.0.9", "was written by weft '0.0.9'"), (None, "does not say which weft wrote it")],
+)
+def test_a_document_of_another_version_is_noted(
+    weft: str | None, note: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(WRITTEN | {"weft": weft}))
+    assert main(["compare", "--spec", str(path), "--quiet"]) == 0
+    said = capsys.readouterr().err
+    assert note in said and said.count("\n") == bool(note)
+
+
+@pytest.mark.parametrize("text", [json.dumps(WRITTEN), '[topology]\nspec = "ring:4"'], ids=["json", "toml"])
+def test_a_spec_is_read_from_standard_input(text: str) -> None:
+    words = [sys.executable, "-m", "sim", "schedule", "--spec", "-", "--algorithm", "ring", "-b", "1K", "--quiet"]
+    text = text.replace('"compare"', '"schedule"')
+    ran = subprocess.run(words, input=text, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "ring:4" in ran.stdout
