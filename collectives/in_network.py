@@ -20,7 +20,7 @@ from collectives.trees.aggregation import AggregationTree, check_tree, minimum_d
 from collectives.trees.edge_disjoint import edge_disjoint_trees
 from collectives.trees.flows import Flows
 from collectives.trees.small_networks import small_network, small_rails
-from topologies import Topology, WeftError
+from topologies import SWITCH, Topology, WeftError
 from topologies.checks import Choice, Count, checked, integer
 from topologies.core.reduction_units import unit_of
 from topologies.units import Quantity
@@ -29,6 +29,9 @@ NAME = "in-network"
 FORMS = ("push", "pull", "rail-wise")
 MOST_TRANSFERS = 1_000_000
 """Limit on transfers of a schedule, each built in Python: about ten seconds."""
+
+MOST_WAITS = 5_000_000
+"""Limit on waits of a schedule, each listed in Python: about twenty seconds."""
 
 Trees = tuple[AggregationTree, ...]
 
@@ -182,11 +185,18 @@ def _refuse_too_many(topology: Topology, kind: str, form: str, n_trees: int) -> 
         blocks = topology.n_npus * n_trees
     elif form == "rail-wise":
         blocks = topology.shape[0]
+    what = f"in-network {kind}{'' if form == 'push' else f' ({form})'} on {topology.name}"
     if blocks * topology.n_nodes > MOST_TRANSFERS:
-        its_form = "" if form == "push" else f" ({form})"
         raise WeftError(
-            f"in-network {kind}{its_form} on {topology.name} would send {blocks:,} blocks "
+            f"{what} would send {blocks:,} blocks "
             f"one by one over {topology.n_nodes:,} nodes, more than {MOST_TRANSFERS:,} transfers: use fewer ranks"
+        )
+    fan_in = np.bincount(topology.dst[topology.src < topology.n_npus], minlength=topology.n_nodes)
+    waits = blocks * int(fan_in[topology.kind == SWITCH].max(initial=0)) ** 2
+    if waits > MOST_WAITS:
+        raise WeftError(
+            f"{what}: every copy that a switch sends waits for all {fan_in.max():,} that arrive there, up to "
+            f"{waits:,} waits, more than {MOST_WAITS:,}: use switches of fewer ports"
         )
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from collectives import build, swing
+from sim import simulate
 from sim.analytic.constraints import parse_constraint
 from sim.cli import main
+from sim.faults import detours, history
+from sim.faults.plan import FaultPlan, LinkDown, Repair
+from sim.study.store import Finished, Store
 from sim.study.tables import to_csv
-from topologies import WeftError, ring
+from topologies import WeftError, from_spec, ring
 from topologies.core import extents
 from workloads import schedule_to_chakra, write_trace
 
@@ -60,3 +69,84 @@ def test_the_limits_of_a_container_and_of_the_shell_are_seen(tmp_path: Path, mon
     limit.write_text("max\n")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (8192, 8192))
     assert extents.physical_memory() == 8192
+
+
+@pytest.mark.parametrize("column", ["row", "spec"])
+@pytest.mark.parametrize("text", ["3", "[1]", '"a"', "null", "{", ""])
+def test_a_stored_point_is_an_object(tmp_path: Path, column: str, text: str):
+    with Store(tmp_path / "a.db") as store:
+        store.add(Finished("0" * 32, {}, {}, None, 0.5, "0"))
+    database = sqlite3.connect(tmp_path / "a.db")
+    with database:
+        database.execute(f"UPDATE point SET {column} = ?", (text,))
+    database.close()
+    with Store(tmp_path / "a.db") as store, pytest.raises(WeftError, match=f"point '0+': its {column} is "):
+        store.get("0" * 32)
+
+
+def test_a_store_is_no_pipe(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.db")
+    with pytest.raises(WeftError, match="a pipe or a device"):
+        Store(tmp_path / "a.db")
+
+
+def test_reading_does_not_wait_for_a_locked_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sim.study.store.READ_SECONDS", 0.01)
+    Store(tmp_path / "a.db").close()
+    database = sqlite3.connect(tmp_path / "a.db")
+    database.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(WeftError, match="database is locked"):
+        Store(tmp_path / "a.db", read_only=True)
+    database.close()
+
+
+@pytest.mark.parametrize(("spec", "n_links"), [("random-regular:100x99", 9900), ("random-regular:60x57", 60 * 57)])
+def test_dense_random_networks_are_drawn(spec: str, n_links: int):
+    network = from_spec(spec)
+    pairs = set(zip(network.src.tolist(), network.dst.tolist(), strict=True))
+    assert network.n_links == n_links == len(pairs)
+    assert {sum(src == npu for src, _ in pairs) for npu in range(network.n_npus)} == {n_links // network.n_npus}
+    assert all(src != dst and (dst, src) in pairs for src, dst in pairs)
+
+
+def test_what_takes_too_long_to_build_is_refused():
+    with pytest.raises(WeftError, match="999,000 cable ends: at most 200,000"):
+        from_spec("random-regular:1000x999")
+    with pytest.raises(WeftError, match=r"65,536 that arrive there, up to 4,294,967,296 waits"):
+        build("in-network", "all-reduce", from_spec("switch:65536"), "1MiB")
+
+
+def test_what_flaps_is_routed_around_once(monkeypatch: pytest.MonkeyPatch):
+    """Once for every set of links that are down, however often it comes back."""
+    made: list[str] = []
+    for where, name in ((detours, "_ways"), (history, "History")):
+        real = getattr(where, name)
+        monkeypatch.setattr(where, name, lambda *given, name=name, real=real: made.append(name) or real(*given))
+    flaps = [kind(link="npu0->npu1", at=f"{10 * at + late}ns") for at in range(50)
+             for kind, late in ((LinkDown, 1), (Repair, 5))]
+    plan = FaultPlan(faults=tuple(flaps), reroute="1ns")
+    simulate(build("ring", "all-reduce", ring(8), "64KiB"), faults=plan)
+    assert (made.count("_ways"), made.count("History")) == (2, 1)
+
+
+STARTED = """
+import sys
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == "sim.cli":
+            {what}
+sys.meta_path.insert(0, Interrupt())
+from sim.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("what", "code", "said"), [
+    ("raise KeyboardInterrupt", 128 + signal.SIGINT, "weft: interrupted, nothing was written\n"),
+    ("raise ModuleNotFoundError(name='matplotlib.pyplot')", 2,
+     "weft: needs matplotlib, which is not installed: pip install matplotlib\n"),
+])
+def test_the_first_moments_end_in_one_line(what: str, code: int, said: str):
+    words = [sys.executable, "-c", STARTED.format(what=what)]
+    ended = subprocess.run(words, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)

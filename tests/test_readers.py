@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gzip
+import os
 import pickle
 import tracemalloc
 from pathlib import Path
@@ -113,6 +114,16 @@ def test_hostile_files_are_refused(what: str, table: dict[str, Reader], tmp_path
     """By every reader, whatever its format; none takes them for its own."""
     for name, one in table.items():
         assert said_by(one, tmp_path / "x", HOSTILE[what]), f"{name} reads {what}"
+
+
+def test_pipes_and_devices_are_refused(table: dict[str, Reader], tmp_path: Path) -> None:
+    """Not waited for: nobody writes into this pipe."""
+    for one in table.values():
+        path = (tmp_path / "x").with_suffix(one.suffix)
+        os.mkfifo(path)
+        with pytest.raises(WeftError, match="a pipe or a device"):
+            one.read(path)
+        path.unlink()
 
 
 def test_files_over_the_limit_are_refused(table: dict[str, Reader], tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from topologies.checks import Natural, WeftError, checked
 from topologies.core.custom import from_links
-from topologies.core.extents import check_extents, check_memory
+from topologies.core.extents import check_extents
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.units import Quantity
+
+MOST_ENDS = 200_000
+"""Limit on NPUs x degree."""
 
 
 @checked
@@ -47,8 +50,11 @@ def random_regular(
     name = f"random-regular:{n}x{degree}x{seed}"
     if degree >= n or n * degree % 2:
         raise WeftError(f"{name}: {n} NPUs cannot have {degree} cables each: n x degree must be even and degree < n")
-    check_memory(name, n, n * degree)
-    graph = nx.random_regular_graph(degree, n, seed=seed)
+    if n * degree > MOST_ENDS:
+        raise WeftError(f"{name} has {n * degree:,} cable ends: at most {MOST_ENDS:,}, which are drawn in seconds")
+    graph = nx.random_regular_graph(min(degree, n - 1 - degree), n, seed=seed)
+    if degree > n - 1 - degree:  # drawing a dense one cable by cable need not end
+        graph = nx.complement(graph)
     if not nx.is_connected(graph):
         raise WeftError(f"{name}: this draw is not connected; choose another seed or a larger degree")
     links = [(a, b, bandwidth, latency) for one, other in graph.edges for a, b in ((one, other), (other, one))]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PLAIN_SECONDS = 2.0
 """Interval between plain lines."""
 
+LONG_SECONDS = 20.0
+"""What a step must still take to be announced where no progress is shown."""
+
 
 class Steps(Protocol):
     """Progress reports of a command."""
@@ -40,6 +43,18 @@ class _Quiet:
 
     def within(self, inside: Progress) -> None:
         pass
+
+
+class _Warning(_Quiet):
+    """One line, and only of a step that takes long."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.is_said = title, False
+
+    def within(self, inside: Progress) -> None:
+        if not self.is_said and inside.seconds_left > LONG_SECONDS:
+            self.is_said = True
+            print(f"{self.title}: {inside.total_events:,} services, {_pace(inside)}", file=sys.stderr, flush=True)
 
 
 class _Plain:
@@ -70,7 +85,8 @@ class _Plain:
 def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Steps]:
     """Progress over `total` steps; Ctrl-C and limits inside report how many were done.
 
-    `quiet`: True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal, nothing elsewhere.
+    `quiet`: True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal; elsewhere
+    a line before what takes long.
     """
     with _shown(title, total, quiet) as shown:
         steps = _Counting(shown)
@@ -96,7 +112,7 @@ def _shown(title: str, total: int, quiet: bool | None) -> Iterator[Steps]:
         with _bar(title, total) as steps:
             yield steps
     else:
-        yield _Quiet() if quiet is None else _Plain(title, total)
+        yield _Warning(title) if quiet is None else _Plain(title, total)
 
 
 class _Counting:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.faults.detours import Links, Path, detours
-from sim.faults.history import History
+from sim.faults.history import History, history_of
 from sim.faults.plan import FaultPlan
 from sim.faults.retry import NPU, with_retries
 from sim.lower.lowered import NO_TRANSFER, Lowered
@@ -40,9 +40,10 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
     WeftError
         A name that the topology does not have, or what `sim.program.disrupt` rejects.
     """
-    topology, history = lowered.topology, History(lowered.topology, plan)
+    topology, history = lowered.topology, history_of(lowered.topology, plan)
     task_rank = _beginning(lowered)
-    if plan.retry == NPU and history.loss:
+    is_resent = plan.retry == NPU and bool(history.loss)
+    if is_resent:
         lowered, task_rank = _retried(lowered, history, plan)
     program, late = _late_starts(lowered, task_rank, history)
     rank_of, link_of = _longer(_computing(lowered), program), _longer(lowered.server_link, program)
@@ -51,7 +52,7 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
         program, link_of = _with_all_links(program, topology, link_of)
         rank_of = _longer(rank_of, program)
     _check_computes(rank_of, history, topology)
-    faults = _disruptions(link_of, rank_of, history, plan, topology)
+    faults = _disruptions(link_of, rank_of, history, plan, topology, {} if is_resent else history.loss)
     if moves:
         server_of = {link: server for server, link in enumerate(link_of.tolist()) if link >= 0}
         faults.detours = detours(
@@ -84,9 +85,9 @@ def _retried(lowered: Lowered, history: History, plan: FaultPlan) -> tuple[Lower
         link: min((phase.factor for phase in phases if phase.factor), default=Fraction(1))
         for link, phases in history.phases.items()
     }
-    timeout_ps, losses, history.loss = parse_time(plan.timeout, "timeout"), history.loss, {}
+    timeout_ps = parse_time(plan.timeout, "timeout")
     program, task_rank, source, is_first, lost = with_retries(
-        lowered.program, lowered.topology, lowered.server_link, losses, timeout_ps, plan.seed, shares
+        lowered.program, lowered.topology, lowered.server_link, history.loss, timeout_ps, plan.seed, shares
     )
     timers, packet = range(lowered.program.n_servers, program.n_servers), source >= 0
     return lowered._replace(
@@ -130,7 +131,7 @@ def check_names(topology: Topology, plan: FaultPlan) -> None:
     WeftError
         With the name, and what names there are.
     """
-    History(topology, plan)
+    history_of(topology, plan)
 
 
 def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Program, dict[int, str]]:
@@ -143,9 +144,9 @@ def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Pr
 
 
 def _disruptions(
-    link_of: I32, rank_of: I32, history: History, plan: FaultPlan, topology: Topology
+    link_of: I32, rank_of: I32, history: History, plan: FaultPlan, topology: Topology, loss: dict[int, float]
 ) -> Disruptions:
-    """What a plan does to each server."""
+    """What a plan does to each server; `loss`: of links, unless the losses are in the program."""
     faults = Disruptions(seed=plan.seed)
     resend_ps = parse_time(plan.timeout, "timeout")
     crossing = CROSSING[plan.in_flight] + DROPS * (plan.reroute is not None and plan.in_flight != "lost")
@@ -159,8 +160,8 @@ def _disruptions(
             faults.crossing[server] = crossing if link >= 0 else WAITS
         if jitter is not None:
             faults.jitter[server] = jitter, link < 0
-        if link in history.loss:
-            faults.loss[server] = history.loss[link]
+        if link in loss:
+            faults.loss[server] = loss[link]
         faults.resend_ps[server] = resend_ps
     return faults
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -35,9 +36,15 @@ def detours(
             through[link].append(route)
     off: dict[int, Links] = {}
     found: dict[int, list[tuple[int, Path]]] = {}
-    for time, down in breaks:
+
+    @cache
+    def around(down: frozenset[int]) -> tuple[set[int], dict[tuple[int, int], Links]]:
+        """Routes that break, and the paths in their place."""
         broken = {route for link in down for route in through[link]}
-        ways = _ways(topology, down, {_ends(topology, own[route]) for route in broken})
+        return broken, _ways(topology, down, {_ends(topology, own[route]) for route in broken})
+
+    for time, down in breaks:
+        broken, ways = around(down)
         for route in sorted(broken | off.keys()):
             want = ways.get(_ends(topology, own[route])) if route in broken else own[route]
             if want is not None and want != off.get(route, own[route]):

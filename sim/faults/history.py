@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -146,6 +147,12 @@ class History:
             _add(self.npu_phases, npu, Phase(time, share))
         if before != (len(self._down), {link for link in links if link in self._down}):
             self.breaks.append((time, frozenset(self._down)))
+
+
+@lru_cache(maxsize=2)
+def history_of(topology: Topology, plan: FaultPlan) -> History:
+    """The history of a plan on a fabric, which is asked for before, while and after a run is prepared; read only."""
+    return History(topology, plan)
 
 
 class _Given:

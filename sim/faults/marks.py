@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sim.faults.history import History
+from sim.faults.history import history_of
 from sim.faults.plan import FaultPlan
 from sim.lower.marks import Marks
 from sim.program import I64
@@ -19,7 +19,7 @@ def marks_of(topology: Topology, plan: FaultPlan) -> Marks | None:
     Random losses and delays are drawn for each transfer by its number, and detours are found around each failure: both
     differ between NPUs that are otherwise alike.
     """
-    history = History(topology, plan)
+    history = history_of(topology, plan)
     drawn = any(history.loss.values()) or any(
         np.any(values) for values in (*history.link_jitter.values(), *history.npu_jitter.values())
     )

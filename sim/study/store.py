@@ -18,8 +18,10 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import checked, told
 from topologies.text.brief import one_line
+from topologies.text.input_text import is_special
+from topologies.text.plain_data import parse_json
 
 APPLICATION_ID = 0x77656674
 """In the header of the file: "weft"."""
@@ -29,6 +31,9 @@ FORMAT = 1
 
 LOCK_SECONDS = 60.0
 """How long to wait for another process that writes."""
+
+READ_SECONDS = 2.0
+"""How long to wait for it where nothing but reading is asked for."""
 
 RETRY_SECONDS = 0.01
 """Between two attempts where SQLite itself does not wait."""
@@ -93,10 +98,13 @@ class Store:
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path, self._read_only = Path(path), read_only
+        if is_special(path):
+            raise WeftError(f"store {path} is a pipe or a device: name a file")
         with self._told():
             # rw also opens a file that cannot be written, and otherwise undoes what a killed process had begun
             name = f"{self.path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}"
-            self._database = sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, uri=True)
+            wait_s = READ_SECONDS if read_only else LOCK_SECONDS
+            self._database = sqlite3.connect(name, wait_s, isolation_level=None, uri=True)
         try:
             with self._told():
                 self._open()
@@ -163,7 +171,7 @@ class Store:
         """A point, if it is finished."""
         with self._told():
             found = self._database.execute("SELECT * FROM point WHERE key = ?", (key,)).fetchone()
-        return None if found is None else _finished(found)
+        return None if found is None else self._finished(found)
 
     def __contains__(self, key: str) -> bool:
         with self._told():
@@ -208,7 +216,12 @@ class Store:
                 raise OSError(number, f"{fault}; finished points are stored", str(self.path)) from None
             raise WeftError(f"store {self.path}: {fault}") from None
 
-
-def _finished(found: tuple[Any, ...]) -> Finished:
-    key, spec, row, refused, wall_s, weft = found
-    return Finished(key, json.loads(spec), None if row is None else json.loads(row), refused, wall_s, weft)
+    def _finished(self, found: tuple[Any, ...]) -> Finished:
+        key, spec, row, refused, wall_s, weft = found
+        where = f"store {self.path}: point {told(key)}"
+        written = {"spec": spec} if row is None else {"spec": spec, "row": row}
+        plain = {name: parse_json(text, f"{where}: its {name}") for name, text in written.items()}
+        for name, value in plain.items():
+            if not isinstance(value, dict):
+                raise WeftError(f"{where}: its {name} is {told(value)}, not an object: name another file")
+        return Finished(key, plain["spec"], plain.get("row"), refused, wall_s, weft)

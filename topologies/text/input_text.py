@@ -23,13 +23,7 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
     `most_bytes`: larger files are rejected before being read.
     WeftError: the file cannot be read, is too large, is empty, or is not UTF-8 text.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(most_bytes + 1)  # a pipe has no size to query
-    except OSError as error:
-        raise WeftError(f"{what} {path} cannot be read: {error.strerror}") from None
-    if len(data) > most_bytes:
-        raise WeftError(f"{what} {path} is larger than the limit of {limit_text(most_bytes)}")
+    data = read_input_bytes(path, what, most_bytes)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -39,6 +33,28 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
     if not text.strip():
         raise WeftError(f"{what} {path} is empty")
     return text
+
+
+def read_input_bytes(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of a file; parameters as for `read_input`.
+
+    WeftError: a pipe or a device, which might never end; the file cannot be read, or is too large.
+    """
+    try:
+        if is_special(path):
+            raise WeftError(f"{what} {path} cannot be read: it is a pipe or a device, name a file")
+        with Path(path).open("rb") as stream:
+            data = stream.read(most_bytes + 1)  # files of /proc have no size to query
+    except OSError as error:
+        raise WeftError(f"{what} {path} cannot be read: {error.strerror}") from None
+    if len(data) > most_bytes:
+        raise WeftError(f"{what} {path} is larger than the limit of {limit_text(most_bytes)}")
+    return data
+
+
+def is_special(path: str | Path) -> bool:
+    """Whether something is neither a file nor a folder: reading or opening it may wait for ever."""
+    return Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir()
 
 
 def stamp_of(path: str | Path) -> tuple[int | bytes, ...]:

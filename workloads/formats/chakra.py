@@ -15,7 +15,7 @@ from typing import NamedTuple
 from topologies import WeftError
 from topologies.checks import checked, choice
 from topologies.text.brief import one_line
-from topologies.units import format_size
+from topologies.text.input_text import limit_text, read_input_bytes
 from workloads.formats.chakra_attributes import (
     Attribute,
     attribute_bytes,
@@ -95,15 +95,11 @@ def read_trace(path: str | Path) -> Trace:
         not a trace, an unknown version, field or type, a duplicate node, or a node that waits for itself or for a
         missing one.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as fault:
-        raise WeftError(f"trace {path} cannot be read: {fault.strerror}") from None
+    data = read_input_bytes(path, "trace", MOST_BYTES)
     if data[:2] == b"\x1f\x8b":
         data = _unzipped(data, f"trace {path}")
     if len(data) > MOST_BYTES:
-        raise WeftError(f"trace {path} is larger than {format_size(MOST_BYTES)}, the limit")
+        raise WeftError(f"trace {path} is larger than the limit of {limit_text(MOST_BYTES)}")
     return parse_trace(data, str(path))
 
 

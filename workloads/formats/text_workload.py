@@ -12,8 +12,7 @@ from pathlib import Path
 
 from topologies import WeftError
 from topologies.checks import checked
-from topologies.text.input_text import MOST_BYTES
-from topologies.units import format_size
+from topologies.text.input_text import read_input
 from workloads.formats.simai import Header, parse_header, split_suffix
 from workloads.workload import PHASES, Call, Layer, Phase, Workload
 
@@ -59,17 +58,8 @@ def read_text_workload(path: str | Path) -> Workload:
         Names the file, line and column.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        lines = data.decode("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise WeftError(f"workload {path}: cannot be read: {wrong}") from None
-    if len(data) > MOST_BYTES:
-        raise WeftError(f"workload {path}: is larger than {format_size(MOST_BYTES)}, the limit")
+    lines = read_input(path, "workload").splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, start=1) if line.strip()]
-    if not rows:
-        raise WeftError(f"workload {path}: is empty; one layer a line of {len(COLUMNS)} columns is expected")
     policy, header, rows = _header(path, rows)
     layers = tuple(_layer(path, number, words, header) for number, words in rows)
     return Workload(path.stem, layers, policy, header)

@@ -96,7 +96,7 @@ def test_the_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = tmp_path / "x.et"
     for data in (bytes(2**16 + 1), gzip.compress(bytes(2**20))):
         path.write_bytes(data)
-        with pytest.raises(WeftError, match=r"x\.et is larger than 64 KiB"):
+        with pytest.raises(WeftError, match=r"x\.et is larger than the limit of 65536 B"):
             read_trace(path)
 
 

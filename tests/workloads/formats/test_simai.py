@@ -70,5 +70,5 @@ def test_what_is_wrong_is_named(tmp_path: Path, header: str, row: str, message: 
 def test_a_file_of_another_encoding(tmp_path: Path) -> None:
     path = tmp_path / "simai.txt"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(WeftError, match=r"simai\.txt: cannot be read"):
+    with pytest.raises(WeftError, match=r"simai\.txt"):
         read_text_workload(path)

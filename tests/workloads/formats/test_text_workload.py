@@ -62,7 +62,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, lines: tuple[str, ...], message:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WeftError, match=r"nothing\.txt: cannot be read"):
+    with pytest.raises(WeftError, match=r"nothing\.txt cannot be read"):
         read_text_workload(tmp_path / "nothing.txt")
 
 
