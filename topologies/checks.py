@@ -63,8 +63,12 @@ class Unfit(WeftError):
     """A value that is not accepted; `inner` if it is an item of one of the right shape."""
 
     def __init__(self, value: object, what: str, accepted: str) -> None:
-        super().__init__(f"{what} is {told(value)}: give {accepted}")
+        Exception.__init__(self, value, what, accepted)  # worded when it is read: what another kind accepts never is
         self.inner = ", item " in what
+
+    def __str__(self) -> str:
+        value, what, accepted = self.args
+        return _one_line(f"{what} is {told(value)}: give {accepted}")
 
 
 class Kind(Protocol):
@@ -97,6 +101,10 @@ class Integer:
         if not self.least <= value <= self.most:
             raise Unfit(value, what, self.accepted)
         return value
+
+    def all_accepted(self, values: Iterable[Any]) -> bool:
+        """Whether each value is an `int` in the range: lists may be of millions."""
+        return set(map(type, values)) == {int} and self.least <= min(values) and max(values) <= self.most
 
 
 @dataclass(frozen=True)
@@ -359,6 +367,8 @@ def _items(origin: type, item: Kind) -> Kind:
             return (item.read(one, f"{what}, item {at},") for at, one in enumerate(value))
         if item is UNCHECKED:
             return value
+        if isinstance(item, Integer) and origin is not list and item.all_accepted(value):
+            return value if isinstance(value, tuple | set | frozenset) else tuple(value)
         read = [item.read(one, f"{what}, item {at},") for at, one in enumerate(value)]
         return read if origin is list else (type(value) if origin in (set, frozenset) else tuple)(read)
 

@@ -24,11 +24,12 @@ from sim.lower.marks import Marks
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.quotient import Orbits
 from sim.lower.shape import Shape, shape_of
-from sim.lower.templates import Template, template_key, template_of
+from sim.lower.templates import Template, templates_of
 from sim.program import DISCIPLINES, I8, I32, I64, NO_POOLS, WHOLE, Columns, Cutting, Pools, assemble, unique_rows
 from sim.program.model import Model
 from sim.program.waits import Cycle
 from topologies import WeftError
+from topologies.core.paths import ranges
 from topologies.units import PS_PER_S
 from workloads.job import CLOCK, Communicate, Compute, Job, Operation, Reconfigure, Send
 
@@ -78,7 +79,7 @@ class _Block(NamedTuple):
 
     work: I64 | int
     cutting: I64 | int
-    route: I64 | I32
+    route: I64 | I32 | int
     tie: I64 | int
     priority: I64 | I32 | int
     operation: int
@@ -98,21 +99,21 @@ class _Lowering:
     """Collects the columns of a program, operation by operation."""
 
     def __init__(self, job: Job, model: Model, orbits: Orbits) -> None:
-        self.job, self.model, self.orbits = job, model, orbits
-        self.templates: dict[object, Template] = {}
-        self.transfers: list[Template | None] = []  # by operation
+        self.job, self.model, self.orbits, self.alone = job, model, orbits, job.alone
+        self.templates = templates_of(job, orbits, model)  # by operation
         self.blocks: list[tuple[int, _Block]] = []  # tasks, and their columns
-        self.edges: list[tuple[I64 | I32, I64 | I32, I32]] = []  # parent, child, lag
+        self.edges: list[tuple[I64 | I32, I64 | I32, I32 | int]] = []  # parent, child, lag
+        self.waits: list[tuple[int, I64, int]] = []  # operation waited for, the NPUs that wait, the task of the first
         self.routes: list[_Routes] = []
-        self.template_route: dict[int, int] = {}
+        self.shapes: dict[int, tuple[int, I64 | int]] = {}  # first route, and cutting of each task
         self.stream_route: dict[tuple[int, str], int] = {}
+        self.streams_route: dict[tuple[tuple[int, ...] | None, str], I64] = {}
         self.n_tasks = self.n_routes = self.next_class = 0
         self.begin: dict[int, Span] = {}  # by operation
         self.end: dict[int, Span] = {}
         self.pools = PoolUses()
         self.changes: list[tuple[int, Reconfigure]] = []
         self.cuttings = [model.cutting, Cutting(chunks=1)]
-        self.empty_route = np.zeros(1, np.int64)
         self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
 
     def run(self, words: str) -> Lowered:
@@ -122,21 +123,22 @@ class _Lowering:
                 self._add_compute(number, operation, operation.work)
             elif isinstance(operation.work, Reconfigure):
                 self._add_reconfigure(number, operation, operation.work)
-            else:
-                self._add_transfers(number, operation)
+            elif (template := self.templates[number]) is not None:
+                self._add_transfers(number, operation, template)
         return self._assemble(words)
 
     # --- operations -------------------------------------------------------------------------------------------
 
     def _add_compute(self, number: int, operation: Operation, work: Compute) -> None:
         ranks = self._representatives(operation)
-        routes = [self._stream(rank, work.stream) for rank in ranks.tolist()]
+        key = operation.npus, work.stream
+        if key not in self.streams_route:
+            self.streams_route[key] = np.array([self._stream(rank, work.stream) for rank in ranks.tolist()], np.int64)
         first = self._add_tasks(ranks.size, _Block(
-            work.duration_ps, COMPUTED, np.array(routes, np.int64), self.next_class, operation.priority, number, ranks,
+            work.duration_ps, COMPUTED, self.streams_route[key], self.next_class, operation.priority, number, ranks,
             NO_TRANSFER,
         ))
         self.next_class += 1
-        self.transfers.append(None)
         self.begin[number] = self.end[number] = Span(ranks, first)
         self._wait(operation, ranks, first)
 
@@ -149,69 +151,63 @@ class _Lowering:
             NO_TRANSFER,
         ))
         self.next_class += 1
-        self.transfers.append(None)
         covered = self.job.ranks(operation)
         ends = np.unique(np.concatenate([np.array([-1]), *(self.end[other].of(covered) for other in operation.after)]))
         self._edges(ends[1:], np.full(ends.size - 1, task))
         self.changes.append((task, work))
         self.begin[number] = self.end[number] = Span(self._representatives(operation), task, 0)
 
-    def _add_transfers(self, number: int, operation: Operation) -> None:
-        template = self._template(operation)
-        shape, n_ranks = template.shape, template.ranks.size
-        self.transfers.append(template)
+    def _add_transfers(self, number: int, operation: Operation, template: Template) -> None:
+        shape, tasks, n_ranks = template.shape, template.tasks, template.ranks.size
+        route, cutting = self._of_shape(shape)
         begin = self._add_joins(number, template.ranks)
         self._wait(operation, template.ranks, begin)
-        tie, routes = shape.task_tie(), self._routes_of(template) + shape.task_route
-        first = self._add_tasks(shape.task_row.size, _Block(
-            shape.task_bytes(_block_bytes(operation)), self._cutting(shape), routes,
-            (operation.turn << TURN_BITS) + self.next_class + tie, self._priority(operation, shape), number,
-            shape.task_src, shape.task_row,
+        first = self._add_tasks(template.tie.size, _Block(
+            shape.task_bytes(_block_bytes(operation), tasks), cutting if isinstance(cutting, int) else cutting[tasks],
+            route + shape.task_route[tasks], (operation.turn << TURN_BITS) + self.next_class + template.tie,
+            self._priority(operation, shape), number, shape.task_src[tasks], shape.task_row[tasks],
         ))
-        self.next_class += int(tie.max(initial=-1)) + 1
+        self.next_class += int(template.tie.max(initial=-1)) + 1
         self._edges(first + shape.edge_parent, first + shape.edge_child, shape.edge_lag)
         self._edges(begin + template.begins[1], first + template.begins[0])
         end = self._add_joins(number, template.ranks)
         self._edges(begin + np.arange(n_ranks), end + np.arange(n_ranks))
         self._edges(first + template.ends[0], end + template.ends[1])
-        if isinstance(operation.work, Communicate) and self.job.alone is None:
+        if isinstance(operation.work, Communicate) and self.alone is None:
             self.pools.add(operation.name, operation.work.schedule.pattern.pools, shape, first)
         self.begin[number], self.end[number] = Span(template.ranks, begin), Span(template.ranks, end)
 
     def _priority(self, operation: Operation, shape: Shape) -> I32 | int:
-        return operation.priority if self.job.alone is None else shape.quotient.transfers.step[shape.task_row]
+        return operation.priority if self.alone is None else shape.quotient.transfers.step[shape.task_row]
 
     def _wait(self, operation: Operation, ranks: I64, first: int) -> None:
-        for other in operation.after:
-            parent = self.end[other].of(ranks)
-            at = np.flatnonzero(parent >= 0)
-            self._edges(parent[at], first + at)
+        self.waits += [(other, ranks, first) for other in operation.after]
+
+    def _waiting(self) -> tuple[I64, I64]:
+        """For each task that begins an operation on an NPU, what ends on that NPU before: parents and children."""
+        p, ends = self.job.topology.n_npus, self.end.items()
+        waiting = np.array([(other, ranks.size, first) for other, ranks, first in self.waits], np.int64).reshape(-1, 3)
+        other, count, first = waiting.T
+        end = _joined([number * p + span.ranks for number, span in ends], np.int64)  # ascending
+        task = _joined([span.tasks for _, span in ends], np.int64)
+        wanted = np.repeat(other * p, count) + _joined([ranks for _, ranks, _ in self.waits], np.int64)
+        at = np.searchsorted(end, wanted)
+        found = np.flatnonzero(np.append(end, -1)[at] == wanted)
+        return task[at[found]], ranges(first, count)[found]
 
     def _representatives(self, operation: Operation) -> I64:
         covered = self.job.ranks(operation)
         kept: I64 = covered[self.orbits.rank[0][covered] == covered]
         return kept
 
-    def _template(self, operation: Operation) -> Template:
-        key = template_key(operation)
-        if key not in self.templates:
-            ranks = self._representatives(operation)
-            self.templates[key] = template_of(self.job, operation, self.orbits, ranks, self.model)
-        return self.templates[key]
-
-    def _routes_of(self, template: Template) -> int:
-        """Number of the first of the template's routes in the program."""
-        shape = template.shape
-        if id(shape) not in self.template_route:
+    def _of_shape(self, shape: Shape) -> tuple[int, I64 | int]:
+        """Number of the first of a shape's routes in the program; and the cutting of each task, or of all."""
+        if id(shape) not in self.shapes:
             latency = route_latencies(self.job.topology, shape, self.model.endpoint_latency_ps)
             link = shape.server_link[shape.route_server]
-            self.template_route[id(shape)] = self._add_routes(_Routes(np.diff(shape.route_ptr), link, latency))
-        return self.template_route[id(shape)]
-
-    def _cutting(self, shape: Shape) -> I64 | int:
-        """Cutting of each task: that of the model, or its own chunks."""
-        self.cuttings, found = own_cuttings(shape, self.cuttings)
-        return found
+            self.cuttings, cutting = own_cuttings(shape, self.cuttings)
+            self.shapes[id(shape)] = self._add_routes(_Routes(np.diff(shape.route_ptr), link, latency)), cutting
+        return self.shapes[id(shape)]
 
     def _stream(self, rank: int, stream: str, latency_ps: int = 0) -> int:
         """Route over the compute server of a stream."""
@@ -230,10 +226,10 @@ class _Lowering:
         return self.n_tasks - count
 
     def _add_joins(self, number: int, ranks: I64) -> int:
-        return self._add_tasks(ranks.size, _Block(0, 0, self.empty_route, 0, 0, number, ranks, NO_TRANSFER))
+        return self._add_tasks(ranks.size, _Block(0, 0, 0, 0, 0, number, ranks, NO_TRANSFER))
 
-    def _edges(self, parent: I64 | I32, child: I64 | I32, lag: I32 | None = None) -> None:
-        self.edges.append((parent, child, np.full(parent.size, WHOLE, np.int32) if lag is None else lag))
+    def _edges(self, parent: I64 | I32, child: I64 | I32, lag: I32 | int = WHOLE) -> None:
+        self.edges.append((parent, child, lag))
 
     def _add_routes(self, routes: _Routes) -> int:
         self.routes.append(routes)
@@ -241,11 +237,7 @@ class _Lowering:
         return self.n_routes - routes.hops.size
 
     def _column(self, name: str, dtype: type[N]) -> npt.NDArray[N]:
-        found, at = np.empty(self.n_tasks, dtype), 0
-        for count, block in self.blocks:
-            found[at : at + count] = getattr(block, name)
-            at += count
-        return found
+        return _filled([(count, getattr(block, name)) for count, block in self.blocks], dtype)
 
     # --- the whole --------------------------------------------------------------------------------------------
 
@@ -261,7 +253,10 @@ class _Lowering:
         pools, ordered = self._pools(priority)
         if self.changes:
             self._edges(*circuit_edges(self.changes, self._column("route", np.int64), hops, keys.astype(np.int64))[:2])
-        parent, child, lag = (_joined([part[at] for part in self.edges], np.int32) for at in range(3))
+        self._edges(*self._waiting())
+        parent = _joined([part for part, _, _ in self.edges], np.int32)
+        child = _joined([part for _, part, _ in self.edges], np.int32)
+        lag = _filled([(part[0].size, part[2]) for part in self.edges], np.int32)
         cut_apart = bool(streams) or any(np.any(block.cutting) for _, block in self.blocks)
         columns = Columns(
             rates=rates, server_rate=server_rate, server_discipline=disciplines,
@@ -279,7 +274,7 @@ class _Lowering:
         return Lowered(
             program, self.job, self.model, self.orbits, words, server_link, server_rank, server_stream, streams,
             self._column("operation", np.int32), self._column("rank", np.int32), row,
-            np.where(row >= 0, work, 0), tuple(None if one is None else one.transfers for one in self.transfers),
+            np.where(row >= 0, work, 0), tuple(None if one is None else one.transfers for one in self.templates),
             TaskTable(self.begin), TaskTable(self.end),
         )
 
@@ -342,7 +337,7 @@ class _Lowering:
 
     def _pools(self, priority: npt.NDArray[np.integer]) -> tuple[Pools, npt.NDArray[np.integer]]:
         """Pools, and the priorities of the tasks, which name their places in a pool's line as well."""
-        alone, template = self.job.alone, self.transfers[0] if self.transfers else None
+        alone, template = self.alone, self.templates[0] if self.templates else None
         if alone is None or template is None:
             return self.pools.build(priority)
         pooled, shape = template.transfers.pool, template.shape
@@ -362,6 +357,16 @@ def _block_bytes(operation: Operation) -> int | I64:
     if isinstance(work, Communicate):
         return work.schedule.block_bytes
     return np.array(work.size_bytes, np.int64) if isinstance(work.size_bytes, tuple) else work.size_bytes
+
+
+def _filled(parts: Sequence[tuple[int, npt.NDArray[np.integer] | int]], dtype: type[N]) -> npt.NDArray[N]:
+    """Arrays one after the other, or as often as said a value."""
+    found, at = np.zeros(sum(count for count, _ in parts), dtype), 0
+    for count, part in parts:
+        if not isinstance(part, int) or part:
+            found[at : at + count] = part
+        at += count
+    return found
 
 
 def _joined(parts: Sequence[npt.NDArray[np.integer]], dtype: type[N]) -> npt.NDArray[N]:

@@ -2,64 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.core.pattern import Pattern
 from collectives.core.symmetry import Action, Group, translations
-from collectives.core.transfers import Transfers
 from sim.lower.marks import Marks, keeping
+from sim.lower.messages import Messages
 from sim.lower.quotient import Emitter, Orbits, check, divide, orbits_of
-from topologies import Topology
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
-
-
-@dataclass(frozen=True)
-class Messages:
-    """The messages of a send, as transfers of single bytes."""
-
-    topology: Topology
-    send: Send
-    n_sources: int | None = None
-
-    @property
-    def p(self) -> int:
-        """Number of ranks."""
-        return self.topology.n_npus
-
-    @cached_property
-    def _ends(self) -> npt.NDArray[np.int32]:
-        """Source and destination of each message, (2, n)."""
-        return np.array([self.send.src, self.send.dst], np.int32)
-
-    @property
-    def emit(self) -> Callable[[npt.NDArray[np.integer]], Transfers]:
-        """The messages of some sources."""
-        return self._emit
-
-    def _emit(self, ranks: npt.NDArray[np.integer]) -> Transfers:
-        send = self.send
-        kept = np.flatnonzero(np.isin(self._ends[0], ranks))
-        src, dst = self._ends[:, kept]
-        none = np.zeros(0, np.int32)
-        zero = np.zeros(src.size, np.int32)
-        found = Transfers(
-            src=src, dst=dst, slot=kept.astype(np.int32) if send.ordered else zero, step=zero, port=zero,
-            blocks=np.ones(src.size, np.int64), reduces=zero.astype(np.bool_), tie_class=zero.astype(np.int64),
-            dep_ptr=np.zeros(src.size + 1, np.int64), dep_src=none, dep_slot=none, dep_lag=none,
-        )
-        if send.via:
-            routes = [send.via[at] for at in kept.tolist()]
-            ptr = np.concatenate(([0], np.cumsum([len(route) for route in routes], dtype=np.int64)))
-            links = np.array([link for route in routes for link in route], np.int32)
-            found = found._replace(via_ptr=ptr, via_links=links)
-        if send.laps > 1:
-            found = found._replace(rounds=np.stack([zero, np.full(src.size, send.laps, np.int32)], axis=1))
-        return found
 
 
 def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
@@ -67,7 +19,7 @@ def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
     if isinstance(operation.work, Communicate):
         return operation.work.schedule.pattern
     if isinstance(operation.work, Send):
-        return Messages(job.topology, operation.work)
+        return Messages(job.topology, (operation.work.routed,))
     return None
 
 
@@ -112,7 +64,7 @@ def _emitters(job: Job) -> list[Emitter]:
     for operation in job.operations:
         emitter = emitter_of(job, operation)
         if isinstance(emitter, Messages):
-            found.setdefault(emitter.send.routed, emitter)
+            found.setdefault(emitter.sends, emitter)
         elif emitter is not None:
             found.setdefault(id(emitter), emitter)
     return list(found.values())

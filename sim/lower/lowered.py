@@ -29,10 +29,13 @@ class Span(NamedTuple):
     first: int
     stride: int = 1
 
+    @property
+    def tasks(self) -> I64:
+        """The task on each of the ranks."""
+        return self.first + self.stride * np.arange(self.ranks.size)
+
     def of(self, ranks: I64) -> I64:
         """The task on each rank; -1 where there is none."""
-        if ranks is self.ranks or np.array_equal(ranks, self.ranks):
-            return self.first + self.stride * np.arange(ranks.size)
         if not self.ranks.size:
             return np.full(ranks.size, -1, np.int64)
         at = np.minimum(np.searchsorted(self.ranks, ranks), self.ranks.size - 1)

@@ -60,15 +60,14 @@ class Shape:
     edge_child: I32
     edge_lag: I32
 
-    def task_bytes(self, block_bytes: int | I64) -> I64:
-        """Bytes of each task, (T,), headers left out; two tasks of a split transfer have half of them each.
+    def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64:
+        """Bytes of some tasks, headers left out; two tasks of a split transfer have half of them each.
 
         Blocks are of one size, or of one for each slot.
         """
-        transfers = self.quotient.transfers
-        each = block_bytes if isinstance(block_bytes, int) else block_bytes[transfers.slot[self.task_row]]
-        whole = transfers.blocks[self.task_row] * each
-        half = self.task_half
+        transfers, row, half = self.quotient.transfers, self.task_row[tasks], self.task_half[tasks]
+        each = block_bytes if isinstance(block_bytes, int) else block_bytes[transfers.slot[row]]
+        whole = transfers.blocks[row] * each
         return np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
 
     def works(self, block_bytes: int) -> Works:
@@ -214,6 +213,8 @@ def _edges(q: Quotient, half: I64) -> tuple[I32, I32, I32]:
 def rows_waited_for(q: Quotient) -> I64:
     """Row of the transfer (or of its representative) that each dependency names."""
     t = q.transfers
+    if not t.dep_src.size:
+        return np.zeros(0, np.int64)
     ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
     ports[t.slot] = t.port
     rank = q.orbits.rank_of(ports[t.dep_slot], t.dep_src)
@@ -221,7 +222,7 @@ def rows_waited_for(q: Quotient) -> I64:
     key = t.slot.astype(np.int64) * stride + t.src
     want = t.dep_slot.astype(np.int64) * stride + rank
     found = find_rows(key, want)
-    if want.size and not np.array_equal(key[found], want):
+    if not np.array_equal(key[found], want):
         raise WeftError("a transfer waits for one that no rank sends")
     return found
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers
-from sim.lower.job_symmetry import Messages, emitter_of
-from sim.lower.quotient import Emitter, Orbits, Quotient
+from sim.lower.messages import Messages
+from sim.lower.quotient import Orbits, Quotient
 from sim.lower.shape import Shape, make_shape, rows_waited_for
-from sim.program import I32, I64
+from sim.program import I32, I64, unique_rows
 from sim.program.model import Model
-from topologies import WeftError
+from topologies import Topology, WeftError
 from topologies.core.rateless import digest, wiring_of
 from workloads.job import Communicate, Job, Operation, Send
 
 
 class Template(NamedTuple):
-    """The tasks of a collective or a message: equal for all operations that share a pattern and its NPUs."""
+    """The tasks of a collective or of messages: equal for all operations that share a pattern and its NPUs."""
 
     shape: Shape  # with links for servers: `shape.server_link[server]`
+    tasks: slice  # of the shape: all of a collective's; the messages of a job have one shape, for all of its sends
+    tie: I64  # (n_tasks,): what orders them at a server
     ranks: I64  # (n,): representatives, in rank order
     begins: I64  # (2, n_roots): task, and number of the rank at which it begins (into `ranks`)
     ends: I64  # (2, n_sinks): task, and number of the rank at which it ends
@@ -31,88 +37,132 @@ class Template(NamedTuple):
         return self.shape.quotient.transfers
 
 
-def template_key(operation: Operation) -> object:
-    """Equal for operations that have one template."""
-    work = operation.work
-    if isinstance(work, Send):
-        return work.routed
-    return (id(work.schedule.pattern) if isinstance(work, Communicate) else 0), operation.npus
+MOST_KEPT, MOST_TASKS = 512, 2**21
+"""Limits on what is kept for further jobs: collectives and sets of messages, and their tasks."""
+
+Where = tuple[Orbits, str, int]
+"""Representatives, and the rule for ties between routes with its seed."""
+
+_known: dict[tuple[object, ...], tuple[Template, ...]] = {}
 
 
-MOST_TEMPLATES, MOST_TASKS = 512, 4096
-"""Limits on the templates that are kept for further jobs, and on the tasks of each."""
+def templates_of(job: Job, orbits: Orbits, model: Model) -> list[Template | None]:
+    """The template of each operation that sends, None of others.
 
-_known: dict[tuple[object, ...], Template] = {}
-
-
-def template_of(job: Job, operation: Operation, orbits: Orbits, ranks: I64, model: Model) -> Template:
-    """`make_template`, once for jobs on topologies of one wiring that have the same representatives."""
-    emitter = emitter_of(job, operation)
-    what = emitter.send.routed if isinstance(emitter, Messages) else None if emitter is None else emitter.emit
-    seed = model.seed if model.tie == "ecmp" else 0
-    where = digest("", ranks, orbits.rank, orbits.link)
-    key = wiring_of(job.topology), where, what, operation.npus, model.tie, seed
-    template = _known.pop(key, None) or make_template(job, operation, orbits, ranks, model)
-    if template.shape.task_row.size <= MOST_TASKS:
-        _known[key] = template  # the latest is last
-        if len(_known) > MOST_TEMPLATES:
-            del _known[next(iter(_known))]
-    return template
-
-
-def make_template(job: Job, operation: Operation, orbits: Orbits, ranks: I64, model: Model) -> Template:
-    """The template of an operation that sends.
-
-    `ranks` (n,): representatives that the operation covers.
-    `model`: its rule for ties between routes.
     WeftError: a collective that covers part of a process group.
     """
-    emitter = emitter_of(job, operation)
-    assert emitter is not None
-    n_npus = job.topology.n_npus
-    transfers = emitter.emit(np.append(ranks, np.arange(n_npus, emitter.n_sources or n_npus)))
+    where = orbits, model.tie, model.seed if model.tie == "ecmp" else 0
+    place = wiring_of(job.topology), digest("", orbits.rank, orbits.link), *where[1:]
+    found: list[Template | None] = [None] * len(job.operations)
+    collectives: dict[object, Template] = {}
+    sends: dict[Send, list[int]] = {}
+    for number, operation in enumerate(job.operations):
+        if isinstance(operation.work, Send):
+            sends.setdefault(operation.work.routed, []).append(number)
+        elif isinstance(operation.work, Communicate):
+            pattern = operation.work.schedule.pattern
+            key = id(pattern), operation.npus
+            if key not in collectives:
+                make = partial(_of_collective, pattern, operation, job.ranks(operation), where)
+                (collectives[key],) = _kept((*place, pattern.emit, operation.npus), make)
+            found[number] = collectives[key]
+    if sends:
+        messages = Messages(job.topology, tuple(sends))
+        templates = _kept((*place, messages.sends), partial(_of_messages, messages, where))
+        for template, numbers in zip(templates, sends.values(), strict=True):
+            for number in numbers:
+                found[number] = template
+    return found
+
+
+def _kept(key: tuple[object, ...], make: Callable[[], tuple[Template, ...]]) -> tuple[Template, ...]:
+    """What `make` returns; once for jobs on topologies of one wiring that have the same representatives."""
+    found = _known.pop(key, None)
+    if found is not None:
+        _known[key] = found  # the latest is last
+        return found
+    found = _known[key] = make()
+    while len(_known) > MOST_KEPT or sum(one[0].shape.task_row.size for one in _known.values()) > MOST_TASKS:
+        del _known[next(iter(_known))]
+    return found
+
+
+def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
+    """The templates of some sends, which are routed together."""
+    stands, p, n_sends = where[0].rank[0], messages.p, len(messages.sends)
+    number, _, src, dst = messages.all
+    kept = np.flatnonzero(stands[src] == src)
+    shape = _shape(messages.emit(src[kept]), messages.topology, where)
+    ends, at = unique_rows(np.concatenate([number * p + stands[src], number * p + stands[dst]]))
+    of_send = np.searchsorted(ends, np.arange(n_sends + 1) * p)
+    here, there = (at - np.tile(of_send[number], 2)).reshape(2, -1)  # number of the representative in those of the send
+
+    row = kept[shape.task_row]  # message of each task
+    first = np.searchsorted(number[row], np.arange(n_sends + 1))
+    task = np.arange(row.size) - first[number[row]]
+    moves = src[row] != dst[row]
+    sent, received = np.flatnonzero(~(moves & messages.of_sends("detached")[row])), np.flatnonzero(moves)
+    last = np.append(sent, received)
+    begun, ended = np.stack([task, here[row]]), np.stack([task[last], np.append(here[row[sent]], there[row[received]])])
+    order = np.argsort(number[row[last]], kind="stable")
+    ended, until = ended[:, order], np.searchsorted(number[row[last[order]]], np.arange(n_sends + 1))
+    tie, ranks = shape.task_tie(), ends % p
+    parts = [[slice(*pair) for pair in pairwise(ptr.tolist())] for ptr in (first, of_send, until)]
+    return tuple(
+        Template(shape, tasks, tie[tasks], ranks[mine], begun[:, tasks], ended[:, arrived])
+        for tasks, mine, arrived in zip(*parts, strict=True)
+    )
+
+
+def _of_collective(pattern: Pattern, operation: Operation, covered: I64, where: Where) -> tuple[Template]:
+    """The template of a collective on the NPUs that are covered."""
+    orbits, n_npus, n_nodes = where[0], pattern.topology.n_npus, pattern.topology.n_nodes
+    ranks = covered[orbits.rank[0][covered] == covered]
+    transfers = pattern.emit(np.append(ranks, np.arange(n_npus, pattern.n_sources or n_npus)))
     if operation.npus is not None:
-        inside = np.ones(job.topology.n_nodes, np.bool_)
-        inside[:n_npus] = False
-        inside[list(operation.npus)] = True
+        inside = np.arange(n_nodes) >= n_npus
+        inside[covered] = True
         if not (np.all(inside[transfers.dst]) and np.all(inside[transfers.dep_src])):
             raise WeftError(f"operation {operation.name!r} covers a part of a process group: give whole groups")
-    paths = paths_of(transfers, job.topology, model.tie, model.seed)
-    quotient = Quotient(orbits, transfers, paths._replace(links=orbits.link[paths.links]), "")
-    shape = make_shape(quotient)
-    return Template(shape, ranks, *_ends(emitter, quotient, shape, ranks))
+    shape = _shape(transfers, pattern.topology, where)
+    return (Template(shape, slice(0, shape.task_row.size), shape.task_tie(), ranks, *_ends(pattern, shape, ranks)),)
 
 
-def _ends(emitter: Emitter, q: Quotient, shape: Shape, ranks: I64) -> tuple[I64, I64]:
+def _shape(transfers: Transfers, topology: Topology, where: Where) -> Shape:
+    orbits = where[0]
+    paths = paths_of(transfers, topology, *where[1:])
+    return make_shape(Quotient(orbits, transfers, paths._replace(links=orbits.link[paths.links]), ""))
+
+
+def _ends(pattern: Pattern, shape: Shape, ranks: I64) -> tuple[I64, I64]:
     """Tasks without a predecessor of the same rank, and those without a successor of it, with the ranks.
 
     A transfer ends at its receiver as well: at the representative of that, where an image of the transfer arrives.
     """
-    t = q.transfers
+    q, t = shape.quotient, shape.quotient.transfers
     child = np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr))
     parent = rows_waited_for(q)
     own = (t.dep_src == t.src[child]) & (t.dep_slot != t.slot[child])  # rounds of one transfer follow each other
     waits, followed, passed_on = (np.zeros(t.src.size, np.bool_) for _ in range(3))
     waits[child[own]] = True
     followed[parent[own]] = True
-    passed_on[parent[_receivers(emitter, q) == t.src[child]]] = True
-    detached = isinstance(emitter, Messages) and emitter.send.detached
-    roots, sent = np.flatnonzero(~waits), np.flatnonzero(~followed & (t.src == t.dst) if detached else ~followed)
+    passed_on[parent[_receivers(pattern, q) == t.src[child]]] = True
+    roots, sent = np.flatnonzero(~waits), np.flatnonzero(~followed)
     received = np.flatnonzero(~passed_on & (t.src != t.dst))
     begun, ended = (roots, t.src[roots]), (np.append(sent, received), np.append(t.src[sent], t.dst[received]))
-    n_npus = emitter.topology.n_npus  # a switch neither waits for what is before the operation nor is waited for
+    n_npus = pattern.topology.n_npus  # a switch neither waits for what is before the operation nor is waited for
     first, last = (_with_tasks(shape, rows[at < n_npus], at[at < n_npus]) for rows, at in (begun, ended))
     return tuple(  # type: ignore[return-value]  # two of them
         np.stack([task, np.searchsorted(ranks, q.orbits.rank[0][rank])]) for task, rank in (first, last)
     )
 
 
-def _receivers(emitter: Emitter, q: Quotient) -> I64:
+def _receivers(pattern: Pattern, q: Quotient) -> I64:
     """Destination of the transfer that each dependency refers to."""
     t = q.transfers
     if not t.dep_src.size:
         return np.zeros(0, np.int64)
-    others = emitter.emit(np.unique(t.dep_src).astype(np.int64))
+    others = pattern.emit(np.unique(t.dep_src).astype(np.int64))
     stride = int(max(others.src.max(initial=0), t.dep_src.max(initial=0))) + 1
     key = others.slot.astype(np.int64) * stride + others.src
     want = t.dep_slot.astype(np.int64) * stride + t.dep_src

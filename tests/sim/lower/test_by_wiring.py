@@ -16,10 +16,14 @@ from collectives import ALGORITHMS, build
 from collectives.core import emission, pattern
 from sim import simulate
 from sim.lower import quotient, templates
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
 from sim.program.model import Model
 from sim.result import Result
 from topologies import Paths, ShortestPathRouter, Topology, WeftError, from_spec
+from topologies.core.paths import TIES
 from topologies.core.rateless import NeedsRates, alike, wiring_of
+from workloads.job import Job
 from workloads.topoopt import ONE_RING, iteration_job
 from workloads.topoopt.models import model
 from workloads.topoopt.strategy import data_parallel, iteration_of
@@ -84,10 +88,10 @@ def test_a_shared_structure_gives_what_a_build_of_its_own_gives(
 
 @pytest.mark.parametrize("fabric", ["torus:4x2", "switch:8"])
 def test_templates_that_are_kept_give_what_new_ones_give(fabric: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages and all-reduces of an iteration; at the end there are no more templates than may be kept."""
+    """Messages and all-reduces of an iteration; at the end there is no more than may be kept."""
     operators = model("DLRM", 8)
     iteration = iteration_of(operators, data_parallel(operators))
-    monkeypatch.setattr(templates, "MOST_TEMPLATES", 6)
+    monkeypatch.setattr(templates, "MOST_KEPT", 3)
     monkeypatch.setattr(templates, "_known", {})
     for change in list(VARIANTS.values())[:5]:
         job = iteration_job(iteration, change(from_spec(fabric)), ONE_RING)
@@ -96,7 +100,42 @@ def test_templates_that_are_kept_give_what_new_ones_give(fabric: str, monkeypatc
             alone.setattr(templates, "_known", {})
             new = simulate(job, chunks=2)
         assert (kept.time_ps, kept.events, kept.symmetry) == (new.time_ps, new.events, new.symmetry)
-    assert len(templates._known) == 6
+    assert len(templates._known) == 3
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_messages_of_a_job_are_routed_together_as_they_are_alone(tie: str) -> None:
+    """Jobs of one send each, detached or not, over the routes that it has in a job of all of them."""
+    fabric = from_spec("torus:4x4")
+    sends: list[tuple[Any, list[int], list[int], int, bool]] = [
+        (5000, list(range(16)), [(at + 6) % 16 for at in range(16)], 1, False),
+        ([1, 0, 7000, 20], [3, 3, 0, 9], [5, 5, 0, 11], 2, True), ([40], [2], [8], 3, False),
+    ]
+    together = Job(fabric)
+    for numbers in (range(3), (1,)):
+        for at in numbers:
+            size, src, dst, laps, detached = sends[at]
+            together.send(f"send {at}", size, src, dst, laps=laps, detached=detached)
+    found = lower(together, Model(tie=tie))
+    routes = _crossed(found)
+    for number, at in enumerate((0, 1, 2, 1)):
+        size, src, dst, laps, detached = sends[at]
+        alone = Job(fabric)
+        alone.send("alone", size, src, dst, laps=laps, detached=detached)
+        assert _crossed(lower(alone, Model(tie=tie)))[0] == routes[number]
+
+
+def _crossed(lowered: Lowered) -> dict[int, list[object]]:
+    """Of each operation: links, latencies and bytes of its tasks."""
+    program = lowered.program
+    found: dict[int, list[object]] = {}
+    for task, number in enumerate(lowered.task_operation.tolist()):
+        hops = slice(*program.route_ptr[program.task_route[task] :][:2].tolist())
+        links = lowered.server_link[program.route_server[hops]].tolist()
+        latency = program.hop_latency_ps[program.route_hop[hops]].tolist()
+        what = links, latency, int(lowered.task_bytes[task]), int(lowered.task_rank[task])
+        found.setdefault(number, []).append(what)
+    return found
 
 
 @pytest.fixture
