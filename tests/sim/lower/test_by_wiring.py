@@ -116,13 +116,13 @@ def test_messages_of_a_job_are_routed_together_as_they_are_alone(tie: str) -> No
         for at in numbers:
             size, src, dst, laps, detached = sends[at]
             together.send(f"send {at}", size, src, dst, laps=laps, detached=detached)
-    found = lower(together, Model(tie=tie))
+    found = lower(together, Model(tie=tie), "off")
     routes = _crossed(found)
     for number, at in enumerate((0, 1, 2, 1)):
         size, src, dst, laps, detached = sends[at]
         alone = Job(fabric)
         alone.send("alone", size, src, dst, laps=laps, detached=detached)
-        assert _crossed(lower(alone, Model(tie=tie)))[0] == routes[number]
+        assert _crossed(lower(alone, Model(tie=tie), "off"))[0] == routes[number]
 
 
 def _crossed(lowered: Lowered) -> dict[int, list[object]]:
