@@ -49,7 +49,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     "sweep": ("sweep.toml --why", "sweep.toml", "inputs/sweep.toml"),
     "bound": ("--topology ring:4 --collective broadcast --root 1", "--topology switch:4 --reducing-switches"),
     "train": (
-        f"--topology ring:4 {TRAINING} --loop dear --bucket off --no-in-order --faults straggler.toml",
+        f"--topology ring:2 {TRAINING} --loop dear --bucket off --no-in-order --chunks 1 "
+        "--faults straggler.toml",
         f'--topology RI(2)_FC(2) {TRAINING} --npu-bandwidth 50GB/s,20GB/s --chunks 2 --repeat 2',
         "--topology RI(4)_FC(2)_SW(4) --workload inputs/work.txt --communicator inputs/groups.yml",
     ),
@@ -60,11 +61,12 @@ CALLS: dict[str, tuple[str, ...]] = {
     ),
     "trace": ("--topology ring:4 --algorithm ring -b 1K --faults plan.toml", f"--topology ring:4 {TRAINING}"),
     "optimize": (
-        '--network RI(4)_FC(4) --workload resnet-50 --budget 100GB/s --loop no-overlap --constraint "B1 >= B2"',
+        '--network RI(4)_FC(4) --workload resnet-50 --budget 100GB/s --loop no-overlap --constraint "B1 >= B2" '
+        "--evaluations 2 --chunks 1",
         "--topology torus:4x2 --collective all-reduce -b 64K --budget 100GB/s --evaluator simulated --evaluations 6 "
         "--algorithm bucket --chunks 1,2",
         "--network inputs/network.yml --workload inputs/work.txt --communicator inputs/groups.yml --cost "
-        "inputs/cost.yml --budget 100GB/s --objective time-cost",
+        "inputs/cost.yml --budget 100GB/s --objective time-cost --evaluations 2 --chunks 1",
     ),
     "topoopt": ("--workload VGG16 --servers 4 --degree 2 --seed 0 --budget 2",),
     "reconfigure": ("--topology ring:8 --delay 1us --per-port", "--collective all-to-all --algorithm pairwise "
