@@ -12,6 +12,9 @@ from topologies.checks import WeftError
 MOST_BYTES = 64 * 2**20
 """Size limit for a foreign file; parsing this much text takes seconds."""
 
+STANDARD_INPUT = "/dev/stdin"
+"""The one pipe that is read: who asks for it writes to it."""
+
 SETTLED_NS = 2_000_000_000
 """Coarsest time stamp of a file system: two changes of a file within it may leave the same one."""
 
@@ -41,7 +44,7 @@ def read_input_bytes(path: str | Path, what: str, most_bytes: int = MOST_BYTES) 
     WeftError: a pipe or a device, which might never end; the file cannot be read, or is too large.
     """
     try:
-        if is_special(path):
+        if is_special(path) and str(path) != STANDARD_INPUT:
             raise WeftError(f"{what} {path} cannot be read: it is a pipe or a device, name a file")
         with Path(path).open("rb") as stream:
             data = stream.read(most_bytes + 1)  # files of /proc have no size to query
