@@ -95,7 +95,7 @@ class Pattern:
     n_blocks: int
     emit: Emit
     blocks_of: BlocksOf
-    groups: Sequence[Group] = ()
+    groups: Groups | Sequence[Group] = ()  # those computed on demand stay so: they are not walked for a check
     smaller: Callable[[], Pattern] | None = None
     root: int = 0
     n_sources: Count | None = None
