@@ -46,17 +46,26 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
     """Readable lines."""
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
-        lines.append(f"{row['evaluator']}{_choice(row)}: {_shares(row['bandwidth_GBps'])} GB/s")
-        lines.append(
-            f"  time {_time(row['time_s'])}, equal split {_time(row['equal_time_s'])} "
-            f"({row['speedup']:.3f}x){_cost_words(row)}"
-        )
+        lines += _headline(row)
         lines += _splits(row)
         lines += _bounds(row)
         lines += _choices(row.get("choices", []))
         for dim, saved in enumerate(row.get("saved_s_per_GBps") or (), start=1):
             lines.append(f"  one more GB/s in dimension {dim} {_saves(saved)}")
     return lines
+
+
+def _headline(row: dict[str, Any]) -> list[str]:
+    """What to build, and what it gains."""
+    built, shares, found = row["evaluator"], row["bandwidth_GBps"], "time"
+    if row["recommended"] == "equal":
+        built, shares, found = "equal split", row["splits"][0]["bandwidth_GBps"], "best simulated"
+    said, within = ("; no gain beyond the spread", ", within the spread") if row["tied"] else ("", "")
+    return [
+        f"{built}{_choice(row)}: {_shares(shares)} GB/s{said}",
+        f"  {found} {_time(row['time_s'])}, equal split {_time(row['equal_time_s'])} "
+        f"({row['speedup']:.3f}x{within}){_cost_words(row)}",
+    ]
 
 
 def _time(time_s: float) -> str:
@@ -72,12 +81,15 @@ def _saves(saved_s: float) -> str:
 
 
 def _splits(row: dict[str, Any]) -> list[str]:
-    """The equal, the analytic and the simulated split side by side."""
-    table = [["split", "simulated", "by formula", "GB/s of each dimension"]]
+    """The equal, the analytic and the simulated split side by side; `=` where the range overlaps that of the answer."""
+    table = [["split", "simulated", "perturbed", "by formula", "GB/s of each dimension"]]
     for one in row["splits"]:
         simulated = "-" if one["simulated_s"] is None else _time(one["simulated_s"])
+        low, high = one["spread_low_s"], one["spread_high_s"]
+        mark = "=" if one["tied"] and one is not row["splits"][-1] else " "
+        perturbed = "-" if low is None else f"{_time(low)} to {_time(high)} {mark}"
         shares = _shares(one["bandwidth_GBps"]) + ("" if one["allowed"] else " (breaks a constraint)")
-        table.append([one["split"], simulated, _time(one["formula_s"]), shares])
+        table.append([one["split"], simulated, perturbed, _time(one["formula_s"]), shares])
     return [f"  {line}" for line in aligned(table, left=1).splitlines()]
 
 

@@ -13,12 +13,17 @@ from sim.engine.run import check_memory, run
 from sim.engine.tape import Tape, can_record
 from sim.optimizer.retime import Retimed
 from sim.program import Program
+from sim.program.perturb import perturb
 from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
+from sim.why.spread import Spread
 from topologies import WeftError
 
 MOST_TAPES = 64
 """Limit on the recorded tapes that are kept."""
+
+PERTURBED = 8
+"""Perturbed runs of a split whose spread is asked for."""
 
 
 class Part(NamedTuple):
@@ -96,6 +101,7 @@ class Simulated:
         self.floors = tuple(floors) or tuple(part.floor() for _, part in self.parts)
         self.runs = self.replays = 0
         self._known: dict[bytes, Evaluation] = {}
+        self._spreads: dict[bytes, Spread] = {}
         self._tapes: dict[Retimed, Tape] = {}
 
     @property
@@ -123,6 +129,23 @@ class Simulated:
         self.runs += len(self.parts)
         times = (weight * run(part.retimed(bandwidth).at(bandwidth)).makespan_ps for weight, part in self.parts)
         return self.constant_ns + sum(times) / 1e3
+
+    def spread(self, bandwidth_GBps: F64) -> Spread:
+        """The time, and those of runs with rates and starts up to 0.1 % away and other ties; of each point once."""
+        found = self.evaluate(bandwidth_GBps)
+        key = found.bandwidth_GBps.tobytes()
+        if key not in self._spreads:
+            programs = [part.retimed(found.bandwidth_GBps).at(found.bandwidth_GBps) for _, part in self.parts]
+            times = []
+            for number in range(PERTURBED):
+                rng = np.random.default_rng([0, number])
+                changed = (
+                    part.weight * run(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
+                    for part, program in zip(found.parts, programs, strict=True)
+                )
+                times.append(round(self.constant_ns * 1e3 + sum(changed)))
+            self._spreads[key] = Spread(round(found.time_ns * 1e3), tuple(times))
+        return self._spreads[key]
 
     def _part(self, index: int, bandwidth: F64) -> Part:
         weight, part = self.parts[index]

@@ -19,12 +19,10 @@ from sim.optimizer.choices import Best, best_choice
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import (
     NS,
-    VIOLATION,
     Design,
     budget_saving,
     design_analytic,
     design_simulated,
-    equal_split,
     sensitivity,
 )
 from sim.optimizer.knobs import Knobs
@@ -34,6 +32,7 @@ from sim.optimizer.objective import Objective, Simulated
 from sim.optimizer.pareto import FrontPoint, pareto_front
 from sim.optimizer.problem import Network
 from sim.optimizer.programs import collective_objective, iteration_objective
+from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
 from topologies.text.brief import one_line
 from topologies.units import format_size
@@ -186,7 +185,7 @@ class Study:
                 )
 
             self._best = best_choice(
-                self.knobs, self._make_objective, solve, self.feasible, self.goal_cost, starts
+                self.knobs, self._objective, solve, self.feasible, self.goal_cost, starts
             )
         return self._best
 
@@ -215,7 +214,11 @@ class Study:
             "bound_of": formula.name if self.evaluator == "analytic" or knobs is None else self._load(knobs),
             "certified": f"the analytic split has the least {_GOALS[self.goal]} by {formula.name}, within "
             f"{max(analytic.gap, 0):.1g}",
-            "splits": self._splits(design, evaluate, formula, analytic),
+            **side_by_side(
+                design.bandwidth_GBps, positive(analytic.bandwidth_GBps), formula.time, self.feasible,
+                self._objective(knobs) if knobs is not None and self.evaluator == "simulated" else None,
+                self.cost, self.goal_cost is not None, self.lane_GBps,
+            ),
         }
         if self.goal == "time":
             row["budget_saved_s_per_GBps"] = budget_saving(
@@ -227,24 +230,6 @@ class Study:
         if self.wants_sensitivity:
             row["saved_s_per_GBps"] = (sensitivity(evaluate, design.bandwidth_GBps) * NS).tolist()
         return row
-
-    def _splits(
-        self, design: Design, evaluate: Callable[[F64], float], formula: Formula, analytic: Design
-    ) -> list[dict[str, Any]]:
-        """The equal, the analytic and the simulated split: each one's time by simulation and by formula."""
-        simulated = self.evaluator == "simulated"
-        points = {"equal": equal_split(design.bandwidth_GBps), "analytic": positive(analytic.bandwidth_GBps)}
-        if simulated or self.lane_GBps is not None:
-            points["simulated" if simulated else "whole lanes"] = design.bandwidth_GBps
-        return [
-            {
-                "split": name, "bandwidth_GBps": point.tolist(),
-                "simulated_s": evaluate(point) * NS if simulated else None,
-                "formula_s": formula.time.time_ns(point) * NS,
-                "allowed": bool(self.feasible.violation(point) <= VIOLATION),
-            }
-            for name, point in points.items()
-        ]
 
 
 class Formula(NamedTuple):

@@ -1,0 +1,64 @@
+"""The splits that an answer is shown beside, the range of each over perturbed runs, and the one to build."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sim.analytic.constraints import Feasible
+from sim.analytic.cost import Cost
+from sim.analytic.epigraph import Epigraph
+from sim.analytic.traffic import F64
+from sim.optimizer.design import NS, VIOLATION, equal_split
+from sim.optimizer.objective import Simulated
+
+
+def side_by_side(
+    answer_GBps: F64, analytic_GBps: F64, formula: Epigraph, feasible: Feasible, simulated: Simulated | None,
+    cost: Cost | None, is_goal: bool, lane_GBps: float | None,
+) -> dict[str, Any]:
+    """Keys of a result: the equal, the analytic and the chosen split by simulation and by formula.
+
+    A split is tied with the answer where their ranges over perturbed runs overlap, of the time or of time x cost.
+    The equal split is recommended where it is tied, can be built, and costs no more.
+
+    `simulated`: None where the evaluator is a formula.
+    `is_goal`: time x cost is minimized.
+    `lane_GBps`: bandwidths are multiples of it, if given.
+    """
+    points = {"equal": equal_split(answer_GBps), "analytic": analytic_GBps}
+    answer = "analytic"
+    if simulated is not None or lane_GBps is not None:
+        answer = "whole lanes" if simulated is None else "simulated"
+        points[answer] = answer_GBps
+    rows = [
+        {
+            "split": name, "bandwidth_GBps": point.tolist(),
+            "simulated_s": None if simulated is None else simulated.evaluate(point).time_ns * NS,
+            "formula_s": formula.time_ns(point) * NS,
+            "allowed": bool(feasible.violation(point) <= VIOLATION),
+            **_range(point, answer_GBps, simulated, cost if is_goal else None),
+        }
+        for name, point in points.items()
+    ]
+    equal = rows[0]
+    is_simplest = (
+        equal["tied"] and equal["allowed"] and _in_lanes(points["equal"], lane_GBps)
+        and (cost is None or cost.of(points["equal"]) <= cost.of(answer_GBps))
+    )
+    return {"splits": rows, "tied": equal["tied"], "recommended": "equal" if is_simplest else answer}
+
+
+def _range(point: F64, answer: F64, simulated: Simulated | None, cost: Cost | None) -> dict[str, Any]:
+    """The range of a split's time, and whether its value and that of the answer overlap."""
+    if simulated is None:
+        return {"spread_low_s": None, "spread_high_s": None, "tied": None}
+    mine, other = simulated.spread(point), simulated.spread(answer)
+    price = 1.0 if cost is None else cost.of(point) / cost.of(answer)
+    starts, ends = max(mine.low_ps * price, other.low_ps), min(mine.high_ps * price, other.high_ps)
+    return {"spread_low_s": mine.low_s, "spread_high_s": mine.high_s, "tied": starts <= ends}
+
+
+def _in_lanes(point: F64, lane_GBps: float | None) -> bool:
+    return lane_GBps is None or bool(np.allclose(np.rint(point / lane_GBps) * lane_GBps, point))

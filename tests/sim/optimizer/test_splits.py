@@ -1,0 +1,79 @@
+"""The splits beside the answer: which are tied with it within their spreads, and which one to build."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.analytic.constraints import Feasible, budget, parse_constraint
+from sim.analytic.cost import Cost
+from sim.cli import main
+from sim.optimizer.cuts import floor_of
+from sim.optimizer.programs import collective_objective
+from sim.optimizer.splits import side_by_side
+from sim.program.model import Model
+from topologies import from_spec
+
+SWING = ["--topology", "torus:8x4x2", "--collective", "all-reduce", "--algorithm", "swing", "-b", "16M"]
+"""Its ports drift apart on unequal extents: a change of the rates by 0.1 % moves its time by up to 20 %."""
+
+DIMENSIONS = ["--network", "RI(4)_FC(8)_SW(4)", "--collective", "all-reduce", "-b", "16M"]
+
+
+def found(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[dict[str, Any], str]:
+    """The row, and what people read."""
+    more = ["--budget", "300GB/s", "--chunks", "4", "--evaluations", "12"]
+    assert main(["optimize", *asked, *more, "--json", "-"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert main(["optimize", *asked, *more]) == 0
+    return row, capsys.readouterr().out
+
+
+def test_a_gain_within_the_spread_is_not_chased(capsys: pytest.CaptureFixture[str]) -> None:
+    """The simulated best is still shown, as it is; the equal split is the one to build."""
+    row, said = found(capsys, SWING)
+    equal, _, best = row["splits"]
+    assert row["time_s"] == best["simulated_s"] == best["spread_low_s"] < 0.9 * equal["simulated_s"]
+    assert equal["spread_low_s"] < best["spread_high_s"]
+    assert row["tied"] and equal["tied"] and row["recommended"] == "equal"
+    assert "\nequal split (swing, 4 chunks): 100.00 / 100.00 / 100.00 GB/s; no gain beyond the spread\n" in said
+    assert "x, within the spread)" in said
+
+
+def test_a_gain_beyond_the_spread_is_recommended(capsys: pytest.CaptureFixture[str]) -> None:
+    row, said = found(capsys, DIMENSIONS)
+    equal, _, best = row["splits"]
+    assert best["spread_low_s"] <= best["simulated_s"] <= best["spread_high_s"] < equal["spread_low_s"]
+    assert best["spread_high_s"] > best["spread_low_s"]
+    assert row["tied"] is equal["tied"] is False and row["recommended"] == "simulated"
+    assert "\nsimulated (hierarchical, 4 chunks): " in said and "the spread" not in said
+
+
+def test_formulas_have_no_spread(capsys: pytest.CaptureFixture[str]) -> None:
+    row, _ = found(capsys, [*DIMENSIONS, "--evaluator", "analytic"])
+    assert row["tied"] is None and row["recommended"] == "analytic"
+    assert {one["spread_low_s"] for one in row["splits"]} == {None}
+
+
+@pytest.mark.parametrize(("limits", "price", "lane", "recommended"), [
+    ([], None, None, "equal"),
+    ([], [2.0, 1.0], None, "equal"),
+    ([], [1.0, 2.0], None, "simulated"),  # the equal split has more of what is dear
+    (["B1 >= 50.001"], None, None, "simulated"),
+    ([], None, 10.0, "equal"),
+    ([], None, 20.0, "simulated"),
+])
+def test_a_tied_equal_split_is_recommended_where_it_is_as_cheap_and_can_be_built(
+    limits: list[str], price: list[float] | None, lane: float | None, recommended: str
+) -> None:
+    objective = collective_objective(
+        from_spec("RI(4)_FC(2)", None, "100ns", "0ns"), "all-reduce", "hierarchical", "1MiB", model=Model(chunks=2)
+    )
+    feasible = Feasible([budget(100, 2, spent=True), *(parse_constraint(text, 2) for text in limits)], 2)
+    answer = np.array([50.002, 49.998])
+    cost = None if price is None else Cost(np.array(price), 0.0)
+    row = side_by_side(answer, answer, floor_of(objective), feasible, objective, cost, False, lane)
+    assert row["tied"] is True and row["recommended"] == recommended
