@@ -160,7 +160,8 @@ def api() -> str:
         module = importlib.import_module(room)
         text += [f"## {room}\n", f"{first_sentence(module)}\n"]
         text += table(["name", "description"], [[f"`{signature(name, getattr(module, name))}`",
-                                               first_sentence(getattr(module, name))] for name in module.__all__])
+                                               first_sentence(getattr(module, name))]
+                                              for name in module.__all__ if not name.startswith("_")])
         text.append("")
     for path in MODULES:
         module = importlib.import_module(path)

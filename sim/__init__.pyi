@@ -44,6 +44,7 @@ from sim.study.validation import validate as validate
 from sim.timeline.link_load import link_load as link_load
 from sim.timeline.perfetto import write_perfetto as write_perfetto
 from sim.timeline.timeline import Timeline as Timeline
+from sim.version import __version__ as __version__
 from sim.why.path import Why as Why
 from sim.why.spread import Spread as Spread
 from sim.why.spread import spread as spread

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -12,11 +11,13 @@ RESULTS_VERSION = 4
 not mix results of different versions."""
 
 
-@lru_cache(maxsize=1)
-def weft_version() -> str:
+def _version() -> str:
     """Version of the installed distribution; of pyproject.toml when run from a source tree that is not installed."""
     try:
         return version("weft")
     except PackageNotFoundError:
         text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
         return str(tomllib.loads(text)["project"]["version"])
+
+
+__version__ = _version()

@@ -16,6 +16,7 @@ import topologies
 import workloads
 from collectives import swing
 from topologies import multidim, torus
+from topologies.text.brief import Registry
 from topologies.text.notebook import Tabular
 
 LONG = "a name of many words, " * 30
@@ -154,3 +155,16 @@ def test_what_has_rows_is_a_frame_of_them() -> None:
     for one in some:
         assert isinstance(one, Tabular) and len(one.to_frame()) == len(one.rows()) > 0
         assert list(one.to_frame().columns) == list(one.rows()[0])
+
+
+REGISTRIES = [name for name, thing in PUBLIC.items() if isinstance(thing, Registry)]
+
+
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_a_registry_answers_a_misspelled_name_with_the_nearest(name: str) -> None:
+    registry = PUBLIC[name]
+    known = next(iter(registry))
+    assert registry.get(known + "x") is None
+    for kind in (KeyError, topologies.WeftError):
+        with pytest.raises(kind, match=f"^no such name among {registry.what}: .* \\(did you mean {known}"):
+            registry[known + "x"]

@@ -229,9 +229,14 @@ def choice(value: object, accepted: Iterable[str], what: str, also: str = "") ->
     words = list(accepted)
     if isinstance(value, str) and value in words:
         return value
-    near = get_close_matches(value, words, 1) if isinstance(value, str) and len(value) <= LONGEST_TOLD else []
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    raise WeftError(f"{what} {told(value)} is unknown: choose one of {', '.join(words) or 'none'}{also}{hint}")
+    accepted = ", ".join(words) or "none"
+    raise WeftError(f"{what} {told(value)} is unknown: choose one of {accepted}{also}{nearest(value, words)}")
+
+
+def nearest(value: object, words: Iterable[str]) -> str:
+    """The end of a message: " (did you mean fifo?)", or nothing if no word is near."""
+    near = get_close_matches(value, list(words), 1) if isinstance(value, str) and len(value) <= LONGEST_TOLD else []
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def checked(target: T) -> T:
@@ -317,10 +322,10 @@ def kind_of(hint: Any) -> Kind:
 
 
 def _instance(kind: type) -> Kind:
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
     if getattr(kind, "_is_protocol", False):
         needed = [name for name in vars(kind) if not name.startswith("_")]
-        return _Kind(f"a {kind.__name__}", lambda value: all(hasattr(value, name) for name in needed))
-    article = "an" if kind.__name__[0] in "AEIO" else "a"
+        return _Kind(f"{article} {kind.__name__}", lambda value: all(hasattr(value, name) for name in needed))
     example = getattr(kind, "EXAMPLE", "")
     called = f"{article} {kind.__name__}{f', such as {example}' if example else ''}"
     return _Kind(called, lambda value: isinstance(value, kind))

@@ -16,7 +16,7 @@ from topologies.boxes import (
     dgx_h100,
     mi250,
 )
-from topologies.checks import WeftError, checked
+from topologies.checks import WeftError, checked, nearest
 from topologies.circulants import circulant
 from topologies.core.extents import parse_extents
 from topologies.core.topology import (
@@ -293,7 +293,7 @@ def from_spec(
     if board := _HAMMING_MESH.match(name):
         build = _hamming(board[1])
     if build is None:
-        raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}")
+        raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}{nearest(name, TOPOLOGIES)}")
     return build(
         argument,
         (family.bandwidth if family else DEFAULT_BANDWIDTH) if bandwidth is None else bandwidth,

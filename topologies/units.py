@@ -148,6 +148,8 @@ def parse_sweep_size(value: Quantity, what: str = "size") -> int:
                 raise WeftError(f"{what} {told(value)} is negative")
             if size.denominator == 1:
                 return int(size)
+        if _SIZE.match(value.strip()) is None:
+            raise WeftError(f"{what} {told(value)} is not a size: write whole bytes, such as 32, 8K, 1.5M or 2MB")
     return parse_size(value, what)
 
 

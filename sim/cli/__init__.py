@@ -10,11 +10,13 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_in_order
-from topologies.checks import WeftError
+from sim.version import __version__
+from topologies.checks import WeftError, nearest, told
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = words[0] if words else ""
     if name not in COMMANDS:
-        _overview().parse_args(words)  # prints the help, or the error
+        _answer(words)
     try:
         parsed = command_parser(name).parse_args(words[1:])
         command = importlib.import_module(f"sim.cli.{name}")  # only now: help needs no compiler
@@ -62,6 +64,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named = f"{fault.filename}: " if fault.filename else ""
         print(f"weft {name}: {named}{fault.strerror or fault}", file=sys.stderr)
         return EXIT_NOT_WRITTEN
+
+
+def _answer(words: list[str]) -> NoReturn:
+    """Words that begin with no command: the help, the version, or what is wrong in one line."""
+    overview = _overview()
+    if words[:1] and words[0].startswith("-"):
+        overview.parse_args(words)
+    elif words:
+        overview.error(f"command {told(words[0])} is unknown: choose one of {', '.join(COMMANDS)}"
+                       f"{nearest(words[0], COMMANDS)}")
+    overview.error(f"no command is given: choose one of {', '.join(COMMANDS)}; weft --help says what each does")
 
 
 def _interrupted(signal: KeyboardInterrupt) -> int:
@@ -94,7 +107,8 @@ def _overview() -> argparse.ArgumentParser:
         epilog=f"weft COMMAND --help has examples.\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.add_argument("-V", "--version", action="version", version=f"weft {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, command in COMMANDS.items():
         commands.add_parser(name, help=command.help)
     return parser

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from sim.cli.commands import COMMANDS, Command
 from sim.study.keys import AUTO, KINDS, REPEATED, SECTIONS, flags_of, keys_of, shown_default
+from topologies.checks import nearest
 
 EXIT_BAD_INPUT = 2
 
@@ -41,6 +42,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **{"allow_abbrev": False, **named})
 
     def error(self, message: str) -> NoReturn:
+        unknown = next((word for word in message.split() if word.startswith("-")), "")
+        if message.startswith("unrecognized arguments: "):
+            message += nearest(unknown.partition("=")[0], self._option_string_actions)
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.measured.read import NCCL_TESTS
 from sim.study.tables import nccl_fields
-from sim.version import weft_version
+from sim.version import __version__
 
 VERSION = 3
 
@@ -55,7 +55,7 @@ def nccl_json(
 def _device(rank: int, topology: str) -> dict[str, Any]:
     return {
         "rank": rank, "group": 0, "pid": 0, "hostname": "weft", "device": rank, "device_hex": "",
-        "device_info": f"simulated by weft {weft_version()} on {topology}",
+        "device_info": f"simulated by weft {__version__} on {topology}",
     }
 
 

@@ -14,6 +14,7 @@ from sim.analytic.constraints import Constraint, Feasible, budget, parse_constra
 from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
 from topologies import Topology, WeftError, from_spec
+from topologies.checks import nearest
 from topologies.core.product import DimensionOrderRouter
 from topologies.totient_rings import select_permutations, totient_perms
 from topologies.units import Quantity, parse_bandwidth
@@ -159,7 +160,8 @@ def place_workload(
     shape = network.topology.shape
     if name not in MODELS:
         if not Path(name).is_file():
-            raise WeftError(f"workload {name!r} is neither a file nor a model: models are {', '.join(MODELS)}")
+            raise WeftError(f"workload {name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
+                            f"{nearest(name, MODELS)}")
         if communicator is None:
             raise WeftError(f"workload {name} does not define its process groups: give a communicator file")
         if microbatches is not None:

@@ -14,7 +14,7 @@ from sim.plots.lines import HEAT_STOPS
 from sim.report.fabric import fabric_sections
 from sim.report.results import ResultFile, read_results
 from sim.report.sections import sections_of, title_of
-from sim.version import weft_version
+from sim.version import __version__
 from topologies import WeftError
 
 FRAMES = 60
@@ -63,7 +63,7 @@ def render(title: str, data: dict[str, Any]) -> str:
     here = files("sim.report")
     text = json.dumps(data | {"heat": HEAT_STOPS}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Template((here / "template.html").read_text(encoding="utf-8")).substitute(
-        version=escape(weft_version()),
+        version=escape(__version__),
         title=escape(title),
         style=(here / "page.css").read_text(encoding="utf-8"),
         script="\n".join((here / name).read_text(encoding="utf-8") for name in SCRIPTS),

@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.program.model import Model
 from sim.study.keys import AUTO
-from sim.version import weft_version
+from sim.version import __version__
 
 MEASURED = ("seconds_per_evaluation", "s_per_evaluation", "bound_cpu_s", "trees_cpu_s")
 """Columns with the time that this machine took. Of these, rows of a document have `wall_s` alone."""
@@ -29,7 +29,7 @@ def document(
     """
     table = list(rows)
     timing = {name: [row.get(name) for row in table] for name in MEASURED if any(name in row for row in table)}
-    data: dict[str, Any] = {"weft": weft_version(), "command": command, "spec": spec}
+    data: dict[str, Any] = {"weft": __version__, "command": command, "spec": spec}
     if model is not None:
         chosen = spec.get("model", {}).get("chunks") == AUTO
         data["model"] = asdict(model) | ({"chunks": AUTO} if chosen else {})

@@ -11,7 +11,7 @@ import numpy as np
 from collectives.hierarchical import blocks_of
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Topology
-from topologies.checks import WeftError
+from topologies.checks import WeftError, nearest
 from topologies.core.product import link_bandwidths
 from topologies.core.topology import per_dimension
 from topologies.units import parse_bandwidth, parse_size
@@ -83,7 +83,8 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
         if getattr(work, flag) is not None:
             raise WeftError(f"--{flag.replace('_', '-')} is for models: a workload file states its own compute times")
     if not Path(str(work.name)).exists():
-        raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}")
+        raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
+                        f"{nearest(work.name, MODELS)}")
     workload = read_text_workload(str(work.name))
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")

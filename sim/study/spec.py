@@ -45,7 +45,7 @@ from sim.study.keys import (
     keys_of,
 )
 from sim.study.paths import with_paths_from
-from sim.version import weft_version
+from sim.version import __version__
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.checks import checked, choice, told
 from topologies.formats.files import SUFFIXES
@@ -122,9 +122,8 @@ class Spec:
             keys = getattr(self, section)
             for key in fields(keys):
                 _check_value(section, key, getattr(keys, key.name))
-        preset = self.model.preset
-        if preset is not None and preset not in PRESETS:
-            raise WeftError(f"preset {preset!r} is unknown: choose one of {', '.join(PRESETS)}")
+        if self.model.preset is not None:
+            choice(self.model.preset, PRESETS, "preset")
         choice(self.engine, ENGINES, "engine")
         choice(self.symmetry, SYMMETRY, "symmetry")
         if self.collective.root is not None and not self.kind.rooted:
@@ -508,8 +507,8 @@ def read_sections(
         if not isinstance(data.get("spec"), Mapping):
             given = f"its spec is {told(data['spec'])}" if "spec" in data else "it has no spec"
             raise WeftError(f"{name} is a result that cannot run again: {given}, and sections of keys are expected")
-        if weft != weft_version():
+        if weft != __version__:
             by = "does not say which weft wrote it" if weft is None else f"was written by weft {told(weft)}"
-            note(f"{name} {by}: this is {weft_version()}, whose results may differ")
+            note(f"{name} {by}: this is {__version__}, whose results may differ")
         data = data["spec"]
     return with_paths_from(path.parent if path.is_file() else Path(), data)  # a pipe has no folder of its own

@@ -20,7 +20,7 @@ from sim.study.key import point_key, point_spec
 from sim.study.points import Task, ready_point, row_of, simulate_ready
 from sim.study.processes import processes
 from sim.study.store import Finished, Store
-from sim.version import weft_version
+from sim.version import __version__
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.text.brief import one_line
@@ -134,7 +134,7 @@ def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Fi
 
 
 def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -> Finished | str:
-    begun = partial(Finished, key, point_spec(task).to_dict(), weft=weft_version())
+    begun = partial(Finished, key, point_spec(task).to_dict(), weft=__version__)
     try:
         ready = ready_point(task)
     except WeftError as wrong:

@@ -20,7 +20,7 @@ import numpy as np
 from sim.program import I64
 from sim.program.contract import DOWN
 from sim.timeline.timeline import Timeline, rows_of
-from sim.version import weft_version
+from sim.version import __version__
 from topologies import WeftError
 from topologies.checks import checked
 
@@ -55,7 +55,7 @@ def write_perfetto(timeline: Timeline, path: str | Path) -> None:
             f"the timeline has {count:,} slices and arrows; at most {MOST_EVENTS:,}: use fewer or larger chunks, a "
             "smaller fabric, or --symmetry auto"
         )
-    about = {"weft": weft_version(), "time_s": timeline.outcome.makespan_ps / 1e12, **timeline.about}
+    about = {"weft": __version__, "time_s": timeline.outcome.makespan_ps / 1e12, **timeline.about}
     head = json.dumps({"displayTimeUnit": "ns", "otherData": about})[:-1]
     with Path(path).open("wb") as file:
         if Path(path).suffix == ".gz":

@@ -12,3 +12,8 @@ def test_messages_are_one_line_of_bounded_length() -> None:
     assert len(long) < 1600
     assert long.startswith("begin")
     assert long.endswith("end")
+
+
+def test_links_are_changed_by_arrays_of_numbers() -> None:
+    with pytest.raises(WeftError, match="bandwidth_Bps is '400Gb/s': give an array of numbers"):
+        ring(4).with_links(bandwidth_Bps="400Gb/s")  # type: ignore[arg-type]

@@ -194,6 +194,7 @@ class Topology:
                 raise WeftError(f"topology {self.name}: no node {stranger}; nodes are 0 to {self.n_nodes - 1}")
         return self.router.paths(self, sources, targets, tie, seed)
 
+    @checked
     def with_links(
         self,
         bandwidth_Bps: npt.NDArray[np.float64] | None = None,

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from topologies.checks import WeftError, nearest, told
+
 WIDTH = 120
 """Characters of a `repr`."""
 
@@ -36,8 +38,14 @@ def one_line(cls: type[T]) -> type[T]:
     return cls
 
 
+class UnknownName(WeftError, KeyError):
+    """A registry has no such name."""
+
+    __str__ = ValueError.__str__  # that of KeyError has quotes around it
+
+
 class Registry(dict[str, T]):
-    """Things by name; `repr` is one line.
+    """Things by name; `repr` is one line, and a name that is not there is answered with the nearest.
 
     Examples
     --------
@@ -48,6 +56,9 @@ class Registry(dict[str, T]):
     def __init__(self, what: str, things: Mapping[str, T]) -> None:
         super().__init__(things)
         self.what = what
+
+    def __missing__(self, name: object) -> T:
+        raise UnknownName(f"no such name among {self.what}: {told(name)}{nearest(name, self)}")
 
     def __repr__(self) -> str:
         return f"<{cut(f'{len(self)} {self.what}: ' + ', '.join(self), WIDTH - 20)}>"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 
 from topologies.checks import checked, choice
 from topologies.text.brief import Registry
@@ -19,7 +18,7 @@ from workloads.models.transformer import Shape, bert, decoder, gpt, layer, llama
 
 GPT_VOCABULARY = 50257
 
-MODELS: MappingProxyType[str, Callable[[], NeuralNetwork]] = MappingProxyType(Registry("models", {
+MODELS: Registry[Callable[[], NeuralNetwork]] = Registry("models", {
     "gpt-3": partial(gpt, "gpt-3", 96, 12288, 2048, GPT_VOCABULARY, "T. Brown et al., NeurIPS 2020, table 2.1"),
     "turing-nlg": partial(
         gpt, "turing-nlg", 78, 4256, 1024, GPT_VOCABULARY, "C. Rosset, Microsoft, February 2020; GPT-2 vocabulary"
@@ -49,7 +48,7 @@ MODELS: MappingProxyType[str, Callable[[], NeuralNetwork]] = MappingProxyType(Re
     "dlrm": dlrm,
     "ncf": ncf,
     "lstm": lstm,
-}))
+})
 """A model added here appears on the command line and in the tests."""
 
 

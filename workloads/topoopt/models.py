@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from topologies import WeftError
+from topologies.checks import choice
+from topologies.text.brief import Registry
 from workloads.topoopt.measured import BERT_BACKWARD, BERT_FORWARD_MS, VGG16_BACKWARD, VGG16_FORWARD_MS
 
 GPUS = 4
@@ -172,9 +174,9 @@ def ncf(n: int) -> OperatorModel:
     return OperatorModel("NCF", n, tuple(operators))
 
 
-MODELS: dict[str, Callable[[int], OperatorModel]] = {
+MODELS: Registry[Callable[[int], OperatorModel]] = Registry("models", {
     "DLRM": dlrm, "CANDLE": candle, "BERT": bert, "VGG16": vgg, "ResNet50": resnet, "NCF": ncf,
-}
+})
 
 
 def model(name: str, n: int) -> OperatorModel:
@@ -182,8 +184,7 @@ def model(name: str, n: int) -> OperatorModel:
 
     WeftError: no such model, or fewer than two servers.
     """
-    if name not in MODELS:
-        raise WeftError(f"model {name!r} is unknown: choose one of {', '.join(MODELS)}")
+    choice(name, MODELS, "model")
     if n < 2:
         raise WeftError(f"{name} on {n} servers: at least 2")
     return MODELS[name](n)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import sim
 from sim.cli import COMMANDS, EXIT_INTERRUPTED, main, parsers
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.program.outcome import Stopped
@@ -66,6 +67,40 @@ def test_a_wrong_flag_takes_one_line(words: list[str], capsys: pytest.CaptureFix
     assert said.out == ""
     assert said.err.startswith("weft")
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("", "no command is given: choose one of compare,"),
+        ("compere", "(did you mean compare?)"),
+        ("compare --toplogy ring:4", "(did you mean --topology?)"),
+        ("compare --toplogy=ring:4", "(did you mean --topology?)"),
+        ("compare --topology torus8x8", "(did you mean torus?)"),
+        ("compare --topology ring:4 --algorithms swng", "(did you mean swing?)"),
+        ("compare --topology ring:4 --preset swing-papr", "(did you mean swing-paper?)"),
+        ("compare --topology ring:4 -b 1Q", "such as 32, 8K or 1.5M"),
+        ("train --topology RI(4) --workload resnet50", "(did you mean resnet-50?)"),
+        ("topoopt --workload VGG17", "(did you mean VGG16?)"),
+    ],
+)
+def test_a_misspelled_name_is_answered_with_the_nearest(
+    words: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(words.split())
+    except SystemExit as left:
+        code = left.code
+    said = capsys.readouterr().err
+    assert code == EXIT_BAD_INPUT
+    assert answer in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([flag])
+    assert (left.value.code, capsys.readouterr().out) == (0, f"weft {sim.__version__}\n")
 
 
 def test_flags_of_one_meaning_have_one_name() -> None:

@@ -16,7 +16,7 @@ from sim.cli import COMMANDS, main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.papers import dear
 from sim.study.document import MEASURED, document
-from sim.version import weft_version
+from sim.version import __version__
 from tests.astra_inputs import collective_node, write_inputs
 from tests.sim.cli.test_foreign_inputs import ALL_GATHER_OF_TWO
 from tests.sim.cli.test_optimize_command import COST, GROUPS, NETWORK, WORK
@@ -208,7 +208,7 @@ def test_a_key_that_json_gives_twice_is_an_error(tmp_path: Path, capsys: pytest.
 
 
 SPEC = {"topology": {"spec": "ring:4"}, "collective": {"algorithms": ["ring"]}, "sweep": {"begin": "1K"}}
-WRITTEN = {"weft": weft_version(), "command": "compare", "spec": SPEC, "rows": []}
+WRITTEN = {"weft": __version__, "command": "compare", "spec": SPEC, "rows": []}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_document_that_is_not_one_of_weft(
 
 @pytest.mark.parametrize(
     ("weft", "note"),
-    [(weft_version(), ""), ("0.0.9", "was written by weft '0.0.9'"), (None, "does not say which weft wrote it")],
+    [(__version__, ""), ("0.0.9", "was written by weft '0.0.9'"), (None, "does not say which weft wrote it")],
 )
 def test_a_document_of_another_version_is_noted(
     weft: str | None, note: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
