@@ -76,9 +76,9 @@ class Algorithm:
     discipline: str = "fifo"
     built_from_rates: bool = False
 
-    def forms_of(self, collective: str) -> tuple[str, ...]:
+    def forms_of(self, kind: str) -> tuple[str, ...]:
         """Forms for one collective; empty if there is no choice."""
-        return self.forms.get(collective, ())
+        return self.forms.get(collective(kind).name, ())
 
 
 _HIERARCHICAL_OPTIONS = {
@@ -348,8 +348,8 @@ def build(
     WeftError
         An unknown algorithm, collective, form or option, or a shape that the algorithm does not support.
     """
-    chosen = algorithm(name)
-    if collective(kind).name not in chosen.functions:
+    chosen, kind = algorithm(name), collective(kind).name
+    if kind not in chosen.functions:
         raise WeftError(
             f"{name} does not implement {kind}, only {', '.join(chosen.functions)}; {kind} is implemented by "
             f"{', '.join(algorithms_for(kind)) or 'none'}"

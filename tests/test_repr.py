@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,7 +104,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.SlowLink": lambda: sim.SlowLink(link="npu0--npu1", share=0.5),
     "sim.Spec": lambda: sim.Spec.from_dict({"topology": {"spec": "torus:4x4"}, "sweep": {"begin": "1K", "end": "1M"}}),
     "sim.Spread": lambda: result().spread(2),
-    "sim.Store": lambda: object.__new__(sim.Store),
+    "sim.Store": lambda: sim.Store(Path(tempfile.mkdtemp()) / "points.db"),
     "sim.Straggler": lambda: sim.Straggler(npu="npu3", speed=0.5),
     "sim.Sweep": lambda: sim.make_sweep(
         {"topology": {"spec": ["ring:4", "ring:8"]}, "sweep": {"begin": "1K", "end": "1M"}}, "sweep"
@@ -115,8 +117,16 @@ EXAMPLES: dict[str, Callable[[], object]] = {
 }
 """By package and class: something large of it."""
 
-NOT_PICKLED = ("topologies.Family",)
-"""An entry of a registry, which is reached by its name."""
+NOT_PICKLED = ("sim.Store",)
+"""An open file."""
+
+RETURNED: dict[str, Callable[[], object]] = {
+    "sim.cut_bound": lambda: sim.cut_bound(FABRIC, "all-gather"),
+    "sim.roof": lambda: sim.roof(FABRIC, "all-gather"),
+    "sim.budget": lambda: sim.budget(100, 4, spent=True),
+    "sim.algorithm": lambda: collectives.algorithm("swing"),
+}
+"""What functions return, of classes that are not public themselves."""
 
 PUBLIC = {
     f"{package}.{name}": getattr(importlib.import_module(package), name)
@@ -136,10 +146,11 @@ def is_brief(thing: object) -> bool:
     return text.isprintable() and 0 < len(text) <= 120
 
 
-@pytest.mark.parametrize("name", public_classes())
+@pytest.mark.parametrize("name", [*public_classes(), *RETURNED])
 def test_one_line_and_pickled(name: str) -> None:
-    thing = EXAMPLES[name]()
+    thing = (EXAMPLES | RETURNED)[name]()
     assert is_brief(thing), repr(thing)
+    assert " object at 0x" not in repr(thing)
     if name not in NOT_PICKLED:
         assert type(pickle.loads(pickle.dumps(thing))) is type(thing)
 
@@ -148,6 +159,8 @@ def test_registries_and_constants_take_one_line() -> None:
     things = {name: one for name, one in PUBLIC.items() if not callable(one) and not inspect.ismodule(one)}
     assert {"sim.PRESETS", "workloads.MODELS", "collectives.ALGORITHMS"} < set(things)
     assert [name for name, one in things.items() if not is_brief(one)] == []
+    for name, one in things.items():
+        assert type(pickle.loads(pickle.dumps(one))) is type(one), name
 
 
 def test_what_has_rows_is_a_frame_of_them() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from topologies.boxes import (
     A100_BANDWIDTH,
@@ -69,14 +70,13 @@ class Family:
     bandwidth: Quantities = DEFAULT_BANDWIDTH
 
 
-def _shaped(name: str, build: Callable[..., Topology]) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
+def _of_shape(
+    name: str, build: Callable[..., Topology], argument: str, bandwidth: Quantities, latency: Quantities,
+    hop_latency: Quantity,
+) -> Topology:
     """A family whose argument is its shape, "8x8"."""
-
-    def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-        shape = parse_extents(argument, f"{name}:{argument}")
-        return build(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-    return from_argument
+    shape = parse_extents(argument, f"{name}:{argument}")
+    return build(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
 def _dragonfly(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
@@ -123,28 +123,25 @@ def _multidim(argument: str, bandwidth: Quantities, latency: Quantities, hop_lat
     return multidim(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
-def _counted(name: str, build: Callable[..., Topology]) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
+def _of_count(
+    name: str, build: Callable[..., Topology], argument: str, bandwidth: Quantities, latency: Quantities,
+    hop_latency: Quantity,
+) -> Topology:
     """Builder of a family that takes a number of NPUs."""
-
-    def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-        shape = parse_extents(argument, f"{name}:{argument}")
-        if len(shape) != 1:
-            raise WeftError(f"{name}:{argument} has {len(shape)} extents: {name} takes one number of NPUs")
-        return build(shape[0], bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-    return from_argument
+    shape = parse_extents(argument, f"{name}:{argument}")
+    if len(shape) != 1:
+        raise WeftError(f"{name}:{argument} has {len(shape)} extents: {name} takes one number of NPUs")
+    return build(shape[0], bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
-def _hamming(board: str) -> Callable[[str, Quantities, Quantities, Quantity], Topology]:
+def _of_boards(
+    board: str, argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
+) -> Topology:
     """Builder of HammingMeshes with one board shape: "2" for 2x2, or "2x3"."""
-
-    def from_argument(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-        what = f"hx{board}mesh:{argument}"
-        boards, size = parse_extents(argument, what), parse_extents(board, what)
-        size = size * len(boards) if len(size) == 1 else size
-        return hamming_mesh(size, boards, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-    return from_argument
+    what = f"hx{board}mesh:{argument}"
+    boards, size = parse_extents(argument, what), parse_extents(board, what)
+    size = size * len(boards) if len(size) == 1 else size
+    return hamming_mesh(size, boards, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
 def _fat_tree(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
@@ -160,6 +157,9 @@ def _leaf_spine(argument: str, bandwidth: Quantities, latency: Quantities, hop_l
         raise WeftError(f"leaf-spine:{argument} has {len(extents)} extents: write HOSTSxLEAVESxSPINES (hosts per leaf)")
     return leaf_spine(*extents, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
+
+_shaped, _counted, _hamming = (partial(partial, build) for build in (_of_shape, _of_count, _of_boards))
+"""Families by their first arguments, as partial functions: those can be pickled."""
 
 _FAMILIES = (
     Family(

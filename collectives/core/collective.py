@@ -111,8 +111,16 @@ COLLECTIVES = Registry("collectives", {
 
 
 def collective(name: str) -> Collective:
-    """Look up a collective by name.
+    """Look up a collective by name: "all-reduce", "all_reduce" and "allreduce" are the same.
 
     WeftError: no such collective.
     """
-    return COLLECTIVES[choice(name, COLLECTIVES, "collective")]
+    plain = _PLAIN_NAMES.get(_plain(name)) if isinstance(name, str) else None
+    return COLLECTIVES[plain or choice(name, COLLECTIVES, "collective")]
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "").replace("_", "").lower()
+
+
+_PLAIN_NAMES = {_plain(name): name for name in COLLECTIVES}

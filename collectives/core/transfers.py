@@ -106,6 +106,9 @@ class TransferTable:
         self._dependencies: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], int]] = []
         self._pooled: list[tuple[int, int, int, int]] = []
 
+    def __repr__(self) -> str:
+        return f"<table of {self._n_rows} transfers among {self.ranks.size} ranks>"
+
     def add(
         self,
         slot: IntLike,

@@ -14,12 +14,14 @@ import numpy as np
 from sim.analytic.traffic import F64
 from topologies import WeftError
 from topologies.checks import Count, Positive, checked
+from topologies.text.brief import WIDTH, cut, one_line
 from topologies.units import parse_bandwidth
 
 _SIDES = re.compile(r"(<=|>=|==|=)")
 _TERM = re.compile(r"^(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?B(?P<dim>[0-9]+)$")
 
 
+@one_line
 @dataclass(frozen=True)
 class Constraint:
     """`coefficients . B <= bound`, or `=`, with B in GB/s."""
@@ -116,6 +118,9 @@ class Feasible:
         self.equal = np.array([one.equal for one in self.constraints], bool)
         self._refuse_empty()
         self._refuse_starved()
+
+    def __repr__(self) -> str:
+        return f"<{cut('; '.join(one.text for one in self.constraints) or 'all bandwidths', WIDTH - 20)}>"
 
     @property
     def contains_zero(self) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collectives.core.collective import collective as named
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.core.routing import ShortestPathRouter
@@ -23,6 +24,7 @@ from topologies.flows.tightest_cut import (
     scatter_cut,
     separating_cut,
 )
+from topologies.text.brief import one_line
 
 EXACT_NODES = 256
 """Nodes up to which every simulation is compared with the exact cut: 0.2 s, once per topology."""
@@ -31,6 +33,7 @@ ALIKE_LINKS = 20_000
 """Links up to which it is also computed if all NPUs are equivalent, so that one flow suffices."""
 
 
+@one_line
 class CutBound(NamedTuple):
     """A bound, exact."""
 
@@ -67,9 +70,7 @@ def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_sw
         "all-reduce": lambda: _all_reduce(topology, reducing_switches),
         "all-to-all": lambda: _all_to_all(topology),
     }
-    if collective not in bounds:
-        raise WeftError(f"collective {collective!r} has no cut bound: choose one of {', '.join(bounds)}")
-    return bounds[collective]()
+    return bounds[named(collective).name]()
 
 
 def is_cheap(topology: Topology) -> bool:

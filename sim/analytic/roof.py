@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from collectives.core.collective import COLLECTIVES
+from collectives.core.collective import COLLECTIVES, collective
 from sim.analytic.cut_bound import cut_bound
 from topologies import Topology
 from topologies.checks import checked
@@ -55,6 +55,7 @@ def roof(
     WeftError
         NPUs that cannot be reached, or a collective without a bound.
     """
+    kind = collective(kind).name
     bound = cut_bound(topology, kind, root, reducing_switches=reducing_switches)
     if topology.n_npus == 1:
         return Roof(0.0, bound.s_per_byte)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collectives.core.collective import COLLECTIVES
+from collectives.core.collective import collective as named
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.text.brief import one_line
@@ -125,7 +126,7 @@ def read_measurements(
         found = _osu(lines, name, collective, n_ranks)
     else:
         found = _nccl_text(lines, name, placement)
-    return _agreed(found, collective, n_ranks)
+    return _agreed(found, None if collective is None else named(collective).name, n_ranks)
 
 
 def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) -> Measurements:

@@ -18,6 +18,7 @@ from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
 from sim.why.spread import Spread
 from topologies import WeftError
+from topologies.units import counted
 
 MOST_TAPES = 64
 """Limit on the recorded tapes that are kept."""
@@ -103,6 +104,9 @@ class Simulated:
         self._known: dict[bytes, Evaluation] = {}
         self._spreads: dict[bytes, Spread] = {}
         self._tapes: dict[Retimed, Tape] = {}
+
+    def __repr__(self) -> str:
+        return f"<weighted sum of {counted(len(self.parts), 'simulated time')} and {self.constant_ns:g} ns>"
 
     @property
     def n_dims(self) -> int:

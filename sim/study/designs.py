@@ -32,7 +32,7 @@ def make_studies(spec: Spec) -> list[Study]:
 
 
 def _make_study(spec: Spec, name: str) -> Study:
-    asked, loop, kind = spec.optimize, spec.training.loop, spec.collective.name or ""
+    asked, loop, kind = spec.optimize, spec.training.loop, spec.kind.name if spec.collective.name else ""
     network = read_any_network(name, spec.topology.link_latency, spec.topology.hop_latency)
     placed = _place(spec, network)
     cost = _cost(spec, network)

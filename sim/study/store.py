@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from topologies import WeftError
 from topologies.checks import checked, told
-from topologies.text.brief import one_line
+from topologies.text.brief import WIDTH, cut, one_line
 from topologies.text.input_text import is_special
 from topologies.text.plain_data import parse_json
 
@@ -111,6 +111,9 @@ class Store:
         except BaseException:
             self._database.close()
             raise
+
+    def __repr__(self) -> str:
+        return f"<store {cut(str(self.path), WIDTH - 20)}>"
 
     def _open(self) -> None:
         self._database.execute("PRAGMA synchronous = FULL")

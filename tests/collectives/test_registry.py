@@ -7,6 +7,7 @@ import pytest
 from collectives import ALGORITHMS, COLLECTIVES, algorithms_for, build
 from collectives.core.collective import collective
 from collectives.core.schedule import Schedule
+from sim import cut_bound, roof
 from tests.collectives.cases import CASES, every_case
 from topologies import WeftError, ring, torus
 
@@ -97,3 +98,15 @@ def test_a_sweep_proves_once():
 )  # fmt: skip
 def test_bus_factors_are_those_of_nccl_tests(name, factor):
     assert collective(name).bus_factor(4) == factor
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_a_collective_is_known_with_and_without_its_marks(name: str) -> None:
+    fabric, by = torus((4, 4)), algorithms_for(name)[0]
+    for spelled in (name, name.replace("-", "_"), name.replace("-", ""), name.title()):
+        assert collective(spelled) is collective(name)
+        assert algorithms_for(spelled) == algorithms_for(name)
+        assert ALGORITHMS[by].forms_of(spelled) == ALGORITHMS[by].forms_of(name)
+        assert build(by, spelled, fabric, "1KiB").name == build(by, name, fabric, "1KiB").name
+        assert cut_bound(fabric, spelled) == cut_bound(fabric, name)
+        assert roof(fabric, spelled) == roof(fabric, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from topologies import WeftError
+import pytest
+
+from topologies import WeftError, ring
 
 
 def test_messages_are_one_line_of_bounded_length() -> None:
