@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from collectives.core.transfers import take
 from topologies import Topology, WeftError
-from topologies.checks import checked
+from topologies.checks import UNCHECKED, checked
 from topologies.units import Quantity
 
 Send = tuple[int, int, Sequence[int]] | tuple[int, int, Sequence[int], bool]
@@ -23,7 +24,7 @@ Send = tuple[int, int, Sequence[int]] | tuple[int, int, Sequence[int], bool]
 def from_steps(
     topology: Topology,
     kind: str,
-    steps: Iterable[Iterable[Send]],
+    steps: Iterable[Iterable[Annotated[Send, UNCHECKED]]],  # by `_checked`, which names the step
     size: Quantity,
     *,
     name: str = "custom",

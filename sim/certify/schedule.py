@@ -40,7 +40,7 @@ def certify_schedule(job: Job, model: Model, link_ps: I64, wire_bytes: int, n_tr
     topology, due, size_bytes, count = job.topology, np.zeros_like(link_ps), 0, 0
     for operation in job.operations:
         for transfers, each in _sent(job, operation, n_transfers):
-            size_bytes += int(each.sum())
+            size_bytes += _sum(each)
             count += _add_work(due, topology, model, transfers, each)
     if count != n_transfers:
         raise CertificateError(f"conservation: {n_transfers} transfers in the program, {count} in the schedule")
@@ -53,6 +53,11 @@ def certify_schedule(job: Job, model: Model, link_ps: I64, wire_bytes: int, n_tr
             f"conservation: the program serves {topology.link_name(link)} for {format_time(int(link_ps[link]))}, "
             f"{link_ps[link]} ps, and the schedule for {due[link]} ps"
         )
+
+
+def _sum(values: I64) -> int:
+    """Exactly, also beyond 64 bits."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 def _sent(job: Job, operation: Operation, n_transfers: int) -> Iterator[tuple[Transfers, I64]]:

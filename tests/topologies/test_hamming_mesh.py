@@ -87,5 +87,5 @@ def test_different_numbers_of_dimensions_are_refused():
 
 
 def test_bad_extents_are_named():
-    with pytest.raises(WeftError, match="hamming_mesh board has the extent 0"):
+    with pytest.raises(WeftError, match="an extent of hamming_mesh board is 0"):
         hamming_mesh((0, 2), (4, 4))

@@ -31,5 +31,5 @@ def test_corner_to_corner_goes_along_dimension_zero_first():
 
 
 def test_bad_extent_is_named():
-    with pytest.raises(WeftError, match="mesh has the extent 0"):
+    with pytest.raises(WeftError, match="an extent of mesh is 0"):
         mesh((3, 0))

@@ -13,5 +13,5 @@ def test_a_ring_is_a_torus_of_one_dimension(n):
 
 
 def test_no_npu_is_refused():
-    with pytest.raises(WeftError, match="ring has the extent 0"):
+    with pytest.raises(WeftError, match="an extent of ring is 0"):
         ring(0)

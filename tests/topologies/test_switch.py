@@ -31,5 +31,5 @@ def test_an_end_may_be_the_switch():
 
 
 def test_no_npu_is_refused():
-    with pytest.raises(WeftError, match="switch has the extent -1"):
+    with pytest.raises(WeftError, match="an extent of switch is -1"):
         switch(-1)
