@@ -180,8 +180,9 @@ def packages() -> str:
         rows = []
         for path in sorted((DOCS.parent / room).rglob("__init__.py")):
             name = ".".join(path.parent.relative_to(DOCS.parent).parts)
-            paragraphs = (inspect.getdoc(importlib.import_module(name)) or "").split("\n\n")
-            rows.append([f"`{name}`", " ".join(re.sub(r"\s+", " ", one).strip() for one in paragraphs[:2])])
+            first, *others = (inspect.getdoc(importlib.import_module(name)) or "").split("\n\n")
+            told = [first, *(one for one in others if "Imports" in one)]
+            rows.append([f"`{name}`", " ".join(re.sub(r"\s+", " ", one).strip() for one in told)])
         text += [f"## {room}\n", *table(["package", "what it answers"], rows), ""]
     return "\n".join(text).rstrip() + "\n"
 

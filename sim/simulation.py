@@ -74,8 +74,8 @@ def simulate(
         Chunks per transfer, cut evenly.
     header, packet_header : str or int, optional
         Added to every transfer, and to every chunk: "26B", or bytes.
-    endpoint_latency : str or float, optional
-        Time a transfer spends outside the links: "500ns", or seconds.
+    endpoint_latency : str, optional
+        Time a transfer spends outside the links: "500ns".
     tie : {"first", "split", "alternating", "ecmp"}, optional
         Which of two equally short routes.
     discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first"}, optional

@@ -4,6 +4,7 @@ that are generated are those that the code generates."""
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import io
 import re
@@ -132,6 +133,23 @@ def test_public_names_are_imported_from_the_top(page: Path) -> None:
         r"(sim|workloads|collectives|topologies)\.", str(node.module))]
     assert [(node.module, one.name) for node in deep for one in node.names
             if one.name in import_module(str(node.module).partition(".")[0]).__all__] == []
+
+
+@pytest.mark.parametrize("study", blocks(ROOT / "docs/guides/python-studies.md"), ids=lambda block: block.text[:40])
+def test_a_study_stands_alone(study: Block) -> None:
+    """It may be copied without those above it."""
+    if study.language == "python":
+        nodes = list(ast.walk(ast.parse(study.text)))
+        made = {one.asname or one.name for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)
+                for one in node.names} | set(dir(builtins))
+        made |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        assert {node.id for node in nodes if isinstance(node, ast.Name)} <= made
+
+
+def test_every_package_of_the_reference_says_what_it_imports() -> None:
+    rows = [line for line in (DOCS / "reference/packages.md").read_text(encoding="utf-8").splitlines() if "| `" in line]
+    assert len(rows) > 30
+    assert [row for row in rows if "." in row.split("`")[1] and "mports" not in row] == []
 
 
 def test_the_algorithm_of_contributing_is_proved_and_runs(registry: dict[str, Algorithm]) -> None:

@@ -31,7 +31,7 @@ class Tenant:
         Printable, of at most 60 characters.
     work : Schedule or Job
     arrival : quantity
-        Text with a unit, or seconds.
+        Text with a unit, or 0.
     priority : int
         Small first, on links and streams; added to the priorities of a job's own operations.
     npus : tuple of int, optional
