@@ -206,7 +206,7 @@ def test_the_command_on_two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_validate_holds_simulated_against_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = measured_file(tmp_path / "m.json")
     words = ["validate", "--topology", "switch:8", "--algorithm", "ring", "--endpoint-latency", "2us", "--quiet",
-             "--link-bandwidth", "340Gb/s", "--measured", str(file)]
+             "--link-bandwidth", "340Gb/s", "--chunks", "16", "--measured", str(file)]
     assert main([*words, "--json", "-"]) == 0
     said = capsys.readouterr()
     data = json.loads(said.out)

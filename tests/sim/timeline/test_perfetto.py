@@ -226,7 +226,7 @@ def test_an_algorithm_may_be_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "does not implement all-reduce" in capsys.readouterr().err
     file.write_text(ALL_GATHER_OF_TWO.replace('chan="0"', 'chan="0" lane="3"'), encoding="utf-8")
     assert main(["compare", *words, "--algorithm", str(file)]) == EXIT_BAD_INPUT
-    assert f"{file}: <tb> has the unknown attribute 'lane'" in capsys.readouterr().err
+    assert f"{file}, line 2: <tb> has the unknown attribute 'lane'" in capsys.readouterr().err
     broken = ALL_GATHER_OF_TWO.replace('srcoff="1" dstbuf="o" dstoff="1"', 'srcoff="0" dstbuf="o" dstoff="0"')
     file.write_text(broken, encoding="utf-8")
     assert main(["compare", *words, "--algorithm", str(file)]) == EXIT_BAD_INPUT  # read anew, and proved anew
