@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from math import inf
 from numbers import Integral, Real
-from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 LONGEST_TOLD = 60
@@ -63,12 +63,8 @@ class Unfit(WeftError):
     """A value that is not accepted; `inner` if it is an item of one of the right shape."""
 
     def __init__(self, value: object, what: str, accepted: str) -> None:
-        Exception.__init__(self, value, what, accepted)  # worded when it is read: what another kind accepts never is
+        super().__init__(f"{what} is {told(value)}: give {accepted}")
         self.inner = ", item " in what
-
-    def __str__(self) -> str:
-        value, what, accepted = self.args
-        return _one_line(f"{what} is {told(value)}: give {accepted}")
 
 
 class Kind(Protocol):
@@ -78,12 +74,32 @@ class Kind(Protocol):
     def accepted(self) -> str:
         """For messages: "an integer from 1 to 8"."""
 
+    @property
+    def plain(self) -> frozenset[type]:
+        """Types of which every value is accepted as it is."""
+
+    def might_be(self, value: Any) -> bool:
+        """Whether the shape of a value fits, whatever its range and its items."""
+
     def read(self, value: Any, what: str) -> Any:
         """The value, where it is accepted."""
 
 
+class _Looked:
+    """A kind of which every value has to be looked at."""
+
+    plain: ClassVar[frozenset[type]] = frozenset()
+
+    def might_be(self, value: Any) -> bool:
+        """See `Kind`."""
+        return True
+
+
+_INT = {int}
+
+
 @dataclass(frozen=True)
-class Integer:
+class Integer(_Looked):
     """An integer from `least` to `most`, both included."""
 
     least: int = -INT64
@@ -93,22 +109,28 @@ class Integer:
     def accepted(self) -> str:
         return f"an integer{_range(self.least, self.most)}"
 
+    def might_be(self, value: Any) -> bool:
+        """See `Kind`."""
+        return isinstance(value, Integral) and not isinstance(value, bool)
+
+    def fits_all(self, values: Collection[Any]) -> bool:
+        """Whether all values are accepted as they are, at the speed of the interpreter's own loops."""
+        if not values:
+            return True
+        return {*map(type, values)} == _INT and self.least <= min(values) and max(values) <= self.most
+
     def read(self, value: Any, what: str) -> int:
         if type(value) is not int:
-            if not isinstance(value, Integral) or isinstance(value, bool):
+            if not self.might_be(value):
                 raise Unfit(value, what, self.accepted)
             return Integer(self.least, self.most).read(int(value), what)
         if not self.least <= value <= self.most:
             raise Unfit(value, what, self.accepted)
         return value
 
-    def all_accepted(self, values: Iterable[Any]) -> bool:
-        """Whether each value is an `int` in the range: lists may be of millions."""
-        return set(map(type, values)) == {int} and self.least <= min(values) and max(values) <= self.most
-
 
 @dataclass(frozen=True)
-class Number:
+class Number(_Looked):
     """A finite number from `least` (`above`: more than that) to `most`."""
 
     least: float = -inf
@@ -128,7 +150,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(_Looked):
     """One of some words."""
 
     words: Sequence[str]
@@ -146,6 +168,11 @@ class _Kind:
     accepted: str
     accepts: Callable[[Any], bool]
     read_as: Callable[[Any], Any] = lambda value: value
+    plain: frozenset[type] = frozenset()
+
+    def might_be(self, value: Any) -> bool:
+        """See `Kind`."""
+        return self.accepts(value)
 
     def read(self, value: Any, what: str) -> Any:
         if not self.accepts(value):
@@ -154,7 +181,7 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class Reads:
+class Reads(_Looked):
     """What a function (value, what) reads, such as text with a unit; `keep`: the value stays as it was written."""
 
     reader: Callable[[Any, str], Any]
@@ -172,9 +199,10 @@ UNCHECKED = _Kind("anything", lambda value: True)
 _PLAIN: dict[Any, Kind] = {
     int: Integer(),
     float: Number(),
-    bool: _Kind("true or false", lambda value: type(value).__name__ == "bool", bool),  # numpy names its own so, too
-    str: _Kind("text", lambda value: isinstance(value, str)),
-    type(None): _Kind("None", lambda value: value is None),
+    # numpy names its own so, too
+    bool: _Kind("true or false", lambda value: type(value).__name__ == "bool", bool, frozenset([bool])),
+    str: _Kind("text", lambda value: isinstance(value, str), plain=frozenset([str])),
+    type(None): _Kind("None", lambda value: value is None, plain=frozenset([type(None)])),
 }
 Natural = Annotated[int, Integer(0)]
 Count = Annotated[int, Integer(1, MOST_COUNT)]
@@ -265,9 +293,13 @@ def checked(target: T) -> T:
     return target
 
 
+_Argument = tuple[str, frozenset[type], Callable[[Any, str], Any] | None]
+"""Its name, the types accepted as they are, and what reads others; None: unchecked."""
+
+
 def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
     @cache
-    def kinds() -> tuple[list[tuple[str, Kind | None]], dict[str, Kind]]:
+    def kinds() -> tuple[list[_Argument], dict[str, _Argument]]:
         parameters = inspect.signature(call).parameters.values()
         if is_dataclass(annotated) or hasattr(annotated, "_fields"):
             hints = get_type_hints(annotated, include_extras=True)  # at the first call: all names are known by then
@@ -275,21 +307,24 @@ def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
             given = {one.name: one.annotation for one in parameters if one.annotation is not one.empty}
             hints = get_type_hints(types.SimpleNamespace(__annotations__=given), call.__globals__, include_extras=True)
         plain = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-        found = {one.name: kind_of(hints[one.name]) for one in plain if one.name in hints}
-        found = {name: kind for name, kind in found.items() if kind is not UNCHECKED}
-        return [(one.name, found.get(one.name)) for one in plain if one.kind is not one.KEYWORD_ONLY], found
+        read = {one.name: kind_of(hints.get(one.name, Any)) for one in plain}
+        found: dict[str, _Argument] = {
+            name: (name, kind.plain, None if kind is UNCHECKED else kind.read) for name, kind in read.items()
+        }
+        return [found[one.name] for one in plain if one.kind is not one.KEYWORD_ONLY], found
 
     @wraps(call)
     def checking(*args: Any, **kwargs: Any) -> Any:
         in_order, by_name = kinds()
         read = [
-            value if kind is None else kind.read(value, name)
-            for value, (name, kind) in zip(args, in_order, strict=False)
+            value if reads is None or type(value) in plain else reads(value, name)
+            for value, (name, plain, reads) in zip(args, in_order, strict=False)
         ]
         for name, value in kwargs.items():
-            kind = by_name.get(name)
-            if kind is not None:
-                kwargs[name] = kind.read(value, name)
+            if name in by_name:
+                _, plain, reads = by_name[name]
+                if reads is not None and type(value) not in plain:
+                    kwargs[name] = reads(value, name)
         return call(*read, *args[len(read):], **kwargs)
 
     return checking
@@ -328,7 +363,7 @@ def _instance(kind: type) -> Kind:
         return _Kind(f"{article} {kind.__name__}", lambda value: all(hasattr(value, name) for name in needed))
     example = getattr(kind, "EXAMPLE", "")
     called = f"{article} {kind.__name__}{f', such as {example}' if example else ''}"
-    return _Kind(called, lambda value: isinstance(value, kind))
+    return _Kind(called, lambda value: isinstance(value, kind), plain=frozenset([kind]))
 
 
 def _array(array: Any, number: type) -> Kind:
@@ -341,6 +376,15 @@ def _array(array: Any, number: type) -> Kind:
 class _Either:
     kinds: list[Kind]
 
+    @cached_property
+    def plain(self) -> frozenset[type]:
+        """See `Kind`."""
+        return frozenset[type]().union(*(kind.plain for kind in self.kinds))
+
+    def might_be(self, value: Any) -> bool:
+        """See `Kind`."""
+        return any(kind.might_be(value) for kind in self.kinds)
+
     @property
     def accepted(self) -> str:
         return " or ".join(kind.accepted for kind in self.kinds if kind is not _PLAIN[type(None)])
@@ -348,6 +392,8 @@ class _Either:
     def read(self, value: Any, what: str) -> Any:
         unfit: list[WeftError] = []
         for kind in self.kinds:
+            if not kind.might_be(value):
+                continue
             try:
                 return kind.read(value, what)
             except WeftError as error:
@@ -360,6 +406,7 @@ def _items(origin: type, item: Kind) -> Kind:
     """A collection of one kind of items; what may only be walked once is checked as it is walked."""
     called = "a set" if issubclass(origin, set | frozenset) else "a sequence"
     accepted = f"{called}, each item {item.accepted}"
+    as_read: type | None = list if origin is list else None if origin in (set, frozenset) else tuple
 
     def accepts(value: Any) -> bool:
         given = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
@@ -372,11 +419,11 @@ def _items(origin: type, item: Kind) -> Kind:
             return (item.read(one, f"{what}, item {at},") for at, one in enumerate(value))
         if item is UNCHECKED:
             return value
-        if isinstance(item, Integer) and origin is not list and item.all_accepted(value):
-            return value if isinstance(value, tuple | set | frozenset) else tuple(value)
         read = [item.read(one, f"{what}, item {at},") for at, one in enumerate(value)]
-        return read if origin is list else (type(value) if origin in (set, frozenset) else tuple)(read)
+        return (as_read or type(value))(read)
 
+    if as_read is not None and isinstance(item, Integer):
+        return _Container(accepted, accepts, read_items, as_read, item.fits_all)
     return _Container(accepted, accepts, read_items)
 
 
@@ -402,12 +449,20 @@ def _mapping(key: Kind = UNCHECKED, item: Kind = UNCHECKED) -> Kind:
 
 
 @dataclass(frozen=True)
-class _Container:
+class _Container(_Looked):
     accepted: str
     accepts: Callable[[Any], bool]
     read_items: Callable[[Any, str], Any]
+    usual: type | None = None  # of which values whose items all fit are accepted as they are
+    fits_all: Callable[[Any], bool] = lambda value: False
+
+    def might_be(self, value: Any) -> bool:
+        """See `Kind`."""
+        return type(value) is self.usual or self.accepts(value)
 
     def read(self, value: Any, what: str) -> Any:
+        if type(value) is self.usual and self.fits_all(value):
+            return value
         if not self.accepts(value):
             raise Unfit(value, what, self.accepted)
         return self.read_items(value, what)
