@@ -19,7 +19,7 @@ from sim.cli import main
 from sim.faults import detours, history
 from sim.faults.plan import FaultPlan, LinkDown, Repair
 from sim.study.store import Finished, Store
-from sim.study.tables import to_csv
+from sim.study.tables import from_csv, to_csv
 from topologies import WeftError, from_spec, ring
 from topologies.core import extents
 from workloads import schedule_to_chakra, write_trace
@@ -55,6 +55,12 @@ def test_a_budget_in_dollars_is_finite(capsys):
 def test_no_cell_of_a_table_is_a_formula(text):
     assert to_csv([{"name": text, "number": -1.5}]).splitlines()[1].strip('"').startswith("'")
     assert to_csv([{"name": text, "number": -1.5}]).endswith(",-1.5\n")
+
+
+def test_texts_in_csv_come_back_as_they_were():
+    texts = [sign + text for sign in ("", "=", "+", "-", "@", "\t", "\r", "'", "'=", "''-", "'a", "=\n", 'a,"b"\r\n')
+             for text in ("", "1+1", "SUM(A1)", "'", "é")]
+    assert [row["name"] for row in from_csv(to_csv([{"name": text, "number": -1} for text in texts]))] == texts
 
 
 def test_the_limits_of_a_container_and_of_the_shell_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

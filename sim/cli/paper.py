@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib
 import math
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 from sim.cli.asked import required, spec_of
 from sim.cli.output import STANDARD_OUTPUT, check_outputs, say_where, write_json
+from sim.study.tables import from_csv
 from topologies.checks import WeftError
 
 NAME = "paper"
@@ -45,7 +45,7 @@ def _stamps(out: Path) -> dict[Path, int]:
 
 def _tables(files: list[Path]) -> dict[str, list[dict[str, Any]]]:
     """The tables that were written, row by row."""
-    return {path.stem: [_values(row) for row in csv.DictReader(path.read_text().splitlines())] for path in files}
+    return {path.stem: [_values(row) for row in from_csv(path.read_text(encoding="utf-8"))] for path in files}
 
 
 def _values(row: dict[str, str]) -> dict[str, str | float | int | None]:

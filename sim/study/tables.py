@@ -215,12 +215,29 @@ def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:
 
 def to_csv(rows: Sequence[Row]) -> str:
     """Tidy CSV, one row per point; nested values as JSON."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _csv_value(value) for key, value in row.items()})
-    return stream.getvalue()
+    names = list(rows[0]) if rows else []
+    lines = []
+    for row in (dict(zip(names, names, strict=True)), *rows):
+        stream = io.StringIO()
+        # with any other end of line, Python 3.11 leaves a carriage return in a cell without quotes
+        csv.DictWriter(stream, names).writerow({key: _csv_value(value) for key, value in row.items()})
+        lines.append(stream.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
+
+
+def from_csv(text: str) -> list[dict[str, str]]:
+    """Rows of CSV that `to_csv` wrote, as text: without the `'` that it puts before what looks like a formula."""
+    stream = io.StringIO(text, newline="")
+    return [{name: cell[_is_escaped(cell):] for name, cell in row.items()} for row in csv.DictReader(stream)]
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a spreadsheet would run a text; also of one that begins as an escaped one does."""
+    return text.lstrip("'").startswith(("=", "+", "-", "@", "\t", "\r"))
+
+
+def _is_escaped(cell: str) -> bool:
+    return cell.startswith("'") and _is_formula(cell)
 
 
 def links_csv(result: Result) -> str:
@@ -244,6 +261,6 @@ def links_csv(result: Result) -> str:
 def _csv_value(value: Any) -> Any:
     if value is None:
         return ""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+    if isinstance(value, str) and _is_formula(value):
         return f"'{value}"  # a spreadsheet would run it as a formula
     return json.dumps(value) if isinstance(value, (dict, list)) else value

@@ -75,7 +75,7 @@ def test_without_axes_it_is_one_experiment() -> None:
         ({"modell": {"chunks": [1]}}, "unknown section 'modell'"),
         ({"model": 3}, r"\[model\] is 3: give keys and values"),
         ({"model": {"chunks": [1, "two"]}}, r"\[model\] chunks is 'two': give an integer"),
-        ({"model": {"chunks": [[1]]}}, r"\[model\] chunks is \(1,\)"),
+        ({"model": {"chunks": [[1]]}}, r"\[model\] chunks is \[1\]"),
         ({"model": {"forwarding": ["cut-through", "teleport"]}}, "teleport"),
         ({"model": {"chunks": [1], "chunk": ["1K"]}}, "not both"),
         ({"topology": {"spec": ["ring:4", "moebius:4"]}}, "moebius"),
