@@ -14,7 +14,7 @@ from sim.papers.swing_points import (
     SPECS,
     Comparison,
     compare,
-    error_with_even_service,
+    error_lowest_chunk_first,
     published,
     winners,
     worker_count,
@@ -86,7 +86,7 @@ def _outside(comparisons: list[Comparison]) -> Iterator[str]:
         yield (
             f"- {c.topology} {c.algorithm} at {format_size(c.size_bytes)}: {100 * c.error:+.1f} % (bar "
             f"{100 * c.bar:.0f} %): {REASONS[c.reason]}. With links that serve the lowest chunk first, which keeps "
-            f"flows together as well, it is {100 * error_with_even_service(c):+.1f} %."
+            f"flows together as well, it is {100 * error_lowest_chunk_first(c):+.1f} %."
         )
 
 

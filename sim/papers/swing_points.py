@@ -172,8 +172,8 @@ def _comparison(one: _Wanted, point: Row) -> Comparison:
     )
 
 
-def error_with_even_service(c: Comparison) -> float:
-    """Error of a point when links serve all flows of a step evenly instead of in order of arrival."""
+def error_lowest_chunk_first(c: Comparison) -> float:
+    """Error of a point when links serve the lowest chunk first instead of in order of arrival."""
     model = ModelKeys(preset="swing-paper", discipline="lowest-chunk-first")
     spec = Spec(topology=TopologyKeys(spec=SPECS[c.topology]), model=model)
     (row,) = compute_all([Task(spec, ALGORITHMS[c.algorithm], c.size_bytes)])

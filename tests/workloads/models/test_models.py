@@ -145,7 +145,7 @@ def test_a_stage_of_a_pipeline() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(WeftError, match="model 'gpt-5' is unknown: choose one of gpt-3"):
         model("gpt-5")
-    with pytest.raises(WeftError, match=r"efficiency 1\.5"):
+    with pytest.raises(WeftError, match=r"efficiency is 1\.5"):
         Accelerator(1e12, 1.5)
-    with pytest.raises(WeftError, match="0 samples"):
+    with pytest.raises(WeftError, match="samples is 0"):
         training_workload(model("lstm"), Parallelism(), Accelerator(1e12, 1.0), 0)
