@@ -402,6 +402,10 @@ class _Either:
         raise inner or Unfit(value, what, self.accepted)
 
 
+def _item(what: str, at: int) -> str:
+    return f"{what.rstrip(',')}, item {at},"
+
+
 def _items(origin: type, item: Kind) -> Kind:
     """A collection of one kind of items; what may only be walked once is checked as it is walked."""
     called = "a set" if issubclass(origin, set | frozenset) else "a sequence"
@@ -416,10 +420,10 @@ def _items(origin: type, item: Kind) -> Kind:
         if getattr(value, "ndim", 0) == 1:  # an array
             value = value.tolist()
         if isinstance(value, Iterator):
-            return (item.read(one, f"{what}, item {at},") for at, one in enumerate(value))
+            return (item.read(one, _item(what, at)) for at, one in enumerate(value))
         if item is UNCHECKED:
             return value
-        read = [item.read(one, f"{what}, item {at},") for at, one in enumerate(value)]
+        read = [item.read(one, _item(what, at)) for at, one in enumerate(value)]
         return (as_read or type(value))(read)
 
     if as_read is not None and isinstance(item, Integer):
@@ -429,7 +433,7 @@ def _items(origin: type, item: Kind) -> Kind:
 
 def _fixed(items: list[Kind]) -> Kind:
     def read(value: Any, what: str) -> Any:
-        return tuple(kind.read(one, f"{what}, item {at},") for at, (kind, one) in
+        return tuple(kind.read(one, _item(what, at)) for at, (kind, one) in
                      enumerate(zip(items, value, strict=True)))
 
     return _Container(
