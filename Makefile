@@ -6,7 +6,7 @@ WORKERS ?= 2
 STAMP := $(VENV)/.installed
 ROOMS := topologies collectives workloads sim
 SHARE ?= 16
-SHARE_COVERED ?= 8
+SHARE_COVERED ?= 12
 FLOORS := topologies=95.2 collectives=95.2 workloads=95.9 sim=94.2
 DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program topologies/core collectives)
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q

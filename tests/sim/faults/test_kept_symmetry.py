@@ -20,6 +20,8 @@ from sim.result import Result
 from topologies import Topology, WeftError, from_spec
 from workloads.job import Job
 
+pytestmark = pytest.mark.compiled
+
 FABRICS = ("torus:4x4", "RI(4)_SW(4)", "switch:8", "ring:6", "dgx-a100:2")
 CASES = [
     (fabric, name, kind, form)
