@@ -35,7 +35,7 @@ def drawn(folder: Path, seed: int, *, draws: int, condition: str, comment: str =
         "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", os.devnull, "--hypothesis-seed", str(seed),
         str(folder / "test_small.py"),
     ]  # fmt: skip
-    few = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    few = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CI": "true"}  # where hypothesis has defaults of its own
     done = subprocess.run(command, cwd=ROOT, env=few, capture_output=True, text=True, check=False)
     return [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("drawn")]
 
