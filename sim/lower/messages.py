@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -46,12 +46,8 @@ class Messages:
         found: npt.NDArray[Any] = np.array([getattr(send, attribute) for send in self.sends])[self.all[0]]
         return found
 
-    @property
-    def emit(self) -> Callable[[npt.NDArray[np.integer]], Transfers]:
+    def emit(self, ranks: npt.NDArray[np.integer]) -> Transfers:
         """The messages of some sources."""
-        return self._emit
-
-    def _emit(self, ranks: npt.NDArray[np.integer]) -> Transfers:
         kept = np.flatnonzero(np.isin(self.all[2], ranks))
         place, src, dst = self.all[1:, kept].astype(np.int32)
         none, zero = np.zeros(0, np.int32), np.zeros(src.size, np.int32)

@@ -73,7 +73,7 @@ def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model
         return spec.build_schedule(name, topology, size, form or None)
 
     ready, _ = ready_forms(spec.forms_of(name, topology) or ("",), schedule_of, model, spec.symmetry)
-    return tuple(lower(one.schedule, model, spec.symmetry) for one in ready.values())
+    return tuple(lower(schedule, model, spec.symmetry) for schedule in ready.values())
 
 
 def curves(

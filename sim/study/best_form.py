@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from collectives import Schedule
-from sim.analytic.bounds import bounds
 from sim.engine.run import check_memory
 from sim.lower.capacity import check_capacity
 from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result
-from sim.study.choice import floor_of_all
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -27,30 +25,21 @@ class BestForm(NamedTuple):
     others: dict[str, str]
 
 
-class Ready(NamedTuple):
-    """A form that can run: its schedule, and a lower bound on its time."""
-
-    schedule: Schedule
-    lower_bound_ps: int
-
-
 def ready_forms(
-    forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto",
-    *, chooses: bool = False,
-) -> tuple[dict[str, Ready], dict[str, str]]:
-    """The forms that can run, with their lower bounds, and why the others cannot.
+    forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto"
+) -> tuple[dict[str, Schedule], dict[str, str]]:
+    """The schedules of the forms that can run, and why the others cannot.
 
     `schedule_of`: may reject a form with a `WeftError`.
     `symmetry`: {"auto", "off"}.
-    `chooses`: whether chunks are still to be chosen; bounds then hold for all numbers that are tried.
     WeftError: every form is rejected, or too large for memory.
     """
-    ready: dict[str, Ready] = {}
+    ready: dict[str, Schedule] = {}
     refused: dict[str, str] = {}
     fault: WeftError | None = None
     for form in forms:
         try:
-            ready[form] = _ready(schedule_of(form), model, symmetry, chooses and len(forms) > 1)
+            ready[form] = _checked(schedule_of(form), model, symmetry)
         except WeftError as wrong:
             refused[form] = str(wrong)
             fault = fault or wrong
@@ -59,16 +48,15 @@ def ready_forms(
     return ready, refused
 
 
-def _ready(schedule: Schedule, model: Model, symmetry: str, chooses: bool) -> Ready:
+def _checked(schedule: Schedule, model: Model, symmetry: str) -> Schedule:
     check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1)
-    lowered = lower(schedule, model, symmetry)
-    check_memory(lowered.program, log=False)
-    return Ready(schedule, floor_of_all(schedule, model, symmetry) if chooses else bounds(lowered).best_ps)
+    check_memory(lower(schedule, model, symmetry).program, log=False)
+    return schedule
 
 
 def best_form(
-    ready: Mapping[str, Ready], simulate: Callable[[Schedule], Result], refused: Mapping[str, str] | None = None,
-    *, prune: bool = True,
+    ready: Mapping[str, Schedule], simulate: Callable[[Schedule], Result], refused: Mapping[str, str] | None = None,
+    *, floor: Callable[[Schedule], int] | None = None,
 ) -> BestForm:
     """Simulate the forms that may win, the one with the lowest bound first.
 
@@ -77,19 +65,20 @@ def best_form(
 
     `ready`: of `ready_forms`.
     `refused`: of `ready_forms`; reported with the others.
-    `prune`: False simulates all, for times that need not respect the bounds (analytic estimates, detours).
+    `floor`: a lower bound on the time of a schedule, in ps; without one, all are simulated.
     Deadlock: faults leave no form that ends.
     """
     others = dict(refused or {})
     results: dict[str, Result] = {}
     stuck: dict[str, Deadlock] = {}
-    for form in sorted(ready, key=lambda form: ready[form].lower_bound_ps):
-        bound_ps = ready[form].lower_bound_ps
-        if prune and results and bound_ps > min(result.time_ps for result in results.values()):
-            others[form] = f"at least {format_time(bound_ps)}, not simulated"
+    compare = floor if len(ready) > 1 else None
+    least_ps = {form: compare(schedule) if compare else 0 for form, schedule in ready.items()}
+    for form in sorted(ready, key=lambda form: least_ps[form]):
+        if results and least_ps[form] > min(result.time_ps for result in results.values()):
+            others[form] = f"at least {format_time(least_ps[form])}, not simulated"
         else:
             try:
-                results[form] = simulate(ready[form].schedule)
+                results[form] = simulate(ready[form])
             except Deadlock as wrong:
                 stuck[form] = wrong
                 others[form] = str(wrong)

@@ -13,12 +13,14 @@ from scipy.sparse.csgraph import connected_components
 
 from collectives import Schedule, algorithm, in_network
 from collectives.trees.edge_disjoint import most_trees
+from sim.analytic.bounds import bounds
 from sim.engine.run import Progress
+from sim.lower.job import lower
 from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
-from sim.study.best_form import BestForm, Ready, best_form, ready_forms
-from sim.study.choice import choose
+from sim.study.best_form import BestForm, best_form, ready_forms
+from sim.study.choice import choose, floor_of_all
 from sim.study.keys import ModelKeys, TopologyKeys
 from sim.study.processes import processes
 from sim.study.spec import Spec
@@ -103,7 +105,7 @@ def simulate_point(task: Task, progress: Callable[[Progress], None] | None = Non
     return simulate_ready(task, *ready_point(task), progress)
 
 
-def ready_point(task: Task) -> tuple[dict[str, Ready], dict[str, str]]:
+def ready_point(task: Task) -> tuple[dict[str, Schedule], dict[str, str]]:
     """The forms of a point that can run, and why the others cannot; nothing is simulated.
 
     WeftError: no form can run.
@@ -112,7 +114,7 @@ def ready_point(task: Task) -> tuple[dict[str, Ready], dict[str, str]]:
 
 
 def simulate_ready(
-    task: Task, ready: Mapping[str, Ready], refused: Mapping[str, str],
+    task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
     progress: Callable[[Progress], None] | None = None,
 ) -> BestForm:
     """Simulate the forms of `ready_point` that can be the best."""
@@ -130,7 +132,15 @@ def simulate_ready(
     else:
         run = partial(final, model=spec.build_model())
     bounded = spec.engine != "analytic" and (faults is None or not faults.moves_routes)
-    return best_form(ready, run, refused, prune=bounded)
+    return best_form(ready, run, refused, floor=partial(_floor_ps, spec) if bounded else None)
+
+
+def _floor_ps(spec: Spec, schedule: Schedule) -> int:
+    """Lower bound on the time of a point, whatever chunks are chosen for it."""
+    model = spec.build_model()
+    if spec.chooses:
+        return floor_of_all(schedule, model, spec.symmetry)
+    return bounds(lower(schedule, model, spec.symmetry)).best_ps
 
 
 def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None) -> Result:
@@ -224,7 +234,7 @@ def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes,
     return Spec(topology=topology, model=ModelKeys(preset=preset)).build_topology()
 
 
-def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Ready], dict[str, str]]:
+def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
     def schedule_of(label: str) -> Schedule:
         form, trees = _split_trees(label)
         options = {} if trees is None else {"trees": trees}
@@ -232,9 +242,7 @@ def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[
 
     forms = spec.forms_of(name, topology) or ("",)
     striped = [f"{form}{IN_TREES}{count}" for form in forms for count in _numbers_of_trees(spec, topology, name)]
-    ready, refused = ready_forms(
-        (*forms, *striped), schedule_of, spec.build_model(), spec.symmetry, chooses=spec.chooses
-    )
+    ready, refused = ready_forms((*forms, *striped), schedule_of, spec.build_model(), spec.symmetry)
     return ready, {label: why for label, why in refused.items() if label not in striped}
 
 

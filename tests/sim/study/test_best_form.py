@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import ALGORITHMS, Schedule, build
-from sim import PRESETS, Model, Result, simulate
+from sim import PRESETS, Model, Result, bounds, simulate
+from sim.lower.job import lower
 from sim.program.outcome import Deadlock
 from sim.study.best_form import best_form, ready_forms
 from topologies import Topology, WeftError, from_spec
@@ -30,11 +31,15 @@ def forms_ready(name: str, kind: str, topology: Topology, size: int, model: Mode
 def test_the_kept_form_is_the_fastest_of_all(name: str, kind: str, spec: str, power: int, preset: bool) -> None:
     model = PRESETS["swing-paper"] if preset else Model()
     ready, refused = forms_ready(name, kind, from_spec(spec), 2**power, model)
-    best = best_form(ready, lambda schedule: simulate(schedule, model=model), refused)
-    times = {form: simulate(one.schedule, model=model).time_ps for form, one in ready.items()}
+    best = best_form(ready, lambda one: simulate(one, model=model), refused, floor=lambda one: floor(one, model))
+    times = {form: simulate(schedule, model=model).time_ps for form, schedule in ready.items()}
     assert best.result.time_ps == min(times.values())
     assert best.result.schedule.pattern.form == next(form for form in times if times[form] == min(times.values()))
     assert set(best.others) == set(ALGORITHMS[name].forms_of(kind)) - {best.result.schedule.pattern.form}
+
+
+def floor(schedule: Schedule, model: Model = Model()) -> int:
+    return bounds(lower(schedule, model)).best_ps
 
 
 def counted(schedules: list[str]):  # type: ignore[no-untyped-def]  # a closure
@@ -48,16 +53,25 @@ def counted(schedules: list[str]):  # type: ignore[no-untyped-def]  # a closure
 def test_a_form_whose_bound_is_above_the_other_time_is_not_simulated() -> None:
     ready, refused = forms_ready("swing", "all-reduce", from_spec("torus:8x8"), 2**29, Model())
     simulated: list[str] = []
-    best = best_form(ready, counted(simulated), refused)
+    best = best_form(ready, counted(simulated), refused, floor=floor)
     assert simulated == ["bandwidth"]
     assert best.others["latency"].endswith("not simulated")
 
 
-def test_without_pruning_every_form_is_simulated() -> None:
+def test_without_a_bound_every_form_is_simulated() -> None:
     ready, refused = forms_ready("swing", "all-reduce", from_spec("torus:8x8"), 2**20, Model())
     simulated: list[str] = []
-    best_form(ready, counted(simulated), refused, prune=False)
+    best_form(ready, counted(simulated), refused)
     assert sorted(simulated) == ["bandwidth", "latency"]
+
+
+def test_a_form_without_a_rival_needs_no_bound() -> None:
+    ready, refused = forms_ready("swing", "all-reduce", from_spec("torus:3x4"), 2**20, Model())
+
+    def never(schedule: Schedule) -> int:
+        raise AssertionError(f"the bound of {schedule} was computed")
+
+    assert best_form(ready, simulate, refused, floor=never).name == "latency"
 
 
 def test_a_form_that_the_shape_refuses_is_told_with_its_reason() -> None:
@@ -86,7 +100,7 @@ def stuck_in(*forms: str):  # type: ignore[no-untyped-def]  # a closure
 def test_a_form_that_cannot_end_does_not_hide_the_other() -> None:
     ready, refused = forms_ready("tree", "broadcast", from_spec("ring:4"), 2**16, Model())
     for stuck, lives in (("chain", "binomial"), ("binomial", "chain")):
-        best = best_form(ready, stuck_in(stuck), refused, prune=False)
+        best = best_form(ready, stuck_in(stuck), refused)
         assert best.result.schedule.pattern.form == lives
         assert best.others[stuck] == f"{stuck} cannot end"
 
