@@ -81,6 +81,13 @@ def test_every_package_says_what_it_answers_and_what_it_imports() -> None:
     assert silent == []
 
 
+def test_what_a_checker_is_told_to_ignore_has_its_reason_on_the_line() -> None:
+    files = [path for folder in (*ROOMS, "tests", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py")]
+    silent = re.compile(r"# (?:type: ignore|noqa)(?:\[[\w, -]+\]|: [A-Z0-9, ]+)?\s*$")
+    numbered = [(path, enumerate(path.read_text(encoding="utf-8").splitlines(), 1)) for path in files]
+    assert [f"{path}:{at}" for path, lines in numbered for at, line in lines if silent.search(line)] == []
+
+
 BRITISH = re.compile(
     r"\w*(?:(?:al|til|ant|ptim|rgan|ummar|inim|axim|ecogn|hron)is(?:e|ed|es|er|ing|ation)\b"
     r"|colour|behaviour|neighbour|favour|honour|labelled|\bcentres?\b|\bgrey\b)\w*", re.IGNORECASE,

@@ -446,3 +446,30 @@ def test_the_table_names_nothing_that_is_not_public():
     assert set(VALID) <= set(public())
 
 
+@pytest.mark.parametrize(
+    ("made", "text", "number"),
+    [
+        (lambda value: workloads.Accelerator(value, 0.5), "312TFLOPS", 312e12),
+        (lambda value: workloads.Accelerator(value, 0.5), "312 TFLOP/s", 312e12),
+        (lambda value: workloads.Accelerator(1e12, 0.5, value), "2TB/s", 2e12),
+        (lambda value: sim.budget(value, 2, spent=True), "800Gb/s", 100.0),
+        (lambda value: workloads.Training(bucket_bytes=value), "25MiB", 25 * 2**20),
+        (lambda value: workloads.Pipeline(microbatches=2, activation_bytes=value), "1KiB", 1024),
+        (lambda value: sim.Model(chunks=None, chunk_bytes=value), "8KiB", 8192),
+        (lambda value: sim.Model(header_bytes=value, packet_header_bytes=value), "40B", 40),
+        (lambda value: sim.Model(endpoint_latency_ps=value), "1.5us", 1_500_000),
+    ],
+)  # fmt: skip
+def test_where_the_name_says_the_unit_text_may_say_it_as_well(made, text, number):
+    assert made(text) == made(number)
+    for wrong in ("312", "312 apples", ""):
+        with pytest.raises(WeftError, match=f"'{wrong}'"):
+            made(wrong)
+
+
+def test_operations_of_a_job_take_text_with_units():
+    texts, numbers = workloads.Job(torus()), workloads.Job(torus())
+    for made, duration, size in ((texts, "1us", "8KiB"), (numbers, 10**6, 8192)):
+        made.compute("first", duration)
+        made.send("second", size, [0, 1], [1, 2])
+    assert texts.operations == numbers.operations

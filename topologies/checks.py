@@ -24,7 +24,6 @@ INT64 = 2**63 - 1
 MOST_COUNT = 2**31 - 1
 """Of anything that programs and tables of transfers number."""
 
-
 MOST_CHARACTERS = 1500
 """Limit on a message, since it may quote megabytes of bad input."""
 
@@ -123,7 +122,7 @@ class Integer(_Looked):
         if type(value) is not int:
             if not self.might_be(value):
                 raise Unfit(value, what, self.accepted)
-            return Integer(self.least, self.most).read(int(value), what)
+            return self.read(int(value), what)
         if not self.least <= value <= self.most:
             raise Unfit(value, what, self.accepted)
         return value
@@ -141,8 +140,12 @@ class Number(_Looked):
     def accepted(self) -> str:
         return f"a number{_range(self.least, self.most, self.above)}"
 
+    def might_be(self, value: Any) -> bool:
+        """See `Kind`."""
+        return issubclass(type(value), Real) and not isinstance(value, bool)
+
     def read(self, value: Any, what: str) -> Any:
-        if isinstance(value, bool) or not issubclass(type(value), Real):
+        if not self.might_be(value):
             raise Unfit(value, what, self.accepted)
         if not (-inf < value < inf and self.least <= value <= self.most) or (self.above and value == self.least):
             raise Unfit(value, what, self.accepted)
@@ -191,6 +194,26 @@ class Reads(_Looked):
     def read(self, value: Any, what: str) -> Any:
         found = self.reader(value, what)
         return value if self.keep else found
+
+
+@dataclass(frozen=True)
+class InUnit(_Looked):
+    """A number in the unit that its name ends with, or text with any unit of the kind, such as `example`."""
+
+    number: Kind
+    reader: Callable[[str, str], Any]
+    example: str
+
+    @property
+    def accepted(self) -> str:
+        return f"{self.number.accepted}, or text such as {self.example}"
+
+    def read(self, value: Any, what: str) -> Any:
+        if isinstance(value, str):
+            return self.number.read(self.reader(value, what), what)
+        if not self.number.might_be(value):
+            raise Unfit(value, what, self.accepted)
+        return self.number.read(value, what)
 
 
 UNCHECKED = _Kind("anything", lambda value: True)
@@ -287,7 +310,7 @@ def checked(target: T) -> T:
     topologies.checks.Unfit: chunks is 2.5: give an integer from 1 to 2147483647
     """
     if not isinstance(target, type):
-        return _wrap(target, target)  # type: ignore[arg-type, return-value]
+        return _wrap(target, target)  # type: ignore[arg-type, return-value]  # a function
     name = "__new__" if issubclass(target, tuple) else "__init__"
     setattr(target, name, _wrap(getattr(target, name), target))
     return target

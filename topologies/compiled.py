@@ -48,7 +48,7 @@ def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Functio
         stamp = _digest(tuple(sources))
         folder = cache_folder(Path(function.__code__.co_filename).parent, stamp)
         if folder is not None:
-            compiled._cache = _Cache(function, _Place(folder, stamp))  # type: ignore[attr-defined]
+            compiled._cache = _Cache(function, _Place(folder, stamp))  # type: ignore[attr-defined]  # numba's own
     return compiled
 
 
@@ -132,12 +132,12 @@ class _Cache(caching.FunctionCache):
     def __init__(self, function: Function, place: _Place) -> None:
         implementation: Any = type("_Implementation", (caching.CompileResultCacheImpl,), {"_locator_classes": [place]})
         self._impl_class = implementation
-        super().__init__(function)  # type: ignore[no-untyped-call]
+        super().__init__(function)  # type: ignore[no-untyped-call]  # numba has no types
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The code of a signature; None where there is none, or none that can be read."""
         try:
-            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]
+            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]  # numba has no types
         except Exception:  # a truncated pickle may raise anything
             self._forget()
             return None
@@ -145,7 +145,7 @@ class _Cache(caching.FunctionCache):
     def save_overload(self, signature: Any, data: Any) -> None:
         """Keep code for the next process, if the disk takes it."""
         with contextlib.suppress(OSError):
-            super().save_overload(signature, data)  # type: ignore[no-untyped-call]
+            super().save_overload(signature, data)  # type: ignore[no-untyped-call]  # numba has no types
 
     def _forget(self) -> None:
         """Remove the index: what it names is compiled anew."""

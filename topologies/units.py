@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, TypeAlias
 
-from topologies.checks import UNCHECKED, Reads, WeftError, checked, integer, told
+from topologies.checks import UNCHECKED, Integer, InUnit, Number, Reads, WeftError, checked, integer, told
 
 Quantity: TypeAlias = Annotated[str | int, UNCHECKED]
 """Text with a unit ("400Gb/s"). A size may be an integer, in bytes; a time may be 0; a bandwidth is always text."""
@@ -39,6 +39,7 @@ _SECONDS = {
 # Enough digits for any real input, and few enough that the exact conversion is instant.
 _NUMBER = r"(?P<number>-?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,3})?|-?\.[0-9]{1,400})"
 _RATE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)(?P<unit>[bB])(?:/s|ps)$")
+_FLOPS = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]|)FLOP(?:S|/s)$")
 _SIZE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)B$")
 _SWEEP = re.compile(rf"^{_NUMBER}(?P<prefix>[kKMGT]?)$")
 _TIME = re.compile(rf"^{_NUMBER}\s*(?P<unit>s|ms|us|ns|ps)$")
@@ -116,6 +117,17 @@ def _above_zero(exact: Fraction, value: object, what: str) -> float:
     if not 0 < rate < float("inf"):
         raise WeftError(f"{what} {told(value)} must be above zero and finite")
     return rate
+
+
+def parse_flops(value: str, what: str = "peak") -> float:
+    """Floating-point operations per second: "312TFLOPS" or "312TFLOP/s".
+
+    WeftError: another unit, zero, negative or not finite.
+    """
+    match = _FLOPS.match(value.strip())
+    if match is None:
+        raise WeftError(f"{what} {told(value)} is no rate of operations: write text such as 312TFLOPS or 312TFLOP/s")
+    return _above_zero(Fraction(match["number"]) * _PREFIX[match["prefix"]], value, what)
 
 
 def parse_size(value: object, what: str = "size") -> int:
@@ -206,6 +218,13 @@ Rate: TypeAlias = Annotated[str | int, Reads(parse_bandwidth, keep=True)]
 Size: TypeAlias = Annotated[str | int, Reads(parse_size, keep=True)]
 Time: TypeAlias = Annotated[str | int, Reads(parse_time, keep=True)]
 """Quantities that are checked where they are given, and kept as they are written."""
+
+Flops: TypeAlias = Annotated[float, InUnit(Number(0, above=True), parse_flops, "312TFLOPS")]
+BytesPerSecond: TypeAlias = Annotated[float, InUnit(Number(0, above=True), parse_bandwidth, "2TB/s")]
+Bytes: TypeAlias = Annotated[int, InUnit(Integer(0), parse_size, "8KiB")]
+PositiveBytes: TypeAlias = Annotated[int, InUnit(Integer(1), parse_size, "8KiB")]
+Picoseconds: TypeAlias = Annotated[int, InUnit(Integer(0, MOST_PS), parse_time, "1.5us")]
+"""Numbers whose names say the unit; text with a unit is read into them."""
 
 
 def counted(count: int, noun: str) -> str:

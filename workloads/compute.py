@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topologies.checks import Positive, Share, checked
+from topologies.checks import Share, checked
+from topologies.units import BytesPerSecond, Flops
 
 TERA = 10**12
 
@@ -21,16 +22,22 @@ class Accelerator:
     Attributes
     ----------
     peak_flops : float
-        Operations per second, as the data sheet counts them (a multiply-add is two).
+        Operations per second, as the data sheet counts them (a multiply-add is two); may be given as "312TFLOPS".
     efficiency : float
         Share of the peak that training reaches; depends on the user's system, so there is no default.
     memory_Bps : float or None
-        Bytes per second of its memory, which bound the update of the weights; None leaves updates out.
+        Bytes per second of its memory, which bound the update of the weights; None leaves updates out. May be given
+        as "2TB/s".
+
+    Examples
+    --------
+    >>> Accelerator("312TFLOPS", 0.5) == Accelerator(312e12, 0.5)
+    True
     """
 
-    peak_flops: Positive
+    peak_flops: Flops
     efficiency: Share
-    memory_Bps: Positive | None = None
+    memory_Bps: BytesPerSecond | None = None
 
     def time_ns(self, flops: float) -> float:
         """Nanoseconds taken by a number of operations."""

@@ -19,11 +19,10 @@ from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
 from topologies.checks import MOST_COUNT, Count, Integer, Natural, checked
 from topologies.text.brief import one_line
-from topologies.units import MOST_PS, Quantity, parse_time
+from topologies.units import Bytes, Picoseconds, Quantity, parse_time
 
 Ranks = npt.NDArray[np.int64]
 
-Picoseconds = Annotated[int, Integer(0, MOST_PS)]
 Priority = Annotated[int, Integer(-MOST_COUNT, MOST_COUNT)]
 """Priorities are 32 bits wide."""
 
@@ -200,7 +199,7 @@ class Job:
         ----------
         name : str
         duration_ps : int
-            At speed 1.
+            At speed 1; may be given as text ("1.5us").
         kind : str, optional
             Default: the name.
         stream : str
@@ -240,7 +239,7 @@ class Job:
 
     @checked
     def send(
-        self, name: str, size_bytes: Natural | Sequence[Natural], src: Sequence[int], dst: Sequence[int], *,
+        self, name: str, size_bytes: Bytes | Sequence[Natural], src: Sequence[int], dst: Sequence[int], *,
         kind: str = "send", after: Iterable[int] = (), priority: Priority = 0, via: Sequence[Sequence[int]] = (),
         laps: Count = 1, detached: bool = False,
     ) -> int:
@@ -250,7 +249,7 @@ class Job:
         ----------
         name : str
         size_bytes : int or sequence of int
-            Of every message, each source having one; or one size per message.
+            Of every message, each source having one, also as text ("8KiB"); or one size per message.
         src, dst : sequence of int
         kind : str
         after : iterable of int

@@ -19,8 +19,9 @@ import numpy as np
 
 from collectives.core.process_groups import ProcessGroup
 from topologies import Topology, WeftError
-from topologies.checks import Choice, Count, Natural, checked
+from topologies.checks import Choice, Count, checked
 from topologies.text.brief import one_line
+from topologies.units import Bytes
 from workloads.job import Job
 from workloads.model_workload import BYTES
 from workloads.models.model import NeuralNetwork
@@ -52,7 +53,7 @@ class Pipeline:
 
     group: str = PIPELINE
     microbatches: Count
-    activation_bytes: Natural
+    activation_bytes: Bytes
     order: Annotated[str, Choice(PIPELINE_ORDERS)] = "1f1b"
 
 

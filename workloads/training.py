@@ -25,8 +25,9 @@ from collectives.core.schedule import Schedule
 from collectives.hierarchical import DEFAULT_PIPELINE_CHUNKS
 from collectives.registry import algorithm, build
 from topologies import Topology, WeftError
-from topologies.checks import Choice, Integer, checked
+from topologies.checks import Choice, checked
 from topologies.text.brief import one_line
+from topologies.units import PositiveBytes
 from workloads.job import Job
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, TENSOR
 from workloads.workload import Call, Groups, Layer, Phase, Workload, check_groups
@@ -50,7 +51,7 @@ class Training:
     loop : {"no-overlap", "wfbp", "dear"}
     bucket_bytes : int or None
         Gradients of consecutive layers are reduced together while their sum stays below this (a layer may exceed it
-        alone); None reduces each layer's by itself.
+        alone); None reduces each layer's by itself. May be given as "25MiB".
     in_order : bool
         Whether gradient reductions run one at a time, as on one NCCL stream; otherwise each starts when its gradients
         are ready.
@@ -69,7 +70,7 @@ class Training:
     """
 
     loop: Annotated[str, Choice(LOOPS)] = "wfbp"
-    bucket_bytes: Annotated[int, Integer(1)] | None = 25 * MIB
+    bucket_bytes: PositiveBytes | None = 25 * MIB
     in_order: bool = False
     first_layers_first: bool = False
     updates: bool = False

@@ -13,7 +13,6 @@ from topologies.core.rateless import NeedsRates, wiring_of
 Ts = TypeVarTuple("Ts")
 
 
-
 def kept_by_wiring(most: int) -> Callable[[Callable[[Topology, *Ts], Pattern]], Callable[[Topology, *Ts], Pattern]]:
     """Decorate a function that builds the pattern of an algorithm on a topology; arguments must be hashable.
 

@@ -7,15 +7,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from sim.analytic.traffic import F64
 from topologies import WeftError
-from topologies.checks import Count, Positive, checked
+from topologies.checks import Count, InUnit, Number, checked
 from topologies.text.brief import WIDTH, cut, one_line
 from topologies.units import parse_bandwidth
+
+GBps = Annotated[float, InUnit(Number(0, above=True), lambda text, what: parse_bandwidth(text, what) / 1e9, "100GB/s")]
 
 _SIDES = re.compile(r"(<=|>=|==|=)")
 _TERM = re.compile(r"^(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?B(?P<dim>[0-9]+)$")
@@ -38,8 +40,8 @@ class Constraint:
 
 
 @checked
-def budget(total_GBps: Positive, n_dims: Count, *, spent: bool) -> Constraint:
-    """The sum over dimensions is at most `total_GBps`, or equal to it if it must be `spent`."""
+def budget(total_GBps: GBps, n_dims: Count, *, spent: bool) -> Constraint:
+    """The sum over dimensions is at most `total_GBps` (or "100GB/s"), and equal to it if it must be `spent`."""
     sign = "=" if spent else "<="
     return Constraint((1.0,) * n_dims, total_GBps, spent, f"sum of B {sign} {total_GBps:g} GB/s")
 

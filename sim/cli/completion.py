@@ -24,10 +24,11 @@ PREAMBLE = {"bash": "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}  # torus:8x8 is one w
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the script."""
-    sys.stdout.write(shtab.complete(named_parser(), arguments.shell, preamble=PREAMBLE.get(arguments.shell, "")) + "\n")
+    shell = arguments.shell
+    sys.stdout.write(shtab.complete(named_parser(shell), shell, preamble=PREAMBLE.get(shell, "")) + "\n")
 
 
-def named_parser() -> Parser:
+def named_parser(shell: str) -> Parser:
     """The parser of weft, with flags that know the names and files that may follow them."""
     parser, known = Parser(prog="weft"), names_by_flag()
     commands = parser.add_subparsers(metavar="COMMAND")
@@ -36,6 +37,8 @@ def named_parser() -> Parser:
         fill(sub, name)
         for action in sub._actions:
             _name(action, known)
+            if shell == "bash" and action.choices and "," in str(action.metavar):
+                _complete_after_a_comma(action)
             if not action.option_strings and action.nargs == "?":
                 action.nargs = None  # shtab completes only required arguments
     return parser
@@ -67,3 +70,11 @@ def _name(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> None:
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # shtab reads it
     elif action.choices is None and "FILE" in taken:
         action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads it
+
+
+def _complete_after_a_comma(action: argparse.Action) -> None:
+    """In bash a list of names is one word: what is before its last comma stays, what follows is completed."""
+    called = f"_weft_{action.dest.replace('.', '_')}"
+    body = f'compgen -P "${{1%"${{1##*,}}"}}" -W "{" ".join(map(str, action.choices or ()))}" -- "${{1##*,}}"'
+    preamble = {"bash": f"{called}() {{ {body}; }}\n"}
+    action.complete = {"bash": called, "preamble": preamble}  # type: ignore[attr-defined]  # shtab reads it

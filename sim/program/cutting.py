@@ -7,14 +7,13 @@ from fractions import Fraction
 from typing import Annotated
 
 from topologies import WeftError
-from topologies.checks import Count, Integer, checked
-from topologies.units import PS_PER_S
+from topologies.checks import Count, Integer, InUnit, checked
+from topologies.units import PS_PER_S, PositiveBytes, parse_size
 
 MOST_WORK = 2**62
 """Of a task, in bytes or ps."""
 
-Bytes = Annotated[int, Integer(0, MOST_WORK - 1)]
-ChunkBytes = Annotated[int, Integer(1)]
+Bytes = Annotated[int, InUnit(Integer(0, MOST_WORK - 1), parse_size, "40B")]
 
 
 @checked
@@ -28,7 +27,7 @@ class Cutting:
     """
 
     chunks: Count | None = 1
-    chunk_bytes: ChunkBytes | None = None
+    chunk_bytes: PositiveBytes | None = None
     header_bytes: Bytes = 0
     packet_header_bytes: Bytes = 0
 

@@ -6,11 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting
-from sim.program.cutting import Bytes, ChunkBytes
-from topologies.checks import Choice, Count, Integer, WeftError, checked
+from sim.program.cutting import Bytes
+from topologies.checks import Choice, Count, WeftError, checked
 from topologies.core.paths import TIES
 from topologies.text.brief import Registry, one_line
-from topologies.units import MOST_PS, Quantity, counted, format_size, format_time, parse_size, parse_time
+from topologies.units import (
+    Picoseconds,
+    PositiveBytes,
+    Quantity,
+    counted,
+    format_size,
+    format_time,
+    parse_size,
+    parse_time,
+)
 
 DEFAULT_CHUNKS = 16
 ENGINES = ("chunk", "reference", "analytic")
@@ -47,10 +56,10 @@ class Model:
     forwarding: Annotated[str, Choice(FORWARDING)] = "cut-through"
     deliver: Annotated[str, Choice(DELIVERY)] = "tail"
     chunks: Count | None = DEFAULT_CHUNKS
-    chunk_bytes: ChunkBytes | None = None
+    chunk_bytes: PositiveBytes | None = None
     header_bytes: Bytes = 0
     packet_header_bytes: Bytes = 0
-    endpoint_latency_ps: Annotated[int, Integer(0, MOST_PS)] = 0
+    endpoint_latency_ps: Picoseconds = 0
     tie: Annotated[str, Choice(TIES)] = "first"
     discipline: Annotated[str, Choice(DISCIPLINES)] = "fifo"
     seed: int = 0

@@ -19,7 +19,7 @@ def test_messages_are_one_line_of_bounded_length() -> None:
 
 def test_links_are_changed_by_arrays_of_numbers() -> None:
     with pytest.raises(WeftError, match="bandwidth_Bps is '400Gb/s': give an array of numbers"):
-        ring(4).with_links(bandwidth_Bps="400Gb/s")  # type: ignore[arg-type]
+        ring(4).with_links(bandwidth_Bps="400Gb/s")  # type: ignore[arg-type]  # what is rejected
 
 
 def test_an_item_of_an_item_is_named_by_both_places() -> None:
@@ -29,4 +29,4 @@ def test_an_item_of_an_item_is_named_by_both_places() -> None:
 
     assert table([[1], [2]]) == 2
     with pytest.raises(WeftError, match=r"^rows, item 1, item 0, is 0\.5: give an integer below 2\^63$"):
-        table([[1], [0.5]])  # type: ignore[list-item]
+        table([[1], [0.5]])  # type: ignore[list-item]  # what is rejected

@@ -18,7 +18,7 @@ def _jit(function: Callable[..., Any]) -> Any:
 
 
 @_jit
-def augment(first, following, head, left, source, sink, limit, level, current, queue, path):  # type: ignore[no-untyped-def]
+def augment(first, following, head, left, source, sink, limit, level, current, queue, path):  # type: ignore[no-untyped-def]  # jitted
     """Push at most `limit` from source to sink; returns the amount pushed.
 
     Parameters

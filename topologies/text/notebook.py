@@ -42,6 +42,8 @@ def _cell(value: object) -> str:
 def to_frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
     """Rows as a data frame of pandas, with a column for every key in the order in which they first appear.
 
+    Always of pandas; `pyarrow.Table.from_pandas(to_frame(rows))` is a table of Arrow.
+
     Parameters
     ----------
     rows : iterable of mapping

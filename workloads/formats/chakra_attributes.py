@@ -19,7 +19,6 @@ Scalar = float | int | bool | str | bytes
 Value = Scalar | tuple[Scalar, ...]
 
 
-
 class Attribute(NamedTuple):
     """A named value of a node or of the file."""
 

@@ -60,7 +60,8 @@ def layer(shape: Shape, number: int) -> tuple[Operator, ...]:
         bias = columns if shape.biases else 0
         parameters = experts * copies * (rows * columns + bias)
         flops = 2.0 * copies * rows * columns * (shape.active if experts > 1 else 1)
-        return Operator(f"{name}{number}", parameters, flops, rows, columns, sharded=True, **more)  # type: ignore[arg-type]
+        called = f"{name}{number}"
+        return Operator(called, parameters, flops, rows, columns, sharded=True, **more)  # type: ignore[arg-type]  # its fields
 
     sends = shape.active if shape.experts > 1 else 0
     router = Operator(f"router{number}", h * shape.experts, 2 * h * shape.experts, h, shape.experts)
@@ -94,7 +95,8 @@ def gpt(name: str, layers: int, hidden: int, sequence: int, vocabulary: int, sou
 
 def llama(name: str, source: str, **sizes: int) -> NeuralNetwork:
     """A Llama: no biases, gated feed-forward part, shared keys and values, untied output."""
-    return decoder(name, Shape(**sizes, gated=True, biases=False, tied=False), source)  # type: ignore[arg-type]
+    shape = Shape(**sizes, gated=True, biases=False, tied=False)  # type: ignore[arg-type]  # its integers
+    return decoder(name, shape, source)
 
 
 def bert(name: str, layers: int, hidden: int, source: str, sequence: int = 512) -> NeuralNetwork:

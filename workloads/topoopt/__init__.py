@@ -1,8 +1,5 @@
 """TopoOpt: the circuits that suit a training job, derived from its computation and traffic.
 
-W. Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training Jobs",
-NSDI 2023.
-
 Imports jobs, parallelism and the packages below `workloads`.
 """
 

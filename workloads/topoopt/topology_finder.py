@@ -2,6 +2,9 @@
 
 The degree is split by traffic. Defects of the released code are not repeated: the heaviest group gets the most rings,
 a pair counts its demand in both directions, and no ring is chosen twice in opposite directions while others remain.
+
+W. Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training Jobs",
+NSDI 2023.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from sim.engine.run import run
 from sim.program import PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
 from sim.program.contract import COMPLETES, DROPS, LOSES
 from sim.program.disrupt import Disruptions, Phase, disrupt
-from sim.program.outcome import Deadlock, Outcome
+from sim.program.outcome import Deadlock, Journal, Outcome
 from tests.fault_strategies import faulty_programs
 from topologies import from_links
 from workloads.job import Reconfigure
@@ -124,6 +124,14 @@ def test_every_run_with_faults_passes(program: Program) -> None:
         return
 
 
+def certified(program: Program) -> tuple[Program, Outcome, Journal]:
+    """A program, its run, which every certificate passes, and the log of it."""
+    outcome = run(program, log=True)
+    certify(program, outcome)
+    assert outcome.journal is not None
+    return program, outcome, outcome.journal
+
+
 @pytest.mark.parametrize(
     ("task", "start", "finish", "message"),
     [
@@ -165,11 +173,7 @@ def test_what_is_dropped_at_its_source_takes_the_route_in_force() -> None:
         phases={down: off, other: off}, crossing=dict.fromkeys((down, other), LOSES + DROPS),
         resend_ps={down: 30, other: 30}, detours={task: [(100, ((other, 1),))]},
     )  # fmt: skip
-    program = disrupt(builder.build(), faults)
-    outcome = run(program, log=True)
-    certify(program, outcome)
-    journal = outcome.journal
-    assert journal is not None
+    program, outcome, journal = certified(disrupt(builder.build(), faults))
     assert journal.start_ps.tolist() == [0, 30]
     at = journal.at.copy()
     at[0] = program.route_ptr[program.detour_route[0]]
@@ -216,11 +220,7 @@ def test_what_is_sent_again_takes_the_route_in_force() -> None:
         phases={wire: [Phase(5, Fraction(0)), Phase(8)]}, crossing={wire: LOSES}, resend_ps={wire: 20, other: 20},
         detours={task: [(12, ((other, 3),))]},
     )  # fmt: skip
-    program = disrupt(builder.build(), faults)
-    outcome = run(program, log=True)
-    certify(program, outcome)
-    journal = outcome.journal
-    assert journal is not None
+    program, outcome, journal = certified(disrupt(builder.build(), faults))
     assert journal.lost.tolist() == [True, False] and outcome.busy_ps.tolist() == [5, 10]
     stays = outcome._replace(
         journal=journal._replace(at=np.full_like(journal.at, journal.at[0])), busy_ps=np.array([15, 0])
@@ -238,11 +238,8 @@ def test_what_is_sent_away_is_neither_lost_nor_drawn() -> None:
         phases={down: [Phase(0, Fraction(0)), Phase(60)]}, crossing={down: LOSES}, loss={down: 0.999999},
         resend_ps={down: 5}, detours={task: [(12, ((other, 3),))]},
     )  # fmt: skip
-    program = disrupt(builder.build(), faults)
-    outcome = run(program, log=True)
-    certify(program, outcome)
-    assert outcome.journal is not None
-    assert outcome.journal.moved.tolist() == [True, False]
+    _, _, journal = certified(disrupt(builder.build(), faults))
+    assert journal.moved.tolist() == [True, False]
 
 
 def test_a_chunk_is_dropped_at_once() -> None:

@@ -55,6 +55,8 @@ def completed(script: Path, line: str) -> set[str]:
     [
         ("weft comp", {"compare", "completion"}),
         ("weft schedule --algorithm pipe", {"pipelined"}),
+        ("weft compare --algorithms ring,sw", {"ring,swing"}),
+        ("weft plot out --algorithms swing,ring,pipe", {"swing,ring,pipelined"}),
         ("weft compare --collective all-g", {"all-gather"}),
         ("weft compare --engine ", {"chunk", "reference", "analytic"}),
         ("weft compare --forw", {"--forwarding"}),

@@ -26,7 +26,7 @@ SHAPE = (4, 4, 4)
 
 def choices(**asked: object) -> list[Knobs]:
     values: dict[str, object] = {"algorithms": ("hierarchical",), "chunks": (2,)} | asked
-    return Asked(**values).choices(SHAPE, (), "all-reduce")  # type: ignore[arg-type]
+    return Asked(**values).choices(SHAPE, (), "all-reduce")  # type: ignore[arg-type]  # its fields
 
 
 def test_orders_of_one_collective_are_all_permutations() -> None:

@@ -86,7 +86,7 @@ def test_of_parallel_links_the_first_is_meant(ends):
 def test_a_topology_is_frozen_with_its_arrays():
     t = torus(4)
     with pytest.raises(FrozenInstanceError):
-        t.name = "other"  # type: ignore[misc]
+        t.name = "other"  # type: ignore[misc]  # what is rejected
     with pytest.raises(ValueError, match="read-only"):
         t.bandwidth_Bps[0] = 1.0
 
