@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from collectives import ALGORITHMS, algorithms_for, build
 from sim import Result, simulate
-from sim.plots.style import WIDE, figure, save
+from sim.plots.style import WIDE, figure
 from sim.study.points import Task, compute
 from sim.study.spec import Spec
 from sim.study.tables import aligned
@@ -166,7 +166,7 @@ def draw() -> dict[int, Result]:
     schedule = build(name, kind, from_spec(spec), SIZE, form)
     results = {chunks: simulate(schedule, chunks=chunks) for chunks in (16, 32)}
     names = from_spec(spec).shape
-    with figure(WIDE, 4.2) as drawn:
+    with figure(PICTURE, WIDE, 4.2) as drawn:
         axes = drawn.subplots(2, 1, sharex=True)
         for one, (chunks, result) in zip(axes, results.items(), strict=True):
             _ports(one, result)
@@ -175,7 +175,6 @@ def draw() -> dict[int, Result]:
         for number, extent in enumerate(names):
             axes[1].barh(0, 0, color=f"C{number}", label=f"dimension {number}: {extent} ranks")
         axes[1].legend(loc="center right", fontsize=7)
-        save(drawn, PICTURE)
     return results
 
 

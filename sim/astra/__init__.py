@@ -2,7 +2,3 @@
 
 Imports the packages below `sim`, and nothing of `sim` itself: it shares no code with the engines it is compared with.
 """
-
-from sim.astra.run import AstraResult, run_astra
-
-__all__ = ["AstraResult", "run_astra"]

@@ -1,4 +1,4 @@
-"""The command line: what the user types. Each command is an entry of `sim.cli.commands` and a module with `run`.
+"""The command line, what the user types: each command is an entry of `sim.cli.commands` and a module with `run`.
 
 Imports every other package of `sim`; the module of a command is imported when the command runs.
 """
@@ -45,13 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _answer(words)
     try:
         parsed = command_parser(name).parse_args(words[1:])
-        command = importlib.import_module(f"sim.cli.{name}")  # only now: help needs no compiler
+        command, output = (importlib.import_module(f"sim.cli.{one}") for one in (name, "output"))  # help needs neither
         with ends_in_order():
-            code = int(command.run(parsed) or 0)
+            output.check_outputs(parsed)
+            command.run(parsed)
+            output.say_where(parsed)
         sys.stdout.flush()
-        return code
+        return 0
     except WeftError as wrong:
-        print(f"weft {name}: {_one_line(wrong)}", file=sys.stderr)
+        print(f"weft {name}: {' '.join(str(wrong).split())}", file=sys.stderr)
         return _interrupted(wrong.__context__) if isinstance(wrong.__context__, KeyboardInterrupt) else EXIT_BAD_INPUT
     except KeyboardInterrupt as signal:
         print(f"weft {name}: interrupted, nothing was written", file=sys.stderr)
@@ -87,10 +89,6 @@ def _settle_standard_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _one_line(wrong: WeftError) -> str:
-    return " ".join(str(wrong).split())
 
 
 def parsers() -> dict[str, Parser]:

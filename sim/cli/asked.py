@@ -19,14 +19,10 @@ from topologies.checks import WeftError
 def spec_of(arguments: argparse.Namespace) -> Spec:
     """The spec that a call describes.
 
-    Raises
-    ------
-    WeftError
-        A section or key that the command does not use, or a value that is not accepted.
+    WeftError: a section or key that the command does not use, or a value that is not accepted.
     """
-    path = arguments.spec
     spec = Spec().updated(by_section(COMMANDS[arguments.command].defaults))
-    if path:
+    if path := arguments.spec:
         sections, where = sections_of(Path(path), "spec file", arguments.command), f"spec file {path}"
         changes = changes_in(sections, where)
         check_used(sections, arguments.command, where)
@@ -63,13 +59,7 @@ def by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def check_used(sections: Mapping[str, Any], command: str, where: str) -> None:
-    """Reject sections and keys that the command does not use: nothing in a file is ignored silently.
-
-    Raises
-    ------
-    WeftError
-        Names the section or key, the command, and what the command takes.
-    """
+    """Reject sections and keys that the command does not use: nothing in a file is ignored silently."""
     taken = accepted(COMMANDS[command])
     for section, keys in sections.items():
         if section not in taken:
@@ -83,13 +73,7 @@ def check_used(sections: Mapping[str, Any], command: str, where: str) -> None:
 
 
 def required(spec: Spec, *names: str) -> None:
-    """Keys, as "section.key", without which a command has nothing to do.
-
-    Raises
-    ------
-    WeftError
-        Names the first that is not given, with its flag.
-    """
+    """Reject a spec without one of these keys, as "section.key": the command has nothing to do."""
     for name in names:
         section, _, key = name.partition(".")
         if getattr(getattr(spec, section), key) is None:

@@ -8,15 +8,12 @@ from typing import Any
 
 from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
 from sim.cli.asked import required, spec_of
-from sim.cli.output import check_outputs, say, say_where, write_json
+from sim.cli.output import say, write_json
 from topologies.checks import WeftError
-
-NAME = "astra"
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     required(spec, "astra.workload", "astra.system", "astra.network")
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
@@ -32,7 +29,6 @@ def run(arguments: argparse.Namespace) -> None:
         for note in result.notes:
             print(f"# {note}", file=sys.stderr)
     write_json(arguments, spec, rows_of(result), **facts(result))
-    say_where(arguments)
 
 
 def facts(result: AstraResult) -> dict[str, Any]:

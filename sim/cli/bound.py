@@ -10,27 +10,23 @@ from collectives.core.collective import COLLECTIVES
 from collectives.trees.rooted_forest import two_phase_rate_Bps
 from sim.analytic.cut_bound import cut_bound
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_json
+from sim.cli.output import say, write_csv, write_json
 from topologies import SWITCH, Topology
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots
 from topologies.units import counted
 
-NAME = "bound"
-
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print and write."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     topology, kind = spec.build_topology(), spec.kind.name
     root, switches = spec.collective.root or 0, spec.bound.reducing_switches
     rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
-    head = f"# weft {NAME}: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
+    head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
     say(arguments, head, *lines, *_note(topology, kind, switches))
     write_json(arguments, spec, rows, model=spec.build_model())
     write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])
-    say_where(arguments)
 
 
 def _note(topology: Topology, kind: str, reducing_switches: bool) -> list[str]:

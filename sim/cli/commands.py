@@ -15,56 +15,25 @@ from typing import Any
 SHELLS = ("bash", "zsh", "fish")
 
 
-def _nothing(parser: argparse.ArgumentParser) -> None:
-    pass
-
-
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command: a module `sim.cli.NAME` with a function `run(arguments)`, and its help.
+    """A command: a module `sim.cli.NAME` with a function `run(arguments)`, and its help."""
 
-    Attributes
-    ----------
-    help : str
-        One line.
-    examples : tuple of str
-    uses : tuple of str
-        Sections of a spec, or single keys as "section.key", that the command takes; "tenant" stands for its tables.
-    without : tuple of str
-        Keys of these sections that it does not use.
-    defaults : mapping
-        Its own defaults, by "section.key".
-    helps : mapping
-        Its own help of keys, by "section.key": what stands for the value, and the line.
-    positional : str
-        Key that is written without a flag.
-    run_flags : tuple of str
-        Subset of "workers", "check" and "max_events": they change how a run is done, not its result.
-    outputs : tuple of str
-        Files that it writes; see `sim.cli.flags`.
-    figures : tuple of str
-        Figures of `--plot`, the default first.
-    chooses : bool
-        Whether it chooses chunks, discipline and trees for each point, unless they are given.
-    more : callable
-        Adds flags of the command's own.
-    notes : str
-        End of the help.
-    """
-
-    help: str
+    help: str  # one line
     examples: tuple[str, ...]
+    # sections of a spec, or single keys as "section.key", that it takes; "tenant" stands for its tables
     uses: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    without: tuple[str, ...] = ()  # keys of these sections that it does not use
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # its own, by "section.key"
+    # its own help of keys, by "section.key": what stands for the value, and the line
     helps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    positional: str = ""
-    run_flags: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ("json",)
-    figures: tuple[str, ...] = ()
-    chooses: bool = False
-    more: Callable[[argparse.ArgumentParser], None] = _nothing
-    notes: str = ""
+    positional: str = ""  # key that is written without a flag
+    run_flags: tuple[str, ...] = ()  # of "workers", "check" and "max_events": how a run is done, not its result
+    outputs: tuple[str, ...] = ("json",)  # files that it writes; see `sim.cli.flags`
+    figures: tuple[str, ...] = ()  # of `--plot`, the default first
+    chooses: bool = False  # whether it chooses chunks, discipline and trees for each point, unless they are given
+    more: Callable[[argparse.ArgumentParser], None] = lambda parser: None  # adds flags of its own
+    notes: str = ""  # end of the help
 
 
 def _sweep(parser: argparse.ArgumentParser) -> None:

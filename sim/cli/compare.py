@@ -9,7 +9,7 @@ from typing import Any
 from collectives.formats.files import SUFFIX
 from sim import plots
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_figure, write_json, write_text
+from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_json import nccl_json
 from sim.study.deciding import deciding_defaults
@@ -20,8 +20,6 @@ from sim.study.tables import common_notes, comparison_table, legend, nccl_table,
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
-NAME = "compare"
-
 Row = Mapping[str, Any]
 
 Stuck = dict[str, dict[int, WeftError]]
@@ -30,7 +28,6 @@ Stuck = dict[str, dict[int, WeftError]]
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare, print the tables, write the files."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     refused = refusals(spec)
     names = [name for name in spec.algorithms if name not in refused]
@@ -45,16 +42,12 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.nccl_json:
         ranks, element = spec.build_topology().n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
-    say_where(arguments)
 
 
 def refusals(spec: Spec) -> dict[str, str]:
-    """Reasons why algorithms cannot run; one that the user named must run.
+    """Reasons why algorithms cannot run.
 
-    Raises
-    ------
-    WeftError
-        A named algorithm cannot run, or none can.
+    WeftError: one that the user named cannot run, or none can.
     """
     refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes))
     if spec.collective.algorithms and refused:
@@ -76,13 +69,7 @@ def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
 def compute(
     spec: Spec, names: Sequence[str], arguments: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """One row per algorithm and size, and reasons why algorithms can never end under faults.
-
-    Raises
-    ------
-    WeftError
-        Nothing can end.
-    """
+    """One row per algorithm and size, and reasons why algorithms can never end under faults; see `never_end`."""
     how = arguments.check, spec.account.why, arguments.max_events, spec.account.spread
     tasks = [Task(spec, name, size, *how) for name in names for size in spec.sizes_bytes]
     stuck: Stuck = {}
@@ -105,10 +92,7 @@ def compute(
 def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> dict[str, str]:
     """Reasons why algorithms can never end under faults, by name.
 
-    Raises
-    ------
-    WeftError
-        Nothing can end: no algorithm at any size.
+    WeftError: nothing can end, no algorithm at any size.
     """
     refused = {name: _never(stuck[name], sizes_bytes) for name in names if name in stuck}
     if stuck and sum(map(len, stuck.values())) == len(names) * len(sizes_bytes):
@@ -139,7 +123,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
     """Tables and notes, line by line."""
     topology = spec.build_topology()
     where = f"{topology.name}, {counted(topology.n_npus, 'NPU')}"
-    lines = [f"# weft {NAME}: {spec.kind.name} on {where}", *assumptions(spec, rows)]
+    lines = [f"# weft compare: {spec.kind.name} on {where}", *assumptions(spec, rows)]
     element, root = spec.element_bytes, spec.collective.root or 0
     for name in dict.fromkeys(row["algorithm"] for row in rows):
         own = [row for row in rows if row["algorithm"] == name]

@@ -16,8 +16,6 @@ from sim.study.keys import keys_of
 from topologies import TIES, TOPOLOGIES
 from workloads.models import MODELS
 
-NAME = "completion"
-
 PREAMBLE = {"bash": "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}  # torus:8x8 is one word\n"}
 """First lines of scripts, by shell."""
 

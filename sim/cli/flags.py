@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import Field
 from functools import partial
 from typing import Any, NoReturn
@@ -108,7 +108,7 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
         group.add_argument(*flags_of(key), dest=dest, action=argparse.BooleanOptionalAction, help=help_text)
     else:
         group.add_argument(
-            *flags_of(key), dest=dest, metavar=taken, help=help_text, type=_type(kind),
+            *flags_of(key), dest=dest, metavar=taken, help=help_text, type=partial(_parsed, kind),
             action="append" if kind in REPEATED else "store",
         )
 
@@ -116,10 +116,6 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
 def _help(key: Field[Any], text: str, default: Any) -> str:
     shown = shown_default(key, default)
     return f"{text}{f' (default: {shown})' if shown else ''}".replace("%", "%%")
-
-
-def _type(kind: str) -> Callable[[str], Any]:
-    return partial(_parsed, kind)
 
 
 def _parsed(kind: str, text: str) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from sim.cli.asked import required, spec_of
-from sim.cli.compare import reasons
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_json
+from sim.cli.compare import missing
+from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from sim.measured.curves import curves
 from sim.measured.judge import Fit, Interval, Judgment, judge, unique_sizes
@@ -19,12 +20,11 @@ from topologies import Topology
 from topologies.checks import WeftError
 from topologies.units import counted, format_rate, format_size, format_time
 
-NAME = "judge"
 _HEAD = ["algorithm", "residual", "latency", "bandwidth", "score"]
+
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print and write."""
-    check_outputs(arguments)
     asked = spec = spec_of(arguments)
     required(spec, "measured.file")
     topology = spec.build_topology()
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     candidates, refused = curves(spec, topology, spec.algorithms, unique_sizes(measured))
     if spec.collective.algorithms and refused:
         raise WeftError(next(iter(refused.values())))
-    with progress(NAME, len(candidates), arguments.quiet) as steps:
+    with progress("judge", len(candidates), arguments.quiet) as steps:
         found = judge(
             measured, topology, candidates, spec.measured.known or (),
             reducing_switches=spec.bound.reducing_switches, done=steps.advance,
@@ -46,7 +46,6 @@ def run(arguments: argparse.Namespace) -> None:
     rows = found.rows()
     write_json(arguments, asked, rows, model=spec.build_model(), **facts(found), refused=refused)
     write_csv(arguments, rows)
-    say_where(arguments)
 
 
 def facts(found: Judgment) -> dict[str, Any]:
@@ -74,12 +73,12 @@ def _plain(interval: Interval) -> list[float | None]:
     return [None if abs(end) > 1e300 or end < 1e-300 < interval.value else end for end in interval]
 
 
-def report(spec: Spec, found: Judgment, refused: dict[str, str] | Any) -> list[str]:
+def report(spec: Spec, found: Judgment, refused: Mapping[str, str]) -> list[str]:
     """The verdict, then the tables that support it."""
     measured, topology, best = found.measured, found.topology, found.best
     left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""
     lines = [
-        f"# weft {NAME}: {measured.collective} on {topology.name}, {counted(topology.n_npus, 'NPU')}; "
+        f"# weft judge: {measured.collective} on {topology.name}, {counted(topology.n_npus, 'NPU')}; "
         f"{counted(len(measured.points), 'point')} of {measured.source} ({measured.format}){left_out}",
         f"# model: {spec.build_model().describe()}",
         f"looks like  {best.algorithm}, within {best.residual:.1%} (root mean square of the relative errors)",
@@ -92,9 +91,9 @@ def report(spec: Spec, found: Judgment, refused: dict[str, str] | Any) -> list[s
         "#",
         aligned([["size", "measured", "simulated", "error", "busbw", "bound", "of the bound"], *_sizes(found)]),
     ]
-    lines += [f"# {', '.join(names)} cannot run: {why}" for why, names in reasons(refused)]
     return [
         *lines,
+        *missing(refused, {}),
         "# intervals of 95 %; score: -2 log-likelihood plus a penalty for bandwidth off nominal, the lowest is the "
         "most likely, a difference of 6 is 20 to 1",
     ]

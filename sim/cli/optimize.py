@@ -7,18 +7,16 @@ from typing import Any
 
 from sim import plots
 from sim.cli.asked import required, spec_of
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
+from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
 from sim.study.tables import aligned
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
 
-NAME = "optimize"
 
 def run(arguments: argparse.Namespace) -> None:
     """Optimize, print, write the files."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     required(spec, "optimize.network")
     studies = make_studies(spec)
@@ -39,7 +37,6 @@ def run(arguments: argparse.Namespace) -> None:
             raise WeftError("--plot draws time over cost: the network needs prices (--cost FILE)")
         front = study.front()
         write_whole(arguments.plot, lambda path: plots.draw_pareto(front, path))
-    say_where(arguments)
 
 
 def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:

@@ -97,7 +97,8 @@ def say(arguments: argparse.Namespace, *lines: str) -> None:
 
 def say_where(arguments: argparse.Namespace) -> None:
     """Report which files were written: at a terminal, or with `--progress`."""
-    if arguments.quiet or (arguments.quiet is None and not sys.stderr.isatty()):
+    quiet = getattr(arguments, "quiet", True)  # a command that writes no files has no flag for it
+    if quiet or (quiet is None and not sys.stderr.isatty()):
         return
     for flag in WRITTEN:
         name = getattr(arguments, flag, None)

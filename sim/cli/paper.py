@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from sim.cli.asked import required, spec_of
-from sim.cli.output import STANDARD_OUTPUT, check_outputs, say_where, write_json
+from sim.cli.output import STANDARD_OUTPUT, write_json
 from sim.study.tables import from_csv
 from topologies.checks import WeftError
-
-NAME = "paper"
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print, and write tables and figures."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     required(spec, "paper.name")
     name = str(spec.paper.name)
@@ -32,24 +29,17 @@ def run(arguments: argparse.Namespace) -> None:
     before = _stamps(out)
     with redirect_stdout(sys.stderr) if arguments.json == STANDARD_OUTPUT else nullcontext():
         importlib.import_module(f"sim.papers.{name}").run(out, spec.paper.quick)
-    new = _tables([path for path, stamp in _stamps(out).items() if before.get(path) != stamp])
-    rows = [{"table": table, **row} for table, rows in new.items() for row in rows]
+    new = [path for path, stamp in _stamps(out).items() if before.get(path) != stamp]
+    rows: list[dict[str, Any]] = [
+        {"table": path.stem, **{key: _value(text) for key, text in row.items()}}
+        for path in new for row in from_csv(path.read_text(encoding="utf-8"))
+    ]
     write_json(arguments, spec, rows)
-    say_where(arguments)
 
 
 def _stamps(out: Path) -> dict[Path, int]:
     """When each table was written, in ns."""
     return {path: path.stat().st_mtime_ns for path in sorted(out.glob("*.csv"))}
-
-
-def _tables(files: list[Path]) -> dict[str, list[dict[str, Any]]]:
-    """The tables that were written, row by row."""
-    return {path.stem: [_values(row) for row in from_csv(path.read_text(encoding="utf-8"))] for path in files}
-
-
-def _values(row: dict[str, str]) -> dict[str, str | float | int | None]:
-    return {key: _value(text) for key, text in row.items()}
 
 
 def _value(text: str) -> str | float | int | None:

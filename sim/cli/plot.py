@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from sim.cli.asked import required, spec_of
-from sim.cli.output import check_outputs, say_where, write_figure, write_json
+from sim.cli.output import write_figure, write_json
 from sim.report.results import read_result
 from sim.study.spec import Spec
 from topologies.checks import WeftError
 from topologies.units import parse_sweep_size
 
-NAME = "plot"
-
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, choose, draw."""
-    check_outputs(arguments)
     if not (arguments.plot or arguments.json):
         raise WeftError("nothing to write: give --plot FILE or --json FILE")
     asked = spec_of(arguments)
@@ -31,7 +28,6 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.plot:
         write_figure(arguments, rows, spec, size)
     write_json(arguments, asked, rows)
-    say_where(arguments)
 
 
 def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sim import plots
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
+from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.streaming import pool_rows
 from sim.streaming.pool_streaming import PoolStreaming
 from sim.streaming.slot_sharing import RULES
@@ -27,15 +27,12 @@ from topologies.units import (
     parse_time,
 )
 
-NAME = "pool"
-
 T = TypeVar("T")
 Row = dict[str, Any]
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     keys, links = spec.pool, spec.topology
     job = PoolStreaming(
@@ -53,7 +50,6 @@ def run(arguments: argparse.Namespace) -> None:
     write_csv(arguments, rows)
     if arguments.plot:
         write_whole(arguments.plot, lambda path: plots.draw_pool(rows, path))
-    say_where(arguments)
 
 
 def _rows(keys: PoolKeys, job: PoolStreaming) -> list[Row]:
@@ -120,19 +116,17 @@ def _share(text: str, what: str) -> Fraction:
         raise WeftError(f"{what} {text!r} is not a number, such as 0.5 or 1/2") from None
 
 
+def _time(time_s: float) -> str:
+    return format_time(time_s * PS_PER_S)
+
+
 COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "rule": ("rule", str), "leaf": ("leaf", str), "slots": ("slots", str),
-    "time_s": ("time", lambda value: format_time(value * PS_PER_S)),
-    "goodput_Gbps": ("goodput Gb/s", lambda value: f"{value:.4g}"),
-    "closed_form_s": ("closed form", lambda value: format_time(value * PS_PER_S)),
-    "difference": ("difference", lambda value: f"{value:+.2%}"),
-    "mean_s": ("mean of jobs", lambda value: format_time(value * PS_PER_S)),
-    "fallback": ("to the server", lambda value: f"{value:.1%}"),
-    "p5_s": ("5 %", lambda value: format_time(value * PS_PER_S)),
-    "p95_s": ("95 %", lambda value: format_time(value * PS_PER_S)),
-    "slow_down": ("slow-down", lambda value: f"{value:.3f}"),
-    "held_mean_s": ("slot held", lambda value: format_time(value * PS_PER_S)),
-    "held_most_s": ("at most", lambda value: format_time(value * PS_PER_S)),
+    "time_s": ("time", _time), "goodput_Gbps": ("goodput Gb/s", "{:.4g}".format),
+    "closed_form_s": ("closed form", _time), "difference": ("difference", "{:+.2%}".format),
+    "mean_s": ("mean of jobs", _time), "fallback": ("to the server", "{:.1%}".format),
+    "p5_s": ("5 %", _time), "p95_s": ("95 %", _time), "slow_down": ("slow-down", "{:.3f}".format),
+    "held_mean_s": ("slot held", _time), "held_most_s": ("at most", _time),
     "packets_up": ("packets up", str), "partial_sums": ("partial sums", str),
 }
 """Heading of each printed column, and how its values are written."""
@@ -149,6 +143,6 @@ def _title(job: PoolStreaming, row: Row) -> str:
     mean = f", mean of {row['seeds']} seeds" if "seeds" in row else ""
     alone = "" if "leaf" in row else "\n# closed form: one job alone, no worker late or slow, nothing lost"
     return (
-        f"# weft {NAME}: {several}{format_size(job.size_bytes)}, {counted(job.workers, 'worker')} at "
+        f"# weft pool: {several}{format_size(job.size_bytes)}, {counted(job.workers, 'worker')} at "
         f"{format_rate(job.bandwidth_Bps)}{mean}; {counted(row['slots_needed'], 'slot')} keep the links busy{alone}"
     )

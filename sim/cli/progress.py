@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sim.program.outcome import Stopped
 from topologies import WeftError
@@ -21,35 +21,27 @@ LONG_SECONDS = 20.0
 """What a step must still take to be announced where no progress is shown."""
 
 
-class Steps(Protocol):
-    """Progress reports of a command."""
+class Steps:
+    """Progress reports of a command: how many steps are done; nothing is shown."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self.title, self.total, self.done = title, total, 0
 
     def begin(self, what: str) -> None:
         """Report the current step."""
 
     def advance(self, what: str) -> None:
         """Count a finished step."""
+        self.done += 1
 
     def within(self, inside: Progress) -> None:
         """Report progress inside a long step."""
 
 
-class _Quiet:
-    def begin(self, what: str) -> None:
-        pass
-
-    def advance(self, what: str) -> None:
-        pass
-
-    def within(self, inside: Progress) -> None:
-        pass
-
-
-class _Warning(_Quiet):
+class _Warning(Steps):
     """One line, and only of a step that takes long."""
 
-    def __init__(self, title: str) -> None:
-        self.title, self.is_said = title, False
+    is_said = False
 
     def within(self, inside: Progress) -> None:
         if not self.is_said and inside.seconds_left > LONG_SECONDS:
@@ -57,18 +49,15 @@ class _Warning(_Quiet):
             print(f"{self.title}: {inside.total_events:,} services, {_pace(inside)}", file=sys.stderr, flush=True)
 
 
-class _Plain:
+class _Plain(Steps):
     """At most one line every few seconds, and one at the end."""
 
     def __init__(self, title: str, total: int) -> None:
-        self.title, self.total, self.done = title, total, 0
+        super().__init__(title, total)
         self.last = monotonic()
 
-    def begin(self, what: str) -> None:
-        pass
-
     def advance(self, what: str) -> None:
-        self.done += 1
+        super().advance(what)
         if self.done == self.total or monotonic() - self.last > PLAIN_SECONDS:
             self._line(what)
 
@@ -88,42 +77,23 @@ def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Ste
     `quiet`: True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal; elsewhere
     a line before what takes long.
     """
-    with _shown(title, total, quiet) as shown:
-        steps = _Counting(shown)
+    with _shown(title, total, quiet) as steps:
         try:
             yield steps
         except KeyboardInterrupt:
             raise WeftError(f"interrupted, with {steps.done} of {total} done; nothing was written") from None
-        except WeftError as wrong:
-            if total > 1 and _has_stopped(wrong):
+        except Stopped as wrong:
+            if total > 1:
                 wrong.args = (f"{wrong}, after {steps.done} of {total} points",)
             raise
 
 
-def _has_stopped(wrong: WeftError) -> bool:
-    return isinstance(wrong, Stopped)
-
-
-@contextmanager
-def _shown(title: str, total: int, quiet: bool | None) -> Iterator[Steps]:
+def _shown(title: str, total: int, quiet: bool | None) -> AbstractContextManager[Steps]:
     if quiet or total < 1:
-        yield _Quiet()
-    elif sys.stderr.isatty():
-        with _bar(title, total) as steps:
-            yield steps
-    else:
-        yield _Warning(title) if quiet is None else _Plain(title, total)
-
-
-class _Counting:
-    """Steps that count how many are done, however they are shown."""
-
-    def __init__(self, shown: Steps) -> None:
-        self.begin, self.within, self._advance, self.done = shown.begin, shown.within, shown.advance, 0
-
-    def advance(self, what: str) -> None:
-        self.done += 1
-        self._advance(what)
+        return nullcontext(Steps(title, total))
+    if sys.stderr.isatty():
+        return _bar(title, total)
+    return nullcontext((_Warning if quiet is None else _Plain)(title, total))
 
 
 def _share(inside: Progress) -> float:
@@ -146,17 +116,15 @@ def _bar(title: str, total: int) -> Iterator[Steps]:
     with Bars(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
 
-        class _Bar:
-            done = 0
-
+        class _Bar(Steps):
             def begin(self, what: str) -> None:
                 bar.update(task, description=what)
 
             def advance(self, what: str) -> None:
-                self.done += 1
+                super().advance(what)
                 bar.update(task, completed=self.done, description=what)
 
             def within(self, inside: Progress) -> None:
                 bar.update(task, completed=self.done + _share(inside), description=_pace(inside))
 
-        yield _Bar()
+        yield _Bar(title, total)

@@ -9,14 +9,12 @@ from collectives import build
 from collectives.reconfigured import menu
 from sim.circuits.plans import simulate_plan
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_json
+from sim.cli.output import say, write_json
 from sim.cli.train import algorithm_of
 from sim.program.model import make_model
 from sim.study.tables import aligned
 from topologies.units import format_size, format_time
 from workloads.reconfigured import plan_job
-
-NAME = "reconfigure"
 
 HALVING = ("recursive-doubling", "swing", "mirrored-recursive-doubling")
 """Algorithms whose all-reduce is planned in its bandwidth form unless another is named."""
@@ -24,7 +22,6 @@ HALVING = ("recursive-doubling", "swing", "mirrored-recursive-doubling")
 
 def run(arguments: argparse.Namespace) -> None:
     """Plan, simulate, print."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     base, circuits, name, delay = spec.build_topology(), spec.circuits, algorithm_of(spec), spec.circuits.delay
     size_bytes = spec.sizes_bytes[0]
@@ -44,7 +41,6 @@ def run(arguments: argparse.Namespace) -> None:
     head = f"{choice.schedule.name} {spec.kind.name} of {format_size(size_bytes)} on {base.name}, delay {delay}"
     say(arguments, *report(head, rows))
     write_json(arguments, spec, rows, model=model)
-    say_where(arguments)
 
 
 def report(head: str, rows: list[dict[str, Any]]) -> list[str]:
@@ -58,4 +54,4 @@ def report(head: str, rows: list[dict[str, Any]]) -> list[str]:
     parts = [["critical path of the best plan", "time"]]
     parts += [[name, format_time(part_ps)] for name, part_ps in rows[-1]["why"].items()]
     letters = "# B: base circuits; R: others, switched before the step; m: the same as in the step before"
-    return [f"# weft {NAME}: {head}", letters, aligned(table, left=2), aligned(parts, left=1)]
+    return [f"# weft reconfigure: {head}", letters, aligned(table, left=2), aligned(parts, left=1)]

@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 from sim.cli.asked import required, spec_of
-from sim.cli.output import check_outputs, say_where, write_json, write_text
+from sim.cli.output import check_outputs, write_json, write_text
 from sim.cli.progress import progress
 from sim.report import report_page
 from sim.report.results import read_results
-
-NAME = "report"
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -24,12 +22,11 @@ def run(arguments: argparse.Namespace) -> None:
     if folder.is_dir():
         check_outputs(arguments)
     results, _ = read_results(folder)
-    with progress(NAME, len(results), arguments.quiet) as steps:
+    with progress("report", len(results), arguments.quiet) as steps:
         page, left_out = report_page(folder, spec.report.title, spec.report.frames, steps.advance)
     write_text(arguments.page, page)
     for why in left_out:
-        print(f"weft {NAME}: left out: {why}", file=sys.stderr)
+        print(f"weft report: left out: {why}", file=sys.stderr)
     files = [result.name for result in results]
     rows = [{"file": result.name, "rows": len(result.rows)} for result in results]
     write_json(arguments, spec, rows, page=arguments.page, files=files, left_out=left_out)
-    say_where(arguments)

@@ -15,7 +15,7 @@ from collectives.formats.htsim import to_htsim
 from collectives.formats.msccl_xml import to_msccl
 from sim import plots
 from sim.cli.asked import spec_of
-from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_json, write_text, write_whole
+from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_whole
 from sim.lower.capacity import check_capacity
 from sim.lower.quotient import quotient
 from sim.study.spec import Spec
@@ -26,21 +26,17 @@ from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_writer import schedule_to_chakra
 from workloads.formats.goal_writer import schedule_to_goal
 
-NAME = "schedule"
-
 MOST_LINES = 200
 """Transfers shown of one rank; the JSON has all."""
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Describe schedules, or list algorithms."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     if spec.schedule.list:
         say(arguments, *algorithms())
         registry = algorithm_facts()
         write_json(arguments, spec, registry, algorithms=registry)
-        say_where(arguments)
         return
     if not spec.collective.algorithms:
         raise WeftError("no algorithm is given: write --algorithm swing, or --list to see them all")
@@ -57,7 +53,6 @@ def run(arguments: argparse.Namespace) -> None:
         write_text(path, text)
     for path, data in traces:
         write_whole(path, partial(_write_bytes, data))
-    say_where(arguments)
 
 
 def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tuple[str, bytes]]:

@@ -8,28 +8,26 @@ from dataclasses import replace
 from typing import Any
 
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
+from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
 from sim.program.model import Model
 from sim.run.tenants import Shares, share_fabric
 from sim.study.spec import Spec
-from sim.study.tables import aligned
+from sim.study.tables import aligned, spent
 from sim.timeline.perfetto import write_perfetto
+from sim.why.path import by_kind
 from topologies.checks import WeftError
 from topologies.units import PS_PER_S, counted, format_time
-
-NAME = "share"
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate all at once and each alone, print and write."""
-    check_outputs(arguments)
     spec = read(arguments)
     topology = spec.build_topology()
     tenants = [make_tenant(table, topology, number) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, tenants)
-    with progress(NAME, len(tenants) + 2, arguments.quiet) as steps:  # all at once, each alone, and the accounts
+    with progress("share", len(tenants) + 2, arguments.quiet) as steps:  # all at once, each alone, and the accounts
         steps.begin("all together")
         result = share_fabric(
             [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry, check=arguments.check,
@@ -42,7 +40,6 @@ def run(arguments: argparse.Namespace) -> None:
     write_csv(arguments, rows)
     if arguments.perfetto:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.run.timeline(), path))
-    say_where(arguments)
 
 
 def read(arguments: argparse.Namespace) -> Spec:
@@ -102,7 +99,7 @@ def report(
         for one, share, row in zip(tenants, result.shares, rows, strict=True)
     ]
     lines = [
-        f"# weft {NAME}: {counted(len(tenants), 'tenant')} on {topology.name}, {counted(topology.n_npus, 'NPU')}",
+        f"# weft share: {counted(len(tenants), 'tenant')} on {topology.name}, {counted(topology.n_npus, 'NPU')}",
         f"# model: {result.run.model.describe()}; {spec.engine} engine, seed {spec.build_model().seed}",
         f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in result.run.notes()), "#",
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
@@ -111,11 +108,5 @@ def report(
 
 
 def _account(row: Mapping[str, Any]) -> str:
-    total = row["why"]["makespan_ps"]
-    parts: dict[str, int] = {}
-    for name, ps in row["why"]["parts_ps"].items():
-        short = name.partition(": ")[0]  # all time spent waiting for another tenant is one item
-        parts[short] = parts.get(short, 0) + ps
-    ordered = sorted(parts.items(), key=lambda part: -part[1])
-    said = ", ".join(f"{name} {format_time(ps)} ({ps / total:.1%})" for name, ps in ordered)
-    return f"{format_time(total)} = {said}" if said else format_time(total)
+    parts = by_kind(row["why"]["parts_ps"], ": ")  # all time spent waiting for another tenant is one item
+    return spent(row["why"]["makespan_ps"], dict(sorted(parts.items(), key=lambda part: -part[1])))

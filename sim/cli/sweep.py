@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.cli.asked import changes_of, check_used, sections_of
 from sim.cli.compare import reasons
-from sim.cli.output import STANDARD_OUTPUT, check_outputs, say, say_where, write_text, write_whole
+from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
 from sim.cli.progress import Steps, progress
 from sim.faults.plan import FaultPlan
 from sim.study.dask import dask_executor
@@ -30,7 +30,6 @@ NAME = "sweep"
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute what is missing, report progress, write the files."""
-    check_outputs(arguments)
     if arguments.dask and arguments.workers != 1:
         raise WeftError("give --workers or --dask, not both: a cluster has its own workers")
     if arguments.export and arguments.export.endswith(".parquet"):
@@ -135,7 +134,6 @@ def write_files(sweep: Sweep, store: Store, sections: Mapping[str, Any], argumen
         write_whole(arguments.export, lambda path: export(rows, path))
     if arguments.json:
         write_text(arguments.json, document(NAME, self_contained(sections), rows))
-    say_where(arguments)
 
 
 def self_contained(sections: Mapping[str, Any]) -> dict[str, Any]:

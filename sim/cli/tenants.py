@@ -48,10 +48,7 @@ class Described(NamedTuple):
 def read_tenant(text: str) -> dict[str, Any]:
     """The table of a text: "all-reduce ring 64MiB priority=1 start=10us".
 
-    Raises
-    ------
-    WeftError
-        An unexpected word, or a key that is given twice.
+    WeftError: an unexpected word, or a key that is given twice.
     """
     where, table, words = f"tenant {told(text)}", {}, 0
     try:
@@ -81,20 +78,10 @@ def read_tenant(text: str) -> dict[str, Any]:
 
 
 def make_tenant(table: Table, topology: Topology, number: int) -> Described:
-    """The tenant of a table.
+    """The tenant of a table of `read_tenant`, or of TOML.
 
-    Parameters
-    ----------
-    table : mapping
-        Of `read_tenant`, or of TOML.
-    topology : Topology
-    number : int
-        It is called t1, t2, ... unless it has a name.
-
-    Raises
-    ------
-    WeftError
-        A key or a value that is not accepted.
+    `number`: it is called t1, t2, ... unless it has a name.
+    WeftError: a key or a value that is not accepted.
     """
     name = table.get("name", f"t{number}")
     try:

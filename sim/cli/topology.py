@@ -11,13 +11,11 @@ from scipy.sparse.csgraph import dijkstra
 
 from sim import plots
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_json, write_whole
+from sim.cli.output import say, write_json, write_whole
 from sim.study.tables import aligned
 from topologies import TOPOLOGIES, Topology, bisection_Bps, egress_Bps, write_topology
 from topologies.formats.files import FORMATS
 from topologies.units import format_rate, format_time
-
-NAME = "topology"
 
 EXACT_DIAMETER_NPUS = 4096
 """NPUs up to which distances are computed from every NPU: 2.5 s at 4,096."""
@@ -27,13 +25,11 @@ SAMPLED_NPUS = 16
 
 def run(arguments: argparse.Namespace) -> None:
     """Describe one fabric, or list families."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     if spec.topology.spec is None and not any((arguments.plot, arguments.output)):
         say(arguments, *families())
         facts_of_families = family_facts()
         write_json(arguments, spec, facts_of_families, families=facts_of_families)
-        say_where(arguments)
         return
     topology = spec.build_topology()
     facts = describe(topology)
@@ -43,7 +39,6 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.plot, lambda path: plots.draw_topology(topology, path))
     if arguments.output:
         write_whole(arguments.output, lambda path: write_topology(topology, path))
-    say_where(arguments)
 
 
 def families() -> list[str]:

@@ -8,16 +8,13 @@ from typing import Any
 
 from sim.circuits.topoopt_search import Settings, optical_fabric, search
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_json
+from sim.cli.output import say, write_json
 from topologies.units import counted, format_time
 from workloads.topoopt import PACKETS, data_parallel, model
-
-NAME = "topoopt"
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Search, simulate, print."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     keys, links = spec.circuits, spec.topology
     fabric_for = optical_fabric(
@@ -40,7 +37,6 @@ def run(arguments: argparse.Namespace) -> None:
     }
     say(arguments, *report(row))
     write_json(arguments, spec, [row])
-    say_where(arguments)
 
 
 def report(row: dict[str, Any]) -> list[str]:

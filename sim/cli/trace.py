@@ -9,7 +9,7 @@ from typing import Any
 
 from collectives import Schedule
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_json, write_whole
+from sim.cli.output import say, write_json, write_whole
 from sim.cli.train import algorithm_of, simulate_iteration
 from sim.lower.capacity import check_capacity
 from sim.result import Result
@@ -24,15 +24,12 @@ from workloads.formats.chakra_job import read_chakra
 from workloads.formats.goal import read_goal
 from workloads.job import Job
 
-NAME = "trace"
-
 MOST_RANKS = 64
 """Ranks whose end is printed."""
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print a summary, and write the timeline."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     if spec.workload.name and spec.workload.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
@@ -42,7 +39,6 @@ def run(arguments: argparse.Namespace) -> None:
     elif not arguments.json:
         say(arguments, "# nothing is written: give --perfetto FILE for the timeline, or --json FILE for a summary")
     write_json(arguments, spec, [facts(timeline)], model=spec.build_model())
-    say_where(arguments)
 
 
 def facts(timeline: Timeline) -> dict[str, Any]:
@@ -65,16 +61,8 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     faults = spec.build_faults()
     check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" or faults else 1)
     result = simulate(schedule, model=spec.build_model(), symmetry=symmetry, log=True, faults=faults)
-    timeline = result.timeline()
-    say(
-        arguments,
-        f"# weft {NAME}: {schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on "
-        f"{schedule.topology.name}: {format_time(result.time_ps)}",
-        f"# {result.model.describe()}; {result.symmetry}",
-        *(f"# {note}" for note in result.notes()),
-        *_counts(timeline),
-    )
-    return timeline
+    what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
+    return _told(arguments, result, what)
 
 
 def _one_schedule(spec: Spec) -> Schedule:
@@ -93,15 +81,22 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
     else:
         workload, result = simulate_iteration(spec)
         name = workload.name
+    what = f"{name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
+    return _told(arguments, result, what, *(_ends(result) if spec.workload.job else []))
+
+
+def _told(arguments: argparse.Namespace, result: Result, what: str, *more: str) -> Timeline:
+    """The timeline of a result, after its summary is printed."""
     timeline = result.timeline()
+    links, streams = (sum(track.category == kind for track in timeline.tracks) for kind in ("link", "compute"))
+    compute = f" and {counted(streams, 'compute stream')}" if streams else ""
     say(
         arguments,
-        f"# weft {NAME}: {name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}: "
-        f"{format_time(result.time_ps)}",
+        f"# weft trace: {what}: {format_time(result.time_ps)}",
         f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
-        *_counts(timeline),
-        *(_ends(result) if spec.workload.job else []),
+        f"# {counted(timeline.outcome.events, 'slice')} on {counted(links, 'link direction')}{compute}",
+        *more,
     )
     return timeline
 
@@ -130,10 +125,3 @@ def _ends(result: Result) -> list[str]:
         last[span.rank] = max(last.get(span.rank, 0), span.end_ps)
     lines = [f"Host {rank}: {end / 1e3:.3f} ns" for rank, end in sorted(last.items())[:MOST_RANKS]]
     return lines + ([f"# and {counted(len(last) - MOST_RANKS, 'more rank')}"] if len(last) > MOST_RANKS else [])
-
-
-def _counts(timeline: Timeline) -> list[str]:
-    links = sum(track.category == "link" for track in timeline.tracks)
-    streams = sum(track.category == "compute" for track in timeline.tracks)
-    compute = f" and {counted(streams, 'compute stream')}" if streams else ""
-    return [f"# {counted(timeline.outcome.events, 'slice')} on {counted(links, 'link direction')}{compute}"]

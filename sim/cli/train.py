@@ -9,7 +9,7 @@ from typing import Any
 
 from sim import plots
 from sim.cli.asked import spec_of
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_json, write_whole
+from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
@@ -23,12 +23,9 @@ from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD
 from workloads.workload import Workload
 
-NAME = "train"
-
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
-    check_outputs(arguments)
     spec = spec_of(arguments)
     workload, result = simulate_iteration(spec, check=arguments.check)
     say(arguments, *_lines(spec, workload, result), *_bubble(spec, result))
@@ -38,7 +35,6 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
     if arguments.perfetto:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.timeline(), path))
-    say_where(arguments)
 
 
 def simulate_iteration(spec: Spec, *, check: bool = False) -> tuple[Workload, Result]:
@@ -94,7 +90,7 @@ def parts(result: Result, rank: int) -> list[dict[str, Any]]:
 
 def _lines(spec: Spec, workload: Workload, result: Result) -> list[str]:
     lines = [
-        f"# weft {NAME}: {workload.name}, {counted(len(workload.layers), 'layer')}, loop {spec.training.loop}, on "
+        f"# weft train: {workload.name}, {counted(len(workload.layers), 'layer')}, loop {spec.training.loop}, on "
         f"{result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}",
         f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),

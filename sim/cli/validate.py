@@ -10,19 +10,17 @@ from typing import Any
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.compare import Stuck, assumptions, missing, never_end, refusals
-from sim.cli.output import check_outputs, say, say_where, write_csv, write_figure, write_json, write_text, write_whole
+from sim.cli.output import say, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
 from sim.measured.errors import geometric_error, mean_error, with_measured
 from sim.measured.read import Measurements, read_measurements
 from sim.program.outcome import Deadlock
 from sim.study.points import Task, simulate_point
 from sim.study.spec import Spec
-from sim.study.tables import aligned, links_csv
+from sim.study.tables import aligned, links_csv, spent
 from sim.study.validation import Validation, validate
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
-
-NAME = "validate"
 
 RUN_FIGURES = ("timeline", "critical-path", "heatmap")
 """Figures of a single run, that of the last row."""
@@ -30,7 +28,6 @@ RUN_FIGURES = ("timeline", "critical-path", "heatmap")
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, predict, print and write."""
-    check_outputs(arguments)
     asked = spec = spec_of(arguments)
     measured = _measured(spec)
     if measured is not None:
@@ -48,7 +45,6 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(arguments, asked, rows, model=spec.build_model(), refused=refused | stuck)
     write_csv(arguments, rows)
     _draw(arguments, spec, rows, validations[-1])
-    say_where(arguments)
 
 
 def _measured(spec: Spec) -> Measurements | None:
@@ -96,7 +92,7 @@ def _validations(
 ) -> Iterator[Validation]:
     how = {"check": arguments.check, "max_events": arguments.max_events}
     tasks = [Task(spec, name, size, **how) for name in names for size in sizes]
-    with progress(NAME, len(tasks), arguments.quiet) as steps:
+    with progress("validate", len(tasks), arguments.quiet) as steps:
         for task in tasks:
             try:
                 found = simulate_point(task, steps.within)
@@ -113,14 +109,14 @@ def report(
     """Table and account, line by line."""
     topology = validations[0].result.schedule.topology
     rows = [one.row() for one in validations]
-    lines = [f"# weft {NAME}: {spec.kind.name} on {topology.name}, {counted(topology.n_npus, 'NPU')}"]
+    lines = [f"# weft validate: {spec.kind.name} on {topology.name}, {counted(topology.n_npus, 'NPU')}"]
     lines += [*assumptions(spec, rows), "#"]
     head = ["size", "algorithm", "closed form", "lower bound", "estimate", "simulated", "residual"]
     lines.append(aligned([head, *(_line(one) for one in validations)], left=0))
     lines += ["#", "# residual = simulated - estimate:"]
     lines += [f"#   {_name(one)}: {one.verdict()}" for one in validations]
     lines += ["#", "# the simulated time, by what the critical path was spent on:"]
-    lines += [f"#   {_name(one)}: {_spent(one)}" for one in validations]
+    lines += [f"#   {_name(one)}: {spent(one.result.time_ps, one.path_ps)}" for one in validations]
     return [
         *lines,
         *missing(refused, stuck),
@@ -146,12 +142,6 @@ def _line(one: Validation) -> list[str]:
         format_time(result.time_ps),
         format_time(one.residual_ps) + share,
     ]
-
-
-def _spent(one: Validation) -> str:
-    total = max(one.result.time_ps, 1)
-    parts = ", ".join(f"{name} {format_time(ps)} ({ps / total:.1%})" for name, ps in one.path_ps.items())
-    return f"{format_time(one.result.time_ps)} = {parts}" if parts else format_time(one.result.time_ps)
 
 
 def _draw(

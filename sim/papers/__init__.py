@@ -1,6 +1,4 @@
-"""The figures and tables of the source papers, printed next to our own numbers: one module per paper.
-
-Each has HELP and `run(out, quick)`, which writes tables and pictures to the folder `out`.
+"""The figures and tables of the source papers beside our own: a module per paper, whose `run(out, quick)` leaves them.
 
 Imports all of `sim` but the command line and the report.
 """

@@ -27,8 +27,6 @@ from workloads.models.transformer import bert
 from workloads.training import MIB, Training, gradient_buckets, layer_of, training_job
 from workloads.workload import Workload
 
-HELP = "DeAR against wait-free backpropagation (ICDCS'23): five models, 10 Gb/s Ethernet and InfiniBand"
-
 WORKERS = 64
 TOKENS = 64
 BYTES = 4

@@ -34,8 +34,6 @@ from topologies.units import PS_PER_S, bytes_per_s, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, layout_for, lossless_sum
 from workloads.compression.rates import INSTANT, Rates, measure
 
-HELP = "aggregation in the network and lossless homomorphic compression: slots, loss, NVLS, the cliff, the headline"
-
 Row = dict[str, Any]
 
 MIB = 2**20
@@ -60,10 +58,10 @@ def run(out: Path, quick: bool) -> None:
     for name, title, rows in _tables(quick):
         tables[name] = rows
         write(out, name, title, rows)
-    lhc_figure.draw_cliff(out / "lhc-cliff", tables["cliff"])
-    lhc_figure.draw_throughput(out / "lhc-throughput", tables["throughput"])
-    lhc_figure.draw_models(out / "lhc-models", tables["models"])
-    lhc_figure.draw_sizes(out / "lhc-sizes", tables["sizes"])
+    lhc_figure.draw_cliff(out / "lhc-cliff.png", tables["cliff"])
+    lhc_figure.draw_throughput(out / "lhc-throughput.png", tables["throughput"])
+    lhc_figure.draw_models(out / "lhc-models.png", tables["models"])
+    lhc_figure.draw_sizes(out / "lhc-sizes.png", tables["sizes"])
     write_report(out / "lhc.md", tables)
 
 

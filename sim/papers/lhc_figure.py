@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.plots.style import WIDE, figure, lines_of, save, sizes_axis
+from sim.plots.style import WIDE, figure, lines_of, sizes_axis
 
 Row = dict[str, Any]
 
@@ -15,8 +15,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def draw_cliff(path: Path, rows: Sequence[Row]) -> None:
-    """Share of arrays that decode in full and of items lost, by cells per item; `path` has no suffix."""
-    with figure(WIDE, 2.8) as drawn:
+    """Share of arrays that decode in full and of items lost, by cells per item."""
+    with figure(path, WIDE, 2.8) as drawn:
         axes = drawn.subplots(1, 2, sharex=True)
         for (key, label), one in zip((("full", "arrays decoded in full"), ("lost", "items lost")), axes, strict=True):
             for at, layout in enumerate(dict.fromkeys(row["layout"] for row in rows)):
@@ -30,12 +30,11 @@ def draw_cliff(path: Path, rows: Sequence[Row]) -> None:
         axes[0].annotate("threshold 1.2218", (1.2218, 0.5), (1.45, 0.42), fontsize=7,
                          arrowprops={"arrowstyle": "-", "linewidth": 0.5})
         axes[1].legend(frameon=False, fontsize=7)
-        save(drawn, path.with_suffix(".png"))
 
 
 def draw_throughput(path: Path, rows: Sequence[Row]) -> None:
     """Speed-up by density for several numbers of workers, and the published headline."""
-    with figure(WIDE, 2.9) as drawn:
+    with figure(path, WIDE, 2.9) as drawn:
         axes = drawn.subplots(1, 2, sharey=True)
         for support, one in zip(("independent", "identical"), axes, strict=True):
             for at, workers in enumerate(sorted({row["workers"] for row in rows})):
@@ -56,7 +55,6 @@ def draw_throughput(path: Path, rows: Sequence[Row]) -> None:
         axes[0].set_ylim(0.4, 40)
         axes[0].text(0.001, 0.45, "solid: 1-bit index, in network; dashed: 4-bit, ring", fontsize=7)
         axes[1].legend(frameon=False, fontsize=7)
-        save(drawn, path.with_suffix(".png"))
 
 
 def draw_models(path: Path, rows: Sequence[Row]) -> None:
@@ -64,7 +62,7 @@ def draw_models(path: Path, rows: Sequence[Row]) -> None:
     kinds = list(dict.fromkeys(row["support"] for row in rows))
     models = list(dict.fromkeys(row["model"] for row in rows))
     fabrics = list(dict.fromkeys(row["over"] for row in rows))
-    with figure(WIDE, 2.8) as drawn:
+    with figure(path, WIDE, 2.8) as drawn:
         axes = drawn.subplots(1, len(fabrics), sharey=True, squeeze=False)[0]
         width = 0.8 / (len(kinds) + 1)
         for fabric, one in zip(fabrics, axes, strict=True):
@@ -80,14 +78,13 @@ def draw_models(path: Path, rows: Sequence[Row]) -> None:
             one.set_xticks(range(len(models)), models, rotation=20)
         axes[0].set_ylabel("iteration (s)")
         axes[0].legend(frameon=False, fontsize=6.5)
-        save(drawn, path.with_suffix(".png"))
 
 
 def draw_sizes(path: Path, rows: Sequence[Row]) -> None:
     """Goodput by size on each fabric."""
     fabrics = list(dict.fromkeys(row["topology"] for row in rows))
     lines = lines_of(row["algorithm"] for row in rows)
-    with figure(WIDE, 3.1) as drawn:
+    with figure(path, WIDE, 3.1) as drawn:
         axes = drawn.subplots(1, len(fabrics), squeeze=False)[0]
         for fabric, one in zip(fabrics, axes, strict=True):
             here = [row for row in rows if row["topology"] == fabric]
@@ -100,4 +97,3 @@ def draw_sizes(path: Path, rows: Sequence[Row]) -> None:
             one.set_ylabel("goodput (Gb/s)")
             sizes_axis(one, [row["size_bytes"] for row in here])
             one.legend(frameon=False, fontsize=6.5, loc="lower right")
-        save(drawn, path.with_suffix(".png"))

@@ -11,8 +11,6 @@ from sim.papers.libra_figure import draw
 from sim.papers.tables import md_head, md_line, write_table
 from sim.whole_file import write_text_whole
 
-HELP = "LIBRA per-dimension bandwidth (ISPASS'24): published splits; speed-up and perf per cost, analytic and simulated"
-
 BUDGETS_GBPS = (100, 200, 300, 400, 500, 700, 1000)
 CHUNKS = 64
 

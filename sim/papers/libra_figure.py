@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.papers.libra_cases import GainPoint
-from sim.plots.style import CYCLE, WIDE, figure, save
+from sim.plots.style import CYCLE, WIDE, figure
 
 SERIES = (
     ("analytic", "analytic optimum, by formula", CYCLE[0]),
@@ -26,7 +26,7 @@ def draw(out: Path, points: Sequence[GainPoint]) -> None:
         chosen = [point for point in points if point.goal == goal]
         networks = list(dict.fromkeys(point.network for point in chosen))
         workloads = list(dict.fromkeys(point.workload for point in chosen))
-        with figure(WIDE, 0.9 + 1.4 * len(networks)) as drawn:
+        with figure(out / f"libra-{name}.png", WIDE, 0.9 + 1.4 * len(networks)) as drawn:
             grid = drawn.subplots(len(networks), len(workloads), sharex=True, squeeze=False)
             for row, network in enumerate(networks):
                 for column, workload in enumerate(workloads):
@@ -40,7 +40,6 @@ def draw(out: Path, points: Sequence[GainPoint]) -> None:
                         grid[row, column].set_xlabel("GB/s per NPU")
             handles, labels = grid[0, 0].get_legend_handles_labels()
             drawn.legend(handles, labels, loc="outside upper center", ncols=len(labels), title=label)
-            save(drawn, out / f"libra-{name}.png")
 
 
 def _panel(axes: Any, points: Sequence[GainPoint], quantity: str) -> None:

@@ -31,8 +31,6 @@ from topologies import Topology, WeftError, from_spec
 from topologies.flows.programs import best_roots
 from topologies.units import format_size
 
-HELP = "pipelined trees at the optimum of any fabric (arXiv 2305.18461, ForestColl), against rings, trees and others"
-
 Row = dict[str, Any]
 
 LATENCY, HOP_LATENCY = "100ns", "300ns"

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from sim.plots.style import CYCLE, WIDE, figure, lines_of, save, sizes_axis
+from sim.plots.style import CYCLE, WIDE, Row, figure, lines_of, sizes_axis
 
-Row = Mapping[str, Any]
 COLUMNS = 3
 
 
 def draw_sizes(path: Path, kind: str, rows: Sequence[Row]) -> None:
     """Share of the bound that every algorithm reaches, by size, one panel per fabric.
 
-    `path`: .png, .pdf or .svg.
     `kind`: collective of the rows, for the title.
     `rows`: "fabric", "algorithm", "size_bytes" and "of_bound"; None where an algorithm does not run.
     """
     fabrics = list(dict.fromkeys(row["fabric"] for row in rows))
     lines = lines_of(row["algorithm"] for row in rows)
     height = -(-len(fabrics) // COLUMNS)
-    with figure(WIDE, 0.8 + 1.55 * height) as drawn:
+    with figure(path, WIDE, 0.8 + 1.55 * height) as drawn:
         panels = drawn.subplots(height, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
         for axes, fabric in zip(panels, fabrics, strict=False):
             for name, line in lines.items():
@@ -39,7 +36,6 @@ def draw_sizes(path: Path, kind: str, rows: Sequence[Row]) -> None:
         drawn.supylabel("share of the bound (%)", fontsize=8)
         handles, labels = panels[0].get_legend_handles_labels()
         drawn.legend(handles, labels, loc="outside upper center", ncols=4, title=f"{kind}, best of 1, 8 and 64 chunks")
-        save(drawn, path)
 
 
 def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> None:
@@ -51,7 +47,7 @@ def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> 
     shown = list(dict.fromkeys(row["fabric"] for row in plateau))
     series = ((service, "lowest-chunk-first", "lowest chunk first"), (service, "fifo", "FIFO, paced at the root"),
               (plateau, "fifo", "FIFO, all chunks offered at once"))
-    with figure(WIDE, 2.1) as drawn:
+    with figure(path, WIDE, 2.1) as drawn:
         panels = drawn.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for axes, fabric in zip(panels, shown, strict=True):
             for line, (rows, column, label) in zip(CYCLE, series, strict=False):
@@ -66,4 +62,3 @@ def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> 
         panels[0].set_ylabel("time over the bound")
         handles, labels = panels[0].get_legend_handles_labels()
         drawn.legend(handles, labels, loc="outside upper center", ncols=3)
-        save(drawn, path)

@@ -23,8 +23,6 @@ from sim.papers.tables import md_head, write_table
 from sim.whole_file import write_text_whole
 from topologies.units import format_size
 
-HELP = "Swing all-reduce on tori and HammingMesh (NSDI'24), figures 6, 10, 11"
-
 
 def run(out: Path, quick: bool) -> None:
     """Compute all points and write `points.csv`, `swing.md` and one figure per topology to `out`."""

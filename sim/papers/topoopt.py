@@ -9,8 +9,6 @@ from sim.papers.tables import as_text, write_table
 from sim.papers.topoopt_studies import STUDIES, Row
 from sim.whole_file import write_text_whole
 
-HELP = "TopoOpt (NSDI'23): topology and parallelization together, circuits that switch, shared clusters"
-
 HEADLINES = {
     "iterations": "packet-level rerun of the released task graphs; VGG16 at 200 Gb/s: between its bound and that",
     "twisted": "TPU v4 (ISCA'23); link loads give 1.745 times the all-to-all of the regular 4x4x8",

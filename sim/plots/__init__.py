@@ -1,6 +1,4 @@
-"""Pictures of results. Nothing outside this package and the papers imports matplotlib.
-
-The names are loaded on first use: a command that draws nothing does not pay for the library.
+"""Pictures of results; its names are loaded on first use, for it alone, and the papers, import matplotlib.
 
 Imports results, timelines and designs; never `sim.study`, whose specs it uses through a protocol.
 """

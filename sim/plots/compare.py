@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from sim.plots.style import WIDE, figure, lines_of, save, size_label, sizes_axis
+from sim.plots.style import WIDE, Row, figure, lines_of, size_label, sizes_axis
 from topologies.units import counted
 
-Row = Mapping[str, Any]
 Curves = dict[str, list[tuple[int, float]]]
 """By algorithm: (size in bytes, time in seconds), ascending."""
 
@@ -27,7 +25,6 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *
     """Draw a comparison.
 
     `rows`: of one topology and one collective; sizes of 0 are left out.
-    `path`: .png, .pdf or .svg.
     `title`: default: "all-reduce on torus:8x8".
     `width`: {"narrow", "wide"}; narrow shows the goodput alone.
     """
@@ -36,7 +33,7 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *
     crowded = len(curves) > MOST_IN_AXES
     columns = 5 if width == WIDE else 2
     legend_in = crowded * (0.2 + 0.14 * -(-len(curves) // columns))
-    with figure(width, height_in=(3.1 if width == WIDE else 2.5) + legend_in) as drawn:
+    with figure(path, width, height_in=(3.1 if width == WIDE else 2.5) + legend_in) as drawn:
         if width != WIDE:
             draw_goodput(drawn.add_subplot(), curves, most=7)
         elif len(curves) > 1:
@@ -59,7 +56,6 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *
             drawn.text(1, 1, assumptions(first), fontsize=6, color="#777777", ha="right", va="top")
         else:
             drawn.axes[0].set_title(assumptions(first), fontsize=6, color="#777777", weight="normal", loc="center")
-        save(drawn, path)
 
 
 def assumptions(row: Row) -> str:

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from sim.plots.lines import CYCLE
-from sim.plots.style import WIDE, figure, save, time_unit
+from sim.plots.style import WIDE, figure, time_unit
 from sim.result import Result
-from sim.why.path import Why
+from sim.why.path import Why, by_kind
 from sim.why.walks import Piece
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_size, format_time
@@ -25,8 +25,6 @@ KINDS = ("serialization", "queueing", "propagation", "hop processing", "endpoint
 def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None:
     """Draw where the time of a run went.
 
-    `path`: .png, .pdf or .svg.
-    `width`: {"narrow", "wide"}.
     WeftError: a run that takes no time.
     """
     why = result.why()
@@ -34,7 +32,7 @@ def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None
         raise WeftError(f"{result.schedule.name} on {result.schedule.topology.name} takes no time: there is no path")
     names = row_names(result, why)
     shown = list(dict.fromkeys(names))
-    with figure(width, height_in=1.35 + 0.13 * max(len(shown), 4)) as drawn:
+    with figure(path, width, height_in=1.35 + 0.13 * max(len(shown), 4)) as drawn:
         top, stairs = drawn.subplots(2, 1, height_ratios=(1, max(len(shown), 4) / 2.2), sharex=True)
         seconds = why.makespan_ps / PS_PER_S
         scale, unit = time_unit(seconds)
@@ -54,7 +52,6 @@ def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None
         size = format_size(result.schedule.size_bytes)
         head = f"critical path: {result.schedule.name}, {size} on {result.schedule.topology.name}"
         drawn.suptitle(f"{head}, {format_time(why.makespan_ps)}", fontsize=8 if width == WIDE else 6.5, weight="bold")
-        save(drawn, path)
 
 
 def row_names(result: Result, why: Why) -> list[str]:
@@ -84,11 +81,8 @@ def kind_of(name: str) -> str:
 
 def _draw_sum(axes: Axes, why: Why, colors: dict[str, str], scale: float) -> None:
     """One bar: the parts, largest first; they sum to the makespan."""
-    total: dict[str, int] = {}
-    for name, part_ps in why.parts.items():
-        total[kind_of(name)] = total.get(kind_of(name), 0) + part_ps
     begin = 0.0
-    for kind, part_ps in sorted(total.items(), key=lambda item: -item[1]):
+    for kind, part_ps in sorted(by_kind(why.parts).items(), key=lambda item: -item[1]):
         length = part_ps / PS_PER_S / scale
         axes.broken_barh([(begin, length)], (-0.4, 0.8), facecolor=colors[kind], linewidth=0)
         share = part_ps / why.makespan_ps

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from sim.plots.heatmap import check_drawable, draw_fabric, fabric_figure
 from sim.plots.layout import layout
-from sim.plots.style import CYCLE, save
+from sim.plots.style import CYCLE
 from topologies import NPU, Topology
 from topologies.units import format_rate
 
@@ -18,14 +18,13 @@ from topologies.units import format_rate
 def draw_topology(topology: Topology, path: Path) -> None:
     """Draw a fabric.
 
-    `path`: .png, .pdf or .svg.
     WeftError: more nodes than can be distinguished.
     """
     check_drawable(topology)
     dimensions = np.unique(topology.dimension)
     colors = np.array([to_rgba(CYCLE[dim % len(CYCLE)].color) for dim in topology.dimension.tolist()]).reshape(-1, 4)
     placed = layout(topology)
-    with fabric_figure(placed) as (drawn, axes):
+    with fabric_figure(path, placed) as (drawn, axes):
         draw_fabric(axes, topology, placed, colors)
         drawn.suptitle(topology.name, fontsize=9, weight="bold")
         labels = [_label(topology, int(dim)) for dim in dimensions]
@@ -34,7 +33,6 @@ def draw_topology(topology: Topology, path: Path) -> None:
             room = 2 if drawn.get_figwidth() < 5 else 4
             columns = max(1, min(len(labels), room * 24 // max(map(len, labels))))
             drawn.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=6.5)
-        save(drawn, path)
 
 
 def _label(topology: Topology, dimension: int) -> str:

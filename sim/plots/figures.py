@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from collectives.core.collective import Collective
 from sim.analytic.roof import roof
@@ -13,12 +13,11 @@ from sim.plots.compare import draw_comparison
 from sim.plots.roofline import draw_roofline
 from sim.plots.scaling import draw_scaling
 from sim.plots.speedup import draw_speedup
-from sim.plots.style import NARROW, WIDE
+from sim.plots.style import NARROW, WIDE, Row
 from sim.plots.validate import draw_validation
 from sim.program.model import Model
 from topologies import Topology, WeftError
 
-Row = Mapping[str, Any]
 COLUMNS = {1: NARROW, 2: WIDE}
 """Widths of a figure by the columns of the page that it takes."""
 

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from sim.plots.layout import Layout, layout
 from sim.plots.lines import HEAT_STOPS
-from sim.plots.style import CYCLE, NARROW, WIDE, figure, save
+from sim.plots.style import CYCLE, NARROW, WIDE, figure
 from topologies import NPU, Topology, WeftError
 
 Floats = npt.NDArray[np.float64]
@@ -37,31 +37,29 @@ def draw_heatmap(
     """Draw the busy share of every link.
 
     `utilization` (n_links,): 0 to 1.
-    `path`: .png, .pdf or .svg.
     `width`: {"narrow", "wide"}; at most; a drawing as high as wide is narrow.
     """
     if topology.n_nodes <= MOST_NODES_DRAWN:
         placed = layout(topology)
-        with fabric_figure(placed, width) as (drawn, axes):
+        with fabric_figure(path, placed, width) as (drawn, axes):
             draw_fabric(axes, topology, placed, HEAT(_BUSY(utilization)), order=np.argsort(utilization, kind="stable"))
-            _finish(drawn, [axes], title, path)
+            _finish(drawn, [axes], title)
         return
     if len(topology.shape) == 2 and topology.n_nodes == topology.n_npus:
-        with figure(width, height_in=2.1 if topology.shape[0] < 2 * topology.shape[1] else 2.6) as drawn:
-            _finish(drawn, _draw_images(drawn, topology, utilization), title, path)
+        with figure(path, width, height_in=2.1 if topology.shape[0] < 2 * topology.shape[1] else 2.6) as drawn:
+            _finish(drawn, _draw_images(drawn, topology, utilization), title)
         return
-    with figure(NARROW) as drawn:
+    with figure(path, NARROW) as drawn:
         _draw_ranked(drawn.add_subplot(), topology, utilization)
         drawn.suptitle(title, fontsize=8, weight="bold")
-        save(drawn, path)
 
 
 @contextmanager
-def fabric_figure(placed: Layout, most: str = WIDE) -> Iterator[tuple[Figure, Axes]]:
+def fabric_figure(path: Path, placed: Layout, most: str = WIDE) -> Iterator[tuple[Figure, Axes]]:
     """A figure with the proportions of a layout, at most `width` wide, and its axes."""
     wide, tall = (side + 1.0 for side in placed.extent())
     width, inches = (WIDE, 6.2) if wide > 1.7 * tall and most == WIDE else (NARROW, 2.9)
-    with figure(width, height_in=float(np.clip(inches * tall / wide, 1.2, 6.0)) + 0.35) as drawn:
+    with figure(path, width, height_in=float(np.clip(inches * tall / wide, 1.2, 6.0)) + 0.35) as drawn:
         axes = drawn.add_subplot()
         axes.set_aspect("equal")
         axes.axis("off")
@@ -105,12 +103,11 @@ def draw_fabric(
     axes.set_ylim(low[1] - 0.3, high[1] + 0.3)
 
 
-def _finish(drawn: Figure, axes: Sequence[Axes], title: str, path: Path) -> None:
+def _finish(drawn: Figure, axes: Sequence[Axes], title: str) -> None:
     bar = drawn.colorbar(ScalarMappable(_BUSY, HEAT), ax=list(axes), shrink=0.8, aspect=26, pad=0.02)
     bar.set_label("busy share of the time")
     bar.outline.set_visible(False)
     drawn.suptitle(title, fontsize=7, weight="bold")
-    save(drawn, path)
 
 
 def _draw_images(drawn: Figure, topology: Topology, utilization: Floats) -> list[Axes]:

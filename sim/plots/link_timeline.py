@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from sim.plots.heatmap import HEAT
 from sim.plots.lines import CYCLE
-from sim.plots.style import WIDE, figure, save, time_unit
+from sim.plots.style import WIDE, figure, time_unit
 from sim.program import I32
 from sim.result import Result
 from sim.timeline.link_load import Services, link_load, services
@@ -29,8 +29,6 @@ FRAMES = 400
 def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None:
     """Draw a run, link by link; runs the schedule once more with a log.
 
-    `path`: .png, .pdf or .svg.
-    `width`: {"narrow", "wide"}.
     WeftError: a run that takes no time, or a log that does not fit in memory.
     """
     if not result.time_ps:
@@ -39,7 +37,7 @@ def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None
     done, server_link = services(result.lowered.program, result.logged), result.lowered.server_link
     n_servers = server_link.size
     few = n_servers <= MOST_LINKS and done.task.size <= MOST_BARS
-    with figure(width, height_in=0.95 + 0.13 * max(n_servers, 5) if few else 3.4) as drawn:
+    with figure(path, width, height_in=0.95 + 0.13 * max(n_servers, 5) if few else 3.4) as drawn:
         axes = drawn.add_subplot()
         if few:
             _draw_bars(axes, drawn, result, done, server_link)
@@ -52,7 +50,6 @@ def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None
         size = format_size(result.schedule.size_bytes)
         head = f"{result.schedule.name}, {size} on {result.schedule.topology.name}: {format_time(result.time_ps)}"
         drawn.suptitle(head, fontsize=8 if width == WIDE else 6.5, weight="bold")
-        save(drawn, path)
 
 
 def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server_link: I32) -> None:

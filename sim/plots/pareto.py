@@ -8,12 +8,12 @@ from pathlib import Path
 from matplotlib.ticker import LogLocator, ScalarFormatter
 
 from sim.optimizer.pareto import FrontPoint
-from sim.plots.style import CYCLE, NARROW, figure, save
+from sim.plots.style import CYCLE, NARROW, figure
 
 
 def draw_pareto(front: Sequence[FrontPoint], path: Path) -> None:
     """Draw the front; dominated points are hollow."""
-    with figure(NARROW) as drawn:
+    with figure(path, NARROW) as drawn:
         axes = drawn.add_subplot()
         equal, designed = CYCLE[1], CYCLE[0]
         axes.plot([p.equal_cost / 1e6 for p in front], [p.design.equal_time_ns / 1e6 for p in front],
@@ -33,4 +33,3 @@ def draw_pareto(front: Sequence[FrontPoint], path: Path) -> None:
         axes.set_xlabel("network cost (M$)")
         axes.set_ylabel("iteration time (ms)")
         axes.legend()
-        save(drawn, path)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.ticker import NullLocator
 
-from sim.plots.style import WIDE, figure, lines_of, save, size_label
-
-Row = Mapping[str, Any]
+from sim.plots.style import WIDE, Row, figure, lines_of, size_label
 
 
 def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
     """Draw goodput over slots, a line for each rule or leaf, the closed form (thin), and the slots of a round trip.
 
     `rows`: of `sim.streaming.pool_rows`: one nonempty array, and several numbers of slots.
-    `path`: .png, .pdf or .svg.
-    `width`: {"narrow", "wide"}.
     """
     slots = sorted({int(row["slots"]) for row in rows})
     named: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: int(row["slots"])):
         named.setdefault(str(row.get("rule", row.get("leaf", "simulated"))), []).append(row)
     lines = lines_of(named)
-    with figure(width) as drawn:
+    with figure(path, width) as drawn:
         axes = drawn.add_subplot()
         for name, own in named.items():
             axes.plot([row["slots"] for row in own], [row["goodput_Gbps"] for row in own], label=name,
@@ -44,4 +39,3 @@ def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
         axes.set_ylabel("goodput (Gb/s)")
         axes.legend()
         drawn.suptitle(f"{size_label(rows[0]['size_bytes'])}, {rows[0]['workers']} workers", fontsize=9, weight="bold")
-        save(drawn, path)

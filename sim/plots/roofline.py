@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sim.analytic.roof import Roof
 from sim.plots.compare import curves_of, sizes_of
-from sim.plots.style import WIDE, figure, heading, lines_of, log_axis, save, sizes_axis
+from sim.plots.style import WIDE, Row, figure, heading, lines_of, log_axis, sizes_axis
 from topologies import WeftError
-
-Row = Mapping[str, Any]
 
 
 def draw_roofline(rows: Sequence[Row], path: Path, roof: Roof, *, width: str = WIDE) -> None:
     """Draw algbw by size on logarithmic axes, under the roof of the fabric.
 
     `rows`: of one topology and one collective.
-    `path`: .png, .pdf or .svg.
-    `width`: {"narrow", "wide"}.
     """
     curves = curves_of(rows)
     sizes = sizes_of(curves)
     if not sizes:
         raise WeftError("a roofline needs rows of sizes above zero")
     lines = lines_of(curves)
-    with figure(width, height_in=3.2 if width == WIDE else 2.8) as drawn:
+    with figure(path, width, height_in=3.2 if width == WIDE else 2.8) as drawn:
         axes = drawn.add_subplot()
         for name, points in curves.items():
             axes.plot([size for size, _ in points], [size / time_s / 1e9 for size, time_s in points], label=name,
@@ -50,4 +45,3 @@ def draw_roofline(rows: Sequence[Row], path: Path, roof: Roof, *, width: str = W
         axes.set_xlabel("size of the array")
         axes.legend(loc="upper left")
         heading(drawn, rows)
-        save(drawn, path)

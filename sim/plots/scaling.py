@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.ticker import NullLocator
 
-from sim.plots.style import WIDE, figure, lines_of, log_axis, save, size_label
+from sim.plots.style import WIDE, Row, figure, lines_of, log_axis, size_label
 from topologies import WeftError, from_spec
 
-Row = Mapping[str, Any]
 Points = dict[str, dict[int, Row]]
 """By algorithm and number of NPUs."""
 
@@ -20,7 +19,6 @@ def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = No
     """Draw bandwidth and time over the number of NPUs, with the lower bound of each run (thin).
 
     `rows`: of several fabrics and one collective.
-    `path`: .png, .pdf or .svg.
     `size_bytes`: default: the largest that all fabrics have.
     `width`: {"narrow", "wide"}; narrow shows the bandwidth alone.
     WeftError: fewer than two numbers of NPUs, or no such size.
@@ -31,7 +29,7 @@ def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = No
     if len(counts) < 2:
         raise WeftError(f"scaling needs fabrics of several sizes: at {size_label(size)} there is {len(counts)}")
     lines = lines_of(points)
-    with figure(width) as drawn:
+    with figure(path, width) as drawn:
         axes = list(drawn.subplots(1, 2)) if width == WIDE else [drawn.add_subplot()]
         for name, own in points.items():
             its, style = sorted(own), lines[name].style()
@@ -53,7 +51,6 @@ def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = No
             log_axis(axes[1])
             axes[1].set_ylabel("time (µs)")
         drawn.suptitle(f"{rows[0]['collective']} of {size_label(size)}", fontsize=9, weight="bold")
-        save(drawn, path)
 
 
 def common_size(rows: Sequence[Row]) -> int:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sim.plots.compare import curves_of
-from sim.plots.style import WIDE, figure, heading, lines_of, save, sizes_axis
+from sim.plots.style import WIDE, Row, figure, heading, lines_of, sizes_axis
 from topologies import WeftError
-
-Row = Mapping[str, Any]
 
 
 def check_baseline(names: Sequence[str], baseline: str | None) -> str:
@@ -30,15 +27,13 @@ def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None
     """Draw speed-up by size.
 
     `rows`: of one topology and one collective.
-    `path`: .png, .pdf or .svg.
     `baseline`: the algorithm that the others are compared with; default: the first of the rows.
-    `width`: {"narrow", "wide"}.
     WeftError: the baseline is not among the algorithms, or is the only one.
     """
     curves = curves_of(rows)
     base = check_baseline(list(curves), baseline)
     times, lines = dict(curves[base]), lines_of(curves)
-    with figure(width) as drawn:
+    with figure(path, width) as drawn:
         axes = drawn.add_subplot()
         for name, points in curves.items():
             shared = [(size, times[size] / time_s) for size, time_s in points if size in times]
@@ -51,4 +46,3 @@ def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None
         axes.set_xlabel("size of the array")
         axes.legend(ncols=1 if len(curves) < 7 else 2)
         heading(drawn, rows)
-        save(drawn, path)

@@ -1,4 +1,7 @@
-"""How figures look: sizes for a two-column page, fonts, axes; `sim.plots.lines` has the lines."""
+"""How figures look: sizes for a two-column page, fonts, axes; `sim.plots.lines` has the lines.
+
+Every function that draws a figure takes its `path`, .png, .pdf or .svg, and if it comes in both widths, a `width`.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from sim.whole_file import write_whole
 
 _HERE = Path(__file__).parent
 
+Row = Mapping[str, Any]
+
 NARROW, WIDE = "narrow", "wide"
 """3.3 in: one column of a two-column page; 7 in: both."""
 
@@ -28,10 +33,11 @@ TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 @contextmanager
-def figure(width: str = WIDE, height_in: float | None = None) -> Iterator[Figure]:
-    """An empty figure in the style of the package, for use while drawing and saving.
+def figure(path: Path, width: str = WIDE, height_in: float | None = None) -> Iterator[Figure]:
+    """An empty figure in the style of the package, to draw on inside the `with`, which saves it at its end.
 
-    `width`: {"narrow", "wide"}.
+    Without a date, so that the same figure is the same file.
+
     `height_in`: instead of the style's own.
     """
     with matplotlib.style.context([str(_HERE / "paper.mplstyle"), str(_HERE / f"{width}.mplstyle")]):
@@ -40,14 +46,10 @@ def figure(width: str = WIDE, height_in: float | None = None) -> Iterator[Figure
         if height_in is not None:
             drawn.set_figheight(height_in)
         yield drawn
-
-
-def save(drawn: Figure, path: Path) -> None:
-    """Write PNG, PDF or SVG, without a date, so that the same figure is the same file."""
-    dated = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", category=UserWarning)  # a glyph that the font lacks
-        write_whole(path, lambda file: drawn.savefig(file, metadata=dated.get(path.suffix, {})))
+        dated = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", category=UserWarning)  # a glyph that the font lacks
+            write_whole(path, lambda file: drawn.savefig(file, metadata=dated.get(path.suffix, {})))
 
 
 def size_label(size_bytes: float) -> str:
@@ -81,7 +83,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return next((one for one in TIME_UNITS if seconds >= one[0]), TIME_UNITS[-1])
 
 
-def heading(drawn: Figure, rows: Sequence[Mapping[str, Any]]) -> None:
+def heading(drawn: Figure, rows: Sequence[Row]) -> None:
     """"all-reduce on torus:8x8" above a figure."""
     size = 9.0 if drawn.get_figwidth() > 5 else 8.0
     drawn.suptitle(f"{rows[0]['collective']} on {rows[0]['topology']}", fontsize=size, weight="bold")

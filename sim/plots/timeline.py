@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sim.plots.style import CYCLE, WIDE, figure, save, time_unit
+from sim.plots.style import CYCLE, WIDE, figure, time_unit
 from sim.result import Result
 from sim.why.spans import Span
 from topologies.units import PS_PER_S
@@ -17,14 +17,10 @@ MAX_NPUS = 8
 
 
 def draw_timeline(result: Result, path: Path) -> None:
-    """Draw the operations of the simulated NPUs as bars over time.
-
-    `path`: .png, .pdf or .svg.
-    """
+    """Draw the operations of the simulated NPUs as bars over time."""
     rows = timeline_rows(result)
-    with figure(WIDE, height_in=0.9 + 0.22 * max(len(rows), 1)) as drawn:
+    with figure(path, WIDE, height_in=0.9 + 0.22 * max(len(rows), 1)) as drawn:
         _draw(drawn, result, rows)
-        save(drawn, path)
 
 
 def timeline_rows(result: Result) -> dict[tuple[int, str], list[Span]]:

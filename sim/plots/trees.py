@@ -18,7 +18,7 @@ from collectives import Schedule, Transfers
 from collectives.core.routes import paths_of
 from sim.plots.heatmap import HEAT, check_drawable, draw_fabric
 from sim.plots.layout import Layout, layout
-from sim.plots.style import WIDE, figure, save
+from sim.plots.style import WIDE, figure
 from topologies import Paths, WeftError
 from topologies.units import format_size
 
@@ -44,21 +44,19 @@ class Way(NamedTuple):
 def draw_trees(schedule: Schedule, path: Path, rank: int = 0, width: str = WIDE) -> None:
     """Draw the routes of the blocks of one rank, one panel for each distinct one.
 
-    `path`: .png, .pdf or .svg.
     `rank`: whose blocks: those it owns or, where all own all, the first.
-    `width`: {"narrow", "wide"}.
     WeftError: more nodes than can be distinguished, or blocks without names.
     """
     check_drawable(schedule.topology)
     ways = ways_of(schedule, rank)
     placed, shown = layout(schedule.topology), ways[:MOST_PANELS]
-    with _panels(placed, len(shown), width) as (drawn, axes):
+    with _panels(path, placed, len(shown), width) as (drawn, axes):
         for one, way in zip(axes, shown, strict=True):
             _draw_way(one, schedule, placed, way)
             share = f"block {way.blocks[0]}" if len(way.blocks) == 1 else f"{len(way.blocks)} blocks"
             one.set_title(f"{share}, root {schedule.topology.node_name(way.root)}", fontsize=6.5, loc="center")
         several = "" if len(ways) == 1 else f", {len(shown)} of {len(ways)} trees"
-        _finish(drawn, schedule, several, _tree_legend(shown), path)
+        _finish(drawn, schedule, several, _tree_legend(shown))
 
 
 def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
@@ -68,14 +66,14 @@ def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
     shown = loads if len(loads) <= MOST_PANELS else loads[: MOST_PANELS // 2] + loads[-(MOST_PANELS // 2) :]
     most = max((int(load.max(initial=0)) for _, load in loads), default=0)
     placed = layout(schedule.topology)
-    with _panels(placed, len(shown), width) as (drawn, axes):
+    with _panels(path, placed, len(shown), width) as (drawn, axes):
         for one, (step, load) in zip(axes, shown, strict=True):
             colors = np.where((load > 0)[:, None], HEAT(0.25 + 0.75 * load / max(most, 1)), IDLE)
             draw_fabric(one, schedule.topology, placed, colors, order=np.argsort(load, kind="stable"))
             one.set_title(f"step {step}: {format_size(int(load.max(initial=0)))} on the fullest link", fontsize=6.5,
                           loc="center")
         several = "" if len(shown) == len(loads) else f", the first and last of {len(loads)} steps"
-        _finish(drawn, schedule, several, [], path)
+        _finish(drawn, schedule, several, [])
 
 
 def ways_of(schedule: Schedule, rank: int = 0) -> list[Way]:
@@ -150,7 +148,7 @@ def _draw_way(axes: Axes, schedule: Schedule, placed: Layout, way: Way) -> None:
 
 
 @contextmanager
-def _panels(placed: Layout, count: int, width: str) -> Iterator[tuple[Figure, list[Axes]]]:
+def _panels(path: Path, placed: Layout, count: int, width: str) -> Iterator[tuple[Figure, list[Axes]]]:
     """Axes for drawings of one fabric, side by side in rows that fit the width."""
     wide, tall = (side + 1.0 for side in placed.extent())
     most = (3 if width == WIDE else 2) if wide < 2.5 * tall else (2 if width == WIDE else 1)
@@ -158,7 +156,7 @@ def _panels(placed: Layout, count: int, width: str) -> Iterator[tuple[Figure, li
     rows = -(-count // columns)
     inches = min((6.8 if width == WIDE else 3.2) / columns, 3.0)
     height = float(np.clip(inches * tall / wide, 0.7, 3.2)) + 0.22
-    with figure(width, height_in=rows * height + 0.55) as drawn:
+    with figure(path, width, height_in=rows * height + 0.55) as drawn:
         axes = np.ravel(drawn.subplots(rows, columns, squeeze=False)).tolist()
         for one in axes:
             one.set_aspect("equal")
@@ -177,10 +175,9 @@ def _tree_legend(ways: Sequence[Way]) -> list[Line2D]:
     return [*lines, ring]
 
 
-def _finish(drawn: Figure, schedule: Schedule, several: str, handles: list[Line2D], path: Path) -> None:
+def _finish(drawn: Figure, schedule: Schedule, several: str, handles: list[Line2D]) -> None:
     head = f"{schedule.name} {schedule.kind.name} on {schedule.topology.name}{several}"
     drawn.suptitle(head, fontsize=8, weight="bold")
     if handles:
         columns = 5 if drawn.get_figwidth() > 5 else 2
         drawn.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=6.5)
-    save(drawn, path)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from sim.plots.style import CYCLE, WIDE, figure, lines_of, save, size_label, sizes_axis
-
-Row = Mapping[str, Any]
-
-PARTS = ("serialization", "queueing", "propagation", "hop processing", "endpoint")
+from sim.plots.critical_path import KINDS
+from sim.plots.style import CYCLE, WIDE, Row, figure, lines_of, size_label, sizes_axis
+from sim.why.path import by_kind
 
 
 def draw_validation(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
-    """Draw the rows of `weft validate`.
-
-    `path`: .png, .pdf or .svg.
-    `width`: {"narrow", "wide"}.
-    """
-    with figure(width, height_in=2.9 if width == WIDE else 5.2) as drawn:
+    """Draw the rows of `weft validate`."""
+    with figure(path, width, height_in=2.9 if width == WIDE else 5.2) as drawn:
         if width == WIDE:
             left, right = drawn.subplots(1, 2, width_ratios=(1, 1.25))
         else:
@@ -30,7 +23,6 @@ def draw_validation(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> No
         draw_ratios(left, rows)
         draw_parts(right, rows, 5 if width == WIDE else 3)
         drawn.suptitle(f"{rows[0]['collective']} on {rows[0]['topology']}", fontsize=9.5, weight="bold")
-        save(drawn, path)
 
 
 def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
@@ -53,8 +45,9 @@ def draw_parts(axes: Axes, rows: Sequence[Row], columns: int = 5) -> None:
     """Shares of the critical path, one bar per row; the legend in so many columns."""
     places = np.arange(len(rows))
     bottom = np.zeros(len(rows))
-    for line, name in zip(CYCLE, PARTS, strict=False):
-        share = np.array([_share(row, name) for row in rows])
+    parts = [(row, by_kind(row["why"]["parts_ps"])) for row in rows]
+    for line, name in zip(CYCLE, KINDS, strict=False):
+        share = np.array([100 * part.get(name, 0) / max(row["why"]["makespan_ps"], 1) for row, part in parts])
         axes.bar(places, share, bottom=bottom, width=0.78, color=line.color, label=name, linewidth=0)
         bottom += share
     every = max(1, -(-len(rows) // 14))
@@ -65,11 +58,6 @@ def draw_parts(axes: Axes, rows: Sequence[Row], columns: int = 5) -> None:
     axes.set_title("where the time went (%)")
     axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.3),
                 ncols=columns, handlelength=1, columnspacing=1)
-
-
-def _share(row: Row, name: str) -> float:
-    spent_ps = sum(ps for part, ps in row["why"]["parts_ps"].items() if part.partition(",")[0] == name)
-    return float(100 * spent_ps / max(row["why"]["makespan_ps"], 1))
 
 
 def _label(row: Row, rows: Sequence[Row]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.plots.lines import CYCLE, Line, lines_of
 from sim.report.results import ResultFile, Row
+from sim.why.path import by_kind
 from topologies.units import counted, format_size
 
 Section = dict[str, Any]
@@ -112,7 +113,7 @@ def bars(
 ) -> list[Section]:
     """One section of stacked bars, or none if there is nothing to stack."""
     if len({name for one in parts for name in one}) > MOST_PARTS:
-        parts = [_by_kind(one) for one in parts]
+        parts = [by_kind(one) for one in parts]
     keys = list(dict.fromkeys(name for one in parts for name in one))
     if not keys:
         return []
@@ -123,14 +124,6 @@ def bars(
             {"name": name, "values": [one.get(key, 0) for key in keys]} for name, one in zip(names, parts, strict=True)
         ],
     }]
-
-
-def _by_kind(parts: dict[str, float]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for name, value in parts.items():
-        kind = name.partition(",")[0]
-        total[kind] = total.get(kind, 0.0) + value
-    return total
 
 
 def _row_name(row: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from sim.analytic.closed_form import deficiency
 from sim.analytic.estimate import Estimate, estimate_parts
 from sim.analytic.streaming_form import streaming_ps
 from sim.result import Result
-from sim.why.path import QUEUEING, SERIALIZATION, Why
+from sim.why.path import QUEUEING, SERIALIZATION, Why, by_kind
 from topologies import Topology
 from topologies.checks import checked
 from topologies.text.brief import one_line
@@ -42,10 +43,7 @@ class Validation(Tabular):
     @property
     def path_ps(self) -> dict[str, int]:
         """The critical path by what the time was spent on; sums to the simulated time."""
-        total: dict[str, int] = {}
-        for name, part in self.why.parts.items():
-            total[_kind(name)] = total.get(_kind(name), 0) + part
-        return total
+        return by_kind(self.why.parts)
 
     @property
     def residual_parts_ps(self) -> dict[str, int]:
@@ -67,7 +65,8 @@ class Validation(Tabular):
         return "; ".join(self._reason(name, part) for name, part in self.residual_parts_ps.items())
 
     def _reason(self, name: str, part: int) -> str:
-        return f"{signed(part)} {_REASONS[name, part > 0](self)}"
+        reason = _REASONS[name, part > 0]
+        return f"{signed(part)} {reason if isinstance(reason, str) else reason(self)}"
 
     def rows(self) -> list[dict[str, Any]]:
         return [self.row()]
@@ -123,11 +122,6 @@ def signed(time_ps: int) -> str:
     return ("+" if time_ps > 0 else "-") + format_time(abs(time_ps))
 
 
-def _kind(part: str) -> str:
-    """"serialization, dimension 0" is serialization."""
-    return part.partition(",")[0]
-
-
 def _service_more(one: Validation) -> str:
     causes = []
     if queued := one.path_ps.get(QUEUEING, 0):
@@ -146,23 +140,12 @@ def _service_less(one: Validation) -> str:
     return f"services: {head}steps overlap, so that the fullest links of all steps do not add up"
 
 
-def _latency_less(one: Validation) -> str:
-    return "latency: the path does not take the longest route of every step"
-
-
-def _latency_more(one: Validation) -> str:
-    return "latency: the path visits more steps than lockstep counts"
-
-
-def _other(one: Validation) -> str:
-    return "waiting"
-
-
-_REASONS = {
+_REASONS: dict[tuple[str, bool], str | Callable[[Validation], str]] = {
     ("service", True): _service_more,
     ("service", False): _service_less,
-    ("latency", True): _latency_more,
-    ("latency", False): _latency_less,
-    ("other", True): _other,
-    ("other", False): _other,
+    ("latency", True): "latency: the path visits more steps than lockstep counts",
+    ("latency", False): "latency: the path does not take the longest route of every step",
+    ("other", True): "waiting",
+    ("other", False): "waiting",
 }
+"""Why a part is more than its estimate (True), or less."""

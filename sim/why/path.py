@@ -20,9 +20,9 @@ the sum is exact. Where two causes end in the same picosecond, any of them expla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from topologies import WeftError
 from topologies.checks import checked
 from topologies.text.brief import one_line
 from topologies.units import format_time
+
+Part = TypeVar("Part", int, float)
 
 SERIALIZATION, QUEUEING = "serialization", "queueing"
 """The path's own bytes on a server; those of another transfer in front of it."""
@@ -97,6 +99,15 @@ class Why:
         for name, part in self.parts.items():
             lines.append(f"  {part:>16} ps  {part / max(self.makespan_ps, 1):6.1%}  {name}")
         return "\n".join(lines)
+
+
+def by_kind(parts: Mapping[str, Part], mark: str = ",") -> dict[str, Part]:
+    """Parts of a path by what stands before the mark: "serialization, dimension 0" is serialization."""
+    total: dict[str, Part] = {}
+    for name, part in parts.items():
+        kind = name.partition(mark)[0]
+        total[kind] = total[kind] + part if kind in total else part
+    return total
 
 
 def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:

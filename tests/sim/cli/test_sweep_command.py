@@ -94,7 +94,7 @@ def test_interrupted_it_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("sim.cli.progress._Counting.advance", ctrl_c)
+        patched.setattr("sim.cli.progress.Steps.advance", ctrl_c)
         assert main(["sweep", str(file)]) == EXIT_INTERRUPTED
     store = file.with_suffix(".db")
     assert capsys.readouterr().err == (

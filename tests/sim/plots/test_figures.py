@@ -12,7 +12,6 @@ from collectives import build
 from sim import simulate
 from sim.analytic.roof import roof
 from sim.cli import main
-from sim.cli.compare import NAME as COMPARE
 from sim.plots.critical_path import draw_critical_path, kind_of, row_names
 from sim.plots.figures import FIGURES, Drawing, draw
 from sim.plots.link_timeline import draw_link_timeline
@@ -203,7 +202,7 @@ def test_the_roof_of_a_lopsided_line() -> None:
 
 
 def test_figures_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = f"{COMPARE} --topology torus:4x4 --algorithms swing,ring -b 1K -e 32K -f 32 --json {tmp_path}/a.json"
+    words = f"compare --topology torus:4x4 --algorithms swing,ring -b 1K -e 32K -f 32 --json {tmp_path}/a.json"
     assert main([*words.split(), "--figure", "speed-up", "--plot", str(tmp_path / "a.svg")]) == 0
     roofline = f"plot {tmp_path}/a.json --figure roofline --columns 1 --plot {tmp_path}/b.svg"
     assert main(roofline.split()) == 0

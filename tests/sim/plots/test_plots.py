@@ -108,8 +108,8 @@ def test_a_fabric_too_large_to_see_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "inches"), [(NARROW, 3.3), (WIDE, 7.0)])
-def test_figures_have_the_widths_of_a_page(width: str, inches: float) -> None:
-    with figure(width) as drawn:
+def test_figures_have_the_widths_of_a_page(tmp_path: Path, width: str, inches: float) -> None:
+    with figure(tmp_path / "page.png", width) as drawn:
         assert drawn.get_figwidth() == inches
         assert mpl.rcParams["pdf.fonttype"] == 42
         assert mpl.rcParams["text.usetex"] is False
