@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
         server_of = {link: server for server, link in enumerate(link_of.tolist()) if link >= 0}
         faults.detours = detours(
             program, topology, link_of, history.breaks, parse_time(plan.reroute or 0, "reroute"),
-            lambda links: _path(lowered, server_of, links),
+            cache(partial(_path, lowered, server_of)),
         )
     return lowered._replace(
         program=disrupt(program, faults), late=late, server_link=link_of,
@@ -101,9 +102,12 @@ def _retried(lowered: Lowered, history: History, plan: FaultPlan) -> tuple[Lower
 def _shares(task_bytes: I64, source: I64, is_first: npt.NDArray[np.bool_]) -> I64:
     """Bytes of each packet, which sum to those of its transfer; 0 for what is sent again, timers and sums."""
     shares = np.zeros(source.size, np.int64)
-    for task, size in enumerate(task_bytes.tolist()):
-        mine = np.flatnonzero(is_first & (source == task))
-        shares[mine] = np.diff(np.arange(mine.size + 1) * size // max(mine.size, 1))
+    packets = np.flatnonzero(is_first)
+    packets = packets[np.argsort(source[packets], kind="stable")]
+    task, first, count = np.unique(source[packets], return_index=True, return_counts=True)
+    place, n = np.arange(packets.size) - np.repeat(first, count), np.repeat(count, count)
+    each, rest = np.divmod(np.repeat(task_bytes[task], count), n)  # ends at place * size // n, which may overflow
+    shares[packets] = each + (place + 1) * rest // n - place * rest // n
     return shares
 
 

@@ -29,6 +29,7 @@ def detours(
     `reroute_ps`: from a break until routes have changed.
     """
     own = _own_links(program, server_link)
+    ends = {route: (int(topology.src[links[0]]), int(topology.dst[links[-1]])) for route, links in own.items()}
     ever = frozenset().union(*(down for _, down in breaks))
     through: dict[int, list[int]] = defaultdict(list)
     for route, links in own.items():
@@ -41,12 +42,12 @@ def detours(
     def around(down: frozenset[int]) -> tuple[set[int], dict[tuple[int, int], Links]]:
         """Routes that break, and the paths in their place."""
         broken = {route for link in down for route in through[link]}
-        return broken, _ways(topology, down, {_ends(topology, own[route]) for route in broken})
+        return broken, _ways(topology, down, {ends[route] for route in broken})
 
     for time, down in breaks:
         broken, ways = around(down)
         for route in sorted(broken | off.keys()):
-            want = ways.get(_ends(topology, own[route])) if route in broken else own[route]
+            want = ways.get(ends[route]) if route in broken else own[route]
             if want is not None and want != off.get(route, own[route]):
                 found.setdefault(route, []).append((time + reroute_ps, path(want)))
                 off[route] = want
@@ -60,10 +61,6 @@ def _own_links(program: Program, server_link: I32) -> dict[int, Links]:
     links, ptr = server_link[program.route_server].tolist(), program.route_ptr.tolist()
     own = {route: tuple(links[ptr[route] : ptr[route + 1]]) for route in np.unique(program.task_route).tolist()}
     return {route: way for route, way in own.items() if way and min(way) >= 0}
-
-
-def _ends(topology: Topology, links: Links) -> tuple[int, int]:
-    return int(topology.src[links[0]]), int(topology.dst[links[-1]])
 
 
 def _ways(topology: Topology, down: frozenset[int], pairs: set[tuple[int, int]]) -> dict[tuple[int, int], Links]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -176,26 +177,34 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         ))
     }
     routes: dict[tuple[int, ...], int] = {}
-    rows: list[tuple[int, int]] = []
-    ptr, hops = [0], program.hops()
-    for task in range(program.n_tasks):
-        before = -1
-        for from_ps, path in faults.detours.get(task, []):
-            if not path or not hops[task] or from_ps <= before:
-                raise WeftError(f"task {task} has a detour of {len(path)} hops in place of {hops[task]}: at least 1")
-            before = from_ps
-            ends = [(server, max(latency, least), int(hop == len(path) - 1))
-                    for hop, (server, latency) in enumerate(path)]
-            route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
-            home = int(program.task_route[task])
-            if route == tuple(program.route_hop[program.route_ptr[home] : program.route_ptr[home + 1]].tolist()):
-                rows.append((from_ps, home))
-            else:
-                rows.append((from_ps, routes.setdefault(route, program.route_ptr.size - 1 + len(routes))))
-        ptr.append(len(rows))
+    hops = program.hops()
+    first = program.route_ptr.size - 1
+
+    @cache
+    def row_of(path: tuple[tuple[int, int], ...], home: int) -> int:
+        """The route that takes a path, which may be the task's own."""
+        ends = [(server, max(latency, least), int(hop == len(path) - 1)) for hop, (server, latency) in enumerate(path)]
+        route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
+        if route == tuple(program.route_hop[program.route_ptr[home] : program.route_ptr[home + 1]].tolist()):
+            return home
+        return first + routes.setdefault(route, len(routes))
+
+    none: list[tuple[int, tuple[tuple[int, int], ...]]] = []
+    tables: dict[tuple[int, int], I64] = {}  # by the list itself, which tasks of one route share, and the route
+    parts: list[I64] = []
+    for task, home in enumerate(program.task_route.tolist()):
+        detours = faults.detours.get(task, none)
+        if (id(detours), home) not in tables:
+            rows = [(from_ps, row_of(path, home)) for from_ps, path in detours if path and hops[task]]
+            table = np.array(rows, np.int64).reshape(-1, 2)
+            if len(rows) < len(detours) or np.any(np.diff(table[:, 0], prepend=-1) <= 0):
+                raise WeftError(f"task {task} has a detour that is no path, that has none to replace, or out of order")
+            tables[id(detours), home] = table
+        parts.append(tables[id(detours), home])
+    ptr = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    table = np.concatenate(parts)
     hop_kinds = np.array(list(kinds), np.int64).reshape(-1, 3)
     lengths = np.cumsum([len(route) for route in routes]) + program.route_ptr[-1]
-    table = np.array(rows, np.int64).reshape(-1, 2)
     return program._replace(
         hop_server=i32(hop_kinds[:, 0]),
         hop_latency_ps=np.ascontiguousarray(hop_kinds[:, 1]),

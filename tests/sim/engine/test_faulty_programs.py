@@ -253,7 +253,7 @@ def test_a_plan_that_changes_nothing_leaves_the_program_healthy() -> None:
         ({"phases": {0: [Phase(5, Fraction(2))]}}, "from 0 .down. to 1, not 2"),
         ({"loss": {0: 1.0}}, "loses a share of 1"),
         ({"loss": {0: 0.1}, "resend_ps": {0: 0}}, "timeout of 0 ps"),
-        ({"detours": {0: [(5, ())]}}, "a detour of 0 hops"),
+        ({"detours": {0: [(5, ())]}}, "a detour that is no path"),
         ({"deadline_ps": {0: -1}}, "deadline at -1 ps"),
         ({"jitter": {0: (np.array([-1]), False)}}, "jitter of -1 ps"),
         ({"phases": {0: [Phase(0, Fraction(1, 2**61))]}}, "the clock ends"),
