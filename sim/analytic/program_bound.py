@@ -43,7 +43,7 @@ def program_bound_ps(program: Program) -> int:
     Faults only add to services and latencies, so that the bound of the healthy servers holds for them. A task that may
     take a detour crosses other servers: nothing of it is counted.
     """
-    return busy_and_path_ps(_without_detoured(program))
+    return max(busy_and_path_ps(_without_detoured(program)))
 
 
 def _without_detoured(program: Program) -> Program:

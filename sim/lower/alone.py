@@ -2,45 +2,76 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from collectives.core.schedule import Schedule
 from sim.lower.links import link_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
 from sim.lower.pools import pools_alone
-from sim.lower.shape import Shape
-from sim.program import DISCIPLINES, I32, NO_POOLS, Columns, assemble, i32
+from sim.lower.shape import Shape, Timed
+from sim.program import DISCIPLINES, I32, I64, NO_POOLS, Columns, assemble, i32
 from sim.program.model import Model
+from sim.program.retime import with_rates
 from workloads.job import Job
+
+MOST_TIMED = 8
+"""Limit on the programs of one shape that are kept, for as many sizes and models."""
+
+MOST_TASKS = 2**17
+"""Limit on the tasks of a program that is kept: 12 bytes each, beside what the shape has."""
 
 
 def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Lowered:
     """The program of a job that is one schedule, without joins."""
-    transfers, n_servers = shape.quotient.transfers, shape.server_link.size
+    timed = _timed(schedule, model, shape)
+    nothing = np.full(shape.server_link.size, -1, np.int32)
+    return Lowered(
+        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, shape.server_link, nothing, nothing,
+        (), np.zeros(timed.task_bytes.size, np.int32), shape.task_src, shape.task_row, timed.task_bytes,
+        (shape.quotient.transfers,), NO_TASKS, NO_TASKS,
+    )
+
+
+def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
+    """The program, from that of another topology if links are alike and latencies equal: only its services change."""
+    rates, server_rate = link_rates(schedule.topology, shape.server_link)
+    latency = route_latencies(schedule.topology, shape, model.endpoint_latency_ps)
+    key = schedule.block_bytes, model, schedule.pattern.pools
+    known = shape.timed.get(key)
+    if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
+        known.latency_ps, latency
+    ):
+        return known._replace(program=with_rates(known.program, rates))
+    found = _assembled(schedule, model, shape, rates, i32(server_rate), latency)
+    if found.task_bytes.size <= MOST_TASKS:
+        if len(shape.timed) >= MOST_TIMED:
+            del shape.timed[next(iter(shape.timed))]  # the oldest
+        shape.timed[key] = found
+    return found
+
+
+def _assembled(
+    schedule: Schedule, model: Model, shape: Shape, rates: list[Fraction], server_rate: I32, latency_ps: I64
+) -> Timed:
     works = shape.works(schedule.block_bytes)
     task_bytes = works[0][works[1]]
     cuttings, cutting = own_cuttings(shape, [model.cutting])
-    rates, server_rate = link_rates(schedule.topology, shape.server_link)
     program = assemble(
         Columns(
-            rates=rates, server_rate=i32(server_rate),
-            server_discipline=np.full(n_servers, DISCIPLINES.index(model.discipline), np.int8),
-            route_ptr=shape.route_ptr, route_server=shape.route_server,
-            route_latency_ps=route_latencies(schedule.topology, shape, model.endpoint_latency_ps),
+            rates=rates, server_rate=server_rate,
+            server_discipline=np.full(server_rate.size, DISCIPLINES.index(model.discipline), np.int8),
+            route_ptr=shape.route_ptr, route_server=shape.route_server, route_latency_ps=latency_ps,
             task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
             task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
             edge_parent=shape.edge_parent, edge_child=shape.edge_child, edge_lag=shape.edge_lag,
         ),
         cuttings, model.forwarding, model.deliver,
-        NO_POOLS if transfers.pool is None else pools_alone(schedule.pattern, shape),
+        NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
         waits=shape.waits, works=works,
     )
-    nothing = np.full(n_servers, -1, np.int32)
-    return Lowered(
-        program, job, model, shape.quotient.orbits, shape.quotient.symmetry, shape.server_link, nothing, nothing, (),
-        np.zeros(task_bytes.size, np.int32), shape.task_src, shape.task_row, task_bytes, (transfers,),
-        NO_TASKS, NO_TASKS,
-    )
+    return Timed(program, task_bytes, latency_ps)
 
 
 def _priority(shape: Shape, discipline: str) -> I32:

@@ -6,17 +6,20 @@ so that a sweep over sizes, chunk counts, models, bandwidths and latencies build
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
+from collectives.core.transfers import Pool
 from sim.lower.marks import Marks
 from sim.lower.quotient import Quotient, find_rows, quotient
-from sim.program import I32, I64, WHOLE, Waits, Works, i32, unique_rows, waits_of
+from sim.program import I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
+from sim.program.model import Model
 from topologies import WeftError
 from topologies.core.rateless import alike
 from topologies.text.brief import one_line
@@ -26,6 +29,14 @@ MOST_SHAPES = 16
 
 _shapes: WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]] = WeakKeyDictionary()
 """By what emits the transfers, which patterns on topologies of one wiring have in common."""
+
+
+class Timed(NamedTuple):
+    """The program of a shape at one size under one model, the bytes of its tasks, and the latency behind each hop."""
+
+    program: Program
+    task_bytes: I64
+    latency_ps: I64
 
 
 @one_line
@@ -46,6 +57,8 @@ class Shape:
         Distinct routes, over servers.
     task_route : (T,) int32
     edge_parent, edge_child, edge_lag : (E,) int32
+    timed : dict of (int, Model, tuple of Pool) to Timed
+        Programs by the size of a block, to be timed again with other rates.
     """
 
     quotient: Quotient
@@ -59,6 +72,7 @@ class Shape:
     edge_parent: I32
     edge_child: I32
     edge_lag: I32
+    timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
 
     def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64:
         """Bytes of some tasks, headers left out; two tasks of a split transfer have half of them each.

@@ -136,9 +136,8 @@ def assemble(
         **_pool_arrays(pools, n_tasks),
         chunk_work=np.ascontiguousarray(sizes),
     )
-    _check_services(program, columns.rates)
     check_windows(program, *waits.windows)
-    check_clock(program)
+    check_times(program, columns.rates)
     return program
 
 
@@ -148,17 +147,19 @@ def tabulate(sizes: I64, rates: Sequence[Fraction]) -> I64:
     return np.array(table, np.int64).reshape(sizes.size, len(rates))
 
 
-def _check_services(program: Program, rates: list[Fraction]) -> None:
-    """What a task waits for may last longer than the clock would go at the rate of a link that never serves it."""
-    if program.service_ps.max(initial=0) < CLOCK_END_PS:
-        return
-    over = np.argwhere(served(program) & (program.service_ps == CLOCK_END_PS))
-    if over.size:
+def check_times(program: Program, rates: Sequence[Fraction]) -> None:
+    """Reject a program that could outlast the clock.
+
+    What a task waits for may last longer than that at the rate of a link that never serves it.
+    """
+    never = program.service_ps == CLOCK_END_PS
+    if never.any() and (over := np.argwhere(never & served(program))).size:
         size, rate = int(program.chunk_work[over[-1][0]]), rates[over[-1][1]]
         raise WeftError(
             f"a chunk of {size} units would be served for {format_time(service_time_ps(size, rate))}; "
             f"the clock ends at {format_time(CLOCK_END_PS)}"
         )
+    check_clock(program)
 
 
 Works = tuple[I64, I32]

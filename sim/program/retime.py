@@ -8,10 +8,20 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.assemble import tabulate
+from sim.program.assemble import check_times, tabulate
 from sim.program.contract import Program
 
 KEEPS_ITS_RATE = -1
+
+
+def with_rates(program: Program, rates: Sequence[Fraction]) -> Program:
+    """The program whose distinct rates, work per second, are others; each server keeps its place among them.
+
+    WeftError: the run could outlast the clock.
+    """
+    found = program._replace(service_ps=tabulate(program.chunk_work, rates))
+    check_times(found, rates)
+    return found
 
 
 def retime(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from collectives import Schedule
-from sim.analytic.bounds import bounds, busy_and_path_ps, load_bound_ps
+from sim.analytic.bounds import bounds, busy_and_path_ps
 from sim.lower.job import lower
 from sim.program.model import Model
 from sim.result import Result
@@ -42,19 +42,19 @@ def choose(
     `discipline`: the discipline that the schedule was designed for.
     """
     best = run(schedule, model)
-    load_ps = load_bound_ps(best.program)  # the same for every number of chunks, but for headers and the last chunk
+    load_ps, _ = busy_and_path_ps(best.program)  # of any number of chunks, but for headers and the last chunk
     left = max(TRIAL_SERVICES, 2 * best.events)
     for trial in _trials(model, discipline, int(best.lowered.task_bytes.max(initial=0))):
         worth_ps = best.time_ps * (1 - WORTH)
         services = best.events * (trial.chunks or 1) // (best.model.chunks or 1)
         if services > left or load_ps > worth_ps:
             continue
-        if busy_and_path_ps(lower(schedule, trial, symmetry).program) > worth_ps:
+        if max(busy_and_path_ps(lower(schedule, trial, symmetry).program)) > worth_ps:
             continue
         found = run(schedule, trial)
         left -= found.events
         if found.time_ps < worth_ps:
-            best, load_ps = found, load_bound_ps(found.program)
+            best, load_ps = found, busy_and_path_ps(found.program)[0]
     return best
 
 

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from topologies.checks import WeftError, integer
@@ -76,14 +77,20 @@ def check_memory(name: str, n_nodes: int, n_links: int) -> None:
         raise WeftError(f"{estimate}: this machine has {format_size(int(physical_memory()))}")
 
 
+@lru_cache(maxsize=16)
+def _limit_in(path: str) -> float:
+    """The limit that a file states when it is first asked for; infinite if none: its text may be "max"."""
+    with suppress(ValueError, OSError):
+        return int(Path(path).read_text(encoding="ascii"))
+    return math.inf
+
+
 def physical_memory() -> float:
     """Memory in bytes that this process may use: of the machine, its container and `ulimit -v`; infinite if unknown."""
     found = [math.inf]
     with suppress(AttributeError, ValueError, OSError):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for path in CGROUP_LIMITS:
-        with suppress(ValueError, OSError):  # "max" is no limit
-            found.append(int(Path(path).read_text(encoding="ascii")))
+    found += [_limit_in(path) for path in CGROUP_LIMITS]
     if resource is not None and (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         found.append(limit)
     return min(found)

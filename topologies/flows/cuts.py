@@ -81,12 +81,18 @@ def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int
 
 def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
     """The largest unit that divides all bandwidths, and each bandwidth in that unit."""
+    unit, whole, which = proportions(bandwidth_Bps)
+    return unit, [whole[i] for i in which.tolist()]
+
+
+def proportions(bandwidth_Bps: Floats) -> tuple[Fraction, tuple[int, ...], Ints]:
+    """The largest unit that divides all bandwidths, the distinct ones in that unit, and which of these each one is."""
     rates, which = np.unique(bandwidth_Bps, return_inverse=True)
     exact = [Fraction(rate) for rate in rates.tolist()]
     below = math.lcm(*(rate.denominator for rate in exact))
     whole = [int(rate * below) for rate in exact]
     unit = math.gcd(*whole) or 1
-    return Fraction(unit, below), [whole[i] // unit for i in which.tolist()]
+    return Fraction(unit, below), tuple(rate // unit for rate in whole), which
 
 
 def _flow(src: Ints, dst: Ints, capacity: list[int], source: int, sink: int, n_nodes: int) -> int:

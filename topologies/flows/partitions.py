@@ -18,12 +18,16 @@ from scipy.sparse.csgraph import connected_components
 
 from topologies.core.topology import Topology
 from topologies.flows.cuts import whole_capacities
-from topologies.flows.tightest_cut import remembered
+from topologies.flows.tightest_cut import remembered_in_proportion
 
 Ints = npt.NDArray[np.int64]
 
 
-@remembered
+def _faster(found: tuple[Fraction, Ints], times: Fraction) -> tuple[Fraction, Ints]:
+    return found[0] / times, found[1]
+
+
+@remembered_in_proportion(_faster)
 def partition_s_per_byte(topology: Topology) -> tuple[Fraction, Ints]:
     """The largest such bound among a few partitions, in seconds per byte of the array, and its parts.
 

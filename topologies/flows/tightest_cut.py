@@ -10,7 +10,7 @@ integers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
 from typing import Any, TypeVar
@@ -20,12 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
+from topologies.core.rateless import alike, wiring_of
 from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
-from topologies.flows.cuts import whole_capacities
+from topologies.flows.cuts import proportions, whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 
 Bools = npt.NDArray[np.bool_]
+
+MOST_PROPORTIONS = 64
+"""Limit on what is remembered of one wiring at different proportions of its bandwidths."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,44 @@ def remembered(function: Callable[..., T]) -> Callable[..., T]:
     return recall
 
 
-@remembered
+def remembered_in_proportion(faster: Callable[[T, Fraction], T]) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Cache what a function of a topology (and further hashable arguments) returns, by proportions of the bandwidths.
+
+    Topologies of one wiring whose bandwidths all differ by one factor share what was found for the first of them.
+
+    `faster`: what was found, and a factor, to what is found where all bandwidths are that many times as large.
+    """
+
+    def decorated(function: Callable[..., T]) -> Callable[..., T]:
+        @remembered
+        def known(wiring: Topology) -> dict[tuple[Any, ...], tuple[Fraction, T]]:
+            return {}
+
+        @wraps(function)
+        def recall(topology: Topology, *arguments: Any) -> T:
+            unit, whole, which = proportions(topology.bandwidth_Bps)
+            found = known(wiring_of(topology))
+            key = (function.__module__, function.__qualname__, alike(topology), whole, which.tobytes(), arguments)
+            if key not in found:
+                if len(found) >= MOST_PROPORTIONS:
+                    del found[next(iter(found))]  # the oldest
+                found[key] = unit, function(topology, *arguments)
+            first, result = found[key]
+            return result if first == unit else faster(result, unit / first)
+
+        return recall
+
+    return decorated
+
+
+def _faster(cut: Cut | None, times: Fraction) -> Cut | None:
+    return cut and replace(cut, rate_Bps=cut.rate_Bps * times)
+
+
+in_proportion = remembered_in_proportion(_faster)
+
+
+@in_proportion
 def gather_cut(topology: Topology, weights: tuple[int, ...] | None = None) -> Cut | None:
     """The cut that bounds an all-gather; None for one NPU.
 
@@ -72,27 +113,27 @@ def gather_cut(topology: Topology, weights: tuple[int, ...] | None = None) -> Cu
     return _tightest(topology, topology.src, topology.dst, weights, inward=False)
 
 
-@remembered
+@in_proportion
 def scatter_cut(topology: Topology) -> Cut | None:
     """The cut that bounds a reduce-scatter: that of an all-gather on the reversed network."""
     return _tightest(topology, topology.dst, topology.src, None, inward=True)
 
 
-@remembered
+@in_proportion
 def broadcast_cut(topology: Topology, root: int) -> Cut | None:
     """The cut that bounds a broadcast from `root`; the entire array must cross it."""
     others = [npu for npu in range(topology.n_npus) if npu != root]
     return _least_flow(topology, topology.src, topology.dst, root, others, inward=False)
 
 
-@remembered
+@in_proportion
 def reduce_cut(topology: Topology, root: int) -> Cut | None:
     """The cut that bounds a reduction to `root`; the entire array must cross it."""
     others = [npu for npu in range(topology.n_npus) if npu != root]
     return _least_flow(topology, topology.dst, topology.src, root, others, inward=True)
 
 
-@remembered
+@in_proportion
 def separating_cut(topology: Topology) -> Cut | None:
     """The minimum cut between any NPUs: an all-reduce must move its entire array out of, and into, every set."""
     cuts = [cut for cut in (broadcast_cut(topology, 0), reduce_cut(topology, 0)) if cut is not None]

@@ -1,5 +1,6 @@
 """The exact optimum: vectors of the field, brute force over all cuts, networkx, and bad input."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import networkx as nx
@@ -8,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectives.core.collective import COLLECTIVES
+from sim.analytic.cut_bound import cut_bound
 from tests import fabrics
 from tests.oracles import all_cuts
 from topologies import WeftError, bytes_per_s, from_links, from_spec, mesh, switch, torus
@@ -59,6 +62,18 @@ def test_the_bottleneck_of_slow_boxes_is_a_box_and_of_two_a100_a_gpu():
     assert cut.shards == 8 and cut.rate_Bps == 4 * GB
     cut = gather_cut(from_spec("dgx-a100:2"))
     assert cut.shards == 15 and cut.rate_Bps == 325 * GB
+
+
+@pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "multidim:RI(4)_SW(2)"])
+def test_bounds_of_topologies_in_proportion_are_those_of_each_alone(spec):
+    """What is remembered of one topology serves those that are as much faster on every link, and no others."""
+    rates = from_spec(spec).bandwidth_Bps
+    uneven = rates * (1 + np.arange(rates.size) % 3)
+    for number, mine in enumerate((rates, 3 * rates, uneven, uneven / 7, rates * (1 + np.arange(rates.size) % 2))):
+        shared = from_spec(spec).with_links(bandwidth_Bps=mine)
+        alone = replace(shared, name=f"{shared.name} {number}")  # nobody's wiring
+        for kind in COLLECTIVES:
+            assert cut_bound(shared, kind) == cut_bound(alone, kind)
 
 
 def test_unequal_shards():
