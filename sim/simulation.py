@@ -13,8 +13,9 @@ from sim.certify.circuits import certify_circuits
 from sim.certify.healthy import certify
 from sim.certify.schedule import certify_schedule
 from sim.engine.run import Progress, check_memory, run
-from sim.faults.apply import add_faults, check_names
+from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_deadlock
+from sim.faults.history import history_of
 from sim.faults.marks import marks_of
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
@@ -122,7 +123,7 @@ def simulate(
     if max_events is not None and engine != "chunk":
         raise WeftError(f"a limit of {max_events} events: of the chunk engine alone")
     if faults is not None:
-        check_names(job.topology, faults)
+        history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
     run = _Run(engine, log or check, check, progress, max_events)
     healthy = run.healthy(job, model, symmetry)
     return healthy if faults is None else run.faulty(healthy, faults, symmetry)

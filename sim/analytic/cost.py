@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.analytic.traffic import F64
-from topologies import WeftError
+from topologies.checks import WeftError, choice
 from workloads.formats.libra_files import Prices
 
 COUNTING = ("2024", "2022")
@@ -69,8 +69,7 @@ def network_cost(
     `fixed`: $ besides the network.
     WeftError: an unknown tier or counting rule, a block without a price, or an element that the tier has no price for.
     """
-    if counting not in COUNTING:
-        raise WeftError(f"counting {counting!r} is unknown: choose one of {', '.join(COUNTING)}")
+    choice(counting, COUNTING, "counting")
     n_npus = math.prod(extents)
     price = [
         n_npus * _coefficient(block, tier, prices, counting) for block, tier in zip(blocks, tiers, strict=True)

@@ -15,8 +15,7 @@ import numpy as np
 
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64, dimension_traffic
-from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
 from workloads.pipeline import Pipeline, cut_into_stages
 from workloads.workload import Call, Groups, Layer, Phase, Workload
@@ -79,8 +78,7 @@ def iteration_time(placed: Sequence[Placed], loop: str = "no-overlap", checkpoin
         given).
     WeftError: an unknown loop, no workload, or a weight that is not above zero.
     """
-    if loop not in LOOPS:
-        raise WeftError(f"loop {loop!r} is unknown: choose one of {', '.join(LOOPS)}")
+    choice(loop, LOOPS, "loop")
     if not placed:
         raise WeftError("no workload: give at least one")
     sums = _Sums(placed[0].n_dims)

@@ -13,7 +13,7 @@ from sim.astra.network import BACKENDS, Clock, MessageNetwork
 from sim.astra.notes import check_collectives, notes_of
 from sim.astra.system_file import System, read_system
 from sim.astra.workload import NpuTrace
-from topologies import WeftError
+from topologies.checks import WeftError, choice
 from topologies.formats.astra_network import AstraNetwork, read_astra_network
 from workloads.formats.chakra_nodes import meaning, read_ranks
 from workloads.formats.comm_groups import read_comm_groups
@@ -58,8 +58,7 @@ def run_astra(
     WeftError: an input that is wrong; one that ASTRA-sim would crash on, hang on or end without a result; too many
         events.
     """
-    if backend not in BACKENDS:
-        raise WeftError(f"backend {backend!r} is unknown: choose one of {', '.join(BACKENDS)}")
+    choice(backend, BACKENDS, "backend")
     description = read_astra_network(network)
     settings = read_system(system, len(description.dimensions), queues)
     groups = read_comm_groups(comm_groups, description.npus) if comm_groups is not None else {}

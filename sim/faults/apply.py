@@ -22,7 +22,6 @@ from workloads.job import CLOCK, Compute
 
 CROSSING = {"lost": LOSES + DROPS, "wait": WAITS, "complete": COMPLETES}
 
-
 FAULTS_BREAK = "all ranks simulated (symmetry is off: faults are not the same everywhere)"
 FAULTS_KEEP = "as far as the faults keep it"
 
@@ -30,16 +29,8 @@ FAULTS_KEEP = "as far as the faults keep it"
 def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
     """The program with the faults of a plan, and its legend with the servers that they add.
 
-    Parameters
-    ----------
-    lowered : Lowered
-        With symmetry off, or as far as `sim.faults.marks` allows it.
-    plan : FaultPlan
-
-    Raises
-    ------
-    WeftError
-        A name that the topology does not have, or what `sim.program.disrupt` rejects.
+    `lowered`: with symmetry off, or as far as `sim.faults.marks` allows it.
+    WeftError: a name that the topology does not have, or what `sim.program.disrupt` rejects.
     """
     topology, history = lowered.topology, history_of(lowered.topology, plan)
     task_rank = _beginning(lowered)
@@ -125,17 +116,6 @@ def _check_computes(rank_of: I32, history: History, topology: Topology) -> None:
             f"fault plan, jitter of {name}: it is of what an NPU computes, and {name} computes nothing here; "
             "give the jitter of a link"
         )
-
-
-def check_names(topology: Topology, plan: FaultPlan) -> None:
-    """Reject what is not a plan, or one that names what the topology does not have, before anything is simulated.
-
-    Raises
-    ------
-    WeftError
-        With the name, and what names there are.
-    """
-    history_of(topology, plan)
 
 
 def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Program, dict[int, str]]:

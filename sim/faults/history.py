@@ -36,23 +36,13 @@ class _State(NamedTuple):
 
 @dataclass
 class History:
-    """Links and nodes over time, and what holds for all of it.
-
-    Attributes
-    ----------
-    phases, npu_phases : dict of link, or of NPU, to list of Phase
-    breaks : list of (time, links that are down from then on)
-        Where routes may change.
-    speed : dict of NPU to share
-    delay_ps : dict of NPU to int
-    loss : dict of link to probability
-    link_jitter, npu_jitter : dict of link, or of NPU, to quantiles
-    """
+    """Links and nodes over time, and what holds for all of it, by number of the link or NPU."""
 
     topology: Topology
     plan: FaultPlan
     phases: dict[int, list[Phase]] = field(default_factory=dict)
     npu_phases: dict[int, list[Phase]] = field(default_factory=dict)
+    # times at which routes may change, and the links that are down from then on
     breaks: list[tuple[int, frozenset[int]]] = field(default_factory=list)
     speed: dict[int, Fraction] = field(default_factory=dict)
     delay_ps: dict[int, int] = field(default_factory=dict)
@@ -151,7 +141,10 @@ class History:
 
 @lru_cache(maxsize=2)
 def history_of(topology: Topology, plan: FaultPlan) -> History:
-    """The history of a plan on a fabric, which is asked for before, while and after a run is prepared; read only."""
+    """The history of a plan on a fabric, which is asked for before, while and after a run is prepared; read only.
+
+    WeftError: a name that the topology does not have.
+    """
     return History(topology, plan)
 
 

@@ -14,7 +14,6 @@ EVERY, DIMENSION, BOTH_WAYS, ONE_WAY = range(4)
 """How much of a fabric a link name covers, from all of it down to one direction of a cable."""
 
 
-
 def breadth(name: str) -> int:
     """How much a link name covers: EVERY, DIMENSION, BOTH_WAYS or ONE_WAY."""
     if name == "*":
@@ -25,10 +24,7 @@ def breadth(name: str) -> int:
 def links_named(topology: Topology, name: str) -> list[int]:
     """Links that a name refers to.
 
-    Raises
-    ------
-    WeftError
-        No link has that name.
+    WeftError: no link has that name.
     """
     if name == "*":
         return list(range(topology.n_links))
@@ -52,10 +48,7 @@ def links_named(topology: Topology, name: str) -> list[int]:
 def node_named(topology: Topology, name: str, *, npu: bool = False) -> int:
     """The node of a name.
 
-    Raises
-    ------
-    WeftError
-        There is none, or it is no NPU where one is needed.
+    WeftError: there is none, or it is no NPU where one is needed.
     """
     n_nodes = topology.n_npus if npu else topology.n_nodes
     node = _names_of(topology).nodes.get(name, n_nodes)

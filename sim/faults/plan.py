@@ -213,10 +213,7 @@ class FaultPlan:
     def from_dict(cls, data: Mapping[str, Any], where: str = "fault plan") -> FaultPlan:
         """A plan from the tables of a TOML file.
 
-        Raises
-        ------
-        WeftError
-            An unknown key (named, with the accepted ones), one that is missing, or a value that is not accepted.
+        WeftError: an unknown key (named, with the accepted ones), one that is missing, or a value that is not accepted.
         """
         settings = {key.name.replace("_", "-"): key.name for key in fields(cls) if key.name != "faults"}
         values: dict[str, Any] = {}
@@ -239,10 +236,7 @@ class FaultPlan:
     def read(cls, path: str | Path) -> FaultPlan:
         """A plan from a TOML file.
 
-        Raises
-        ------
-        WeftError
-            The file cannot be read, or is not a plan.
+        WeftError: the file cannot be read, or is not a plan.
         """
         return cls.from_dict(read_toml(path, "fault plan"), f"fault plan {path}")
 

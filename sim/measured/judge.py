@@ -21,8 +21,8 @@ from collectives.core.collective import collective
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.measured.curves import F64, Curve
 from sim.measured.read import Measurements
-from topologies import Topology, WeftError
-from topologies.checks import checked
+from topologies import Topology
+from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S
@@ -174,8 +174,7 @@ def judge(
         Too few points, no candidate, or an unknown word in `known`.
     """
     for word in known:
-        if word not in KNOWN:
-            raise WeftError(f"--known {word!r} is unknown: choose among {', '.join(KNOWN)}")
+        choice(word, KNOWN, "--known")
     if len(unique_sizes(measured)) < LEAST_POINTS:
         raise WeftError(f"{measured.source} has {len(unique_sizes(measured))} sizes; at least {LEAST_POINTS} needed")
     if not curves:

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
-from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
@@ -116,8 +115,7 @@ def read_measurements(
         or number of ranks, no point at all.
     """
     name = str(path)
-    if placement not in PLACEMENTS:
-        raise WeftError(f"placement {placement!r} is unknown: choose one of {', '.join(PLACEMENTS)}")
+    choice(placement, PLACEMENTS, "placement")
     text = read_input(path, "measurements")
     lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines()]
     if text.lstrip().startswith("{"):

@@ -126,20 +126,11 @@ def optimize(
 
 
 class FloorOptimum(NamedTuple):
-    """Where the floors of an objective are least.
+    """Where the floors of an objective are least."""
 
-    Attributes
-    ----------
-    bound : float
-        ns, or ns x $: certified, nothing feasible is below.
-    time_bound_ns : float
-        No feasible time is below.
-    bandwidth_GBps : (D,) float64
-    """
-
-    bound: float
-    time_bound_ns: float
-    bandwidth_GBps: F64
+    bound: float  # ns, or ns x $: certified, nothing feasible is below
+    time_bound_ns: float  # no feasible time is below
+    bandwidth_GBps: F64  # (D,)
 
 
 def floor_optimum(objective: Objective, feasible: Feasible, cost: Cost | None = None) -> FloorOptimum | None:

@@ -13,8 +13,8 @@ import numpy as np
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
 from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
-from topologies import Topology, WeftError, from_spec
-from topologies.checks import nearest
+from topologies import Topology, from_spec
+from topologies.checks import WeftError, choice, nearest
 from topologies.core.product import DimensionOrderRouter
 from topologies.totient_rings import select_permutations, totient_perms
 from topologies.units import Quantity, parse_bandwidth
@@ -209,8 +209,7 @@ def limits(
     `dollars`: upper limit of the network's cost; needs `cost`.
     WeftError: a contradiction, an unknown rule, or $ without prices.
     """
-    if rule not in BUDGET_RULES:
-        raise WeftError(f"budget rule {rule!r} is unknown: choose one of {', '.join(BUDGET_RULES)}")
+    choice(rule, BUDGET_RULES, "budget rule")
     rows = [parse_constraint(text, n_dims) for text in constraints]
     if total is not None:
         rows.insert(0, budget(parse_bandwidth(total, "budget") / 1e9, n_dims, spent=rule == "spent"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim.papers.compression_sizes import Compression, peel_rounds
-from topologies.checks import integer, number
+from sim.papers.compression_sizes import Bits, Compression, Density, Elements, peel_rounds
+from topologies.checks import NotNegative, checked
 from workloads.compression.layout import form_of
 from workloads.compression.rates import INSTANT, Rates
 
@@ -46,16 +46,17 @@ class Timeline:
         return self.dense_s / self.total_s if self.total_s else 1.0
 
 
+@checked
 def compressed_all_reduce(
     all_reduce: AllReduceTime,
-    n_elements: int,
-    union: float,
+    n_elements: Elements,
+    union: Density,
     compression: Compression = Compression(),
     rates: Rates = INSTANT,
-    required: float | None = None,
+    required: NotNegative | None = None,
     *,
     form: str = "spread",
-    dense_bits: int | None = None,
+    dense_bits: Bits | None = None,
 ) -> Timeline:
     """The parts of one all-reduce through the codec.
 
@@ -81,12 +82,11 @@ def compressed_all_reduce(
     WeftError
         A number out of range.
     """
-    integer(n_elements, "number of elements", 0, 2**62)
-    n_items = round(number(union, "union density", 0, 1) * n_elements)
+    n_items = round(union * n_elements)
     shape = form_of(form)
-    least = shape.cells_required(n_items, n_elements) if required is None else number(required, "required", 0)
+    least = shape.cells_required(n_items, n_elements) if required is None else required
     index, sketch = compression.index_bytes(n_elements), compression.sketch_bytes(n_elements, union)
-    wide = compression.value_bits if dense_bits is None else integer(dense_bits, "dense bits", 1, 1024)
+    wide = compression.value_bits if dense_bits is None else dense_bits
     dense_bytes = -(-n_elements * wide // 8)
     dense_s = all_reduce(dense_bytes)
     fails = n_items > 0 and compression.cells_per_item < least

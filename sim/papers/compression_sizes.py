@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from topologies.checks import integer, number
+from topologies.checks import Integer, NotNegative, Number, Positive, checked
 
 WORD_BITS = 32
 
+Bits = Annotated[int, Integer(1, 1024)]
+Density = Annotated[float, Number(0, 1)]
+Elements = Annotated[int, Integer(0, 2**62)]
+Workers = Annotated[int, Integer(1, 2**62)]
 
-def union_density(density: float, workers: int) -> float:
+
+@checked
+def union_density(density: Density, workers: Workers) -> float:
     """Share of nonzeros in the union of independent supports: 1 - (1 - p)^W."""
-    _check_density(density)
-    integer(workers, "number of workers", 1, 2**62)
     return -math.expm1(workers * math.log1p(-density)) if density < 1 else 1.0
 
 
-def peel_rounds(n_items: int, cells_per_item: float) -> int:
+@checked
+def peel_rounds(n_items: Elements, cells_per_item: Positive) -> int:
     """Rounds of a parallel peel of one large hypergraph, by the share of items that each round leaves.
 
     The share q of cells' links that are left follows q <- (1 - exp(-3 q / c))^2; the last round leaves less than half
@@ -27,8 +33,6 @@ def peel_rounds(n_items: int, cells_per_item: float) -> int:
     ----------
     .. [1] J. Jiang, M. Mitzenmacher, J. Thaler, "Parallel peeling algorithms", SPAA 2014.
     """
-    integer(n_items, "number of nonzeros", 0, 2**62)
-    number(cells_per_item, "cells per item", 0, above=True)
     link, left, rounds = 1.0, float(n_items), 0
     while left >= 0.5:
         full = -math.expm1(-3 * link / cells_per_item)
@@ -39,11 +43,13 @@ def peel_rounds(n_items: int, cells_per_item: float) -> int:
     return rounds
 
 
-def expansion(value_bits: int, sum_bits: int) -> float:
+@checked
+def expansion(value_bits: Bits, sum_bits: Bits) -> float:
     """Bits on the wire for each bit of a gradient where it is added in another format: 2 for fp16 in int32."""
-    return integer(sum_bits, "bits of a sum", 1, 1024) / integer(value_bits, "bits of a value", 1, 1024)
+    return sum_bits / value_bits
 
 
+@checked
 @dataclass(frozen=True)
 class Compression:
     """Sizes of the codec: c cells per nonzero of the union, and b index bits per element.
@@ -56,19 +62,14 @@ class Compression:
         32-bit cells.
     """
 
-    cells_per_item: float = 1.23
-    index_bits: float = 1.0
-    value_bits: int = WORD_BITS
-    cell_bits: int = WORD_BITS
+    cells_per_item: Positive = 1.23
+    index_bits: NotNegative = 1.0
+    value_bits: Bits = WORD_BITS
+    cell_bits: Bits = WORD_BITS
 
-    def __post_init__(self) -> None:
-        number(self.cells_per_item, "cells per item", 0, above=True)
-        number(self.index_bits, "index bits", 0)
-        expansion(self.value_bits, self.cell_bits)
-
-    def speed_up(self, union: float) -> float:
+    @checked
+    def speed_up(self, union: Density) -> float:
         """S = 1 / (c rho + b / 32): bytes of the dense array over bytes sent; cells of other bits count as such."""
-        _check_density(union)
         sent = self.cells_per_item * union * expansion(self.value_bits, self.cell_bits)
         sent += self.index_bits / self.value_bits
         return 1 / sent if sent else math.inf
@@ -82,16 +83,13 @@ class Compression:
         """Bits sent per element."""
         return self.value_bits / self.speed_up(union)
 
-    def sketch_bytes(self, n_elements: int, union: float) -> int:
+    @checked
+    def sketch_bytes(self, n_elements: Elements, union: Density) -> int:
         """Bytes of the sketch of `n_elements`."""
-        _check_density(union)
-        cells = round(self.cells_per_item * union * integer(n_elements, "number of elements", 0, 2**62))
+        cells = round(self.cells_per_item * union * n_elements)
         return -(-cells * self.cell_bits // 8)
 
-    def index_bytes(self, n_elements: int) -> int:
+    @checked
+    def index_bytes(self, n_elements: Elements) -> int:
         """Bytes of the index."""
-        return math.ceil(self.index_bits * integer(n_elements, "number of elements", 0, 2**62) / 8)
-
-
-def _check_density(density: float) -> None:
-    number(density, "density", 0, 1)
+        return math.ceil(self.index_bits * n_elements / 8)

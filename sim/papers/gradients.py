@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.papers.compression_sizes import union_density
-from topologies import WeftError
-from topologies.checks import integer, number
+from sim.papers.compression_sizes import Density, Elements, union_density
+from topologies.checks import checked, choice, number
 
 
+@checked
 @dataclass(frozen=True)
 class Gradient:
     """One model's gradient.
@@ -28,12 +28,8 @@ class Gradient:
     """
 
     name: str
-    n_elements: int
-    density: float
-
-    def __post_init__(self) -> None:
-        integer(self.n_elements, f"gradient {self.name}'s n_elements", 0, 2**62)
-        number(self.density, f"gradient {self.name}'s density", 0, 1)
+    n_elements: Elements
+    density: Density
 
     @property
     def size_bytes(self) -> int:
@@ -76,6 +72,4 @@ def gradient(name: str) -> Gradient:
     WeftError
         No such model.
     """
-    if name not in GRADIENTS:
-        raise WeftError(f"gradient {name!r} is unknown: choose one of {', '.join(GRADIENTS)}")
-    return GRADIENTS[name]
+    return GRADIENTS[choice(name, GRADIENTS, "gradient")]

@@ -15,16 +15,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from topologies.checks import MOST_COUNT, integer, number
+from topologies.checks import MOST_COUNT, Count, Integer, NotNegative, Number, checked, integer, number
 from workloads.compression.vectors import same_size, vector
 
 Floats = npt.NDArray[np.float64]
+Few = Annotated[int, Integer(0, MOST_COUNT)]
 
 
 class Quantized(NamedTuple):
@@ -38,23 +39,21 @@ class Quantized(NamedTuple):
         return -(-self.indices.size * self.bits // 8)
 
 
+@checked
 @dataclass(frozen=True)
 class Thc:
     """The codec of one round."""
 
-    n_elements: int
-    bits: int = 4  # of one index
+    n_elements: Few
+    bits: Few = 4  # of one index
     # grid steps of the table: values are 0 to this, and the table is uniform if it is 2**bits - 1
-    granularity: int = 30
-    seed: int = 0  # of the rotation, shared by all workers
-    clip: float = 1 / 32  # share of coordinates of a normal distribution that lie outside of the range
+    granularity: Count = 30
+    seed: Few = 0  # of the rotation, shared by all workers
+    # share of coordinates of a normal distribution that lie outside of the range
+    clip: Annotated[float, Number(1e-12, 0.99)] = 1 / 32
 
     def __post_init__(self) -> None:
-        integer(self.n_elements, "THC's n_elements", 0, MOST_COUNT)
-        integer(self.granularity, "THC's granularity", 1, MOST_COUNT)
-        integer(self.seed, "THC's seed", 0, MOST_COUNT)
-        number(self.clip, "THC's clip", 1e-12, 0.99)
-        if not 1 <= integer(self.bits, "THC's bits", 0, MOST_COUNT) <= 8 or self.granularity < 2**self.bits - 1:
+        if not 1 <= self.bits <= 8 or self.granularity < 2**self.bits - 1:
             raise WeftError(
                 f"a table of {self.bits} bits over {self.granularity} steps: give 1 to 8 bits and at least "
                 "2**bits - 1 steps"
@@ -114,11 +113,10 @@ class Thc:
             total += table[message.indices]
         return total
 
-    def decode(self, total: npt.NDArray[np.int64], workers: int, half_width: float) -> Floats:
+    @checked
+    def decode(self, total: npt.NDArray[np.int64], workers: Count, half_width: NotNegative) -> Floats:
         """The sum of the workers' arrays, approximately."""
         vector(total, "the sum of table entries", self.padded)
-        integer(workers, "number of workers", 1, MOST_COUNT)
-        number(half_width, "half-width of the range", 0)
         turned = total.astype(np.float64) * (2 * half_width / self.granularity) - workers * half_width
         back = _hadamard(turned) * self._signs()
         return back[: self.n_elements]

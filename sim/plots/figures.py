@@ -16,7 +16,8 @@ from sim.plots.speedup import draw_speedup
 from sim.plots.style import NARROW, WIDE, Row
 from sim.plots.validate import draw_validation
 from sim.program.model import Model
-from topologies import Topology, WeftError
+from topologies import Topology
+from topologies.checks import WeftError, choice
 
 COLUMNS = {1: NARROW, 2: WIDE}
 """Widths of a figure by the columns of the page that it takes."""
@@ -108,13 +109,12 @@ def draw(name: str, wanted: Drawing) -> None:
 
     WeftError: an unknown figure, nothing to draw, or rows that lack what the figure needs.
     """
-    if name not in FIGURES:
-        raise WeftError(f"figure {name!r} is unknown: choose one of {', '.join(FIGURES)}")
+    drawing = FIGURES[choice(name, FIGURES, "figure")]
     if wanted.columns not in COLUMNS:
         raise WeftError(f"--columns {wanted.columns}: a figure takes 1 or 2 columns of a page")
     if not any(row.get("size_bytes") and row.get("time_s") for row in wanted.rows):
         raise WeftError("there is nothing to draw: no row has a size and a time above zero")
-    FIGURES[name](wanted)
+    drawing(wanted)
 
 
 def _check_one_fabric(rows: Sequence[Row], figure: str) -> None:

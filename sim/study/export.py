@@ -26,20 +26,11 @@ Counts = dict[str, Counter[int]]
 
 
 class Status(NamedTuple):
-    """Progress of a sweep.
+    """Progress of a sweep."""
 
-    Attributes
-    ----------
-    points : int
-        Distinct ones.
-    finished : int
-    refused : dict of str to list of str
-        Points among them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless the reason
-        holds at all of their sizes.
-    """
-
-    points: int
+    points: int  # distinct ones
     finished: int
+    # those of them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless it holds at all
     refused: dict[str, list[str]]
 
     @property
@@ -117,10 +108,7 @@ def export(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write rows as Parquet; nested values as JSON, and columns of mixed kinds as text, as in CSV.
 
-    Raises
-    ------
-    WeftError
-        pyarrow is not installed.
+    WeftError: pyarrow is not installed.
     """
     check_parquet()
     import pyarrow  # an extra

@@ -22,21 +22,11 @@ REPEATED = ("options", "texts", "numbers")
 
 
 class Kind(NamedTuple):
-    """The values that a key takes.
+    """The values that a key takes."""
 
-    Attributes
-    ----------
-    accepts : callable
-        Whether a value of a file is of this kind.
-    wanted : str
-        What to write, for error messages.
-    parse : callable
-        The value of the text after a flag, or of one of several flags; raises ValueError.
-    """
-
-    accepts: Callable[[Any], bool]
-    wanted: str
-    parse: Callable[[str], Any] = str
+    accepts: Callable[[Any], bool]  # whether a value of a file is of this kind
+    wanted: str  # what to write, for error messages
+    parse: Callable[[str], Any] = str  # of the text after a flag, or of one of several flags; raises ValueError
 
 
 def _is_integer(value: Any) -> bool:
@@ -93,22 +83,13 @@ def key(
 ) -> Any:
     """Define a field of a section.
 
-    Parameters
-    ----------
-    kind : str
-        Of `KINDS`.
-    help : str
-        One line, without the default.
-    metavar : str
-        What follows the flag.
-    flags : sequence of str
-        Default: `--name-of-the-field`.
-    value : object
-        Value if the key is not given; None if that must be distinguishable from any value.
-    default : str
-        The default as shown to people; default: `value`.
-    choices : sequence of str
-        The accepted values, if they are a fixed set.
+    `kind`: of `KINDS`.
+    `help`: one line, without the default.
+    `metavar`: what follows the flag.
+    `flags`: default: `--name-of-the-field`.
+    `value`: if the key is not given; None if that must be distinguishable from any value.
+    `default`: as shown to people; default: `value`.
+    `choices`: the accepted values, if they are a fixed set.
     """
     shown = default or _shown(value)
     return field(default=value, metadata={

@@ -150,10 +150,7 @@ class Spec:
     def build_topology(self) -> Topology:
         """The fabric.
 
-        Raises
-        ------
-        WeftError
-            No spec is given, or it is not accepted.
+        WeftError: no spec is given, or it is not accepted.
         """
         keys = self.topology
         if keys.spec is None:
@@ -208,10 +205,7 @@ class Spec:
     def build_faults(self) -> FaultPlan | None:
         """The fault plan; None if there is none.
 
-        Raises
-        ------
-        WeftError
-            The file cannot be read, or is not a plan.
+        WeftError: the file cannot be read, or is not a plan.
         """
         plan = self.model.faults
         return _read_plan(plan, stamp_of(plan)) if isinstance(plan, str) else plan
@@ -297,11 +291,8 @@ class Spec:
     def to_dict(self, sections: Iterable[str] = ()) -> dict[str, Any]:
         """Plain data that `from_dict` reads back.
 
-        Parameters
-        ----------
-        sections : iterable of str
-            Written with every key that has a value, including defaults; other sections are left out. Default: those of
-            an experiment, and keys that differ from their default.
+        `sections`: written with every key that has a value, including defaults; other sections are left out. Default:
+            those of an experiment, and keys that differ from their default.
         """
         chosen = tuple(sections) or tuple(
             name for name, kind in SECTIONS.items() if name in EXPERIMENT or getattr(self, name) != kind()
@@ -325,10 +316,7 @@ class Spec:
     def from_dict(cls, data: Mapping[str, Any], where: str = "spec") -> Spec:
         """A spec from sections of keys.
 
-        Raises
-        ------
-        WeftError
-            An unknown section or key (the message lists the accepted ones), or a value of the wrong type.
+        WeftError: an unknown section or key (the message lists the accepted ones), or a value of the wrong type.
         """
         return cls().updated(changes_in(data, where))
 
@@ -336,10 +324,7 @@ class Spec:
     def read(cls, path: str | Path) -> Spec:
         """A spec from a TOML file, or from a result's JSON file, to run it again.
 
-        Raises
-        ------
-        WeftError
-            The file cannot be read, is neither, or has an unknown key.
+        WeftError: the file cannot be read, is neither, or has an unknown key.
         """
         return cls.from_dict(read_sections(Path(path)), f"spec file {path}")
 
@@ -368,10 +353,7 @@ def _read_plan(path: str, stamp: tuple[int | bytes, ...]) -> FaultPlan:
 def changes_in(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The values of a file by section, as `Spec.updated` takes them.
 
-    Raises
-    ------
-    WeftError
-        An unknown section or key, or a section that is not a table.
+    WeftError: an unknown section or key, or a section that is not a table.
     """
     _check_keys(data, (*SECTIONS, TENANT), where, "section")
     changes: dict[str, Any] = {}
@@ -381,7 +363,7 @@ def changes_in(data: Mapping[str, Any], where: str) -> dict[str, Any]:
             continue
         if not isinstance(keys, Mapping):
             raise WeftError(f"{where}: [{section}] is {keys!r}: give keys and values")
-        _check_keys(keys, accepted_keys(section), f"{where}: [{section}]", "key")
+        _check_keys(keys, keys_of(section), f"{where}: [{section}]", "key")
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in keys.items()}
         plan = values.get("faults")
         if section == "model" and isinstance(plan, Mapping):
@@ -396,18 +378,10 @@ def _tables(tables: Any, where: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(tables)
 
 
-def accepted_keys(section: str) -> tuple[str, ...]:
-    """Names of the keys of a section."""
-    return tuple(keys_of(section))
-
-
 def sweep_sizes(keys: SweepKeys) -> tuple[int, ...]:
     """Sizes from begin to end by a factor or a step; begin alone is one size.
 
-    Raises
-    ------
-    WeftError
-        A factor and a step, an end below the begin, or a sweep that does not advance.
+    WeftError: a factor and a step, an end below the begin, or a sweep that does not advance.
     """
     begin = _swept(DEFAULT_SIZE if keys.begin is None else keys.begin, "-b")
     if keys.end is None:
@@ -465,9 +439,8 @@ def _check_value(section: str, key: Field[Any], value: Any) -> None:
     kind = KINDS[key.metadata["kind"]]
     if not kind.accepts(value):
         raise WeftError(f"[{section}] {key.name} is {told(_plain(value))}: {kind.wanted}")
-    choices = key.metadata["choices"]
-    if choices and value not in choices:
-        raise WeftError(f"[{section}] {key.name} {value!r} is unknown: choose one of {', '.join(choices)}")
+    if key.metadata["choices"]:
+        choice(value, key.metadata["choices"], f"[{section}] {key.name}")
 
 
 def read_sections(
@@ -476,23 +449,11 @@ def read_sections(
 ) -> Mapping[str, Any]:
     """The sections of a TOML file, or of a result's JSON, with absolute paths: files are named relative to this one.
 
-    Parameters
-    ----------
-    path : Path
-        "-" is standard input.
-    what : str
-        Begins every error message.
-    command : str, optional
-        The command that wrote a result; default: any.
-    commands : iterable of str
-        Commands that there are.
-    note : callable (text)
-        Told if another weft wrote a result.
-
-    Raises
-    ------
-    WeftError
-        The file cannot be read, is neither, gives a key twice, or was written by another command.
+    `path`: "-" is standard input.
+    `what`: begins every error message.
+    `command`: that wrote a result; default: any of the `commands`.
+    `note`: told if another weft wrote a result.
+    WeftError: the file cannot be read, is neither, gives a key twice, or was written by another command.
     """
     name, text = f"{what} {path}", read_input("/dev/stdin" if path == STANDARD_INPUT else path, what)
     is_json = path.suffix == ".json" or (path == STANDARD_INPUT and text.lstrip().startswith("{"))

@@ -55,23 +55,11 @@ CREATE TABLE point (
 
 @one_line
 class Finished(NamedTuple):
-    """A finished point: it has a row, or a reason why it cannot run.
-
-    Attributes
-    ----------
-    key : str
-    spec : dict
-        Sections of the spec of this point alone.
-    row : dict or None
-        Without `wall_s`.
-    refused : str or None
-    wall_s : float
-    weft : str
-    """
+    """A finished point: it has a row, or a reason why it cannot run."""
 
     key: str
-    spec: dict[str, Any]
-    row: dict[str, Any] | None
+    spec: dict[str, Any]  # sections of the spec of this point alone
+    row: dict[str, Any] | None  # without `wall_s`
     refused: str | None
     wall_s: float
     weft: str

@@ -20,6 +20,7 @@ class Services(NamedTuple):
     """Every service of a run, one row each, in the order of the log."""
 
     task: I64  # (n,)
+    chunk: I64  # (n,)
     server: I64  # (n,)
     start_ps: I64  # (n,)
     end_ps: I64  # (n,)
@@ -30,11 +31,11 @@ def services(program: Program, outcome: Outcome) -> Services:
 
     WeftError: the run kept no log.
     """
-    if outcome.journal is not None:  # faults change services, and send chunks on other routes
-        at = program.route_server[outcome.journal.at].astype(np.int64)
-        return Services(outcome.journal.task, at, outcome.journal.start_ps, outcome.journal.end_ps)
+    if (journal := outcome.journal) is not None:  # faults change services, and send chunks on other routes
+        at = program.route_server[journal.at].astype(np.int64)
+        return Services(journal.task, journal.chunk, at, journal.start_ps, journal.end_ps)
     if outcome.log is None:
-        raise WeftError("the load over time needs a run with log=True")
+        raise WeftError("what happened when needs a run with log=True")
     hops, base = program.hops().astype(np.int64), outcome.log.base
     task = np.repeat(np.arange(program.n_tasks), np.diff(base))
     chunk, hop = np.divmod(np.arange(task.size) - base[task], np.maximum(hops[task], 1))
@@ -42,7 +43,7 @@ def services(program: Program, outcome: Outcome) -> Services:
     cut = program.task_cut[task]
     size = program.cut_size[cut, (chunk >= program.cut_first[cut]).astype(np.int64)]
     start = outcome.log.start_ps
-    return Services(task, server, start, start + program.service_ps[size, program.server_rate[server]])
+    return Services(task, chunk, server, start, start + program.service_ps[size, program.server_rate[server]])
 
 
 @checked

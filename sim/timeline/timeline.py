@@ -11,7 +11,7 @@ from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.names import SUM, TIMEOUT
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
-from topologies import WeftError
+from sim.timeline.link_load import Services, services
 from topologies.checks import checked
 from topologies.text.brief import one_line
 from workloads.job import Compute, Operation, Reconfigure
@@ -147,37 +147,18 @@ def rows_of(timeline: Timeline) -> Rows:
 
     WeftError: a run without a log.
     """
-    rows = _journal_rows(timeline) if timeline.outcome.journal is not None else _log_rows(timeline)
-    late = np.array([track.category == "late" for track in timeline.tracks], np.bool_)[rows.server]
-    # The server of a late start serves for 1 ps; the start is late by the latency after it.
-    drawn = np.where(late, timeline.outcome.finish_ps[rows.task] - rows.start_ps, rows.service_ps)
-    return rows._replace(service_ps=drawn)
-
-
-def _log_rows(timeline: Timeline) -> Rows:
-    program, log = timeline.program, timeline.outcome.log
-    if log is None:
-        raise WeftError("a timeline needs the log of a run")
-    counts, hops = np.diff(log.base), program.hops().astype(np.int64)
-    task = np.repeat(np.arange(program.n_tasks), counts)
-    within = np.arange(task.size) - log.base[task]
-    chunk, hop = np.divmod(within, np.maximum(hops[task], 1))
-    server = program.route_server[program.route_ptr[program.task_route[task]] + hop].astype(np.int64)
-    cut = program.task_cut[task]
-    size = program.cut_size[cut, (chunk >= program.cut_first[cut]).astype(np.int64)]
-    service = program.service_ps[size, program.server_rate[server]]
-    return Rows(task, chunk, server, log.start_ps, service, np.zeros(task.size, np.bool_), log.base)
-
-
-def _journal_rows(timeline: Timeline) -> Rows:
     program, journal = timeline.program, timeline.outcome.journal
-    assert journal is not None
-    order = np.lexsort((journal.start_ps, journal.chunk, journal.task))
-    order = order[~journal.moved[order]]  # those left a queue, and were not served
-    task, server = journal.task[order], program.route_server[journal.at[order]].astype(np.int64)
-    first = np.searchsorted(task, np.arange(program.n_tasks + 1)).astype(np.int64)
-    service = (journal.end_ps - journal.start_ps)[order]
-    return Rows(task, journal.chunk[order], server, journal.start_ps[order], service, journal.lost[order], first)
+    done = services(program, timeline.outcome)
+    lost = np.zeros(done.task.size, np.bool_)
+    if journal is not None:
+        order = np.lexsort((done.start_ps, done.chunk, done.task))
+        order = order[~journal.moved[order]]  # those left a queue, and were not served
+        done, lost = Services(*(column[order] for column in done)), journal.lost[order]
+    first = np.searchsorted(done.task, np.arange(program.n_tasks + 1)).astype(np.int64)
+    late = np.array([track.category == "late" for track in timeline.tracks], np.bool_)[done.server]
+    # The server of a late start serves for 1 ps; the start is late by the latency after it.
+    end_ps = np.where(late, timeline.outcome.finish_ps[done.task], done.end_ps)
+    return Rows(done.task, done.chunk, done.server, done.start_ps, end_ps - done.start_ps, lost, first)
 
 
 def _track(lowered: Lowered, server: int) -> Track:

@@ -19,7 +19,8 @@ from sim.cli.asked import spec_of
 from sim.cli.flags import command_parser
 from sim.program.model import PRESETS, SWING_PAPER, Model
 from sim.program.options import parse_value
-from sim.study.spec import PRESET_LINKS, SECTIONS, Spec, SweepKeys, TopologyKeys, accepted_keys, sweep_sizes
+from sim.study.keys import keys_of
+from sim.study.spec import PRESET_LINKS, SECTIONS, Spec, SweepKeys, TopologyKeys, sweep_sizes
 from topologies import WeftError, from_spec, torus, write_topology
 
 FULL: dict[str, dict[str, Any]] = {
@@ -109,7 +110,7 @@ def test_a_preset_leaves_a_file_its_links(tmp_path: Path) -> None:
 
 def test_every_preset_has_links() -> None:
     assert set(PRESET_LINKS) == set(PRESETS)
-    assert all(set(links) <= set(accepted_keys("topology")) for links in PRESET_LINKS.values())
+    assert all(set(links) <= set(keys_of("topology")) for links in PRESET_LINKS.values())
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -117,7 +118,7 @@ def test_an_unknown_key_is_named_with_the_accepted_ones(section: str) -> None:
     with pytest.raises(WeftError) as fault:
         Spec.from_dict({section: {"speed": 1}})
     assert "'speed'" in str(fault.value)
-    assert all(key in str(fault.value) for key in accepted_keys(section))
+    assert all(key in str(fault.value) for key in keys_of(section))
 
 
 @pytest.mark.parametrize(

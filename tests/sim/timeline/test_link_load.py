@@ -109,4 +109,4 @@ def test_without_a_log_there_is_no_load() -> None:
     with pytest.raises(WeftError, match="needs a run with log=True"):
         link_load(result.lowered, result.outcome, 5)
     with pytest.raises(WeftError, match="0 frames"):
-        server_load(Services(*np.zeros((4, 0), np.int64)), 1, 1, 0)
+        server_load(Services(*np.zeros((5, 0), np.int64)), 1, 1, 0)
