@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from inspect import Parameter, signature
 
 from collectives import (
@@ -367,7 +367,12 @@ def build(
 
 def _options_of(chosen: Algorithm, kind: str) -> tuple[str, ...]:
     """Options of an algorithm that apply to one collective."""
-    parameters = signature(chosen.functions[kind]).parameters
+    parameters = _parameters(chosen.functions[kind])
     any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
     taken = (option for option in chosen.options if any_name or option in parameters)
     return (*taken, "element_bytes", *(["root"] if COLLECTIVES[kind].rooted else []))
+
+
+@lru_cache(maxsize=256)
+def _parameters(function: Build) -> Mapping[str, Parameter]:
+    return signature(function).parameters

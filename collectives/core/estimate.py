@@ -25,6 +25,8 @@ from topologies.units import PS_PER_S, Quantity
 
 def cheapest(patterns: Sequence[Pattern], size: Quantity, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """The schedule of the pattern with the lowest estimate; the first among equals."""
+    if len(patterns) == 1:
+        return schedule(patterns[0], size, element_bytes)
     return min((schedule(pattern, size, element_bytes) for pattern in patterns), key=estimate_s)
 
 

@@ -62,6 +62,15 @@ def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_sw
     WeftError
         NPUs that cannot be reached, an unknown collective, or a root that is not a rank.
     """
+    return _cut_bound(topology, named(collective).name, root, reducing_switches)
+
+
+def _faster(found: CutBound, times: Fraction) -> CutBound:
+    return found._replace(s_per_byte=found.s_per_byte / times)
+
+
+@remembered_in_proportion(_faster)
+def _cut_bound(topology: Topology, collective: str, root: int, reducing_switches: bool) -> CutBound:
     bounds: dict[str, Callable[[], CutBound]] = {
         "all-gather": lambda: _shared(topology, gather_cut(topology)),
         "reduce-scatter": lambda: _shared(topology, scatter_cut(topology)),
@@ -70,7 +79,7 @@ def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_sw
         "all-reduce": lambda: _all_reduce(topology, reducing_switches),
         "all-to-all": lambda: _all_to_all(topology),
     }
-    return bounds[named(collective).name]()
+    return bounds[collective]()
 
 
 def is_cheap(topology: Topology) -> bool:
@@ -104,11 +113,6 @@ def _all_reduce(topology: Topology, reducing_switches: bool) -> CutBound:
     return CutBound(s_per_byte, tuple(np.flatnonzero(parts >= 0).tolist()), reason)
 
 
-def _faster(found: CutBound, times: Fraction) -> CutBound:
-    return found._replace(s_per_byte=found.s_per_byte / times)
-
-
-@remembered_in_proportion(_faster)
 def _all_to_all(topology: Topology) -> CutBound:
     """The larger of two times: for what one NPU must send or receive, and for the bytes times the links they cross."""
     n = topology.n_npus

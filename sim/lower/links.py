@@ -16,6 +16,8 @@ from topologies.units import MOST_PS, format_time
 
 def link_rates(topology: Topology, links: I32) -> tuple[list[Fraction], I64]:
     """Distinct bandwidths of some links, ascending, and which of them each link has."""
+    if links.size and (topology.bandwidth_Bps == topology.bandwidth_Bps[0]).all():
+        return [Fraction(topology.bandwidth_Bps[0].item())], np.zeros(links.size, np.int64)
     bandwidth, row = np.unique(topology.bandwidth_Bps[links], return_inverse=True)
     return [Fraction(rate) for rate in bandwidth.tolist()], row
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting
@@ -67,7 +68,7 @@ class Model:
     def __post_init__(self) -> None:
         _ = self.cutting
 
-    @property
+    @cached_property
     def cutting(self) -> Cutting:
         """How each transfer is cut."""
         return Cutting(self.chunks, self.chunk_bytes, self.header_bytes, self.packet_header_bytes)

@@ -13,6 +13,7 @@ from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
 from topologies import WeftError
 from topologies.checks import checked
+from topologies.core.rateless import wiring_of
 from topologies.text.brief import one_line
 
 MAX_POINTS = 1_000_000
@@ -129,9 +130,10 @@ def _specs(
         spec = Spec.from_dict(_placed(data, place), where).choosing()
         spec.build_model()
         spec.build_faults()
-        if (topology := topology_of(spec)) is not joined:
+        topology = topology_of(spec)
+        if (wiring := wiring_of(topology)) is not joined:
             check_joined(topology)
-            joined = topology
+            joined = wiring
         count += len(spec.algorithms) * len(spec.sizes_bytes)
         _check_count(count, where)
         yield spec, place

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, fields
-from functools import lru_cache
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,6 +20,7 @@ from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from topologies import Topology, WeftError
 from topologies.formats.files import SUFFIXES
+from topologies.text.input_text import stamp_of
 
 KEY_LETTERS = 32
 """Of the hexadecimal SHA-256: 128 bits."""
@@ -49,7 +49,7 @@ def point_key(task: Task) -> str:
 def meaning(task: Task) -> dict[str, Any]:
     """All that a point's row depends on, as plain data, without limits and checks."""
     spec = task.spec
-    plan = spec.build_faults()
+    plan, model = spec.build_faults(), spec.build_model()
     return {
         "results": RESULTS_VERSION,
         "fabric": fabric_digest(topology_of(spec), spec.topology.spec or ""),
@@ -57,7 +57,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "algorithm": _algorithm(task),
         "size_bytes": task.size_bytes,
         "options": spec.options_of(task.algorithm),
-        "model": _model(spec),
+        "model": {key.name: getattr(model, key.name) for key in fields(model)},
         "engine": spec.engine,
         "symmetry": spec.symmetry,
         "why": task.why,
@@ -68,6 +68,13 @@ def meaning(task: Task) -> dict[str, Any]:
         # Unnamed, it is refused where switches are not known to reduce.
         **({"named": False} if task.algorithm == in_network.NAME and spec.collective.algorithms is None else {}),
     }
+
+
+def stamps_of(task: Task) -> list[tuple[int | bytes, ...]]:
+    """What differs once a file that a point reads has been changed."""
+    fabric, plan = task.spec.topology.spec or "", task.spec.model.faults
+    read = [fabric] * fabric.endswith(SUFFIXES) + [task.algorithm] * task.algorithm.endswith(SUFFIX)
+    return [stamp_of(name) for name in (*read, plan) if isinstance(name, str)]
 
 
 def point_spec(task: Task) -> Spec:
@@ -127,11 +134,6 @@ def fabric_digest(topology: Topology, spec: str = "") -> str:
 
 
 _digests: WeakKeyDictionary[Topology, str] = WeakKeyDictionary()
-
-
-@lru_cache(maxsize=64)
-def _model(spec: Spec) -> dict[str, Any]:
-    return asdict(spec.build_model())
 
 
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:

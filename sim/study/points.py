@@ -26,6 +26,7 @@ from sim.study.processes import processes
 from sim.study.spec import Spec
 from sim.why.spread import Spread
 from topologies import Topology, WeftError
+from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import format_time
@@ -38,6 +39,9 @@ SPREAD_SERVICES = 2_000_000
 
 IN_TREES = ", trees="
 """Between a form and its number of trees, where that is chosen."""
+
+MOST_SMALL_LINKS = 1024
+"""Limit on the links of fabrics of which many are kept, so that a sweep over rates builds each once."""
 
 MOST_STRIPED = 128
 """Limit on nodes for trying several trees."""
@@ -226,7 +230,16 @@ def _collected(
 
 def topology_of(spec: Spec) -> Topology:
     """The fabric of a spec; specs with the same fabric share it, and what is cached for it."""
-    return _built(spec.topology, spec.model.preset, stamp_of(spec.topology.spec or ""))
+    name = spec.topology.spec or ""
+    key = spec.topology, spec.model.preset, stamp_of(name) if name.endswith(SUFFIXES) else ()
+    return _small(*key) or _built(*key)
+
+
+@lru_cache(maxsize=1024)
+def _small(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes, ...]) -> Topology | None:
+    """The fabric, if many like it may be kept."""
+    built = _built(topology, preset, stamp)
+    return built if built.n_links <= MOST_SMALL_LINKS else None
 
 
 @lru_cache(maxsize=4)

@@ -120,8 +120,9 @@ class Spec:
     def __post_init__(self) -> None:
         for section in SECTIONS:
             keys = getattr(self, section)
-            for key in fields(keys):
-                _check_value(section, key, getattr(keys, key.name))
+            if keys is not getattr(Spec, section):  # the default, which is accepted
+                for key in fields(keys):
+                    _check_value(section, key, getattr(keys, key.name))
         if self.model.preset is not None:
             choice(self.model.preset, PRESETS, "preset")
         choice(self.engine, ENGINES, "engine")
@@ -130,18 +131,19 @@ class Spec:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
         if self.account.spread is not None and self.account.spread < 0:
             raise WeftError(f"spread {self.account.spread} is negative: give a number of perturbed runs, or 0 for none")
-        form = self.collective.form
-        forms = {one for name in self.algorithms for one in algorithm(name).forms_of(self.kind.name)}
-        if form is not None and form not in forms:
-            raise WeftError(
-                f"form {form!r} belongs to none of {', '.join(self.algorithms)} {self.kind.name}: "
-                f"their forms are {', '.join(sorted(forms)) or 'none'}"
-            )
-        accepted = dict.fromkeys(option for name in self.algorithms for option in algorithm(name).options)
+        names, form = self.algorithms, self.collective.form
+        if form is not None:
+            forms = {one for name in names for one in algorithm(name).forms_of(self.kind.name)}
+            if form not in forms:
+                raise WeftError(
+                    f"form {form!r} belongs to none of {', '.join(names)} {self.kind.name}: "
+                    f"their forms are {', '.join(sorted(forms)) or 'none'}"
+                )
         for option in self._chosen_options:
+            accepted = dict.fromkeys(option for name in names for option in algorithm(name).options)
             if option not in accepted:
                 raise WeftError(
-                    f"option {option!r} belongs to none of {', '.join(self.algorithms)}: "
+                    f"option {option!r} belongs to none of {', '.join(names)}: "
                     f"their options are {', '.join(accepted) or 'none'}"
                 )
 
@@ -183,6 +185,10 @@ class Spec:
 
     def build_model(self) -> Model:
         """The model: that of the preset, changed by what is given; where chunks are chosen, the first that is tried."""
+        return self._model
+
+    @cached_property
+    def _model(self) -> Model:
         keys = self.model
         base = PRESETS[keys.preset] if keys.preset else Model()
         return make_model(
@@ -310,7 +316,7 @@ class Spec:
 
     def self_contained(self) -> Spec:
         """The same spec with the fault plan itself instead of the name of a file, which may change."""
-        return self.updated({"model": {"faults": self.build_faults()}})
+        return self.updated({"model": {"faults": self.build_faults()}}) if isinstance(self.model.faults, str) else self
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], where: str = "spec") -> Spec:

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from sim.engine.run import Progress
 from sim.program.outcome import Deadlock
 from sim.study.claims import Claims
-from sim.study.key import point_key, point_spec
+from sim.study.key import point_key, point_spec, stamps_of
 from sim.study.points import Task, ready_point, row_of, simulate_ready
 from sim.study.processes import processes
 from sim.study.store import Finished, Store
@@ -126,9 +126,10 @@ def run_sweep(
 
 def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Finished | str:
     """Compute a point, wherever it is called; text if it did not end."""
+    stamps = stamps_of(task)
     key = point_key(task)
     found = _finish(task, key, progress)
-    if point_key(task) != key:
+    if stamps_of(task) != stamps and point_key(task) != key:
         return "a file that it reads has changed while it was computed: run the sweep again"
     return found
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from topologies.checks import WeftError, integer
@@ -77,6 +77,13 @@ def check_memory(name: str, n_nodes: int, n_links: int) -> None:
         raise WeftError(f"{estimate}: this machine has {format_size(int(physical_memory()))}")
 
 
+@cache
+def _of_machine() -> float:
+    with suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return math.inf
+
+
 @lru_cache(maxsize=16)
 def _limit_in(path: str) -> float:
     """The limit that a file states when it is first asked for; infinite if none: its text may be "max"."""
@@ -87,10 +94,7 @@ def _limit_in(path: str) -> float:
 
 def physical_memory() -> float:
     """Memory in bytes that this process may use: of the machine, its container and `ulimit -v`; infinite if unknown."""
-    found = [math.inf]
-    with suppress(AttributeError, ValueError, OSError):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    found += [_limit_in(path) for path in CGROUP_LIMITS]
+    found = [_of_machine(), *map(_limit_in, CGROUP_LIMITS)]
     if resource is not None and (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         found.append(limit)
     return min(found)

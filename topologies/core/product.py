@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
@@ -34,6 +34,9 @@ from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 _BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache
 
 Ints = npt.NDArray[np.int64]
+
+MOST_KEPT_NODES = 2**14
+"""Limit on the nodes of a product whose links are kept for the next one at other rates."""
 
 
 def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> tuple[float, ...]:
@@ -104,21 +107,44 @@ def build_product(
     rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, len(blocks), "bandwidth")]
     times = [parse_time(time, "latency") for time in per_dimension(latency, len(blocks), "latency")]
     hop_ps = parse_time(hop_latency, "hop latency")
-    ends = [_links(axis, n_npus) for axis in axes_of(blocks)]
-    counts = [src.size for src, _ in ends]
     direct = any(block.direct for block in blocks)
+    build = _skeleton if n_nodes <= MOST_KEPT_NODES else _skeleton.__wrapped__
+    frame = build(tuple(blocks), n_nodes)
     return Topology(
         name=name,
-        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus]),
-        src=np.concatenate([src for src, _ in ends]),
-        dst=np.concatenate([dst for _, dst in ends]),
-        bandwidth_Bps=np.repeat(np.array(rates, np.float64), counts),
-        latency_ps=np.repeat(np.array(times, np.int64), counts),
-        hop_latency_ps=np.repeat(np.array([hop_ps * direct, hop_ps], np.int64), [n_npus, n_nodes - n_npus]),
-        dimension=np.repeat(np.arange(len(blocks), dtype=np.int16), counts),
+        kind=frame.kind,
+        src=frame.src,
+        dst=frame.dst,
+        bandwidth_Bps=np.array(rates, np.float64)[frame.dimension],
+        latency_ps=np.array(times, np.int64)[frame.dimension],
+        hop_latency_ps=np.array([hop_ps * direct, hop_ps], np.int64)[frame.kind],
+        dimension=frame.dimension,
         shape=shape,
-        coords=_coordinates(blocks, n_nodes),
+        coords=frame.coords,
         router=DimensionOrderRouter(tuple(blocks)),
+    )
+
+
+class _Skeleton(NamedTuple):
+    """What of a product depends on neither rates nor latencies; see `Topology`."""
+
+    kind: npt.NDArray[np.int8]
+    src: npt.NDArray[np.int32]
+    dst: npt.NDArray[np.int32]
+    dimension: npt.NDArray[np.int16]
+    coords: npt.NDArray[np.int32]
+
+
+@lru_cache(maxsize=4)
+def _skeleton(blocks: tuple[Block, ...], n_nodes: int) -> _Skeleton:
+    n_npus = math.prod(block.extent for block in blocks)
+    ends = [_links(axis, n_npus) for axis in axes_of(blocks)]
+    return _Skeleton(
+        np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus]),
+        np.concatenate([src for src, _ in ends]),
+        np.concatenate([dst for _, dst in ends]),
+        np.repeat(np.arange(len(blocks), dtype=np.int16), [src.size for src, _ in ends]),
+        _coordinates(blocks, n_nodes),
     )
 
 

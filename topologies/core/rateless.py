@@ -88,6 +88,8 @@ def alike(topology: Topology) -> bytes:
 
 def _classes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Number of the class of equals of each value; classes are numbered as they appear."""
+    if values.size and (values == values[0]).all():
+        return np.zeros(values.size, np.int64)
     first, row = np.unique(values, return_index=True, return_inverse=True)[1:]
     number: npt.NDArray[np.int64] = np.argsort(np.argsort(first))[row]
     return number

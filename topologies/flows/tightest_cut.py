@@ -81,9 +81,9 @@ def remembered_in_proportion(faster: Callable[[T, Fraction], T]) -> Callable[[Ca
 
         @wraps(function)
         def recall(topology: Topology, *arguments: Any) -> T:
-            unit, whole, which = proportions(topology.bandwidth_Bps)
+            unit, in_units = _in_units(topology)
             found = known(wiring_of(topology))
-            key = (function.__module__, function.__qualname__, alike(topology), whole, which.tobytes(), arguments)
+            key = (function.__module__, function.__qualname__, in_units, arguments)
             if key not in found:
                 if len(found) >= MOST_PROPORTIONS:
                     del found[next(iter(found))]  # the oldest
@@ -94,6 +94,13 @@ def remembered_in_proportion(faster: Callable[[T, Fraction], T]) -> Callable[[Ca
         return recall
 
     return decorated
+
+
+@remembered
+def _in_units(topology: Topology) -> tuple[Fraction, tuple[Any, ...]]:
+    """The largest unit that divides all bandwidths, and what tells apart topologies of one wiring but for that unit."""
+    unit, whole, which = proportions(topology.bandwidth_Bps)
+    return unit, (whole, which.tobytes(), alike(topology))
 
 
 def _faster(cut: Cut | None, times: Fraction) -> Cut | None:
