@@ -46,7 +46,7 @@ kernels: $(STAMP)  ## compile the kernels, which takes most of a minute once
 lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/ruff check .
-	$(BIN)/mypy $(ROOMS)
+	$(BIN)/mypy $(ROOMS) weft.py
 
 test-nojit: $(STAMP)  ## a larger sample without the compiler; fails where a package has fewer of its lines covered than before
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --sample $(SHARE_COVERED) --keep-full --at-least 3500 -m "not verify and not browser and not compiled" \

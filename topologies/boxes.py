@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from topologies.checks import checked
+from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import (
@@ -50,6 +50,10 @@ Cable = tuple[str, str, int, int]
 """Names of the two ends, the tier, and how many links of that tier the cable bundles."""
 
 
+MOST_BOXES = 20_000
+"""Limit on boxes: as many take one to three seconds."""
+
+
 @checked
 def dgx_a100(
     boxes: int = 1, *, bandwidth: Quantities = A100_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
@@ -69,7 +73,7 @@ def dgx_a100(
     Raises
     ------
     WeftError
-        Fewer than one box, or a bad quantity.
+        Fewer than one box, more than `MOST_BOXES`, or a bad quantity.
     """
     return _switched("dgx-a100", boxes, 2, bandwidth, latency, hop_latency)
 
@@ -98,7 +102,7 @@ def dgx1(
     The unidirectional links between boxes are those of NDv2 as modeled by TE-CCL. Parameters and errors as for
     `dgx_a100`.
     """
-    (count,) = check_extents(boxes, "dgx1")
+    count = _count(boxes, "dgx1")
     pairs = [(a, b, int(links)) for a, row in enumerate(_DGX1) for b, links in enumerate(row)]
     inside = [(a, b, links) for a, b, links in pairs if a < b and links]
     links = _direct_links(inside, count, 8)
@@ -116,7 +120,7 @@ def mi250(
 
     The links between two GCDs are one link of their joint bandwidth. Parameters and errors as for `dgx_a100`.
     """
-    (count,) = check_extents(boxes, "mi250")
+    count = _count(boxes, "mi250")
     inside = []
     for word in _MI250.split():
         ends, links = word.split(":")
@@ -128,10 +132,17 @@ def mi250(
     return _build(f"mi250:{count}", (16, count), cables, ["ib0"] * (count > 1), bandwidth, latency, hop_latency)
 
 
+def _count(boxes: int, family: str) -> int:
+    (count,) = check_extents(boxes, family)
+    if count > MOST_BOXES:
+        raise WeftError(f"{family}:{count} has too many boxes, which are cabled one link at a time: at most {MOST_BOXES:,}")
+    return count
+
+
 def _switched(
     family: str, boxes: int, rails: int, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
 ) -> Topology:
-    (count,) = check_extents(boxes, family)
+    count = _count(boxes, family)
     gpus = range(8 * count)
     links = _both((f"gpu{gpu}", f"nvswitch{gpu // 8}", 0, 1) for gpu in gpus)
     switches = [f"nvswitch{box}" for box in range(count)]

@@ -18,6 +18,9 @@ from topologies.units import Quantities, Quantity
 BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
 """Block names in a spec."""
 
+MOST_DIMENSIONS = 30
+"""Of a hypercube: nodes are numbered with int32."""
+
 _BLOCK = re.compile(r"^([A-Z]+)\(([^()]*)\)$")
 
 
@@ -133,6 +136,8 @@ def hypercube(
         Fewer than one dimension, a bad quantity, or more links than fit in memory.
     """
     (count,) = check_extents(dimensions, "hypercube")
+    if count > MOST_DIMENSIONS:
+        raise WeftError(f"hypercube:{count} has more NPUs than can be numbered: at most {MOST_DIMENSIONS} dimensions")
     return build_product(f"hypercube:{count}", [Ring(2)] * count, bandwidth, latency, hop_latency)
 
 

@@ -64,11 +64,11 @@ class Emission:
         return self._kept
 
     def kept(self) -> tuple[Transfers, int]:
-        """The transfers that serve whoever asks again, and of how many sources they are"""
+        """The transfers that serve whoever asks again, and of how many sources they are; 0: those of one are too many."""
         if self._kept is None:
             self(np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64)))
         assert self._kept is not None
-        return self._kept, max(int(np.count_nonzero(self._known)), 1)
+        return self._kept, int(np.count_nonzero(self._known))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -204,7 +204,7 @@ class Pattern:
     def _check_few(self) -> None:
         """What can be checked of a pattern that is not proved itself, from the transfers that are kept of it."""
         t, n = self._emission.kept()
-        if t.src.size * self.p <= OWN_TRANSFERS * n:
+        if t.src.size * self.p < OWN_TRANSFERS * n:
             self._emission.freeze()
         if self.is_unnamed or self.p > CHECKED_RANKS:
             return  # its blocks have no names, or take long to list

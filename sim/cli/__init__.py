@@ -58,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as signal:
         print(f"weft {name}: interrupted, nothing was written", file=sys.stderr)
         return _interrupted(signal)
+    except MemoryError as fault:
+        print(f"weft {name}: out of memory{f': {fault}' if str(fault) else ''}: give a smaller fabric or fewer chunks",
+              file=sys.stderr)
+        return EXIT_BAD_INPUT
     except BrokenPipeError:
         _settle_standard_output()
         return 0

@@ -67,14 +67,15 @@ def format_extents(extents: Sequence[int]) -> str:
 def check_memory(name: str, n_nodes: int, n_links: int) -> None:
     """Reject a network that is too large to number or to hold in memory, before anything is allocated.
 
-    WeftError: more than 2^31-1 nodes or links, or more bytes than the machine has.
+    WeftError: more than 2^31-1 nodes or links, or more bytes than half of what the machine has: nothing can be done
+    with a network whose routes, schedules and programs have no place beside it.
     """
     need = n_links * _BYTES_PER_LINK + n_nodes * _BYTES_PER_NODE
     estimate = f"{name} has {n_nodes} nodes and {n_links} links and would need about {format_size(need)} of memory"
     if max(n_nodes, n_links) > MAX_LINKS:
         raise WeftError(f"{estimate}: at most {MAX_LINKS} nodes and links can be numbered")
-    if need > physical_memory():
-        raise WeftError(f"{estimate}: this machine has {format_size(int(physical_memory()))}")
+    if need > physical_memory() / 2:
+        raise WeftError(f"{estimate}: at most half of the {format_size(int(physical_memory()))} of this machine")
 
 
 @cache

@@ -9,11 +9,42 @@ import pytest
 
 from sim.cli import main
 from sim.cli.output import write_text, write_whole
-from sim.cli.progress import progress
+from sim.cli.progress import _Warning, progress
 from sim.engine.run import Progress
 from topologies import WeftError
 
 HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)
+
+
+def test_a_run_that_takes_hours_says_so_at_its_first_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Chunks of one byte: how many services, and how long they will take, before a hundredth of them is done."""
+    within, done = _Warning.within, []
+
+    def once(self: _Warning, inside: Progress) -> None:
+        within(self, inside)
+        done.append(inside.events)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Warning, "within", once)
+    assert main(["compare", "--topology", "ring:8", "--algorithms", "ring", "--chunk", "1B", "-b", "1G"]) == 130
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("compare: 1,879,048,192 services, 0% at ") and said[0].endswith(" s left")
+    assert len(said) == 2 and "interrupted" in said[1] and 0 < done[0] < 1_879_048_192 // 100
+
+
+def test_memory_that_is_not_there_takes_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*given: object) -> None:
+        raise MemoryError("Unable to allocate 1.82 TiB")
+
+    monkeypatch.setattr("sim.study.points.compute", full)
+    assert main(["compare", "--topology", "ring:4", "--algorithms", "ring", "-b", "1K", "--quiet"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert said.err.startswith("weft compare: out of memory: Unable to allocate 1.82 TiB: ")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:

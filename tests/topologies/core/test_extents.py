@@ -32,5 +32,5 @@ def test_more_links_than_int32_numbers_are_refused_with_the_estimate():
 def test_more_memory_than_the_machine_has_is_refused_with_both_numbers(monkeypatch):
     monkeypatch.setattr("topologies.core.extents.physical_memory", lambda: 2.0**20)
     check_memory("small", 100, 400)
-    with pytest.raises(WeftError, match=r"big has 10000 nodes and 40000 links .* this machine has 1 MiB"):
+    with pytest.raises(WeftError, match=r"big has 10000 nodes and 40000 links .* half of the 1 MiB"):
         check_memory("big", 10_000, 40_000)
