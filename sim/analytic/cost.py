@@ -42,6 +42,11 @@ class Cost:
         return float(self.fixed + self.price @ bandwidth_GBps)
 
 
+def worth(time_ns: float, bandwidth_GBps: F64, cost: Cost | None) -> float:
+    """What is minimized: the time in ns or, where a cost is given, ns x $."""
+    return time_ns if cost is None else time_ns * cost.of(bandwidth_GBps)
+
+
 def usual_tiers(blocks: Sequence[str]) -> tuple[str, ...]:
     """The tiers of LIBRA's own networks: the outermost dimension is the pod, then node, package and chiplet inwards."""
     by_size = {1: ("InterPod",), 2: ("InterPackage", "InterPod"), 3: TIERS[1:], 4: TIERS}

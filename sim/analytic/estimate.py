@@ -29,7 +29,6 @@ def estimate_ps(lowered: Lowered) -> int:
 
 
 def estimate_parts(lowered: Lowered) -> Estimate:
-    """The terms of `estimate_ps`."""
     program = lowered.program
     if program.n_tasks == 0:
         return Estimate(0, 0)

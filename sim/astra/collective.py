@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from sim.astra.network import MessageNetwork
+
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 class PhaseSpec(NamedTuple):
-    """Specification of a phase."""
-
     kind: str  # one of `KINDS`
     algorithm: str  # {"ring", "direct", "halvingDoubling"}
     members: tuple[int, ...]  # NPUs of the phase in their order, n of them
@@ -48,15 +48,13 @@ class Host(Protocol):
     """What a phase needs of its NPU."""
 
     npu: int
+    network: MessageNetwork
 
     def later(self, delay_ns: int, call: Callable[[], None]) -> None:
         """Call after a delay."""
 
     def reduction_ns(self, size: int) -> int:
         """Time to reduce a message of some bytes into local memory."""
-
-    def exchange(self, tag: int, dst: int, src: int, size: int, received: Callable[[Any], None]) -> None:
-        """Send to one peer and receive from another, both `size` bytes."""
 
 
 class Phase:
@@ -84,7 +82,6 @@ class Phase:
             self._offset, self._falling = (n // 2, True) if gathers else (1, False)
 
     def begin(self) -> None:
-        """Start."""
         for _ in range(self.parallel):
             self._prepare()
 
@@ -147,7 +144,8 @@ class Phase:
             size, dst, src = self._prepared.popleft()
             self.sends_left -= 1
             self.credit -= 1
-            self.host.exchange(self.tag, dst, src, size, self._receive)
+            self.host.network.send(("collective", self.tag, self.host.npu, dst, size))
+            self.host.network.receive(("collective", self.tag, src, self.host.npu, size), self._receive)
 
     def _receive(self, _: Any) -> None:
         self.received += 1

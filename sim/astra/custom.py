@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from sim.astra.network import Clock, MessageNetwork
+from sim.astra.collective import Host
 from topologies import WeftError
 from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
 
@@ -23,17 +23,6 @@ class CustomTrace(NamedTuple):
 
     meanings: Mapping[int, Meaning]
     after: Mapping[int, Sequence[int]]
-
-
-class Host(Protocol):
-    """What a custom phase needs of its NPU."""
-
-    npu: int
-    network: MessageNetwork
-    clock: Clock
-
-    def later(self, delay_ns: int, call: Callable[[], None]) -> None:
-        """Call after a delay."""
 
 
 def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
@@ -84,13 +73,7 @@ class CustomPhase:
         if isinstance(what, Computes):
             self.host.later(what.duration_us * NS_PER_US or 1, done)
         elif isinstance(what, Exchanges):
-            me = self.host.npu
-            src, dst = (me, what.peer) if what.sends else (what.peer, me)
-            key = (f"message of stream {self.tag}", what.tag, src, dst, what.size)
-            if what.sends:
-                self.host.network.send(key, done)
-            else:
-                self.host.network.receive(key, done)
+            self.host.network.exchange(f"message of stream {self.tag}", what, self.host.npu, done)
 
     def _end(self, node: int) -> None:
         self._waits.done(node)

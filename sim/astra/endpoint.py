@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from sim.astra.collective import Phase, PhaseSpec
 from sim.astra.custom import CustomPhase, CustomTrace
@@ -29,11 +29,7 @@ Group = tuple[int, tuple[int, ...]]
 """Number and NPUs of a communicator group."""
 
 
-class Opened(Protocol):
-    """A phase that runs."""
-
-    def begin(self) -> None:
-        """Start."""
+Opened = Phase | CustomPhase
 
 
 class Planned(NamedTuple):
@@ -44,8 +40,6 @@ class Planned(NamedTuple):
 
 
 class Stream:
-    """A part of a collective."""
-
     __slots__ = ("done", "opened", "phases", "priority", "queue", "tag")
 
     def __init__(self, tag: int, phases: list[Planned], priority: int, done: Callable[[], None]) -> None:
@@ -92,11 +86,6 @@ class Endpoint:
         """Two reads and a write, each in whole ns."""
         rate = self.system.memory_Bps
         return 3 * int(size / rate * 1e9) if rate else 0
-
-    def exchange(self, tag: int, dst: int, src: int, size: int, received: Callable[[Any], None]) -> None:
-        """Send to one NPU, and receive as much from another."""
-        self.network.send(("collective", tag, self.npu, dst, size))
-        self.network.receive(("collective", tag, src, self.npu, size), received)
 
     def collective(
         self, kind: str, size: int, dims: tuple[bool, ...] | None, group: Group | None, priority: int,
@@ -177,16 +166,12 @@ class Endpoint:
             self.waiting[before].remove(stream)
         if stream.phases:
             stream.queue, stream.opened = stream.phases[0].queue, None
-            self._insert(stream)
+            insort(self.waiting[stream.queue], stream, key=_place)
         if before is not None:
             self.running[before] -= 1
             self._open(before)
         if stream.phases and stream.queue is not None:
             self._open(stream.queue)
-
-    def _insert(self, stream: Stream) -> None:
-        assert stream.queue is not None
-        insort(self.waiting[stream.queue], stream, key=_place)
 
     def _open(self, queue: int) -> None:
         line = self.waiting[queue]

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from topologies import WeftError
 from topologies.formats.astra_network import AstraNetwork
+from workloads.formats.chakra_nodes import Exchanges
 
 BACKENDS = ("aware", "unaware")
 """Congestion-aware, with queues at links; congestion-unaware, with none."""
@@ -111,6 +113,13 @@ class MessageNetwork:
             delay_ns = int(hops.number * hops.latency + size / hops.bandwidth)
             self.clock.at(self.clock.now + delay_ns, self._deliver, message)
 
+    def exchange(self, traffic: str, what: Exchanges, npu: int, done: Callable[[Any], None]) -> None:
+        """Send or receive the message of a node of an NPU's trace; `done` is called with None when it has arrived."""
+        if what.sends:
+            self.send((traffic, what.tag, npu, what.peer, what.size), partial(done, None))
+        else:
+            self.receive((traffic, what.tag, what.peer, npu, what.size), done)
+
     def receive(self, key: Key, call: Callable[[Any], None]) -> None:
         """Call when a message of the key has arrived; if it has already, as a new event of this ns."""
         if arrived := self._arrived.get(key, 0):
@@ -201,18 +210,15 @@ class MessageNetwork:
         return link
 
     def _hops_of(self, src: int, dst: int) -> _Hops:
-        hops = self._hops.get((src, dst))
-        if hops is None:
-            hops = self._hops[src, dst] = self._first_dimension(src, dst)
-        return hops
-
-    def _first_dimension(self, src: int, dst: int) -> _Hops:
+        if (src, dst) in self._hops:
+            return self._hops[src, dst]
         stride = 1
         for dim in self.description.dimensions:
             a, b = src // stride % dim.npus, dst // stride % dim.npus
             if a != b:
                 count = 2 if dim.kind == "Switch" else len(_places(dim.kind, a, b, dim.npus)) - 1
-                return _Hops(count, dim.bytes_per_ns, dim.latency_ns)
+                self._hops[src, dst] = found = _Hops(count, dim.bytes_per_ns, dim.latency_ns)
+                return found
             stride *= dim.npus
         raise WeftError(f"NPU {src} sends to itself, for which the backend has no delay")
 

@@ -23,8 +23,6 @@ MOST_EVENTS = 200_000_000
 
 @dataclass(frozen=True)
 class AstraResult:
-    """Result of a run."""
-
     network: AstraNetwork
     system: System
     backend: str  # {"aware", "unaware"}

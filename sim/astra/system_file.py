@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.astra.collective import KINDS
-from topologies import WeftError
+from topologies.checks import WeftError, choice, integer, number
 from topologies.text.plain_data import read_json_object
 
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
@@ -41,8 +41,6 @@ class Implementation(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """A system file."""
-
     policy: str  # "LIFO" (the collective begun last goes first), "FIFO" or "EXPLICIT"
     optimization: str  # "baseline", "localBWAware" or "" if not given: how an all-reduce uses several dimensions
     endpoint_delay_ns: int
@@ -98,50 +96,38 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
         raise WeftError(f"{where}: key 'preferred-dataset-splits' is missing; ASTRA-sim crashes without it")
     if not 1 <= queues <= MOST_QUEUES:
         raise WeftError(f"{queues} queues per dimension: 1 to {MOST_QUEUES} are accepted")
-    optimization = _choice(data, "collective-optimization", OPTIMIZATIONS, where, "")
+
+    def word(key: str, accepted: Sequence[str], default: str) -> str:
+        return choice(data[key], accepted, f"{where}: {key}") if key in data else default
+
+    def whole(key: str, low: int, high: int, default: int) -> int:
+        return integer(data.get(key, default), f"{where}: {key}", low, high)
+
+    optimization = word("collective-optimization", OPTIMIZATIONS, "")
     if dims > 1 and not optimization:
         raise WeftError(f"{where}: key 'collective-optimization' is missing, and the network has {dims} dimensions")
     if queues > 1 and optimization != "baseline":
         raise WeftError(f"{where}: {queues} queues per dimension need collective-optimization baseline")
-    roofline = bool(_whole(data, "roofline-enabled", 0, 1, 0, where))
-    memory, peak = (_number(data, key, where) for key in ("local-mem-bw", "peak-perf"))
-    for key, value in (("local-mem-bw", memory), ("peak-perf", peak)):
+    roofline = bool(whole("roofline-enabled", 0, 1, 0))
+    rates = {
+        key: number(data[key], f"{where}: {key}", 0, 1e9, above=True) if key in data else 0.0
+        for key in ("local-mem-bw", "peak-perf")
+    }
+    for key, value in rates.items():
         if roofline and not value:
             raise WeftError(f"{where}: key {key!r} is missing, and roofline-enabled is 1")
     return System(
-        policy=_choice(data, "scheduling-policy", POLICIES, where, "LIFO"),
+        policy=word("scheduling-policy", POLICIES, "LIFO"),
         optimization=optimization,
-        endpoint_delay_ns=_whole(data, "endpoint-delay", 0, MOST_DELAY_NS, 10, where),
-        active_chunks=_whole(data, "active-chunks-per-dimension", 1, MOST_SPLITS, 1, where),
-        splits=_whole(data, "preferred-dataset-splits", 1, MOST_SPLITS, 1, where),
-        memory_Bps=memory * 1e9, peak_flops=peak * 1e12, roofline=roofline,
-        replay=bool(_whole(data, "replay-only", 0, 1, 0, where)),
+        endpoint_delay_ns=whole("endpoint-delay", 0, MOST_DELAY_NS, 10),
+        active_chunks=whole("active-chunks-per-dimension", 1, MOST_SPLITS, 1),
+        splits=whole("preferred-dataset-splits", 1, MOST_SPLITS, 1),
+        memory_Bps=rates["local-mem-bw"] * 1e9, peak_flops=rates["peak-perf"] * 1e12, roofline=roofline,
+        replay=bool(whole("replay-only", 0, 1, 0)),
         algorithms={kind: _algorithms(data, kind, where) for kind in KINDS if f"{kind}-implementation" in data},
         custom={kind: _custom(data, kind, where) for kind in KINDS if f"{kind}-implementation-custom" in data},
         queues=queues, source=source,
     )
-
-
-def _choice(data: Mapping[str, Any], key: str, accepted: tuple[str, ...], where: str, default: str) -> str:
-    value = data.get(key, default)
-    if key in data and value not in accepted:
-        raise WeftError(f"{where}: {key} is {value!r}: choose one of {', '.join(accepted)}")
-    return str(value)
-
-
-def _whole(data: Mapping[str, Any], key: str, low: int, high: int, default: int, where: str) -> int:
-    value = data.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise WeftError(f"{where}: {key} is {value!r}: an integer from {low} to {high} is expected")
-    return value
-
-
-def _number(data: Mapping[str, Any], key: str, where: str) -> float:
-    value = data.get(key, 0)
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not plain or not 0 <= value <= 1e9 or (key in data and not value):
-        raise WeftError(f"{where}: {key} is {value!r}: a number above zero, at most 1e9, is expected")
-    return float(value)
 
 
 def _algorithms(data: Mapping[str, Any], kind: str, where: str) -> tuple[Implementation, ...]:

@@ -79,13 +79,7 @@ class NpuTrace:
         elif isinstance(what, Communicates):
             self._communicate(node, what, done)
         elif isinstance(what, Exchanges):
-            me = self.endpoint.npu
-            src, dst = (me, what.peer) if what.sends else (what.peer, me)
-            key = ("message", what.tag, src, dst, what.size)
-            if what.sends:
-                self.endpoint.network.send(key, done)
-            else:
-                self.endpoint.network.receive(key, done)
+            self.endpoint.network.exchange("message", what, self.endpoint.npu, done)
         else:
             self._end(node)
             return True

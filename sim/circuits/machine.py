@@ -36,12 +36,9 @@ _Key = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Cycles:
-    """Outcome of a run."""
-
     time_ps: int
     reconfigurations: int
     dark_ps: int  # sum of the dark times
-    drain_ps: int  # sum of the drains
     delivered_bytes: int
 
 
@@ -166,7 +163,7 @@ class CircuitMachine:
         total = sum(n * stream.rounds * stream.block for stream in streams)
         fabric = self._fabric(greedy_circuits(np.zeros((n, n)), self.degree, rng))
         now, end, live = 0, self.iteration.compute_ps(), min(self._delay_ps, 10**9)
-        count = drained = 0
+        count = 0
         while any(min(stream.done) < stream.rounds for stream in streams):
             begun = [stream.ready_ps for stream in streams if min(stream.done) < stream.rounds]
             if min(begun) > now + live:  # nothing to send in this cycle
@@ -176,12 +173,11 @@ class CircuitMachine:
                 if all(min(stream.done) == stream.rounds for stream in streams):
                     end = max(end, now + last)
                     break
-                drained += max(0, spent - live)
                 now += max(live, spent)
             demand = self._demand(streams, now)
             fabric = self._fabric(greedy_circuits(demand, self.degree, rng, connect=self.forwarding))
             count, now, live = count + 1, now + self._delay_ps, LIVE_DELAYS * self._delay_ps
-        return Cycles(end, count, count * self._delay_ps, drained, total)
+        return Cycles(end, count, count * self._delay_ps, total)
 
     def _streams(self) -> list[_Stream]:
         n, now, streams = self.iteration.n, 0, []

@@ -11,7 +11,7 @@ import numpy as np
 from sim.circuits.iterations import run_carried, simulate_iteration
 from topologies import Topology, WeftError
 from workloads.job import Job
-from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Transport, add_iteration
+from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Transport, add_iteration
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,7 @@ def isolated_ps(
     jobs: Sequence[ClusterJob], fabrics: Sequence[Fabric], *, transport: Transport = PACKETS,
 ) -> list[float]:
     """Iteration time of each job, in ps, on dedicated circuits, without contention."""
-    times = []
-    for job, fabric in zip(jobs, fabrics, strict=True):
-        rings = Rings(fabric.jumps, fabric.group_jumps)
-        times.append(float(simulate_iteration(job.iteration, fabric.topology, rings, transport).time_ps))
-    return times
+    return [
+        float(simulate_iteration(job.iteration, fabric.topology, fabric.rings, transport).time_ps)
+        for job, fabric in zip(jobs, fabrics, strict=True)
+    ]

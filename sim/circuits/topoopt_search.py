@@ -21,7 +21,6 @@ from workloads.topoopt import (
     Fabric,
     OperatorModel,
     Placement,
-    Rings,
     Strategy,
     Transport,
     data_parallel,
@@ -39,8 +38,6 @@ FabricFor = Callable[[Demand], Fabric]
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The outcome of a search."""
-
     strategy: Strategy
     fabric: Fabric
     time_ps: int  # iteration time of the result, every round simulated
@@ -80,9 +77,7 @@ def optical_fabric(
 
 
 def iteration_ps(model: OperatorModel, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS) -> int:
-    """Iteration time of a strategy on a fabric."""
-    rings = Rings(fabric.jumps, fabric.group_jumps)
-    return simulate_iteration(iteration_of(model, strategy), fabric.topology, rings, transport).time_ps
+    return simulate_iteration(iteration_of(model, strategy), fabric.topology, fabric.rings, transport).time_ps
 
 
 class _Chain:

@@ -50,7 +50,6 @@ def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Values by "section.key" as sections of keys."""
     sections: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         section, _, key = name.partition(".")

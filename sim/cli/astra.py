@@ -40,7 +40,6 @@ def facts(result: AstraResult) -> dict[str, Any]:
 
 
 def rows_of(result: AstraResult) -> list[dict[str, Any]]:
-    """One row per NPU."""
     return [
         {
             "npu": npu, "cycles": result.cycles[npu], "exposed_cycles": result.exposed[npu],

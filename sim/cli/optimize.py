@@ -40,7 +40,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
-    """Readable lines."""
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
         lines += _headline(row)

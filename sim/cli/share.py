@@ -72,7 +72,6 @@ def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
 
 
 def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[dict[str, Any]]:
-    """One row per tenant."""
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
         {

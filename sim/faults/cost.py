@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.faults.plan import FaultPlan, NodeDown, Repair, node_named
+from sim.faults.names import node_named
+from sim.faults.plan import FaultPlan, NodeDown, Repair
 from sim.lower.lowered import Lowered
 from sim.program.contract import DOWN, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded

@@ -27,8 +27,6 @@ ONE = Fraction(1)
 
 
 class _State(NamedTuple):
-    """How a link is."""
-
     share: Fraction = ONE
     latency_ps: int = 0
     down: bool = False

@@ -17,8 +17,6 @@ from typing import Annotated, Any
 import numpy as np
 
 from sim.faults.names import breadth
-from sim.faults.names import links_named as links_named
-from sim.faults.names import node_named as node_named
 from sim.faults.retry import RETRIES, SOURCE
 from sim.program.contract import I64
 from topologies import WeftError
@@ -269,7 +267,6 @@ def _no_time(key: str, value: object) -> WeftError:
 
 
 def _tables(name: str, tables: object) -> list[Fault]:
-    """The faults of one kind."""
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
         raise WeftError(f"{name} is {told(tables)}: write it as [[{name}]] with its keys below")
     keys = {key.name: key for key in fields(TABLES[name])}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sim.analytic.constraints import Feasible
-from sim.analytic.cost import Cost
+from sim.analytic.cost import Cost, worth
 from sim.analytic.traffic import F64
 from sim.optimizer.cuts import floor_optimum
 from sim.optimizer.design import Design
@@ -30,7 +30,6 @@ class Tried(NamedTuple):
     how: str  # SOLVED, EXCLUDED or LOOKED_AT
 
     def row(self) -> dict[str, object]:
-        """Keys of a result."""
         return {"knobs": self.knobs.words, "time_s": self.time_ns * 1e-9, "how": self.how}
 
 
@@ -97,9 +96,6 @@ def _look(
     floor = floor_optimum(objective, feasible, cost)
     points = [feasible.middle_GBps, *([] if floor is None else [floor.bandwidth_GBps]), *starts]
     found = [objective.evaluate(point) for point in points]
-    value, best = min(
-        ((one.time_ns * (cost.of(one.bandwidth_GBps) if cost is not None else 1.0), one) for one in found),
-        key=lambda pair: pair[0],
-    )
+    value, best = min(((worth(one.time_ns, one.bandwidth_GBps, cost), one) for one in found), key=lambda pair: pair[0])
     bound = float("nan") if floor is None else floor.bound
     return Tried(knobs, value, best.time_ns, bound, LOOKED_AT), objective

@@ -17,7 +17,7 @@ import numpy as np
 
 from sim.analytic.constraints import Feasible
 from sim.analytic.convex import least_time
-from sim.analytic.cost import Cost
+from sim.analytic.cost import Cost, worth
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
@@ -121,8 +121,7 @@ def optimize(
     WeftError
         A start that violates the constraints, or an ill-posed time x cost.
     """
-    search = _Search(objective, feasible, cost, tolerance, max_evaluations)
-    return search.run(starts)
+    return _Search(objective, feasible, cost, tolerance, max_evaluations).run(starts)
 
 
 class FloorOptimum(NamedTuple):
@@ -148,7 +147,12 @@ def floor_optimum(objective: Objective, feasible: Feasible, cost: Cost | None = 
 
 def floor_of(objective: Objective) -> Epigraph:
     """The weighted sum of the floors of an objective: its time is never less."""
-    return convex_model(objective.constant_ns, objective.weights, objective.floors, (), objective.n_dims)
+    return model_of(objective, ())
+
+
+def model_of(objective: Objective, paths: Sequence[Row]) -> Epigraph:
+    """The convex model of an objective: its parts above their floors and these paths."""
+    return convex_model(objective.constant_ns, objective.weights, objective.floors, paths, objective.n_dims)
 
 
 class _Search:
@@ -202,15 +206,10 @@ class _Search:
         between = [toward(self.feasible, lowest**share * middle ** (1 - share)) for share in ON_THE_WAY]
         return floor.bound, [*given, lowest, *between, middle]
 
-    def _model(self, paths: Sequence[Row]) -> Epigraph:
-        one = self.objective
-        return convex_model(one.constant_ns, one.weights, one.floors, paths, one.n_dims)
-
     def _value(self, one: Evaluation) -> float:
-        return one.time_ns * (self.cost.of(one.bandwidth_GBps) if self.cost is not None else 1.0)
+        return worth(one.time_ns, one.bandwidth_GBps, self.cost)
 
     def _look(self, point: F64) -> Evaluation:
-        """Simulate a point."""
         found = self.objective.evaluate(point)
         if any(np.array_equal(found.bandwidth_GBps, one.bandwidth_GBps) for one in self.seen):
             return found
@@ -261,17 +260,17 @@ class _Search:
         first = True
         while len(self.seen) < self.max_evaluations:
             best = min(self.seen, key=self._value)
-            if self._closed(best):
+            if self.bound is not None and self._value(best) <= self.bound * (1 + self.tolerance):
                 return "nothing better can exist"
             if self.objective.n_dims == 1:
                 return "there is nothing to share out"
             if best is not polished:
-                self._polish(best, POLISH)
+                self._polish(best)
             better = polished = min(self.seen, key=self._value)
             if self._value(better) > self._value(best) * (1 - self.tolerance) and not self._order_changes():
                 return ""
             for start in sorted(begun, key=self._value)[:1] if first else ():
-                self._polish(start, POLISH)
+                self._polish(start)
             first = False
             better = min(self.seen, key=self._value)
             for _ in range(KICKS):
@@ -281,15 +280,12 @@ class _Search:
                     self._descend(start, reached, SMALL_BOX)
         return f"stopped: limit of {self.max_evaluations} evaluations reached"
 
-    def _closed(self, best: Evaluation) -> bool:
-        return self.bound is not None and self._value(best) <= self.bound * (1 + self.tolerance)
-
-    def _polish(self, best: Evaluation, effort: int) -> None:
+    def _polish(self, best: Evaluation) -> None:
         """A few simplex steps around the best point: no model holds across changes of the order of service."""
         from scipy.optimize import minimize  # heavy: loaded where it is used
 
         n_dims = self.objective.n_dims
-        steps = min(effort * (n_dims - 1), self.max_evaluations - len(self.seen))
+        steps = min(POLISH * (n_dims - 1), self.max_evaluations - len(self.seen))
 
         def value(logs: F64) -> float:
             return self._value(self._look(toward(self.feasible, np.exp(np.append(logs, last)))))
@@ -305,7 +301,7 @@ class _Search:
         return any(row.above(one) for row in rows for one in self.seen)
 
     def _model_optimum(self, best: Evaluation, box: float) -> tuple[F64, float]:
-        model = self._model(self.rows)
+        model = model_of(self.objective, self.rows)
         narrowed = Feasible((*self.feasible.constraints, *box_around(best.bandwidth_GBps, box)), self.objective.n_dims)
         if self.cost is None:
             least = least_time(model, narrowed)

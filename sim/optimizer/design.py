@@ -10,11 +10,11 @@ import numpy as np
 
 from sim.analytic.constraints import Feasible
 from sim.analytic.convex import least_time
-from sim.analytic.cost import Cost
+from sim.analytic.cost import Cost, worth
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
-from sim.optimizer.cuts import MAX_EVALUATIONS, Optimum, optimize
+from sim.optimizer.cuts import MAX_EVALUATIONS, optimize
 from sim.optimizer.model import toward
 from sim.optimizer.objective import Objective
 
@@ -25,8 +25,6 @@ VIOLATION = 1e-6
 
 @dataclass(frozen=True)
 class Design:
-    """One answer."""
-
     bandwidth_GBps: F64  # (D,)
     time_ns: float  # at the bandwidths
     equal_time_ns: float  # with the same total split equally
@@ -44,7 +42,6 @@ class Design:
         return self.value / self.bound - 1.0
 
     def row(self, cost: Cost | None) -> dict[str, Any]:
-        """Keys of a result."""
         equal = equal_split(self.bandwidth_GBps)
         row: dict[str, Any] = {
             "bandwidth_GBps": self.bandwidth_GBps.tolist(),
@@ -101,10 +98,10 @@ def design_simulated(
 ) -> Design:
     """The best bandwidths for a simulated time; the equal split is simulated too, and is the answer if it is best."""
     runs, replays = objective.runs, objective.replays
-    found: Optimum = optimize(objective, feasible, cost=cost, starts=starts, max_evaluations=max_evaluations)
+    found = optimize(objective, feasible, cost=cost, starts=starts, max_evaluations=max_evaluations)
     best, value = found.best, found.value
     equal = objective.evaluate(equal_split(best.bandwidth_GBps))
-    of_equal = equal.time_ns * (cost.of(equal.bandwidth_GBps) if cost is not None else 1.0)
+    of_equal = worth(equal.time_ns, equal.bandwidth_GBps, cost)
     if of_equal < value and feasible.violation(equal.bandwidth_GBps) <= VIOLATION:
         best, value = equal, of_equal
     return Design(

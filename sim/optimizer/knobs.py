@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import TypeVar
 
 from collectives.core.process_groups import process_group
 from collectives.core.stages import STAGE_ALGORITHMS, check_algorithm
@@ -20,7 +19,6 @@ EVERY = "all"
 """Stands for all values, instead of a list."""
 MOST_CHOICES = 512
 
-T = TypeVar("T")
 Option = tuple[str, object]
 Order = tuple[int, ...]
 
@@ -90,15 +88,11 @@ class Asked:
                     by_collective = orders_of_collectives(placed)
                 else:
                     axes.append([("order", order) for order in orders_of_dimensions(self.orders, extents[0])])
-            for chunks, chosen, orders in product(self.chunks, _product(axes), _product(by_collective)):
+            for chunks, chosen, orders in product(self.chunks, product(*axes), product(*by_collective)):
                 found.setdefault(Knobs(name, chunks, chosen, orders))
                 if len(found) > MOST_CHOICES:
                     raise WeftError(f"the knobs make more than {MOST_CHOICES} choices: give fewer values")
         return list(found)
-
-
-def _product(axes: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
-    return product(*axes)
 
 
 def _extents(shape: tuple[int, ...], placed: Sequence[Placed]) -> list[tuple[int, ...]]:
@@ -147,9 +141,7 @@ def orders_of_collectives(placed: Iterable[Placed]) -> list[list[tuple[str, Orde
     return found
 
 
-def dimension_algorithms(
-    text: str, extents: Sequence[tuple[int, ...]], kinds: Sequence[str]
-) -> list[str]:
+def dimension_algorithms(text: str, extents: Sequence[tuple[int, ...]], kinds: Sequence[str]) -> list[str]:
     """ "ring,direct;direct,direct", or for "all" every algorithm that all groups and collectives can run there."""
     if text != EVERY:
         return [word.strip() for word in text.split(";") if word.strip()]
@@ -157,7 +149,7 @@ def dimension_algorithms(
     for dim in range(len(extents[0])):
         sizes = {one[dim] for one in extents if one[dim] > 1}
         axes.append([name for name in STAGE_ALGORITHMS if _can_run(name, sizes, kinds, dim)] if sizes else [""])
-    return [",".join(names) for names in _product(axes)]
+    return [",".join(names) for names in product(*axes)]
 
 
 def _can_run(name: str, extents: Iterable[int], kinds: Sequence[str], dim: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible
 from sim.analytic.convex import least_time
-from sim.analytic.cost import Cost
+from sim.analytic.cost import Cost, worth
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
@@ -131,7 +131,7 @@ class _Search:
             return
         self.seen.add(key)
         point = lanes * self.lane
-        value = self.evaluate(point) * (self.cost.of(point) if self.cost is not None else 1.0)
+        value = worth(self.evaluate(point), point, self.cost)
         if self.best is None or value < self.best[0]:
             self.best = value, point
 

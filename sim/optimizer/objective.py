@@ -155,10 +155,7 @@ class Simulated:
         weight, part = self.parts[index]
         retimed = part.retimed(bandwidth)
         program = retimed.at(bandwidth)
-        found = self._replay(retimed, program)
-        if found is None:
-            found = self._run(retimed, program)
-        makespan_ps, service_ps = found
+        makespan_ps, service_ps = self._replay(retimed, program) or self._run(retimed, program)
         return Part(weight, makespan_ps / 1e3, service_ps / 1e3)
 
     def _replay(self, retimed: Retimed, program: Program) -> tuple[int, F64] | None:
@@ -167,6 +164,9 @@ class Simulated:
         if tape is None or not tape.replay(program).in_order:
             return None
         self.replays += 1
+        return self._of_tape(tape, program)
+
+    def _of_tape(self, tape: Tape, program: Program) -> tuple[int, F64]:
         found = gradient(tape, program)
         return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
 
@@ -180,8 +180,7 @@ class Simulated:
                 if len(self._tapes) >= MOST_TAPES:
                     del self._tapes[next(iter(self._tapes))]
                 self._tapes[retimed] = tape
-                found = gradient(tape, program)
-                return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
+                return self._of_tape(tape, program)
         outcome = run(program, log=True)
         names = [str(dim) for dim in retimed.server_dim]
         why = explain(program, outcome, Labels(names.__getitem__, lambda hop: []))

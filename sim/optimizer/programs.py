@@ -61,8 +61,6 @@ def collective_objective(
 
 
 class _Parts(NamedTuple):
-    """Makes parts of an objective."""
-
     topology: Topology
     algorithm: str
     model: Model

@@ -17,14 +17,7 @@ from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
 from sim.optimizer.choices import Best, best_choice
 from sim.optimizer.cuts import floor_of
-from sim.optimizer.design import (
-    NS,
-    Design,
-    budget_saving,
-    design_analytic,
-    design_simulated,
-    sensitivity,
-)
+from sim.optimizer.design import NS, Design, budget_saving, design_analytic, design_simulated, sensitivity
 from sim.optimizer.knobs import Knobs
 from sim.optimizer.lanes import whole_lanes
 from sim.optimizer.model import positive
@@ -144,11 +137,6 @@ class Study:
         """What bounds the simulated time from below."""
         return SENT if algorithm(knobs.algorithm).built_from_rates else LOAD
 
-    def _analytic_start(self) -> F64:
-        time = iteration_time(self.placed, "no-overlap", self.checkpointed)
-        found = design_analytic(time, self.feasible, self.goal_cost).bandwidth_GBps
-        return positive(found)
-
     def _objective(self, knobs: Knobs) -> Simulated:
         if knobs not in self._objectives:
             self._objectives[knobs] = self._make_objective(knobs)
@@ -177,16 +165,17 @@ class Study:
 
     def _best_simulated(self) -> Best:
         if self._best is None:
-            starts = [self._analytic_start()] if self._has_formulas else []
+            starts = []
+            if self._has_formulas:
+                time = iteration_time(self.placed, "no-overlap", self.checkpointed)
+                starts.append(positive(design_analytic(time, self.feasible, self.goal_cost).bandwidth_GBps))
 
             def solve(objective: Objective) -> Design:
                 return design_simulated(
                     objective, self.feasible, self.goal_cost, starts=starts, max_evaluations=self.evaluations
                 )
 
-            self._best = best_choice(
-                self.knobs, self._objective, solve, self.feasible, self.goal_cost, starts
-            )
+            self._best = best_choice(self.knobs, self._objective, solve, self.feasible, self.goal_cost, starts)
         return self._best
 
     def _in_lanes(self, design: Design, evaluate: Callable[[F64], float], floor: Epigraph) -> Design:

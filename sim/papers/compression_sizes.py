@@ -80,16 +80,13 @@ class Compression:
         return rest / self.cells_per_item / expansion(self.value_bits, self.cell_bits)
 
     def bits_per_element(self, union: float) -> float:
-        """Bits sent per element."""
         return self.value_bits / self.speed_up(union)
 
     @checked
     def sketch_bytes(self, n_elements: Elements, union: Density) -> int:
-        """Bytes of the sketch of `n_elements`."""
         cells = round(self.cells_per_item * union * n_elements)
         return -(-cells * self.cell_bits // 8)
 
     @checked
     def index_bytes(self, n_elements: Elements) -> int:
-        """Bytes of the index."""
         return math.ceil(self.index_bits * n_elements / 8)

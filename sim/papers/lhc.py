@@ -56,8 +56,8 @@ def run(out: Path, quick: bool) -> None:
     """Print every table, and write them, the figures and a page of both to a folder."""
     tables: dict[str, list[Row]] = {}
     for name, title, rows in _tables(quick):
-        tables[name] = rows
-        write(out, name, title, rows)
+        tables[name] = list(rows)
+        write(out, name, title, tables[name])
     lhc_figure.draw_cliff(out / "lhc-cliff.png", tables["cliff"])
     lhc_figure.draw_throughput(out / "lhc-throughput.png", tables["throughput"])
     lhc_figure.draw_models(out / "lhc-models.png", tables["models"])
@@ -65,7 +65,7 @@ def run(out: Path, quick: bool) -> None:
     write_report(out / "lhc.md", tables)
 
 
-def _tables(quick: bool) -> Iterator[tuple[str, str, list[Row]]]:
+def _tables(quick: bool) -> Iterator[tuple[str, str, Iterable[Row]]]:
     """Name, title and rows of each table."""
     yield "slots", "Slots against the bandwidth-delay product, 100 MiB, 8 workers", slot_rows()
     yield "stragglers", "Late and slow workers, and the ring", straggler_rows()
@@ -73,8 +73,8 @@ def _tables(quick: bool) -> Iterator[tuple[str, str, list[Row]]]:
     seeds = 5 if quick else 50
     yield "loss", f"Slow-down under loss, 16 MiB, {seeds} seeds", loss_rows(seeds, quick)
     yield "sharing", "Jobs that share 128 slots, 4 MiB each, windows of 64", sharing_rows()
-    cliff = cliff_rows(1_000_000, 2 if quick else 10)
-    yield "cliff", "Share of arrays that decode in full, and of items lost, by cells per item", cliff
+    cliff = "Share of arrays that decode in full, and of items lost, by cells per item"
+    yield "cliff", cliff, cliff_rows(1_000_000, 2 if quick else 10)
     yield "baselines", "What one of eight workers sends, and what is lost", baseline_rows()
     yield "throughput", "Aggregation speed-up by density and workers (100 Gb/s, codec for free)", throughput_rows()
     yield "headline", "What reaches the published 6.33x", headline_rows()
@@ -90,18 +90,16 @@ def write(out: Path, name: str, title: str, rows: Sequence[Row]) -> None:
     write_table(out / f"{name}.csv", rows)
 
 
-def slot_rows() -> list[Row]:
+def slot_rows() -> Iterator[Row]:
     """Time and goodput by slots, the published table's and others between."""
-    rows = []
     for slots in (8, 16, 32, 57, 58, 64, 128):
         job = PoolStreaming(size_bytes=100 * MIB, slots=slots)
         found_ps = time_ps(job)
-        rows.append({
+        yield {
             "slots": slots, "published_ms": PUBLISHED_SLOTS.get(slots, ""), "simulated_ms": found_ps / 1e9,
             "closed_form_ms": job.published_form_ps() / 1e9, "difference": found_ps / job.published_form_ps() - 1,
             "goodput_Gbps": 8 * job.size_bytes / found_ps * 1e3,
-        })
-    return rows
+        }
 
 
 def straggler_rows() -> list[Row]:
@@ -127,23 +125,20 @@ def _ring(p: int, size: int) -> Schedule:
     return ring.all_reduce(fabric, size, directions=1)
 
 
-def nvls_rows() -> list[Row]:
+def nvls_rows() -> Iterator[Row]:
     """Pull at the measured efficiency."""
-    rows = []
     for n, (low, high) in PUBLISHED_NVLS.items():
         fabric = switch(n, bandwidth=bytes_per_s(NVLS_EFFICIENCY * NVLINK_BPS), latency="0.5us", hop_latency="0.3us")
         algbw = simulate(in_network.all_reduce(fabric, "8GiB", form="pull"), chunks=256).algbw
         middle = (low + high) / 2e9
-        rows.append({
+        yield {
             "gpus": n, "measured_GBps": f"{low / 1e9:g}-{high / 1e9:g}", "simulated_GBps": algbw,
             "closed_form_GBps": NVLS_EFFICIENCY * NVLINK_BPS / (1 + 1 / n) / 1e9, "difference": algbw / middle - 1,
-        })
-    return rows
+        }
 
 
-def loss_rows(seeds: int, quick: bool = False) -> list[Row]:
+def loss_rows(seeds: int, quick: bool = False) -> Iterator[Row]:
     """Mean and spread over seeds next to the one published seed."""
-    rows = []
     for (loss, slots), published in PUBLISHED_LOSS.items():
         for timeout_ps, known in zip((10**8, 10**9), published, strict=True):
             if quick and (loss, timeout_ps) not in ((1e-5, 10**8), (1e-3, 10**8), (1e-2, 10**9)):
@@ -151,32 +146,30 @@ def loss_rows(seeds: int, quick: bool = False) -> list[Row]:
             job = PoolStreaming(size_bytes=16 * MIB, slots=slots)
             found = [slow_down(job, loss, timeout_ps, seed) for seed in range(seeds)]
             low, high = np.percentile(found, [5, 95])
-            rows.append({
+            yield {
                 "loss": loss, "timeout_ms": timeout_ps / 1e9, "slots": slots, "published": known,
                 "mean": float(np.mean(found)), "difference": float(np.mean(found)) / known - 1, "p5": float(low),
                 "p95": float(high), "most": max(found), "as_slow": float(np.mean(np.array(found) >= known - 0.005)),
                 "seeds": seeds,
-            })
-    return rows
+            }
 
 
-def sharing_rows() -> list[Row]:
+def sharing_rows() -> Iterator[Row]:
     """Mean and last finish of several jobs under each rule."""
-    job, rows = PoolStreaming(size_bytes=4 * MIB, slots=64), []
+    job = PoolStreaming(size_bytes=4 * MIB, slots=64)
     for rule in RULES:
         for jobs in (1, 2, 4):
             sharing = Sharing(job=job, jobs=jobs, slots=128, rule=rule)
             times = [end_ps / 1e9 for end_ps in finishes_ps(sharing)]
-            rows.append({
+            yield {
                 "rule": rule, "jobs": jobs, "mean_ms": float(np.mean(times)), "last_ms": max(times),
                 "fallback": fallback_share(sharing) if rule == "hashed" else 0.0,
-            })
-    return rows
+            }
 
 
-def cliff_rows(n_elements: int, trials: int) -> list[Row]:
+def cliff_rows(n_elements: int, trials: int) -> Iterator[Row]:
     """Decoding by cells per item, at the union of 8 workers of 1 %; `effective` are the cells in complete rows."""
-    rows, union = [], union_density(0.01, 8)
+    union = union_density(0.01, 8)
     for layout in FORMS:
         for cells in (1.0, 1.1, 1.15, 1.2, 1.21, 1.22, 1.23, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0):
             lost, effective, full = [], [], 0
@@ -188,16 +181,15 @@ def cliff_rows(n_elements: int, trials: int) -> list[Row]:
                 effective.append(codec.layout.n_cells / n_items)
                 lost.append(1 - decoded.n_recovered / n_items)
                 full += decoded.complete
-            rows.append({
+            yield {
                 "layout": layout, "cells": cells, "effective": float(np.mean(effective)), "full": full / trials,
                 "lost": float(np.mean(lost)),
-            })
-    return rows
+            }
 
 
-def baseline_rows(n: int = 2**20) -> list[Row]:
+def baseline_rows(n: int = 2**20) -> Iterator[Row]:
     """What eight workers send and lose through each codec, on `n` normal values at independent positions."""
-    workers, rows = 8, []
+    workers = 8
     for density in (0.001, 0.01, 0.1):
         rng = np.random.default_rng(0)
         arrays = [np.where(rng.random(n) < density, rng.normal(size=n), 0).astype(np.float32) for _ in range(workers)]
@@ -205,8 +197,7 @@ def baseline_rows(n: int = 2**20) -> list[Row]:
         n_items = int(np.count_nonzero(np.any(np.array(arrays) != 0, axis=0)))
         for name, (sent, total) in _codecs(arrays, n_items).items():
             error = float(np.square(total - exact).sum() / np.square(exact).sum())
-            rows.append({"density": density, "codec": name, "bits_per_element": 8 * sent / n, "nmse": error})
-    return rows
+            yield {"density": density, "codec": name, "bits_per_element": 8 * sent / n, "nmse": error}
 
 
 def _codecs(arrays: list[npt.NDArray[np.float32]], n_items: int) -> dict[str, tuple[float, npt.NDArray[Any]]]:
@@ -248,12 +239,12 @@ def all_reduce_s(fabric: str, p: int, size: int) -> float:
     return simulate(FABRICS[fabric](p)(size), chunks=chunks).time_ps / PS_PER_S
 
 
-def throughput_rows() -> list[Row]:
+def throughput_rows() -> Iterator[Row]:
     """Speed-up of a 400 MB all-reduce by density and workers; independent and identical supports.
 
     Sums of 4-bit fields count up to 15 workers; cases that the codec rejects are left out.
     """
-    rows, n = [], 100_000_000
+    n = 100_000_000
     for density in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3):
         for workers in (2, 4, 8, 16):
             for support in ("independent", "identical"):
@@ -263,62 +254,55 @@ def throughput_rows() -> list[Row]:
                         continue
                     wanted = Compression(1.23, bits)
                     line = compressed_all_reduce(partial(all_reduce_s, fabric, workers), n, union, wanted)
-                    rows.append({
+                    yield {
                         "density": density, "workers": workers, "support": support, "union": union, "over": fabric,
                         "index_bits": bits, "speed_up": line.speed_up, "closed_form": wanted.speed_up(union),
                         "Gbps": 32 * n / line.total_s / 1e9,
-                    })
-    return rows
+                    }
 
 
-def headline_rows() -> list[Row]:
+def headline_rows() -> Iterator[Row]:
     """For each assumption, the union density at which 6.33x is reached, and whether the density allows it."""
-    rows = []
     for cells, bits, what in (
         (1.23, 1, "spread layout, OR on the way"), (1.5, 1, "published layout, large arrays, OR"),
         (2.0, 1, "the demo's space, OR"), (1.23, 4, "spread layout, 4-bit sums (NCCL)"),
         (2.0, 4, "the demo's space, 4-bit sums"),
     ):
         most = (1 / HEADLINE_THROUGHPUT - bits / 32) / cells
-        rows.append({
+        yield {
             "assumption": what, "cells": cells, "index_bits": bits, "union_at_most": most,
             "identical_5%": Compression(cells, bits).speed_up(0.05),
             "independent_5%_x8": Compression(cells, bits).speed_up(union_density(0.05, 8)),
             "demo_5%_reaches": "yes" if most >= 0.05 else "no",
-        })
-    return rows
+        }
 
 
-def iteration_rows() -> list[Row]:
+def iteration_rows() -> Iterator[Row]:
     """Speed-up of an iteration without overlap, by the share of communication in it."""
-    rows = []
     for share in (0.5, 0.7, 0.8, 0.87, 0.9, 0.95, 1.0):
         row: Row = {"communication_share": share}
         for gain in (2.0, 4.0, HEADLINE_THROUGHPUT, 20.0):
             row[f"at_{gain:g}x"] = 1 / (1 - share + share / gain)
         row["6.33x_reaches_3.74x"] = "yes" if row["at_6.33x"] >= HEADLINE_ITERATION else "no"
-        rows.append(row)
-    return rows
+        yield row
 
 
 COMPUTE_S = 0.05
 """Compute of an iteration, assumed alike for all models: the published evaluation gives none."""
 
 
-def model_rows(rates: Rates | None = None) -> list[Row]:
+def model_rows(rates: Rates | None = None) -> Iterator[Row]:
     """Whole gradients dense and through the codec; iteration with an assumed compute time, nothing overlapped.
 
     `rates`: of the device that encodes and decodes; default: those of one core of this machine, measured.
     """
     here = rates or measure(2**22, 0.1).rates()
-    rows = []
     for model in GRADIENTS.values():
         for support, shared in (("independent", 0.0), ("identical", 1.0), ("top 1 % identical", -1.0)):
             union = 0.01 if shared < 0 else model.union(8, shared)
             for fabric in FABRICS:
-                rows.append({"model": model.name, "support": support, "union": union, "over": fabric,
-                             **_model_times(fabric, model.n_elements, union, here)})
-    return rows
+                yield {"model": model.name, "support": support, "union": union, "over": fabric,
+                             **_model_times(fabric, model.n_elements, union, here)}
 
 
 def _model_times(fabric: str, n_elements: int, union: float, here: Rates) -> Row:
@@ -335,9 +319,9 @@ def _model_times(fabric: str, n_elements: int, union: float, here: Rates) -> Row
     }
 
 
-def format_rows() -> list[Row]:
+def format_rows() -> Iterator[Row]:
     """The effect of 32-bit integers in transit on 16-bit values: 100 million elements, 8 workers, codec for free."""
-    rows, n = [], 100_000_000
+    n = 100_000_000
     for value_bits, over, dense_bits in ((32, "ring", 32), (32, "in-network", 32), (16, "ring", 16),
                                          (16, "in-network", 32)):
         seconds = partial(all_reduce_s, over, 8)
@@ -345,28 +329,25 @@ def format_rows() -> list[Row]:
             line = compressed_all_reduce(
                 seconds, n, union, Compression(1.23, 1, value_bits), dense_bits=dense_bits
             )
-            rows.append({
+            yield {
                 "value_bits": value_bits, "over": over, "dense_expansion": expansion(value_bits, dense_bits),
                 "cell_expansion": expansion(value_bits, 32), "union": union, "dense_s": line.dense_s,
                 "codec_free_s": line.total_s, "speed_up": line.speed_up,
-            })
-    return rows
+            }
 
 
-def size_rows(quick: bool) -> list[Row]:
+def size_rows(quick: bool) -> Iterator[Row]:
     """Sizes from 32 B to 1 GiB, by twos (in a quick run by thirty-twos), on a fat-tree and on a torus."""
     fabrics = {"fat-tree:8": fat_tree(8), "torus:8x8": torus((8, 8))}
-    rows = []
     for name, fabric in fabrics.items():
         for exponent in range(5, 31, 5 if quick else 1):
             size = 2**exponent
             for algorithm, one in _contenders(fabric, size):
                 time_ps = simulate(one, chunks=_chunks(one)).time_ps
-                rows.append({
+                yield {
                     "topology": name, "algorithm": algorithm, "size_bytes": size, "size": format_size(size),
                     "time_us": time_ps / 1e6, "goodput_Gbps": 8e3 * size / time_ps,
-                })
-    return rows
+                }
 
 
 MOST_CHUNKS = {in_network.NAME: 512, "double-binary-tree": 128}

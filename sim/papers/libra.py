@@ -33,7 +33,6 @@ def run(out: Path, quick: bool) -> None:
 
 
 def _heading(chunks: int, evaluations: int) -> list[str]:
-    """The introduction of the page."""
     return [
         "# LIBRA (Won et al., ISPASS'24)",
         "",

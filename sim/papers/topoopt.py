@@ -48,7 +48,7 @@ def run(out: Path, quick: bool) -> None:
     print("\n".join(lines))
     found = {}
     for name, study in STUDIES.items():
-        found[name] = rows = study(quick)
+        found[name] = rows = list(study(quick))
         write_table(out / f"topoopt-{name}.csv", rows)
         topoopt_figures.draw(name, rows, HEADLINES[name], out / f"topoopt-{name}.png")
         print("\n".join(["", *_study(name, rows)]))

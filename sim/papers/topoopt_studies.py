@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -130,19 +130,17 @@ def demand_matched(n: int, degree: int, demand: Demand, rate_Gbps: float) -> Fab
     return Fabric(optical(circuits, bandwidth=f"{rate_Gbps}Gb/s", latency="1us"), (1,), {}, degree, 0, ())
 
 
-def measured_iterations(quick: bool) -> list[Row]:
+def measured_iterations(quick: bool) -> Iterator[Row]:
     """VGG16 and BERT on 16 servers: ours, the lower bound, the packet-level value."""
-    rows = []
     for build in MEASURED.values():
         job = build()
         for degree, jumps in ((2, (1,)), (4, (1, 3)), (8, (1, 3, 5, 9))):
             fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
-            rows.append(_against(job, "TopoOpt", degree, 100, fabric, ring_jumps(fabric), Transport()))
+            yield _against(job, "TopoOpt", degree, 100, fabric, ring_jumps(fabric), Transport())
         for rate in (25, 100, 200, 400, 800):
-            rows.append(_against(job, "fat-tree", 1, rate, tree(16, rate), (1,), ROUTED))
+            yield _against(job, "fat-tree", 1, rate, tree(16, rate), (1,), ROUTED)
             ideal = switch(16, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0)
-            rows.append(_against(job, "ideal switch", 1, rate, ideal, (1,), ROUTED))
-    return rows
+            yield _against(job, "ideal switch", 1, rate, ideal, (1,), ROUTED)
 
 
 def _against(
@@ -167,11 +165,10 @@ SCHEDULES: dict[str, Callable[[Topology, str], Schedule]] = {
 WHOLE_MESSAGES = Model(chunks=1, forwarding="store-and-forward")
 
 
-def switching_inside(quick: bool) -> list[Row]:
+def switching_inside(quick: bool) -> Iterator[Row]:
     """Circuits switched between the steps of a collective: plan and simulation over the delay."""
     n = 16 if quick else 64
     ring = torus((n,), bandwidth="50GB/s", latency="100ns", hop_latency=0)
-    rows = []
     for name, build in SCHEDULES.items():
         for size in ("1MiB",) if quick else ("64KiB", "1MiB", "64MiB"):
             choice = menu(build(ring, size), start_up="500ns")
@@ -180,26 +177,24 @@ def switching_inside(quick: bool) -> list[Row]:
                          "two states": choice.two_state(delay), "best": choice.best(delay)}
                 for policy, plan in plans.items():
                     result = simulate_plan(plan_job(choice, plan, delay), choice.start_up_ps, WHOLE_MESSAGES)
-                    rows.append({
+                    yield {
                         "collective": name, "size": size, "servers": n, "delay": delay,
                         "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan.time_ps / US,
                         "simulated_us": result.time_ps / US, "reconfigurations": plan.reconfigurations,
-                    })
-                rows.append({
+                    }
+                yield {
                     "collective": name, "size": size, "servers": n, "delay": delay, "delay_us": parse_time(delay) / US,
                     "policy": "two planes, overlapped", "plan_us": choice.overlapped_ps(delay) / US,
                     "simulated_us": _overlapped_us(choice, delay), "reconfigurations": len(choice.steps),
-                })
-    return rows
+                }
 
 
 def _overlapped_us(choice: Menu, delay: str) -> float:
     return simulate_plan(planes_job(choice, delay), choice.start_up_ps, WHOLE_MESSAGES).time_ps / US
 
 
-def following_demand(quick: bool) -> list[Row]:
+def following_demand(quick: bool) -> Iterator[Row]:
     """Circuits that follow demand while a job trains, against static TopoOpt and a fat-tree of d times the rate."""
-    rows = []
     for name, build in MEASURED.items():
         job = build()
         for degree in (4,) if quick else (4, 8):
@@ -212,20 +207,18 @@ def following_demand(quick: bool) -> list[Row]:
             for delay in ("1ms", "10ms") if quick else (*shortest, "10us", "50us", "200us", "1ms", "10ms"):
                 for rings, said in (((1,), "one ring"), (coins, f"{degree} rings")):
                     machine = CircuitMachine(job, degree, delay, rings).run()
-                    rows.append({
+                    yield {
                         "workload": name, "interfaces": degree, "delay": delay, "delay_us": parse_time(delay) / US,
                         "rings": said, "time_ms": machine.time_ps / MS, "reconfigurations": machine.reconfigurations,
                         "dark_ms": machine.dark_ps / MS, "static_topoopt_ms": static, "fat_tree_ms": fat,
                         "packet_level_ms": MACHINE_MS.get(delay) if (name, degree, said) == (
                             "VGG16-16", 4, "one ring") else None,
-                    })
-    return rows
+                    }
 
 
-def all_to_all_share(quick: bool) -> list[Row]:
+def all_to_all_share(quick: bool) -> Iterator[Row]:
     """DLRM with growing batches: the share of all-to-all traffic grows."""
     n = 16 if quick else 128
-    rows = []
     for batch in (64, 256, 1024) if quick else (64, 128, 256, 512, 1024, 2048):
         job = dlrm(n, None if quick else 128, batch)
         strategy = data_parallel(job)
@@ -243,17 +236,14 @@ def all_to_all_share(quick: bool) -> list[Row]:
             }
             for name, fabric in fabrics.items():
                 transport = _carried(name, n, degree)
-                result = simulate_iteration(
-                    iteration, fabric.topology, Rings(fabric.jumps, fabric.group_jumps), transport
-                )
+                result = simulate_iteration(iteration, fabric.topology, fabric.rings, transport)
                 tax = bandwidth_tax(result.lowered) if name.startswith(("TopoOpt", "expander")) else 1.0
-                rows.append({
+                yield {
                     "servers": n, "batch_per_gpu": batch, "interfaces": degree, "fabric": name,
                     "all_to_all_share": flows / (flows + rings), "time_ms": result.time_ps / MS,
                     "bandwidth_tax": tax, "ring_interfaces": fabric.ring_degree,
                     "all_reduce": transport.all_reduce or "rings",
-                })
-    return rows
+                }
 
 
 RING, BEST = "expander, ring", "expander, best algorithm"
@@ -269,16 +259,14 @@ def _similar_rate(n: int, degree: int, rate: int) -> float:
     return similar_cost_rate(n, patch_panel_price(n, degree, prices[rate]), prices)[0]
 
 
-def dedicated(quick: bool) -> list[Row]:
+def dedicated(quick: bool) -> Iterator[Row]:
     """Six models over degree and rate, against an ideal switch, fat-trees, an expander, matched circuits."""
-    rows = []
     for n in (16,) if quick else (16, 128):
         for name in MODELS:
             job = model(name, n)
             for degree in (4,) if quick else (4, 8):
                 for rate in (25, 100) if quick else (10, 25, 40, 100, 200):
-                    rows += _dedicated_point(job, n, degree, rate)
-    return rows
+                    yield from _dedicated_point(job, n, degree, rate)
 
 
 def _dedicated_point(job: Any, n: int, degree: int, rate: int) -> list[Row]:
@@ -304,10 +292,9 @@ def _dedicated_point(job: Any, n: int, degree: int, rate: int) -> list[Row]:
     ]
 
 
-def shared_cluster(quick: bool) -> list[Row]:
+def shared_cluster(quick: bool) -> Iterator[Row]:
     """Jobs of 16 servers in a cluster of 432: isolated by optics, or in one fat-tree, placed at random or packed."""
     n, size = (128, 16) if quick else (432, 16)
-    rows = []
     for load in (4, 8) if quick else (5, 10, 15, 20, 27):
         rng = random.Random(1)
         names = rng.choices([name for name, _ in JOB_MIX], [share for _, share in JOB_MIX], k=load)
@@ -327,40 +314,35 @@ def shared_cluster(quick: bool) -> list[Row]:
             for placement, placed in (("random", jobs), ("packed", neighbors)):
                 times[f"fat-tree {rate} Gb/s, {placement}"] = contended_ps(placed, tree(n, rate), transport=JOINED)
         for name, found in times.items():
-            rows.append({"jobs": load, "servers": n, "fabric": name, "mean_ms": float(np.mean(found)) / MS,
-                         "p99_ms": float(np.percentile(found, 99)) / MS})
-    return rows
+            yield {"jobs": load, "servers": n, "fabric": name, "mean_ms": float(np.mean(found)) / MS,
+                         "p99_ms": float(np.percentile(found, 99)) / MS}
 
 
-def twisted(quick: bool) -> list[Row]:
+def twisted(quick: bool) -> Iterator[Row]:
     """Uniform all-to-all on 4x4x8 (2x2x4 when quick), regular and twisted: link loads, and simulated."""
     shape = (2, 2, 4) if quick else (4, 4, 8)
-    rows = []
     for name, fabric in (("regular", torus(shape)), ("twisted", twisted_torus(shape))):
         demand = np.ones((fabric.n_npus, fabric.n_npus)) - np.eye(fabric.n_npus)
         found = simulate(all_to_all(fabric, "16MiB"), chunks=4, tie="ecmp", symmetry="off")
-        rows.append({"torus": name, "shape": "x".join(map(str, shape)), "diameter": diameter(fabric),
+        yield {"torus": name, "shape": "x".join(map(str, shape)), "diameter": diameter(fabric),
                      "average_path": average_path(fabric), "largest_load": float(spread_loads(fabric, demand).max()),
-                     "simulated_us": found.time_ps / US})
-    return rows
+                     "simulated_us": found.time_ps / US}
 
 
-def searches(quick: bool) -> list[Row]:
+def searches(quick: bool) -> Iterator[Row]:
     """Alternating optimization: before, after, and its cost."""
-    rows = []
     for n, name, budget in ((16, "DLRM", 100), (16, "NCF", 60)) if quick else (
         (16, "DLRM", 400), (16, "NCF", 400), (16, "CANDLE", 400), (128, "DLRM", 200), (128, "NCF", 200)):
         found = search(model(name, n), optical_fabric(n, 4), Settings(budget=budget, temper_per_ms=1.0))
-        rows.append({
+        yield {
             "model": name, "servers": n, "budget": budget, "start_ms": found.start_ps / MS,
             "found_ms": found.time_ps / MS, "evaluations": found.evaluations,
             "evaluations_to_best": found.evaluations_to_best, "s_per_evaluation": found.seconds_per_evaluation,
             "ring_interfaces": found.fabric.ring_degree, "matched_interfaces": found.fabric.matched_degree,
-        })
-    return rows
+        }
 
 
-STUDIES: dict[str, Callable[[bool], list[Row]]] = {
+STUDIES: dict[str, Callable[[bool], Iterable[Row]]] = {
     "iterations": measured_iterations,
     "twisted": twisted,
     "switching": switching_inside,

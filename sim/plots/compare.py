@@ -76,7 +76,6 @@ def curves_of(rows: Sequence[Row]) -> Curves:
 
 
 def sizes_of(curves: Curves) -> list[int]:
-    """All sizes, ascending."""
     return sorted({size for points in curves.values() for size, _ in points})
 
 

@@ -30,8 +30,6 @@ _STUB_ANGLES = np.radians([45, 20, 70])
 
 
 class Layout(NamedTuple):
-    """A drawing of a fabric."""
-
     nodes: Floats  # (n_nodes, 2): NaN for switches that are not drawn
     links: list[Floats]  # (k, 2) each: the line of each link, barb included
 
@@ -41,7 +39,6 @@ class Layout(NamedTuple):
         return points.min(axis=0), points.max(axis=0)
 
     def extent(self) -> tuple[float, float]:
-        """Width and height."""
         low, high = self.corners()
         return float(high[0] - low[0]), float(high[1] - low[1])
 
@@ -112,7 +109,6 @@ class _Grid:
         self.rings = [self._is_ring(dim) for dim in range(len(topology.shape))]
 
     def layout(self) -> Layout:
-        """Nodes and links."""
         return Layout(self.nodes, [self._link(link) for link in range(self.topology.n_links)])
 
     def _positions(self) -> Floats:
@@ -129,7 +125,6 @@ class _Grid:
         return nodes
 
     def _places(self, dim: int) -> Floats:
-        """Place of each coordinate."""
         gaps = [0.0 if self._joined(dim, at) else GAP for at in range(self.topology.shape[dim] - 1)]
         return np.concatenate([[0.0], np.cumsum(1.0 + np.array(gaps))])
 

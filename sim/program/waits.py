@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,9 @@ from topologies import WeftError
 
 
 class Waits(NamedTuple):
-    """Dependencies in CSR form, as in `Program`, free of circles; and the windows among them."""
+    """Dependencies in CSR form, free of circles; and the windows among them."""
 
-    whole_ptr: I32
-    whole_child: I32
-    stream_ptr: I32
-    stream_child: I32
-    stream_lag: I32
-    parent_ptr: I32
-    parent: I32
-    parent_lag: I32
+    columns: dict[str, Any]  # fields of `Program`
     windows: tuple[I32, I32, I32]  # parent, child and lag
 
 
@@ -38,12 +31,15 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
     circle = _circle(n_tasks, parent[firm], child[firm])
     if circle:
         raise Cycle(circle)
-    return Waits(
-        *by_key(parent[whole], child[whole], None, n_tasks)[:2],
-        *by_key(parent[rest], child[rest], lag[rest], n_tasks),
-        *by_key(child[rest], parent[rest], lag[rest], n_tasks),
-        (parent[window], child[window], lag[window]),
-    )
+    whole_ptr, whole_child, _ = by_key(parent[whole], child[whole], None, n_tasks)
+    stream_ptr, stream_child, stream_lag = by_key(parent[rest], child[rest], lag[rest], n_tasks)
+    parent_ptr, parents, parent_lag = by_key(child[rest], parent[rest], lag[rest], n_tasks)
+    columns = {
+        "whole_ptr": whole_ptr, "whole_child": whole_child,
+        "stream_ptr": stream_ptr, "stream_child": stream_child, "stream_lag": stream_lag,
+        "parent_ptr": parent_ptr, "parent": parents, "parent_lag": parent_lag,
+    }
+    return Waits(columns, (parent[window], child[window], lag[window]))
 
 
 def _rows(kind: npt.NDArray[np.bool_]) -> slice | npt.NDArray[np.bool_]:

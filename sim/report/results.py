@@ -17,8 +17,6 @@ ROWS = ("rows", "schedules", "results")
 
 
 class ResultFile(NamedTuple):
-    """One file of results."""
-
     name: str  # its path below the folder
     data: Mapping[str, Any]  # all of it
     rows: list[Row]

@@ -62,7 +62,6 @@ class LateWorker:
 
     @property
     def timer_ps(self) -> int | None:
-        """The timeout in picoseconds."""
         return None if self.timeout_ps is None else picoseconds(self.timeout_ps, "timeout_ps")
 
     @property

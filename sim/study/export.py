@@ -26,8 +26,6 @@ Counts = dict[str, Counter[int]]
 
 
 class Status(NamedTuple):
-    """Progress of a sweep."""
-
     points: int  # distinct ones
     finished: int
     # those of them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless it holds at all

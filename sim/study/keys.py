@@ -107,7 +107,6 @@ def _shown(value: Any) -> str:
 
 
 def flags_of(field: Field[Any]) -> tuple[str, ...]:
-    """The flags of a key."""
     named: tuple[str, ...] = field.metadata["flags"]
     return named or (f"--{field.name.replace('_', '-')}",)
 
@@ -419,5 +418,4 @@ TENANT = "tenant"
 
 
 def keys_of(section: str) -> dict[str, Field[Any]]:
-    """The keys of a section by name."""
     return {one.name: one for one in fields(SECTIONS[section])}

@@ -239,7 +239,6 @@ class Spec:
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
-        """The sizes of the sweep, ascending."""
         return sweep_sizes(self.sweep)
 
     def forms_of(self, name: str, topology: Topology | None = None) -> tuple[str, ...]:

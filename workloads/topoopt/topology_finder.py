@@ -19,6 +19,7 @@ import numpy.typing as npt
 from topologies import Circuits, Topology, WeftError, circulant, optical, select_permutations, totient_perms
 from topologies.units import Quantity
 from workloads.topoopt.iteration import Iteration
+from workloads.topoopt.iteration_job import Rings
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,6 +52,11 @@ class Fabric:
     ring_degree: int  # interfaces of each server for rings
     matched_degree: int  # interfaces of each server for matchings
     matched: tuple[tuple[int, int], ...]  # pairs with a circuit of their own
+
+    @property
+    def rings(self) -> Rings:
+        """Its rings, for an iteration."""
+        return Rings(self.jumps, self.group_jumps)
 
 
 def find_topology(

@@ -31,7 +31,7 @@ def test_published_slots_stragglers_and_nvls():
 
 @pytest.mark.compiled
 def test_the_cliff_of_a_small_array_is_no_farther():
-    rows = lhc.cliff_rows(20_000, 1)
+    rows = list(lhc.cliff_rows(20_000, 1))
     for layout in ("spread", "element"):
         assert rows_where(rows, layout=layout, cells=1.0)[0]["full"] == 0
         assert rows_where(rows, layout=layout, cells=2.0)[0]["full"] == 1
@@ -41,7 +41,7 @@ def test_the_cliff_of_a_small_array_is_no_farther():
 @pytest.mark.full  # light: test_the_cliff_of_a_small_array_is_no_farther
 @pytest.mark.compiled
 def test_the_cliff_stands_between_1_20_and_1_23():
-    rows = lhc.cliff_rows(1_000_000, 1)
+    rows = list(lhc.cliff_rows(1_000_000, 1))
     for layout in ("spread", "element"):
         assert rows_where(rows, layout=layout, cells=1.2)[0]["full"] == 0
         assert rows_where(rows, layout=layout, cells=1.23)[0]["full"] == 1
@@ -74,7 +74,7 @@ def test_simulated_gains_follow_the_closed_form():
 
 @pytest.mark.compiled
 def test_dense_models_gain_nothing_without_sparsification():
-    rows = lhc.model_rows()
+    rows = list(lhc.model_rows())
     for row in rows_where(rows, model="bert-base"):
         assert (row["speed_up"] > 1) == (row["support"] == "top 1 % identical")
     assert min(row["speed_up"] for row in rows_where(rows, support="top 1 % identical")) > 20
@@ -120,7 +120,7 @@ def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lhc, "measure", lambda n, density: SimpleNamespace(rates=lambda: INSTANT))
     cliff = [{"layout": layout, "cells": 1.23, "effective": 1.23, "full": 1.0, "lost": 0.0} for layout in lhc.FORMS]
     monkeypatch.setattr(lhc, "cliff_rows", lambda *words: cliff)
-    small = lhc.baseline_rows(2**10)
+    small = list(lhc.baseline_rows(2**10))
     monkeypatch.setattr(lhc, "baseline_rows", lambda: small)
     nvls = [{"gpus": n, "difference": 0.0} for n in lhc.PUBLISHED_NVLS]
     monkeypatch.setattr(lhc, "nvls_rows", lambda: nvls)
@@ -138,7 +138,7 @@ def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
         assert row["speed_up"] == pytest.approx(row["closed_form"], rel=1e-3)  # sketches are whole rows of lanes
     for row in lhc.model_rows():
         assert row["with_codec_s"] == pytest.approx(row["codec_free_s"])
-    slow = lhc.model_rows(Rates(1e9, 1e9, 1e-7))[0]
+    slow = next(iter(lhc.model_rows(Rates(1e9, 1e9, 1e-7))))
     assert slow["iteration_with_codec_s"] > slow["iteration_dense_s"] > slow["iteration_s"]
     assert (4, 16) not in {(row["index_bits"], row["workers"]) for row in lhc.throughput_rows()}
     wide = rows_where(lhc.format_rows(), value_bits=16, union=0.1)

@@ -31,7 +31,7 @@ def test_every_study_has_a_headline_and_a_figure() -> None:
 
 
 def test_iterations_with_a_published_value_are_within_10_percent_or_between_bound_and_value(tmp_path: Path) -> None:
-    rows = measured_iterations(quick=True)
+    rows = list(measured_iterations(quick=True))
     known = [row for row in rows if row["packet_level_ms"] is not None]
     assert len(known) == len(PACKET_LEVEL_MS)
     for row in known:
@@ -43,7 +43,7 @@ def test_iterations_with_a_published_value_are_within_10_percent_or_between_boun
 
 
 def test_the_twisted_torus_gains() -> None:
-    rows = twisted(quick=True)
+    rows = list(twisted(quick=True))
     assert "gain by link load 1.846" in findings("twisted", rows)[0]
     assert rows[1]["simulated_us"] < rows[0]["simulated_us"]
 
@@ -74,7 +74,7 @@ def test_the_expander_keeps_up_once_it_runs_its_best_algorithm() -> None:
 
 @pytest.mark.verify
 def test_isolation_keeps_the_tail_where_a_fat_tree_does_not() -> None:
-    rows = shared_cluster(quick=True)
+    rows = list(shared_cluster(quick=True))
     p99 = {(row["jobs"], row["fabric"]): row["p99_ms"] for row in rows}
     assert p99[8, "TopoOpt d=4 100 Gb/s"] < p99[8, "ideal switches 100 Gb/s"] < p99[8, "fat-tree 100 Gb/s, random"]
     assert p99[8, "fat-tree 100 Gb/s, packed"] == pytest.approx(p99[8, "ideal switches 100 Gb/s"], rel=0.01)
