@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     """Write a file through a temporary one beside it, so that it appears whole or not at all.
 
     A link is followed. A device or a pipe, which nothing may replace, is written to in one go.
@@ -35,13 +35,14 @@ def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_bytes_whole(path: str | Path, data: bytes) -> None:
+    """Write bytes, whole or not at all."""
+    write_whole(path, lambda temporary: temporary.write_bytes(data))
+
+
 def write_text_whole(path: str | Path, text: str) -> None:
     """Write UTF-8 text, whole or not at all; lines end as they are given."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(text.encode("utf-8"))
-
-    write_whole(path, write)
+    write_bytes_whole(path, text.encode("utf-8"))
 
 
 def _new_for(path: Path) -> Path:

@@ -16,11 +16,9 @@ from sim.study.deciding import deciding_defaults
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
 from sim.study.spec import Spec
-from sim.study.tables import common_notes, comparison_table, legend, nccl_table, screen_width
+from sim.study.tables import Row, common_notes, comparison_table, legend, nccl_table, screen_width
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
-
-Row = Mapping[str, Any]
 
 Stuck = dict[str, dict[int, WeftError]]
 """Reports of deadlocks, by algorithm and size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,10 @@ from sim.cli.asked import document_spec
 from sim.cli.flags import WRITTEN
 from sim.study.document import document
 from sim.study.spec import Spec
-from sim.study.tables import to_csv
+from sim.study.tables import Row, to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
 from topologies.checks import WeftError
-
-Row = Mapping[str, Any]
 
 FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),

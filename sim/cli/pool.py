@@ -11,6 +11,7 @@ from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.streaming import pool_rows
+from sim.streaming.pool_rows import Row
 from sim.streaming.pool_streaming import PoolStreaming
 from sim.streaming.slot_sharing import RULES
 from sim.study.keys import PoolKeys, flags_of, keys_of
@@ -28,7 +29,6 @@ from topologies.units import (
 )
 
 T = TypeVar("T")
-Row = dict[str, Any]
 
 
 def run(arguments: argparse.Namespace) -> None:

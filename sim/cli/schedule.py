@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from sim.lower.capacity import check_capacity
 from sim.lower.quotient import quotient
 from sim.study.spec import Spec
 from sim.study.tables import aligned
+from sim.whole_file import write_bytes_whole
 from topologies.checks import WeftError
 from topologies.units import counted, format_size
 from workloads.formats.chakra import write_trace
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     for path, text in written:
         write_text(path, text)
     for path, data in traces:
-        write_whole(path, partial(_write_bytes, data))
+        write_bytes_whole(path, data)
 
 
 def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tuple[str, bytes]]:
@@ -102,10 +102,6 @@ def _schedules(spec: Spec) -> list[Schedule]:
         for name in spec.algorithms
         for form in spec.forms_of(name) or ("",)
     ]
-
-
-def _write_bytes(data: bytes, path: Path) -> None:
-    path.write_bytes(data)
 
 
 def _draw(arguments: argparse.Namespace, schedules: Sequence[Schedule], root: int, path: Path) -> None:

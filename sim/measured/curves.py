@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives import Schedule
+from sim.analytic.traffic import F64
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
@@ -24,8 +24,6 @@ from sim.study.best_form import ready_forms
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
 from topologies.units import PS_PER_S
-
-F64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

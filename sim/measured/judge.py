@@ -19,7 +19,8 @@ import numpy as np
 
 from collectives.core.collective import collective
 from sim.analytic.cut_bound import cut_bound, is_cheap
-from sim.measured.curves import F64, Curve
+from sim.analytic.traffic import F64
+from sim.measured.curves import Curve
 from sim.measured.read import Measurements
 from topologies import Topology
 from topologies.checks import WeftError, checked, choice

@@ -23,7 +23,7 @@ from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
 from sim.papers.gradients import GRADIENTS
 from sim.papers.lhc_report import cell, write_report
 from sim.papers.sparse import add_blocks, add_coordinates, non_zero_blocks, top_k
-from sim.papers.tables import as_text, write_table
+from sim.papers.tables import Row, as_text, write_table
 from sim.papers.thc import Thc
 from sim.simulation import simulate
 from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
@@ -33,8 +33,6 @@ from topologies.core.custom import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, layout_for, lossless_sum
 from workloads.compression.rates import INSTANT, Rates, measure
-
-Row = dict[str, Any]
 
 MIB = 2**20
 PUBLISHED_SLOTS = {8: 63.673, 16: 31.838, 57: 8.941, 64: 8.934}

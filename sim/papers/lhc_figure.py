@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from sim.papers.tables import Row
 from sim.plots.style import WIDE, figure, lines_of, sizes_axis
-
-Row = dict[str, Any]
 
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#7F7F7F", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.papers.tables import Row
 from sim.whole_file import write_text_whole
 
-Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]
 
 SHOWN_SIZES = tuple(2**exponent for exponent in (5, 10, 15, 20, 25, 30))

@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 from collectives import algorithm, build
 from collectives.core.schedule import Schedule, schedule
@@ -24,14 +23,12 @@ from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
 from sim.papers.pipeline_figures import draw_service, draw_sizes
 from sim.papers.pipeline_page import page
-from sim.papers.tables import as_text, write_table
+from sim.papers.tables import Row, as_text, write_table
 from sim.simulation import simulate
 from sim.whole_file import write_text_whole
 from topologies import Topology, WeftError, from_spec
 from topologies.flows.programs import best_roots
 from topologies.units import format_size
-
-Row = dict[str, Any]
 
 LATENCY, HOP_LATENCY = "100ns", "300ns"
 GPU_LATENCY, GPU_HOP_LATENCY = "500ns", "0s"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from sim.papers.tables import md_head, md_line
+from sim.papers.tables import Row, md_head, md_line
 from topologies.units import format_size
-
-Row = Mapping[str, Any]
 
 SHOWN = 6
 """Columns of sizes, about as many; the figures have all."""

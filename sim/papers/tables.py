@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sim.study.tables import to_csv
 from sim.whole_file import write_text_whole
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 def write_table(path: Path, rows: Iterable[Row]) -> None:

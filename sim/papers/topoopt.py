@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sim.papers import topoopt_figures
-from sim.papers.tables import as_text, write_table
-from sim.papers.topoopt_studies import STUDIES, Row
+from sim.papers.tables import Row, as_text, write_table
+from sim.papers.topoopt_studies import STUDIES
 from sim.whole_file import write_text_whole
 
 HEADLINES = {

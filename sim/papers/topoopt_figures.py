@@ -9,9 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sim.papers.tables import Row
 from sim.whole_file import write_whole
-
-Row = dict[str, Any]
 
 
 def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:

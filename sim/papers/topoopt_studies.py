@@ -13,7 +13,7 @@ import numpy as np
 from collectives import pairwise, recursive_doubling, swing
 from collectives.core.schedule import Schedule
 from collectives.direct import all_to_all
-from collectives.reconfigured import Menu, menu
+from collectives.reconfigured import menu
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
@@ -22,6 +22,7 @@ from sim.circuits.machine import CircuitMachine, greedy_circuits
 from sim.circuits.plans import simulate_plan
 from sim.circuits.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
 from sim.circuits.topoopt_search import Settings, iteration_ps, optical_fabric, search
+from sim.papers.tables import Row
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import (
@@ -54,8 +55,6 @@ from workloads.topoopt import (
     model,
 )
 from workloads.topoopt.models import dlrm
-
-Row = dict[str, Any]
 
 MS = 1e9
 US = 1e6
@@ -182,15 +181,12 @@ def switching_inside(quick: bool) -> Iterator[Row]:
                         "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan.time_ps / US,
                         "simulated_us": result.time_ps / US, "reconfigurations": plan.reconfigurations,
                     }
+                planes = simulate_plan(planes_job(choice, delay), choice.start_up_ps, WHOLE_MESSAGES)
                 yield {
                     "collective": name, "size": size, "servers": n, "delay": delay, "delay_us": parse_time(delay) / US,
                     "policy": "two planes, overlapped", "plan_us": choice.overlapped_ps(delay) / US,
-                    "simulated_us": _overlapped_us(choice, delay), "reconfigurations": len(choice.steps),
+                    "simulated_us": planes.time_ps / US, "reconfigurations": len(choice.steps),
                 }
-
-
-def _overlapped_us(choice: Menu, delay: str) -> float:
-    return simulate_plan(planes_job(choice, delay), choice.start_up_ps, WHOLE_MESSAGES).time_ps / US
 
 
 def following_demand(quick: bool) -> Iterator[Row]:

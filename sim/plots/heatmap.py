@@ -18,12 +18,10 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
-from sim.plots.layout import Layout, layout
+from sim.plots.layout import Floats, Layout, layout
 from sim.plots.lines import HEAT_STOPS
 from sim.plots.style import CYCLE, NARROW, WIDE, figure
 from topologies import NPU, Topology, WeftError
-
-Floats = npt.NDArray[np.float64]
 
 MOST_NODES_DRAWN = 300
 HEAT = LinearSegmentedColormap.from_list("heat", HEAT_STOPS)

@@ -10,10 +10,11 @@ import numpy as np
 
 from sim.lower.job import lower
 from sim.plots.layout import layout
-from sim.report.results import ResultFile, Row
+from sim.report.results import ResultFile
 from sim.report.sections import Section, axes_of
 from sim.simulation import simulate
 from sim.study.spec import Spec
+from sim.study.tables import Row
 from sim.timeline.link_load import link_load
 from topologies import NPU, Topology, WeftError
 from topologies.units import counted, format_rate, format_size, format_time

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sim.study.tables import Row
 from topologies import WeftError
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
-
-Row = Mapping[str, Any]
 
 ROWS = ("rows", "schedules", "results")
 """Keys under which commands write their rows."""

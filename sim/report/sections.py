@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sim.plots.lines import CYCLE, Line, lines_of
-from sim.report.results import ResultFile, Row
+from sim.report.results import ResultFile
+from sim.study.tables import Row
 from sim.why.path import by_kind
 from topologies.units import counted, format_size
 
@@ -42,14 +43,10 @@ def _curves(rows: Sequence[Row]) -> list[Section]:
     for row in rows:
         if _positive(row.get("size_bytes")) and _positive(row.get("time_s")) and isinstance(row.get("algorithm"), str):
             own = groups.setdefault((str(row.get("topology", "")), str(row.get("collective", ""))), {})
-            points = own.setdefault(_series_name(row), {})
+            points = own.setdefault(", ".join([row["algorithm"], *axes_of(row)]), {})
             if row["size_bytes"] not in points or row["time_s"] < points[row["size_bytes"]]["time_s"]:
                 points[row["size_bytes"]] = row
     return [_curve_section(key, series) for key, series in groups.items()]
-
-
-def _series_name(row: Row) -> str:
-    return ", ".join([row["algorithm"], *axes_of(row)])
 
 
 def axes_of(row: Row) -> list[str]:

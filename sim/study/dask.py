@@ -27,7 +27,8 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as fault:
-        raise WeftError(f"--dask {address}: no scheduler answers there ({_first_line(fault)})") from None
+        why = (str(fault) or type(fault).__name__).splitlines()[0]
+        raise WeftError(f"--dask {address}: no scheduler answers there ({why})") from None
     try:
         threads = sum(client.nthreads().values())
         if not threads:
@@ -35,7 +36,3 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
         yield client.get_executor(pure=False), threads
     finally:
         client.close()
-
-
-def _first_line(fault: BaseException) -> str:
-    return (str(fault) or type(fault).__name__).splitlines()[0]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from collectives import algorithm, in_network
 from sim.study.spec import Spec
-from sim.study.tables import tied_with
+from sim.study.tables import Row, tied_with
 from topologies import REDUCER, Topology
-
-Row = Mapping[str, Any]
 
 
 def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row]) -> list[str]:

@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 
 from sim.study.file import Sweep
 from sim.study.key import point_key
-from sim.study.points import Task, topology_of
+from sim.study.points import Row, Task, topology_of
 from sim.study.store import Finished, Store
 from sim.study.tables import to_csv
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.text.notebook import Rows
 from topologies.units import format_size
-
-Row = dict[str, Any]
 
 Counts = dict[str, Counter[int]]
 """Number of points, by name and size."""

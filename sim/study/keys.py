@@ -401,17 +401,33 @@ class PaperKeys:
     quick: bool = key("flag", "a part that takes less than a minute", value=False)
 
 
-EXPERIMENT: dict[str, type[Any]] = {
-    "topology": TopologyKeys, "collective": CollectiveKeys, "model": ModelKeys, "sweep": SweepKeys,
-}
-"""Sections of a comparison, in their order; a sweep goes through lists of their values."""
+@dataclass(frozen=True, kw_only=True)
+class Sections:
+    """All sections of a spec, in their order; beside them stand the tables `[[tenant]]`."""
 
-SECTIONS: dict[str, type[Any]] = EXPERIMENT | {
-    "account": AccountKeys, "workload": WorkloadKeys, "training": TrainingKeys, "optimize": OptimizeKeys,
-    "pool": PoolKeys, "circuits": CircuitsKeys, "astra": AstraKeys, "measured": MeasuredKeys, "bound": BoundKeys,
-    "schedule": ScheduleKeys, "plot": PlotKeys, "report": ReportKeys, "paper": PaperKeys,
-}
-"""All sections of a spec, in their order; beside them stand the tables `[[tenant]]`."""
+    topology: TopologyKeys = TopologyKeys()
+    collective: CollectiveKeys = CollectiveKeys()
+    model: ModelKeys = ModelKeys()
+    sweep: SweepKeys = SweepKeys()
+    account: AccountKeys = AccountKeys()
+    workload: WorkloadKeys = WorkloadKeys()
+    training: TrainingKeys = TrainingKeys()
+    optimize: OptimizeKeys = OptimizeKeys()
+    pool: PoolKeys = PoolKeys()
+    circuits: CircuitsKeys = CircuitsKeys()
+    astra: AstraKeys = AstraKeys()
+    measured: MeasuredKeys = MeasuredKeys()
+    bound: BoundKeys = BoundKeys()
+    schedule: ScheduleKeys = ScheduleKeys()
+    plot: PlotKeys = PlotKeys()
+    report: ReportKeys = ReportKeys()
+    paper: PaperKeys = PaperKeys()
+
+
+SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(Sections)}
+
+EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
+"""Sections of a comparison, in their order; a sweep goes through lists of their values."""
 
 TENANT = "tenant"
 """Name of these tables."""

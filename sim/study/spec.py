@@ -19,31 +19,7 @@ from collectives.core.collective import Collective, collective
 from sim.faults.plan import FaultPlan
 from sim.program.model import DEFAULT_CHUNKS, ENGINES, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
-from sim.study.keys import (
-    AUTO,
-    EXPERIMENT,
-    KINDS,
-    SECTIONS,
-    TENANT,
-    AccountKeys,
-    AstraKeys,
-    BoundKeys,
-    CircuitsKeys,
-    CollectiveKeys,
-    MeasuredKeys,
-    ModelKeys,
-    OptimizeKeys,
-    PaperKeys,
-    PlotKeys,
-    PoolKeys,
-    ReportKeys,
-    ScheduleKeys,
-    SweepKeys,
-    TopologyKeys,
-    TrainingKeys,
-    WorkloadKeys,
-    keys_of,
-)
+from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
 from sim.study.paths import with_paths_from
 from sim.version import __version__
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
@@ -78,7 +54,7 @@ for _kind in SECTIONS.values():  # here, for `sim.study.keys` is loaded for ever
 @checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
-class Spec:
+class Spec(Sections):
     """The input of a command: a fabric, what runs on it, the model, and the command's own sections.
 
     Attributes
@@ -98,23 +74,6 @@ class Spec:
     [1024, 2048, 4096]
     """
 
-    topology: TopologyKeys = TopologyKeys()
-    collective: CollectiveKeys = CollectiveKeys()
-    model: ModelKeys = ModelKeys()
-    sweep: SweepKeys = SweepKeys()
-    account: AccountKeys = AccountKeys()
-    workload: WorkloadKeys = WorkloadKeys()
-    training: TrainingKeys = TrainingKeys()
-    optimize: OptimizeKeys = OptimizeKeys()
-    pool: PoolKeys = PoolKeys()
-    circuits: CircuitsKeys = CircuitsKeys()
-    astra: AstraKeys = AstraKeys()
-    measured: MeasuredKeys = MeasuredKeys()
-    bound: BoundKeys = BoundKeys()
-    schedule: ScheduleKeys = ScheduleKeys()
-    plot: PlotKeys = PlotKeys()
-    report: ReportKeys = ReportKeys()
-    paper: PaperKeys = PaperKeys()
     tenant: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
     def __post_init__(self) -> None:
