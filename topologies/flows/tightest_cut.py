@@ -143,6 +143,10 @@ def reduce_cut(topology: Topology, root: int) -> Cut | None:
 @in_proportion
 def separating_cut(topology: Topology) -> Cut | None:
     """The minimum cut between any NPUs: an all-reduce must move its entire array out of, and into, every set."""
+    rates, which = np.unique(topology.bandwidth_Bps, return_inverse=True)
+    into, out = (np.bincount(ends * rates.size + which) for ends in (topology.dst, topology.src))
+    if np.array_equal(into, out):  # every node, and so every set, has links of the same rates both ways
+        return broadcast_cut(topology, 0)
     cuts = [cut for cut in (broadcast_cut(topology, 0), reduce_cut(topology, 0)) if cut is not None]
     return min(cuts, key=lambda cut: cut.rate_Bps) if cuts else None
 
@@ -263,15 +267,19 @@ def _least_flow(
     if not sinks:
         return None
     unit, capacity = whole_capacities(topology.bandwidth_Bps)
-    exact = 2 * sum(capacity) > LARGEST
-    network = FlowNetwork(topology.n_nodes, exact)
+    everything = sum(capacity) + 1
+    exact = 2 * everything > LARGEST
+    network, reverse = (FlowNetwork(topology.n_nodes, exact) for _ in range(2))
     for tail, head, rate in zip(tails.tolist(), heads.tolist(), capacity, strict=True):
         network.add(tail, head, rate)
-    least, side = sum(capacity) + 1, np.ones(topology.n_nodes, np.bool_)
+        reverse.add(head, tail, rate)
+    least, side = everything, np.ones(topology.n_nodes, np.bool_)
     for sink in sinks:
-        flow = network.flow(root, sink, least)
-        if flow < least:
-            least, side = flow, network.source_side()
+        # Backwards, so that the search ends at the first of the sinks before it: none of those is cut off for less.
+        if reverse.flow(sink, root, least) < least:
+            least = network.flow(root, sink, least)
+            side = network.source_side()
+        reverse.add(sink, root, everything)
     if least == 0:
         here, there = (_names(topology, np.flatnonzero(part[: topology.n_npus])) for part in (side, ~side))
         here, there = (there, here) if inward else (here, there)

@@ -64,6 +64,13 @@ def test_the_bottleneck_of_slow_boxes_is_a_box_and_of_two_a100_a_gpu():
     assert cut.shards == 15 and cut.rate_Bps == 325 * GB
 
 
+def test_what_leaves_every_set_enters_it_where_nodes_are_balanced():
+    """The cut that separates two NPUs is then that of a broadcast; it is that of both ways anywhere."""
+    for t in (from_spec("torus:4x3"), from_spec("dgx-a100:2"), *map(fabrics.random_fabric, range(30))):
+        both = [cut for cut in (broadcast_cut(t, 0), reduce_cut(t, 0)) if cut is not None]
+        assert separating_cut(t) == min(both, key=lambda cut: cut.rate_Bps)
+
+
 @pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "multidim:RI(4)_SW(2)"])
 def test_bounds_of_topologies_in_proportion_are_those_of_each_alone(spec):
     """What is remembered of one topology serves those that are as much faster on every link, and no others."""
