@@ -19,7 +19,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import NOBODY, Grid
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
@@ -93,7 +93,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=max(2 * len(grid.dims), 1) * grid.p,
         emit=emit, blocks_of=blocks_of, groups=translations(topology),
-        smaller=lambda: _pattern(shrink(topology), kind),
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )
 
 

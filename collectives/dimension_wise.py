@@ -16,7 +16,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import Grid, Ranks
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
@@ -58,7 +58,7 @@ def _pattern(topology: Topology) -> Pattern:
 
     return Pattern(
         topology=topology, kind=collective("all-to-all"), algorithm=NAME, n_blocks=grid.p**2, emit=emit,
-        blocks_of=blocks_of, groups=translations(topology), smaller=lambda: _pattern(shrink(topology)),
+        blocks_of=blocks_of, groups=translations(topology), smaller=Smaller(lambda: _pattern(shrink(topology))),
     )
 
 

@@ -11,7 +11,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import Grid
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
@@ -78,7 +78,8 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=p * p if kind == "all-to-all" else p,
-        emit=emit, blocks_of=blocks_of, groups=translations(topology), smaller=lambda: _pattern(shrink(topology), kind),
+        emit=emit, blocks_of=blocks_of, groups=translations(topology),
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )
 
 

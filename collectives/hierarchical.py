@@ -25,7 +25,7 @@ import numpy.typing as npt
 from collectives.core.by_wiring import kept_by_wiring
 from collectives.core.families import shrink_shape
 from collectives.core.grid import NOBODY
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.stages import (
@@ -317,7 +317,7 @@ def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
     per_chunk = plan.parts * (p * p if plan.kind == "all-to-all" else p)
     return Pattern(
         topology=topology, kind=kind, algorithm=name, n_blocks=len(plan.orders) * per_chunk, emit=emit,
-        blocks_of=carried, groups=_groups(topology, plan), smaller=lambda: _smaller(name, plan),
+        blocks_of=carried, groups=_groups(topology, plan), smaller=Smaller(lambda: _smaller(name, plan)),
         pools=_pools(plan),
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, check_tree, minimum_depth_tree
 from collectives.trees.edge_disjoint import edge_disjoint_trees
@@ -175,7 +175,7 @@ def _pattern(
         return _pattern(fewer, kind, form, count, slots, routers, min(root, fewer.n_npus - 1))
 
     its_form = form if kind == "all-reduce" else ""
-    return flows.pattern(kind, NAME, its_form, n_blocks, root, small)
+    return flows.pattern(kind, NAME, its_form, n_blocks, root, Smaller(small))
 
 
 def _refuse_too_many(topology: Topology, kind: str, form: str, n_trees: int) -> None:

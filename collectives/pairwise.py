@@ -9,7 +9,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import Ranks
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
@@ -48,7 +48,7 @@ def _pattern(topology: Topology) -> Pattern:
     return rounds_pattern(
         topology, collective("all-to-all"), NAME, "", rounds, n_blocks=p * p,
         groups=translations(topology) if len(topology.shape) == 1 else (),
-        smaller=lambda: _pattern(shrink(topology)),
+        smaller=Smaller(lambda: _pattern(shrink(topology))),
     )
 
 

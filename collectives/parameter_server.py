@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from collectives.core.by_wiring import by_wiring
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, minimum_depth_tree
 from collectives.trees.flows import Flows
@@ -120,7 +120,7 @@ def _pattern(topology: Topology, server: int, n_fallback: int, parts: int, seed:
         fewer = switch(8) if plain else small_network(topology, (tree,))
         return _pattern(fewer, min(server, fewer.n_npus - 1), n_fallback, parts, seed, routers)
 
-    return flows.pattern("all-reduce", NAME, "" if plain else "best-effort", parts, smaller=small)
+    return flows.pattern("all-reduce", NAME, "" if plain else "best-effort", parts, smaller=Smaller(small))
 
 
 def _best_effort(flows: Flows, tree: AggregationTree, others: list[int], parts: int, falls_back: set[int]) -> None:

@@ -24,7 +24,7 @@ from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
 from collectives.core.families import shrink
 from collectives.core.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Group, Groups, node_group
@@ -101,7 +101,8 @@ def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
     return rounds_pattern(
         topology, collective(kind), name, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
-        groups=Groups(topology, partial(_group, name)), smaller=lambda: _pattern(shrink(topology), name, kind, form),
+        groups=Groups(topology, partial(_group, name)),
+        smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form)),
     )
 
 

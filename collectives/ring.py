@@ -7,7 +7,7 @@ two dimensions there are two edge-disjoint Hamiltonian cycles, each in both dire
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import gcd
@@ -19,7 +19,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink_shape
 from collectives.core.grid import Grid, Ranks
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Action, Group, Groups, translations, widest_group
 from collectives.core.transfers import Transfers, TransferTable
@@ -122,13 +122,13 @@ def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
     orders = _orders(topology.name, grid)
     return cycles_pattern(
         topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
-        groups=_groups(topology, directions), smaller=lambda: _pattern(_smaller(topology), kind, directions),
+        groups=_groups(topology, directions), smaller=Smaller(lambda: _pattern(_smaller(topology), kind, directions)),
     )
 
 
 def cycles_pattern(
     topology: Topology, kind: str, algorithm: str, orders: Sequence[Ranks], *, groups: Groups | tuple[Group, ...] = (),
-    smaller: Callable[[], Pattern] | None = None,
+    smaller: Smaller | None = None,
 ) -> Pattern:
     """The pattern of concurrent rings, each with an equal part of the array.
 

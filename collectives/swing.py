@@ -18,7 +18,7 @@ from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
 from collectives.core.families import shrink
 from collectives.core.grid import Grid, Ranks, floor_power_of_two
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Fan, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Alternative, Group, Groups, widest_group
@@ -91,7 +91,7 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
         topology, collective(kind), NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
         groups=Groups(topology, partial(_group, butterfly.regular_dims())),
-        smaller=lambda: _pattern(shrink(topology), kind, form),
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)),
     )
 
 

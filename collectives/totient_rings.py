@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
@@ -100,5 +100,5 @@ def _pattern(topology: Topology, jumps: tuple[int, ...]) -> Pattern:
     return Pattern(
         topology=topology, kind=collective("all-reduce"), algorithm=NAME, n_blocks=max(rings, 1) * p, emit=emit,
         blocks_of=blocks_of, groups=translations(topology) if len(topology.shape) == 1 else (),
-        smaller=lambda: _pattern(torus((16,)), (1, 3, 13, 15)[: max(rings, 1)]),
+        smaller=Smaller(lambda: _pattern(torus((16,)), (1, 3, 13, 15)[: max(rings, 1)])),
     )

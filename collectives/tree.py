@@ -13,7 +13,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
 from collectives.core.grid import NOBODY, Ranks, ceil_log2
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import RankMap, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.transfers import Transfers, TransferTable
@@ -72,11 +72,12 @@ def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
 
     if form == "binomial":
         return rounds_pattern(
-            topology, collective(kind), NAME, form, _rounds(p, root, kind), n_blocks=1, smaller=smaller, root=root,
+            topology, collective(kind), NAME, form, _rounds(p, root, kind), n_blocks=1,
+            smaller=Smaller(smaller), root=root,
         )
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, form=form, n_blocks=1,
-        emit=partial(_chain, p, root, kind), blocks_of=_all, smaller=smaller, root=root,
+        emit=partial(_chain, p, root, kind), blocks_of=_all, smaller=Smaller(smaller), root=root,
     )
 
 

@@ -135,7 +135,7 @@ def mi250(
 def _count(boxes: int, family: str) -> int:
     (count,) = check_extents(boxes, family)
     if count > MOST_BOXES:
-        raise WeftError(f"{family}:{count} has too many boxes, which are cabled one link at a time: at most {MOST_BOXES:,}")
+        raise WeftError(f"{family}:{count} boxes are too many to cable one link at a time: at most {MOST_BOXES:,}")
     return count
 
 

@@ -64,7 +64,7 @@ class Emission:
         return self._kept
 
     def kept(self) -> tuple[Transfers, int]:
-        """The transfers that serve whoever asks again, and of how many sources they are; 0: those of one are too many."""
+        """The transfers that serve whoever asks again, and of how many sources they are (0: one has too many)."""
         if self._kept is None:
             self(np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64)))
         assert self._kept is not None

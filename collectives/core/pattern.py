@@ -45,6 +45,13 @@ class OwnProof:
     unnamed: bool = False  # it is the only proof: the blocks of the transfers have no names
 
 
+@dataclass(frozen=True)
+class Smaller:
+    """The same algorithm on a smaller topology. Not exported either, for what it proves is another pattern."""
+
+    build: Callable[[], Pattern]
+
+
 @checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pattern:
@@ -73,8 +80,9 @@ class Pattern:
         Blocks carried by a transfer, for the proof.
     groups : sequence of Group
         Symmetries, largest first.
-    smaller : callable () -> Pattern, or None
-        The same algorithm on a smaller topology, for the proof of a pattern that is itself too large.
+    smaller : Smaller or None
+        Of weft's own builders: the same algorithm on a smaller topology, proved where a pattern is itself too large. A
+        function of a caller is rejected, for nothing ties what it returns to what is simulated.
     root : int
     n_sources : int or None
         Number of sources of transfers if switches are among them (default: the ranks).
@@ -96,7 +104,7 @@ class Pattern:
     emit: Emit
     blocks_of: BlocksOf
     groups: Groups | Sequence[Group] = ()  # those computed on demand stay so: they are not walked for a check
-    smaller: Callable[[], Pattern] | None = None
+    smaller: Smaller | None = None
     root: int = 0
     n_sources: Count | None = None
     pools: tuple[Pool, ...] = ()
@@ -174,7 +182,7 @@ class Pattern:
             )
         _SHRINKING.append(self.p)
         try:
-            small = self.smaller()
+            small = self.smaller.build()
         finally:
             _SHRINKING.pop()
         if small.proof != "proved":

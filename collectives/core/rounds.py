@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from collectives.core.collective import Collective
 from collectives.core.grid import NOBODY, Ranks
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.symmetry import Group
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
@@ -122,7 +122,7 @@ def rounds_pattern(
     *,
     n_blocks: int,
     groups: Sequence[Group] = (),
-    smaller: Callable[[], Pattern] | None = None,
+    smaller: Smaller | None = None,
     root: int = 0,
 ) -> Pattern:
     """The pattern of an algorithm in rounds.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.relays import Relays, sources_only
 from collectives.core.transfers import Transfers
 from collectives.trees.aggregation import AggregationTree
@@ -115,7 +115,7 @@ class Flows:
 
     def pattern(
         self, kind: str, algorithm: str, form: str, n_blocks: int, root: int = 0,
-        smaller: Callable[[], Pattern] | None = None,
+        smaller: Smaller | None = None,
     ) -> Pattern:
         """The pattern of everything added so far."""
         table = self.relays.build()

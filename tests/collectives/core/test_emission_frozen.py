@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import collectives
 from collectives import build
 from collectives.core.collective import collective
 from collectives.core.pattern import OwnProof, Pattern
@@ -315,3 +316,16 @@ def test_a_generator_from_outside_is_frozen():
         if t.blocks.flags.writeable:
             t.blocks[:] = 0
     assert simulate(schedule(replace(pattern), "1MiB"), symmetry="off").time_ps == before
+
+
+def test_the_smaller_member_of_a_caller_proves_nothing() -> None:
+    """A ring of 4,096 that sends nothing is not "proved on" the ring of four that its caller points to."""
+    small, fabric = build("ring", "all-reduce", ring(4), "1KiB").pattern, ring(4096)
+    empty = take(small.transfers(), np.zeros(0, np.int64))
+    with pytest.raises(WeftError, match="smaller") as refused:
+        Pattern(
+            topology=fabric, kind=collective("all-reduce"), algorithm="ring", n_blocks=2 * 4096,
+            emit=lambda ranks: empty, blocks_of=lambda source, slot: (), smaller=lambda: small,  # type: ignore[arg-type]
+        )
+    assert str(refused.value).count("\n") == 0
+    assert not {"OwnProof", "Smaller"} & set(collectives.__all__)
