@@ -6,11 +6,14 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 pytest_plugins = ["tests.sampling", "tests.fresh"]
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "mutants", settings.get_profile("same"), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False
+)  # `make mutants` asks only whether a test fails
 settings.load_profile("same")  # a change is judged on the same draws as the one before; see tests/fresh.py
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.cases import ring_all_reduce, torus_all_to_all
+from sim.engine import _draw
 from sim.engine import _kernel as kernel
 from sim.engine import run as engine
+from sim.engine._state import LOGGED
 from sim.engine.reference import run_reference
 from sim.engine.run import Progress, Run, check_memory, memory_bytes, run
-from sim.program import Cutting, Program, ProgramBuilder
+from sim.program import PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Stopped
 from tests.strategies import fifo_programs, programs
 from topologies import WeftError
@@ -165,6 +168,44 @@ def test_one_specialization() -> None:
     run(two_hop_burst(2))
     for entry in (kernel.run_fifo, kernel.run_general):
         assert len(getattr(entry, "signatures", [()])) <= 1
+
+
+@pytest.mark.parametrize("discipline", ["fifo", "priority"])
+def test_a_pause_is_due_when_as_many_services_have_begun(discipline: str) -> None:
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    wire = builder.server(1e12, discipline)
+    builder.task(10, [(wire, 0)], Cutting(chunks=10))
+    one = Run(builder.build())
+    for so_far in (1, 3):
+        assert not one.advance(max_events=so_far - one.events)
+        assert one.events == so_far
+    assert not one.advance(until_ps=5) and one.now_ps == 5
+    assert one.advance() and one.now_ps == 10
+
+
+def test_uses_of_pools_are_noted_in_order() -> None:
+    """Two tasks of two chunks take two units of three: the first by the chunk, between which the other has its own."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    builder.pool(9)
+    pool = builder.pool(3)
+    for per in (PER_CHUNK, PER_TASK):
+        task = builder.task(10, [(builder.server(1e12), 1)], Cutting(chunks=2), tie_class=per)
+        builder.ask(task, pool, 2, per)
+        builder.give(task, pool, 2, per)
+    one = Run(builder.build(), log=True)
+    one.advance()
+    assert one.state.pool_log.reshape(-1, 4)[: int(one.state.register[LOGGED])].tolist() == [
+        [1, 0, 0, 2], [~1, 0, 0, 2], [1, 1, 0, 2], [~1, 1, 1, 2], [1, 0, 1, 2], [~1, 0, 1, 2],
+    ]
+    assert Run(one.program).state.pool_log.size == 0
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=6, max_size=6))
+def test_draws_of_words_are_draws_of_integers(keys: list[int]) -> None:
+    """The hash for the compiler, in words that wrap, is the one of unlimited integers; both are run as Python here."""
+    mix, draw = (getattr(one, "py_func", one) for one in (_draw._mix, _draw._word_draw))
+    with np.errstate(over="ignore"), mock.patch.object(_draw, "_mix", mix):
+        assert int(draw(*keys)) == _draw._plain_draw(*keys)
 
 
 def test_nothing_to_do_takes_no_time() -> None:

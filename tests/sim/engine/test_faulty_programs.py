@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.certify.healthy import certify
+from sim.engine._draw import _plain_draw
+from sim.engine._faults import OF_LOSS
 from sim.engine.reference import run_reference
 from sim.engine.run import Run, run
 from sim.engine.tape import Tape
@@ -154,6 +156,83 @@ def test_a_detour_is_taken_when_a_chunk_is_sent_again() -> None:
         detours={task: [(10, ((new, 1), (new, 2)))]},
     )
     assert starts_and_finish(disrupt(builder.build(), faults)) == ([0, 5, 12, 18], 25)
+
+
+def test_a_detour_holds_from_its_time_on() -> None:
+    """Chunk 1 joins at 5, where the detour begins: it is at the new server at once."""
+    builder = ProgramBuilder("store-and-forward")
+    old, new = builder.server(UNIT), builder.server(UNIT)
+    task = builder.task(10, [(old, 3)], Cutting(chunks=2))
+    for begins, finish in ((5, 11), (6, 13)):
+        program = disrupt(builder.build(), Disruptions(detours={task: [(begins, ((new, 1),))]}))
+        assert starts_and_finish(program) == ([0, 5], finish)
+
+
+def test_a_chunk_in_the_queue_takes_a_detour() -> None:
+    """At 10 the server chooses the second task, whose detour holds since 8: by the same server, with another latency,
+    it is served at once; by another one, a picosecond later."""
+    builder = ProgramBuilder("store-and-forward")
+    old, new = builder.server(UNIT), builder.server(UNIT)
+    builder.task(10, [(old, 0)])
+    task = builder.task(5, [(old, 0)])
+    same, other = (disrupt(builder.build(), Disruptions(detours={task: [(8, ((one, 20),))]})) for one in (old, new))
+    assert starts_and_finish(same) == ([0, 10], 35)
+    assert starts_and_finish(other) == ([0, 10, 11], 36)
+
+
+@pytest.mark.parametrize("crossing", [WAITS, LOSES])
+def test_a_service_that_ends_as_its_server_goes_down_does_not_cross(crossing: int) -> None:
+    program = two_chunks(phases={0: [Phase(10, Fraction(0)), Phase(20)]}, crossing={0: crossing})
+    assert starts_and_finish(program) == ([0, 5], 13)
+
+
+def test_what_waits_for_a_repair_begins_nothing_before() -> None:
+    """At 5, five times as slow, the first service would cross the 8; at 6 it would not, and waits all the same."""
+    builder = ProgramBuilder("store-and-forward")
+    wire = builder.server(UNIT)
+    builder.task(2, [(wire, 0)], after=[builder.task(5, [(builder.server(UNIT), 0)])])
+    phases = [Phase(0, Fraction(1, 5)), Phase(6), Phase(8, Fraction(0)), Phase(20)]
+    program = disrupt(builder.build(), Disruptions(phases={wire: phases}, crossing={wire: WAITS}))
+    assert starts_and_finish(program) == ([0, 20], 22)
+
+
+def test_a_draw_below_the_loss_is_a_loss() -> None:
+    """Lost is what draws less than the share; the draw itself is not."""
+    program = two_chunks(loss={0: 0.5}, resend_ps={0: 7}, seed=4)
+    mine = _plain_draw(4, OF_LOSS, 0, 0, 0, 0)
+    for loss, lost in ((mine, False), (mine + 1, True), (mine - 1, False)):
+        found = run(program._replace(server_loss=np.array([loss])), log=True).journal
+        assert found is not None and bool(found.lost[0]) == lost
+
+
+def test_a_run_without_a_journal_takes_as_long() -> None:
+    program = two_chunks(phases={0: [Phase(8, Fraction(0)), Phase(20)]}, loss={0: 0.5}, resend_ps={0: 7})
+    silent = run(program)
+    assert silent.journal is None
+    assert_same(silent._replace(journal=run(program, log=True).journal), run(program, log=True))
+
+
+def test_the_journal_grows() -> None:
+    """Each of ten chunks is lost many times: there are more services than were set aside for."""
+    builder = ProgramBuilder()
+    wire = builder.server(UNIT)
+    builder.task(10, [(wire, 1)], Cutting(chunks=10))
+    one = Run(disrupt(builder.build(), Disruptions(loss={wire: 0.9}, resend_ps={wire: 7})), log=True)
+    before = one.state.journal.size
+    one.advance()
+    assert one.state.journal.size > before
+    assert_same(one.outcome(), run_reference(one.program, log=True))
+
+
+def test_tokens_of_chunks_that_were_delivered_late_are_given_back() -> None:
+    """Whatever was lost and overtaken: a hundred chunks, one after the other, need no more tokens than a few."""
+    builder = ProgramBuilder()
+    wire = builder.server(UNIT)
+    builder.task(100, [(wire, 1)], Cutting(chunks=100))
+    one = Run(disrupt(builder.build(), Disruptions(loss={wire: 0.1}, resend_ps={wire: 2})))
+    few = one.tokens
+    one.advance()
+    assert one.tokens == few < 50
 
 
 def test_a_server_that_is_down_sends_nobody_another_way() -> None:

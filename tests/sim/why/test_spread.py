@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,9 +17,12 @@ from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.engine.run import run
 from sim.lower.job import lower
+from sim.program.model import Model
 from sim.program.perturb import SHARE, perturb
 from sim.study.tables import comparison_table, tied_with
-from topologies import WeftError, from_spec
+from sim.why.spread import Spread, _nearby, spread
+from topologies import Topology, WeftError, from_links, from_spec, ring
+from workloads.job import Job
 
 ACCIDENT = ("torus:16x8x4", "all-reduce", "16MiB")
 
@@ -47,7 +53,7 @@ def test_a_range_holds_the_time_and_is_the_same_again(name: str, fabric: str) ->
 
 
 @pytest.mark.parametrize("name", ["ring", "direct"])
-def test_the_symmetry_holds_in_perturbed_runs(name: str) -> None:
+def test_perturbing_keeps_the_symmetry(name: str) -> None:
     """Rates belong to classes of links, so that one rank and all ranks take as long, but for starts and ties."""
     program = lower(build(name, "all-reduce", from_spec("torus:4x4"), "1MiB")).program
     time_ps = run(program).makespan_ps
@@ -56,6 +62,73 @@ def test_the_symmetry_holds_in_perturbed_runs(name: str) -> None:
         assert abs(run(changed).makespan_ps / time_ps - 1) < 10 * SHARE
         assert np.abs(changed.service_ps.max() / program.service_ps.max() - 1) <= 1.01 * SHARE
         assert sorted(set(changed.task_class[: program.n_tasks].tolist())) == sorted(set(program.task_class.tolist()))
+
+
+def line(n: int) -> Topology:
+    return from_links([(a, b, "1GB/s", 0) for at in range(n - 1) for a, b in ((at, at + 1), (at + 1, at))], n)
+
+
+@pytest.mark.parametrize(
+    "model", [Model(chunks=1), Model(chunks=2), Model(chunks=20), Model(chunks=None, chunk_bytes=40)]
+)
+def test_what_perturbed_runs_have_nearby(model: Model) -> None:
+    """In odd ones another number (or size) of chunks, a quarter away at most; in every fourth other routes."""
+    irregular, value = line(4), model.chunks or model.chunk_bytes or 0
+    seen = set()
+    for number, seed in itertools.product(range(8), range(40)):
+        other = _nearby(irregular, model, number, np.random.default_rng([seed, number]))
+        if number % 2:
+            seen.add((other.chunks or other.chunk_bytes or 0) - value)
+            changed = replace(model, chunks=other.chunks, chunk_bytes=other.chunk_bytes)
+            assert other == changed and (other.chunks is None) == (model.chunks is None)
+        elif number % 4 == 2:
+            assert other == replace(model, tie="ecmp", seed=other.seed) != replace(model, tie="ecmp")
+        else:
+            assert other == model
+    most = max(1, value // 4)
+    assert seen == {*range(1, most + 1), *(range(-most, 0) if value > 1 else ())}
+
+
+def test_only_routes_that_numbers_decide_are_taken_otherwise() -> None:
+    """Not those of a regular router, nor by another rule for ties, nor on more than 64 NPUs."""
+    rng = np.random.default_rng(0)
+    for fabric, model, same in (
+        (ring(4), Model(), True), (line(4), Model(tie="split"), True), (line(64), Model(), False),
+        (line(65), Model(), True),
+    ):
+        assert (_nearby(fabric, model, 2, rng) == model) == same
+
+
+def test_a_range_from_its_times() -> None:
+    one = Spread(2_000_000, (1_000_000, 4_000_000))
+    assert (one.low_ps, one.high_ps, one.low_s, one.high_s) == (1_000_000, 4_000_000, 1e-6, 4e-6)
+    assert str(one) == "2 us; 1 us to 4 us in 2 perturbed runs"
+    assert (Spread(2, (5,)).low_ps, Spread(9, (5,)).high_ps) == (2, 9)
+
+
+def test_runs_are_perturbed_by_seed_and_number() -> None:
+    """Each run's draws are its own: of `seed` and its number, whatever came before; memory is checked for each."""
+    cycle = from_links([(a, b, "1GB/s", 0) for at in range(4) for a, b in ((at, (at + 1) % 4), ((at + 1) % 4, at))], 4)
+    schedule = build("direct", "all-gather", cycle, "64KiB")
+    model, program = Model(chunks=5), lower(schedule, Model(chunks=5)).program
+    time_ps = run(program).makespan_ps
+    found = spread(schedule, 4, model=model, seed=3)
+    assert found.time_ps == time_ps
+    for number in range(4):
+        rng = np.random.default_rng([3, number])
+        other = _nearby(schedule.topology, model, number, rng)
+        changed = perturb(lower(schedule, other).program, rng, time_ps)
+        assert found.times_ps[number] == run(changed).makespan_ps
+    job = Job(ring(4))
+    job.collective("reduce", build("ring", "all-reduce", job.topology, 4000))
+    job.compute("last", 10)
+    assert spread(job, 1, model=model).time_ps == run(lower(job, model).program).makespan_ps
+
+
+def test_a_range_is_not_begun_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.why.spread.check_memory", Mock(side_effect=WeftError("short")))
+    with pytest.raises(WeftError, match="short"):
+        spread(build("ring", "all-reduce", from_spec("ring:4"), "4KiB"), 1)
 
 
 def test_routes_that_only_numbers_decide_are_taken_differently() -> None:

@@ -12,7 +12,8 @@ from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why.faulty_path import walk_of
-from sim.why.path import PLAIN, Why, explain
+from sim.why.path import PLAIN, Why, by_kind, explain
+from sim.why.walks import Piece
 from tests.strategies import programs
 from topologies import WeftError, bytes_per_s, from_spec
 
@@ -33,6 +34,19 @@ def test_pieces_fill_the_time_from_start_to_makespan(program: Program) -> None:
     starts = [*(piece.start_ps for piece in why.pieces), why.makespan_ps]
     assert starts == ends
     assert sum(why.parts.values()) == why.makespan_ps
+
+
+def test_the_account_in_words() -> None:
+    """Largest first, with shares; a run of one picosecond, and one of none."""
+    pieces = Piece(0, 1, "a, x", 0, 0), Piece(1, 4, "b, y", 0, 0), Piece(4, 5, "a, y", 0, 0), Piece(5, 10, "b, y", 0, 0)
+    assert str(Why(10, pieces, {})) == (
+        "10 ps = 10 ps, of which\n                 8 ps   80.0%  b, y\n                 1 ps   10.0%  a, x\n"
+        "                 1 ps   10.0%  a, y"
+    )
+    assert str(Why(1, pieces[:1], {})).endswith("1 ps  100.0%  a, x")
+    assert str(Why(0, (), {})) == "0 ps = 0 ps, of which"
+    assert by_kind(Why(10, pieces, {}).parts) == {"b": 8, "a": 2}
+    assert by_kind({"a: x, y": 1, "a: z": 2}, ": ") == {"a": 3}
 
 
 def test_one_transfer_is_serialization_and_propagation() -> None:
