@@ -6,15 +6,16 @@ WORKERS ?= 2
 STAMP := $(VENV)/.installed
 ROOMS := topologies collectives workloads sim
 SHARE ?= 16
-SHARE_COVERED ?= 12
 FLOORS := topologies=95.2 collectives=95.2 workloads=95.9 sim=94.2
 DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program topologies/core collectives)
+KERNELS := $(addprefix tests/,sim/engine sim/faults sim/program sim/run sim/streaming sim/timeline sim/why topologies/flows workloads/compression)
+COVERED := $(ROOMS:%=--cov=%) --cov-report=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-browser ready kernels lint test-nojit fresh mutants verify bench docs clean
+.PHONY: demo test test-all test-browser ready kernels lint coverage test-nojit fresh mutants verify bench docs clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -48,12 +49,15 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(ROOMS) weft.py
 
-test-nojit: $(STAMP)  ## a larger sample without the compiler; fails where a package has fewer of its lines covered than before
-	NUMBA_DISABLE_JIT=1 $(PYTEST) --sample $(SHARE_COVERED) --keep-full --at-least 3500 -m "not verify and not browser and not compiled" \
-	  $(ROOMS:%=--cov=%) --cov-report=
+coverage: test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
+	$(PYTEST) --sample $(SHARE) --keep-full --at-least 4000 $(COVERED) --cov-append
 	failed=0; for floor in $(FLOORS); do room=$${floor%=*}; echo "$$room:"; \
 	  $(BIN)/coverage report --include="$$room/*" --skip-covered --sort=cover --precision=1 --fail-under=$${floor#*=} \
 	  || failed=1; done; exit $$failed
+
+test-nojit: $(STAMP)  ## what the kernels do, without the compiler, which also shows which of their lines are covered
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --sample $(SHARE) --keep-full --at-least 700 -m "not verify and not browser and not compiled" \
+	  $(COVERED) $(KERNELS)
 
 fresh: $(STAMP)  ## new random programs, fabrics and plans; SEED=N repeats a run, what fails is kept in out/corpus
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "make fresh SEED=$$seed draws these again"; \

@@ -101,7 +101,6 @@ def registry() -> Iterator[dict[str, Algorithm]]:
 
 
 @pytest.mark.table
-@pytest.mark.compiled
 @pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("page", RUN)
 def test_what_a_page_runs_gives_what_it_shows(

@@ -9,7 +9,6 @@ from sim import simulate
 
 
 @pytest.mark.full
-@pytest.mark.compiled
 def test_memory_is_flat_over_two_thousand_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """On one set of fabrics: caches of fabrics have limits of their own, which only the long run reaches."""
     monkeypatch.setattr(soak, "FABRIC_RUNS", 2_000)

@@ -22,8 +22,6 @@ from tests.collectives.cases import (
 from topologies import TOPOLOGIES, WeftError, from_spec, torus
 from topologies.core.product import DimensionOrderRouter
 
-pytestmark = pytest.mark.compiled
-
 LONG = [(n,) for n in range(33, 41)]
 EVERY = [*shapes(32), *LONG, *WITH_ONES]
 FEW = [shape for shape in [*shapes(12), *WITH_ONES] if shape == tuple(sorted(shape, reverse=True))]

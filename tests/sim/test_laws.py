@@ -16,8 +16,6 @@ from sim.program.model import Model
 from tests.collectives.cases import CASES, Case, every_case
 from topologies import Topology, WeftError, from_links, from_spec
 
-pytestmark = pytest.mark.compiled
-
 SPECS = ("torus:4x4", "ring:8", "switch:8", "mesh:4x2", "RI(4)_SW(4)", "torus:3x2")
 ALIKE = ("torus:4x4", "ring:8", "switch:8")
 """Fabrics that look the same from every rank; elsewhere ranks get out of step with each other."""

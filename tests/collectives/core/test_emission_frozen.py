@@ -325,7 +325,7 @@ def test_the_smaller_member_of_a_caller_proves_nothing() -> None:
     with pytest.raises(WeftError, match="smaller") as refused:
         Pattern(
             topology=fabric, kind=collective("all-reduce"), algorithm="ring", n_blocks=2 * 4096,
-            emit=lambda ranks: empty, blocks_of=lambda source, slot: (), smaller=lambda: small,  # type: ignore[arg-type]
+            emit=lambda ranks: empty, blocks_of=lambda source, slot: (), smaller=lambda: small,  # type: ignore[arg-type]  # a caller's own
         )
     assert str(refused.value).count("\n") == 0
     assert not {"OwnProof", "Smaller"} & set(collectives.__all__)

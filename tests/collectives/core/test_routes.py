@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from collectives.core import collective as kinds
 from collectives.core.pattern import Pattern
@@ -76,7 +75,6 @@ def test_two_routes_between_the_same_ends_stay_apart():
     assert busy[t.link_ids(np.array([1, 3]), np.array([2, 2]))].tolist() == [10**9, 10**9]
 
 
-@pytest.mark.compiled
 def test_dgx_trees_pass_their_switches():
     from collectives import pipelined
 

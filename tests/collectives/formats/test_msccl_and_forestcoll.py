@@ -47,13 +47,11 @@ def test_forests_are_written_and_read_again(spec, k, kind):
     assert result.time_ps <= 1.04 * result.lower_bound_ps
 
 
-@pytest.mark.compiled
 def test_too_many_trees_for_the_runtime_are_refused():
     with pytest.raises(WeftError, match="use fewer trees per root"):
         to_msccl("all-gather", down=gather_forest(from_spec("dgx-a100:2")))
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "mi250:1"])
 def test_forestcoll_trees_come_back(spec):
     t = from_spec(spec)

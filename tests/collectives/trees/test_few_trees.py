@@ -44,7 +44,6 @@ def bounded():
 
 
 @pytest.mark.table
-@pytest.mark.compiled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rate", ["1.2345678GB/s", "3.3333333333333335GB/s", "1.234GB/s"])
 def test_a_ring_with_a_chord_of_an_unround_rate(rate, kind):
@@ -172,7 +171,6 @@ def test_few_trees_are_exact_as_before():
         assert build("pipelined", "all-gather", from_spec(spec), "1KiB").pattern.note == ""
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("spec", ["torus:8x8", "torus:40x30", "dgx-a100:2", "leaf-spine:4x4x4", "fat-tree:4"])
 @pytest.mark.parametrize("kind", ["all-gather", "all-reduce"])
 def test_derated_networks_are_packed(spec, kind):

@@ -47,7 +47,6 @@ def test_random_networks_are_packed_inward(seed):
     plain_forest.check(forest, dict.fromkeys(range(t.n_npus), k), k * scatter_cut(t).s_per_byte)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("fabric", "k", "scale"),
     [
@@ -69,7 +68,6 @@ def test_trees_of_the_vectors(fabric, k, scale):
     reaches_the_optimum(fabric)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("spec", "rates"),
     [
@@ -90,7 +88,6 @@ def test_fixed_numbers_of_trees(spec, rates):
         plain_forest.check(gather_forest(t, k), shares.roots, shares.s_per_block_byte)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("spec", "level", "most"),
     [("torus:4x4", True, 5), ("torus:8x8", True, 11), ("ring:8", True, 4), ("hypercube:4", True, 5),
@@ -115,7 +112,6 @@ def test_broadcast_rates(fabric, rate):
         assert shares.roots[0] / shares.s_per_block_byte == rate * GB
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("fabric", "rate", "two_phase"),
     [

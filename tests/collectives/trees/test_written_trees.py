@@ -17,7 +17,6 @@ from topologies.flows.tightest_cut import gather_cut
 
 
 @pytest.mark.table
-@pytest.mark.compiled
 @pytest.mark.parametrize("spec", ["torus:4x4", "torus:4x2x3", "ring:7", "hypercube:3", "dgx-a100:2", "mesh:3x3"])
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
 def test_the_trees_of_a_schedule_fill_the_optimum(spec, kind):
@@ -30,7 +29,6 @@ def test_the_trees_of_a_schedule_fill_the_optimum(spec, kind):
             plain_forest.check(forest, dict.fromkeys(range(t.n_npus), k), k * gather_cut(t).s_per_byte)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(("spec", "most"), [("dgx-a100:3", 8), ("leaf-spine:4x4x4", 34)])
 def test_trees_behind_switches_are_low(spec, most):
     """More trees than the optimum takes where they are lower; switches near the NPUs are removed first."""

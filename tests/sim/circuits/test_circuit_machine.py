@@ -52,7 +52,6 @@ def test_it_never_beats_the_bytes_over_all_interfaces():
     assert found.time_ps >= 10**9 + 2 * 7 / 8 * 40_000_000 / (4 * 12.5e9) * 1e12
 
 
-@pytest.mark.compiled
 def test_one_ring_loses_to_static_rings_on_vgg():
     slow = CircuitMachine(vgg16(), 4, "10ms").run().time_ps
     assert slow > 1.2 * 100_480_326_542

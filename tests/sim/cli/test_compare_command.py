@@ -151,7 +151,6 @@ def test_zero_load_of_the_swing_paper(tmp_path: Path) -> None:
     assert times["bucket"] == pytest.approx(25.66, rel=0.02)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(("words", "said"), [
     (["--topology", "switch:8", "--algorithms", "in-network,ring", "-b", "1M"], "reduce at any rate"),
     (["--topology", "mi250:1", "--collective", "all-gather", "--algorithms", "pipelined,ring", "-b", "64M"],

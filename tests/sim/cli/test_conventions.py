@@ -67,7 +67,6 @@ def test_json_is_all_of_standard_output(words: str, capsys: pytest.CaptureFixtur
     assert ESCAPE not in said.out + said.err
 
 
-@pytest.mark.compiled
 def test_a_pipe_gets_the_table_alone_and_no_colors(tmp_path: Path) -> None:
     words = "compare --topology ring:4 --algorithms ring,direct -b 1K -e 4K --csv out.csv"
     run = subprocess.run(

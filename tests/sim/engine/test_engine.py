@@ -146,6 +146,7 @@ def test_memory_is_estimated_before_the_start(program: Program) -> None:
     assert memory_bytes(program, log=True) - memory_bytes(program) == rows == 16 * program.chunk_hops()
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("build", "least"), [(ring_all_reduce, 128), (torus_all_to_all, 16)])
 def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int) -> None:
     """Below 96 bytes a transfer, dependencies, routes and state included, and 32 for each chunk in flight."""

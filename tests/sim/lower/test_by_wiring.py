@@ -29,8 +29,6 @@ from workloads.topoopt import ONE_RING, iteration_job
 from workloads.topoopt.models import model
 from workloads.topoopt.strategy import data_parallel, iteration_of
 
-pytestmark = pytest.mark.compiled
-
 FABRICS = ("ring:6", "torus:4x4", "mesh:3x3", "RI(4)_SW(2)", "fat-tree:4")
 BUILT_FROM_RATES = {name for name, one in ALGORITHMS.items() if one.built_from_rates} - {"themis"}
 """The orders of themis do not change where all bandwidths change in proportion, as they do here."""

@@ -62,7 +62,6 @@ def test_groups_that_share_a_dimension(options, forwarding):
     check_alike(job, Model(chunks=2, forwarding=forwarding))
 
 
-@pytest.mark.compiled
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.sampled_from((0.25, 0.5, 1.0)), min_size=32, max_size=32))
 def test_stragglers_hold_up_nobody_forever(speeds):

@@ -65,7 +65,6 @@ def test_a_curve_is_the_simulation_at_other_links() -> None:
         assert time == pytest.approx(whole.time_s, rel=1e-6)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("latency_s", "share"), [(2e-6, 0.85)])
 def test_latency_bandwidth_and_algorithm_are_found_again(
@@ -93,7 +92,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name: str, latency_s: flo
     assert sum(fit.share.low <= share <= fit.share.high for fit in fits) >= 25
 
 
-@pytest.mark.compiled
 def test_on_a_torus_swing_is_told_from_the_others() -> None:
     spec = spec_of("torus:4x4")
     topology = spec.build_topology()
@@ -169,7 +167,6 @@ def measured_file(path: Path, fabric: str = "switch:8") -> Path:
     return path
 
 
-@pytest.mark.compiled
 def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = measured_file(tmp_path / "m.json")
     words = ["judge", str(file), "--topology", "switch:8", "--algorithms", "ring,direct", "--quiet"]

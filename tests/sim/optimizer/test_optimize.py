@@ -107,7 +107,6 @@ def test_never_worse_than_its_starts_nor_below_its_bound(seed: int) -> None:
 
 
 @pytest.mark.full  # light: test_gain_at_finite_chunks, against the gains that other searches found
-@pytest.mark.compiled
 def test_as_good_as_a_long_search_with_a_tenth_of_its_evaluations() -> None:
     """Two of the cases of benchmarks/optimize_random.py, here without it."""
     for chunks in (2, 8):

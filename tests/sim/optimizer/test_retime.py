@@ -67,7 +67,6 @@ def test_a_job_the_same_as_lowered_anew(loop: str) -> None:
     assert base.floor().time_ns(rates) * 1e3 <= run(base.at(rates)).makespan_ps
 
 
-@pytest.mark.compiled
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(COLLECTIVES), st.integers(0, 10**6), st.sampled_from(["tail", "head"]), st.sampled_from([1, 3, 8])

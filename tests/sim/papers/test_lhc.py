@@ -17,7 +17,6 @@ def rows_where(rows, **wanted):
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-@pytest.mark.compiled
 def test_published_slots_stragglers_and_nvls():
     for row in lhc.slot_rows():
         assert abs(row["difference"]) < 1e-3
@@ -29,7 +28,6 @@ def test_published_slots_stragglers_and_nvls():
         assert abs(row["difference"]) < 0.03
 
 
-@pytest.mark.compiled
 def test_the_cliff_of_a_small_array_is_no_farther():
     rows = list(lhc.cliff_rows(20_000, 1))
     for layout in ("spread", "element"):
@@ -39,7 +37,6 @@ def test_the_cliff_of_a_small_array_is_no_farther():
 
 
 @pytest.mark.full  # light: test_the_cliff_of_a_small_array_is_no_farther
-@pytest.mark.compiled
 def test_the_cliff_stands_between_1_20_and_1_23():
     rows = list(lhc.cliff_rows(1_000_000, 1))
     for layout in ("spread", "element"):
@@ -58,7 +55,6 @@ def test_the_headline_needs_one_bit_or_a_very_sparse_union():
     assert shares[0.87] == "no" and shares[0.9] == "yes"
 
 
-@pytest.mark.compiled
 def test_simulated_gains_follow_the_closed_form():
     """Within 2 % in the network; over a ring too, with the latency of its steps, which two messages pay twice."""
     n = 100_000_000
@@ -72,7 +68,6 @@ def test_simulated_gains_follow_the_closed_form():
         assert row["speed_up"] == pytest.approx(with_latency, rel=2e-3)
 
 
-@pytest.mark.compiled
 def test_dense_models_gain_nothing_without_sparsification():
     rows = list(lhc.model_rows())
     for row in rows_where(rows, model="bert-base"):
@@ -80,7 +75,6 @@ def test_dense_models_gain_nothing_without_sparsification():
     assert min(row["speed_up"] for row in rows_where(rows, support="top 1 % identical")) > 20
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("n", [2**14, pytest.param(2**17, marks=pytest.mark.full)])
 def test_fixed_point_loses_only_its_rounding(n):
     for row in lhc.baseline_rows(n):

@@ -7,8 +7,6 @@ import pytest
 from collectives.trees.pack import gather_forest
 from sim.papers import pipeline
 
-pytestmark = pytest.mark.compiled
-
 SPECS = ("torus:4x4", "dgx1:1")
 
 

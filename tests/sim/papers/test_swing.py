@@ -30,7 +30,6 @@ def on_8x8() -> list[Comparison]:
     return compare(["8x8"])
 
 
-@pytest.mark.compiled
 def test_every_point_with_a_bar_is_within_it(on_8x8: list[Comparison]) -> None:
     """Zero load within 2 %, ring within 1 %, bucket within 3 %, Swing within 10 (15) %, recursive doubling 15 %."""
     barred = [c for c in on_8x8 if c.bar is not None]
@@ -38,7 +37,6 @@ def test_every_point_with_a_bar_is_within_it(on_8x8: list[Comparison]) -> None:
     assert [(c.algorithm, c.size_bytes, c.error) for c in barred if not c.holds] == []
 
 
-@pytest.mark.compiled
 def test_the_better_form_changes_where_the_paper_changes(on_8x8: list[Comparison]) -> None:
     """Bandwidth form from 512 KiB for Swing and from 128 KiB for recursive doubling."""
     first = {
@@ -48,7 +46,6 @@ def test_the_better_form_changes_where_the_paper_changes(on_8x8: list[Comparison
     assert first == {"Swing": parse_size("512KiB"), "RecDoub": parse_size("128KiB")}
 
 
-@pytest.mark.compiled
 def test_winners_up_to_where_bucket_and_ring_meet(on_8x8: list[Comparison]) -> None:
     """The winner is the published one up to 128 MiB; beyond, bucket and ring are within 5 % of each other."""
     found = [(theirs, ours) for _, size, theirs, ours in sorted(winners(on_8x8), key=lambda w: w[1])

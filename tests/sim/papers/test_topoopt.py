@@ -23,8 +23,6 @@ from sim.papers.topoopt_studies import (
 from topologies import NPU
 from workloads.topoopt import model
 
-pytestmark = pytest.mark.compiled
-
 
 def test_every_study_has_a_headline_and_a_figure() -> None:
     assert STUDIES.keys() == HEADLINES.keys() == topoopt_figures._PANELS.keys()

@@ -27,6 +27,7 @@ from workloads.job import Job
 ACCIDENT = ("torus:16x8x4", "all-reduce", "16MiB")
 
 
+@pytest.mark.compiled
 def test_swing_where_its_ports_collide_is_an_accident_and_bucket_is_not() -> None:
     fabric, kind, size = ACCIDENT
     ranges = {}
@@ -36,6 +37,7 @@ def test_swing_where_its_ports_collide_is_an_accident_and_bucket_is_not() -> Non
     assert ranges["swing"] > 0.2 and ranges["bucket"] < 0.005
 
 
+@pytest.mark.compiled
 @pytest.mark.table
 @pytest.mark.parametrize("name", [name for name, one in ALGORITHMS.items() if "all-reduce" in one.functions])
 @pytest.mark.parametrize("fabric", ["torus:4x4", "mi250:1", "RI(4)_SW(2)"])
@@ -148,6 +150,7 @@ def test_only_healthy_simulated_runs_are_perturbed() -> None:
             simulate(schedule).spread(n)  # type: ignore[arg-type]  # what a user may write
 
 
+@pytest.mark.compiled
 def test_compare_shows_ranges_and_marks_what_is_tied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "--topology", "torus:16x8x4", "--algorithms", "swing,bucket", "-b", "16M", "--quiet"]
     assert main([*words, "--json", str(tmp_path / "a.json")]) == 0
