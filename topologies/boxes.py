@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from topologies.checks import WeftError, checked
+from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_extents
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import (
@@ -27,7 +27,7 @@ from topologies.core.topology import (
     Topology,
     per_dimension,
 )
-from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+from topologies.units import Quantities, Quantity, bytes_per_s, parse_bandwidth, parse_time
 
 A100_BANDWIDTH: tuple[Quantity, ...] = ("300GB/s", "25GB/s")
 H100_BANDWIDTH: tuple[Quantity, ...] = ("450GB/s", "50GB/s")
@@ -137,6 +137,57 @@ def _count(boxes: int, family: str) -> int:
     if count > MOST_BOXES:
         raise WeftError(f"{family}:{count} boxes are too many to cable one link at a time: at most {MOST_BOXES:,}")
     return count
+
+
+@checked
+def boxes_of(
+    name: str, boxes: int, gpus: Count, nics: Count, mesh: bool, *, bandwidth: Quantities,
+    latency: Quantities = DEFAULT_LATENCY, hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+) -> Topology:
+    """Boxes of some GPUs around a switch, or with a link between every two, and of some NICs, each on its own rail.
+
+    GPUs share NICs in the order of both; where there are more NICs than GPUs, those of a GPU are one of their joint
+    rate.
+
+    Parameters
+    ----------
+    name : str
+        Of the topology, before the number of boxes.
+    boxes, gpus, nics : int
+        Boxes; GPUs and NICs of each.
+    mesh : bool
+        GPUs are joined directly; each divides its bandwidth among the others.
+    bandwidth, latency : quantity or one per tier
+        Bandwidth of a GPU inside a box, and of a NIC.
+    hop_latency : quantity
+        As for `dgx_a100`.
+
+    Raises
+    ------
+    WeftError
+        Fewer than one box, or a bad quantity.
+    """
+    count = _count(boxes, name)
+    shared = min(gpus, nics)
+    inside, port = (parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, 2, "bandwidth"))
+    rates = (inside / (gpus - 1) if mesh and gpus > 1 else inside, port * nics / shared)
+    if mesh or gpus == 1:
+        links = _direct_links([(a, b, 1) for a in range(gpus) for b in range(a)], count, gpus)
+        switches = []
+    else:
+        links = _both((f"gpu{gpu}", f"nvswitch{gpu // gpus}", 0, 1) for gpu in range(gpus * count))
+        switches = [f"nvswitch{box}" for box in range(count)]
+    if count > 1:
+        firsts = [-(-nic * gpus // shared) for nic in range(shared)]  # a NIC has the number of its first GPU
+        nic_of = [firsts[gpu * shared // gpus] for gpu in range(gpus)]
+        for box in range(count):
+            links += _both((f"gpu{box * gpus + gpu}", f"nic{box * gpus + nic_of[gpu]}", 1, 1) for gpu in range(gpus))
+            links += _both((f"nic{box * gpus + nic}", f"ib{rail}", 1, 1) for rail, nic in enumerate(firsts))
+        switches += [f"ib{rail}" for rail in range(shared)]
+        switches += [f"nic{box * gpus + nic}" for box in range(count) for nic in firsts]
+    return _build(
+        f"{name}:{count}", (gpus, count), links, switches, tuple(map(bytes_per_s, rates)), latency, hop_latency
+    )
 
 
 def _switched(

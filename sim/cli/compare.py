@@ -8,11 +8,13 @@ from typing import Any
 
 from collectives.formats.files import SUFFIX
 from sim import plots
+from sim.cli import library
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_json import nccl_json
 from sim.study.deciding import deciding_defaults
+from sim.study.keys import LibraryKeys
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
 from sim.study.spec import Spec
@@ -27,6 +29,11 @@ Stuck = dict[str, dict[int, WeftError]]
 def run(arguments: argparse.Namespace) -> None:
     """Compare, print the tables, write the files."""
     spec = spec_of(arguments)
+    if spec.library.name is not None:
+        library.run(arguments, spec)
+        return
+    if spec.library != LibraryKeys():
+        raise WeftError("[library] says what a library does, but names none: add --library nccl")
     refused = refusals(spec)
     names = [name for name in spec.algorithms if name not in refused]
     if arguments.plot and arguments.figure == "speed-up" and not any(name.endswith(SUFFIX) for name in names):

@@ -26,9 +26,12 @@ def run(arguments: argparse.Namespace) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         raise WeftError(f"--out {out}: {fault.strerror}") from None
+    if spec.paper.data is not None and name != "hardware":
+        raise WeftError(f"--data {spec.paper.data} is for weft paper hardware: {name} has no measurements")
+    more = {} if spec.paper.data is None else {"data": spec.paper.data}
     before = _stamps(out)
     with redirect_stdout(sys.stderr) if arguments.json == STANDARD_OUTPUT else nullcontext():
-        importlib.import_module(f"sim.papers.{name}").run(out, spec.paper.quick)
+        importlib.import_module(f"sim.papers.{name}").run(out, spec.paper.quick, **more)
     new = [path for path, stamp in _stamps(out).items() if before.get(path) != stamp]
     rows: list[dict[str, Any]] = [
         {"table": path.stem, **{key: _value(text) for key, text in row.items()}}

@@ -94,7 +94,7 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
             said = "did not end"
         else:
             said = "cannot run" if point.row is None else format_time(point.row["time_s"] * 1e12)
-        steps.advance(f"{task.spec.topology.spec} {task.algorithm} {format_size(task.size_bytes)}: {said}")
+        steps.advance(f"{task.spec.fabric} {task.algorithm} {format_size(task.size_bytes)}: {said}")
 
     return tell
 

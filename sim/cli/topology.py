@@ -26,7 +26,7 @@ SAMPLED_NPUS = 16
 def run(arguments: argparse.Namespace) -> None:
     """Describe one fabric, or list families."""
     spec = spec_of(arguments)
-    if spec.topology.spec is None and not any((arguments.plot, arguments.output)):
+    if spec.fabric is None and not any((arguments.plot, arguments.output)):
         say(arguments, *families())
         facts_of_families = family_facts()
         write_json(arguments, spec, facts_of_families, families=facts_of_families)

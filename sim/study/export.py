@@ -41,7 +41,7 @@ def status_of(sweep: Sweep, store: Store) -> Status:
     every: Counts = {}
     refused: dict[str, Counts] = {}
     for key, task in distinct.items():
-        name = f"{task.algorithm} on {task.spec.topology.spec}"
+        name = f"{task.algorithm} on {task.spec.fabric}"
         reason = known.get(key)
         for counts in (every, *([] if reason is None else [refused.setdefault(reason, {})])):
             counts.setdefault(name, Counter())[task.size_bytes] += 1

@@ -122,6 +122,8 @@ class TopologyKeys:
 
     spec: str | None = key("text", "the fabric: torus:8x8, RI(4)_SW(8), ..., or a file (docs/guides/formats.md)",
                            "SPEC|FILE", ("--topology",))
+    machine: str | None = key("text", "instead of --topology: a machine by name or profile, and its nodes "
+                              "(docs/guides/machines.md)", "NAME|FILE.toml[:NODES]")
     link_bandwidth: str | None = key("text", "of one direction of every cable, or one per dimension", "RATE[,RATE]",
                                      default="400Gb/s")
     link_latency: str | None = key("text", "of every cable, or one per dimension", "TIME[,TIME]", default="100ns")
@@ -196,6 +198,19 @@ class AccountKeys:
     why: bool = key("flag", "report what the critical path of every point was spent on", value=False)
     spread: int | None = key("integer", "perturbed runs of every point, for the range of its time: rates and starts by "
                              "0.1 %, other ties, chunk counts nearby", "N", default="4 in compare where cheap, or 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryKeys:
+    """Section `[library]`: a collective library that runs on a machine, instead of algorithms."""
+
+    name: str | None = key("text", "what the library would choose and take: nccl, nccl:2.27 or rccl", "NAME[:VERSION]",
+                           ("--library",))
+    algorithms: tuple[str, ...] | None = key("names", "algorithms that the library chooses among (NCCL_ALGO)",
+                                             "NAME[,NAME]", ("--library-algorithms",), default="all")
+    protocols: tuple[str, ...] | None = key("names", "protocols that it chooses among (NCCL_PROTO)", "NAME[,NAME]",
+                                            ("--library-protocols",), default="all")
+    gpus_per_process: int | None = key("integer", "GPUs that a process drives (-g of nccl-tests)", "N", default="1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,8 +411,9 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra or topoopt", "NAME",
-                           choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt"))
+    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt or hardware", "NAME",
+                           choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware"))
+    data: str | None = key("text", "of hardware: other measurements, in the columns of its own", "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)
 
 
@@ -410,6 +426,7 @@ class Sections:
     model: ModelKeys = ModelKeys()
     sweep: SweepKeys = SweepKeys()
     account: AccountKeys = AccountKeys()
+    library: LibraryKeys = LibraryKeys()
     workload: WorkloadKeys = WorkloadKeys()
     training: TrainingKeys = TrainingKeys()
     optimize: OptimizeKeys = OptimizeKeys()

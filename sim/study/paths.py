@@ -15,9 +15,10 @@ from workloads.topoopt import MODELS as OPERATOR_MODELS
 
 FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     "SPEC|FILE": lambda text: text.endswith(SUFFIXES),
+    "NAME|FILE.toml[:NODES]": lambda text: ".toml" in text,
     "NAME|FILE": lambda text: text not in MODELS and text not in OPERATOR_MODELS,
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
-    **dict.fromkeys(("FILE", "DIR", "PREFIX"), lambda text: text != "-"),
+    **dict.fromkeys(("FILE", "FILE.csv", "DIR", "PREFIX"), lambda text: text != "-"),
 }
 """By what stands for the value of a key in help: whether a text names a file."""
 

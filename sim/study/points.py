@@ -230,8 +230,8 @@ def _collected(
 
 def topology_of(spec: Spec) -> Topology:
     """The fabric of a spec; specs with the same fabric share it, and what is cached for it."""
-    name = spec.topology.spec or ""
-    key = spec.topology, spec.model.preset, stamp_of(name) if name.endswith(SUFFIXES) else ()
+    name = spec.fabric_file
+    key = spec.topology, spec.model.preset, stamp_of(name) if name.endswith((*SUFFIXES, ".toml")) else ()
     return _small(*key) or _built(*key)
 
 

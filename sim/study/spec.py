@@ -24,7 +24,9 @@ from sim.study.paths import with_paths_from
 from sim.version import __version__
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.checks import checked, choice, told
+from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.formats.files import SUFFIXES
+from topologies.machines.profile import Machine, machine_and_nodes
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, parse_toml
@@ -61,7 +63,8 @@ class Spec(Sections):
     ----------
     topology, collective, model, sweep
         An experiment: a fabric, a collective by some algorithms, a model, some sizes.
-    account, workload, training, optimize, pool, circuits, astra, measured, bound, schedule, plot, report, paper
+    account, library, workload, training, optimize, pool, circuits, astra, measured, bound, schedule, plot, report,
+    paper
         Further sections; see `sim.study.keys`.
     tenant : tuple of table
         Tables `[[tenant]]` of a shared fabric.
@@ -114,6 +117,8 @@ class Spec(Sections):
         WeftError: no spec is given, or it is not accepted.
         """
         keys = self.topology
+        if keys.machine is not None:
+            return self._with_aggregation(self._of_machine())
         if keys.spec is None:
             raise WeftError("no topology is given: write --topology torus:8x8, or spec = \"torus:8x8\" in [topology]")
         links: dict[str, str | None] = {
@@ -127,6 +132,42 @@ class Spec(Sections):
             nvlink=keys.nvlink,
         )
         return self._with_aggregation(topology)
+
+    def _of_machine(self) -> Topology:
+        keys = self.topology
+        for name in ("spec", "boxes", "nvlink"):
+            if getattr(keys, name) is not None:
+                raise WeftError(f"[topology] machine {keys.machine!r} cannot be combined with {name}: omit one")
+        found, nodes = self.build_machine()
+        return found.topology(
+            nodes, bandwidth=keys.link_bandwidth,
+            latency=DEFAULT_LATENCY if keys.link_latency is None else keys.link_latency,
+            hop_latency=DEFAULT_HOP_LATENCY if keys.hop_latency is None else keys.hop_latency,
+        )
+
+    @property
+    def fabric(self) -> str | None:
+        """The topology or machine as it was named."""
+        return self.topology.spec if self.topology.machine is None else self.topology.machine
+
+    @property
+    def fabric_file(self) -> str:
+        """What may be the name of a file with the fabric: it is none of a family or a known machine."""
+        machine, spec = self.topology.machine, self.topology.spec
+        return spec or "" if machine is None else machine if machine.endswith(".toml") else machine.rpartition(":")[0]
+
+    def build_machine(self) -> tuple[Machine, int]:
+        """The machine and its number of nodes: that of `machine`, or of a topology that is one, such as dgx-h100:4.
+
+        Raises
+        ------
+        WeftError
+            The topology is no machine.
+        """
+        named = self.fabric
+        if named is None:
+            raise WeftError("no machine is given: write --machine dgx-h100:4, or a profile FILE.toml:4")
+        return machine_and_nodes(named)
 
     def _with_aggregation(self, topology: Topology) -> Topology:
         """The fabric with units that add up at the given rate: behind switches, or routers where there are none."""

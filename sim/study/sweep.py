@@ -209,7 +209,7 @@ class _Run:
         else:
             if point.key != key:
                 raise WeftError(
-                    f"{task.spec.topology.spec} is not the same where the point was computed: another file, or another "
+                    f"{task.spec.fabric} is not the same where the point was computed: another file, or another "
                     f"version of weft; point {key} came back as {point.key}"
                 )
             self.store.add(point)

@@ -1,0 +1,86 @@
+"""`weft compare --library nccl`: the table that nccl-tests would print, with what the library chooses at each size."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sim.cli.output import say, write_csv, write_json, write_text
+from sim.library.expected import expected, expected_row
+from sim.library.simulated import simulated_s
+from sim.library.tuner import Setting, version
+from sim.measured.nccl_json import nccl_json
+from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, ModelKeys, TopologyKeys
+from sim.study.spec import Spec
+from sim.study.tables import aligned, nccl_table
+from topologies.checks import WeftError
+from topologies.units import counted, format_rate, format_size, format_time
+
+_USED = {
+    "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
+}
+"""Keys that mean something to a library; of others, none may be given."""
+
+_DEFAULTS = {
+    "topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys(),
+}
+
+
+def setting_of(spec: Spec) -> Setting:
+    """What a spec asks of a library.
+
+    WeftError: no machine, or a key that the library takes from elsewhere.
+    """
+    for section, used in _USED.items():
+        keys = getattr(spec, section)
+        for name, default in vars(_DEFAULTS[section]).items():
+            value = getattr(keys, name)
+            if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
+                raise WeftError(f"--library has its own: omit {name} of [{section}]; rates are those of the machine")
+    asked, (machine, nodes) = spec.library, spec.build_machine()
+    return Setting(
+        machine=machine, nodes=nodes, gpus=machine.gpus, collective=spec.kind.name,
+        version=version(asked.name or ""), algorithms=asked.algorithms or (), protocols=asked.protocols or (),
+        gpus_per_process=1 if asked.gpus_per_process is None else asked.gpus_per_process,
+    )
+
+
+def run(arguments: argparse.Namespace, spec: Spec) -> None:
+    """Print the tables, write the files."""
+    for flag in ("plot", "check", "max_events"):
+        if getattr(arguments, flag):
+            raise WeftError(f"--{flag.replace('_', '-')} is for simulations: omit it beside --library")
+    setting = setting_of(spec)
+    rows = []
+    for size in spec.sizes_bytes:
+        one = expected(setting, size)
+        named = f"{setting.machine.name}:{setting.nodes}"
+        rows.append(expected_row(setting, one, named) | {"simulated_s": simulated_s(setting, one)})
+    say(arguments, *report(spec, setting, rows))
+    write_json(arguments, spec, rows)
+    write_csv(arguments, rows)
+    if arguments.nccl_json:
+        write_text(arguments.nccl_json, nccl_json(rows, setting.n, spec.element_bytes, spec.collective.root or 0))
+
+
+def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of nccl-tests, then the choices."""
+    machine = setting.machine
+    table = [["size", "algorithm", "protocol", "expected", "simulated", "busbw", "limited by"]]
+    for row in rows:
+        engine = row["simulated_s"]
+        table.append([
+            format_size(row["size_bytes"]), row["algorithm"], row["protocol"], format_time(row["time_s"] * 1e12),
+            "-" if engine is None else format_time(engine * 1e12), f"{row['busbw_GBps']:.4g} GB/s", row["limit"],
+        ])
+    ports = f", {setting.nics} x {machine.nic.name} a node" if setting.nodes > 1 else ""
+    return [
+        f"# weft compare: {setting.collective} by {spec.library.name} on {machine.name}, "
+        f"{counted(setting.nodes, 'node')} of {counted(setting.gpus, 'GPU')} ({machine.gpu.name}){ports}",
+        f"# reached: {format_rate(machine.gpu.ring)} of {format_rate(machine.gpu.link)} inside a node"
+        + (f", {machine.nic.reached:.1%} of {format_rate(machine.nic.port)} a port" if setting.nodes > 1 else ""),
+        "#", nccl_table(rows, setting.n, spec.element_bytes, spec.collective.root or 0), "#",
+        "# what the library is expected to choose; simulated: the same algorithm, chunk by chunk",
+        aligned(table),
+    ]

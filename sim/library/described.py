@@ -1,0 +1,116 @@
+"""Machines and settings from the words in which people describe them: "2 nodes x 8 H100, 8x 400G RoCE"."""
+
+from __future__ import annotations
+
+import re
+
+from sim.library.tuner import NEWEST, PROTOCOLS
+from topologies.checks import WeftError
+from topologies.machines.profile import Gpu, Machine, Nic, part
+
+_GPUS = (
+    (r"H100 PCIe|H100-PCIe", "h100-pcie"), (r"RTX|4090|5090|L40|PCIe only|PCIe box", "rtx-pcie"),
+    (r"Spark|GB10", "gb10"), (r"MI25\dX?|GCD", "mi250x"), (r"MI30\dX?", "mi300x"), (r"MI3[2-5]\dX?", "mi350x"),
+    *((name.upper(), name) for name in
+      ("gb300", "gb200", "b300", "b200", "h200", "h800", "h20", "a800", "a100", "v100")),
+    (r"GH200|H100|p5", "h100"), (r"DGX-1\b", "v100"), (r"p4de?\b", "a100"),
+)
+_SPEEDS = {"XDR": 800, "NDR": 400, "HDR": 200, "EDR": 100}
+_SPEED = re.compile(r"(\d+)\s*(?:G\b|Gb|Gbps|Gb/s)")
+_PORT = re.compile(r"(\d+)\s*x\s*(?:[A-Za-z][\w/-]*[ ])*?(?:(\d+)\s*G|(XDR|NDR|HDR|EDR)|EFA|IB|Slingshot|CX)")
+
+
+def gpu_of(text: str) -> str:
+    """Name of the profile of a GPU in a description.
+
+    WeftError: none is named.
+    """
+    for pattern, name in _GPUS:
+        if re.search(pattern, text, re.IGNORECASE):
+            return name
+    raise WeftError(f"no GPU that is known is named in {text!r}")
+
+
+def nic_of(text: str, system: str = "") -> tuple[str, int | None]:
+    """Name of the profile of the NICs in a description, and how many a node has, if it says so.
+
+    `system`: name of the machine, which may name a cloud.
+    """
+    port = _PORT.search(text)
+    leading = re.match(r"(\d+)\b(?!\s*G)", text)
+    count = int(port[1]) if port else int(leading[1]) if leading else None
+    speed = _SPEED.search(text)
+    word = next((word for word in _SPEEDS if word in text), "")
+    rate = int(port[2]) if port and port[2] else int(speed[1]) if speed else _SPEEDS.get(word, 400)
+    whole = f"{text} {system}"
+    if re.search(r"TCPX", whole):
+        return "tcpx-200", count
+    if re.search(r"\bTCP\b|sockets", whole):
+        return "tcp-100", count
+    if "Spark" in whole or "GB10" in whole:
+        return "spark-200", 1
+    if "Slingshot" in whole:
+        return "slingshot-11", count
+    if re.search(r"EFA|\bp4de?\b|\bp5", whole):
+        return "efa-100" if rate == 100 else "efa-v2-100", count if rate == 100 or count is None else 32
+    rates = [one for one in (100, 200, 400, 800) if one <= rate] or [100]
+    if re.search(r"A3 Ultra|A3 Mega|A4|\bGCP\b|Google", whole):
+        return "gcp-roce-400", count
+    if re.search(r"RoCE|Ethernet|\bRDMA\b", whole) and not re.search(r"\bIB\b|InfiniBand", text):
+        return f"roce-{min(rates[-1], 400)}", count
+    return {100: "ib-edr", 200: "ib-hdr", 400: "ib-ndr", 800: "ib-xdr"}[rates[-1]], count
+
+
+def machine_of(name: str, gpu: str, gpus: int, inside: str, nic: str) -> Machine:
+    """The machine that some words describe.
+
+    Parameters
+    ----------
+    name : str
+        Of the system.
+    gpu : str
+        Its GPU.
+    gpus : int
+        In use of a node.
+    inside, nic : str
+        Links inside a node, and NICs of a node; "" where nothing is said.
+    """
+    whole = f"{gpu} {name} {inside}"
+    profile = gpu_of(gpu if re.search(r"\d", gpu) else whole)
+    port, count = nic_of(nic, f"{name} {gpu}")
+    meshed = re.search(r"all-to-all|no NVSwitch|xGMI|Infinity|links a pair|cube mesh|bridge|PCIe", f"{inside} {gpu}")
+    joined = "alone" if gpus == 1 else "mesh" if meshed or profile.startswith("mi") else "switch"
+    amd = re.search(r"Polaris|Sirius|Perlmutter|Frontier|MI\d|A100", whole) is not None
+    cpu = "arm" if re.search(r"G[BH]\d", gpu) else "amd" if amd else "intel"
+    # a box has eight GPUs and a NIC for each unless the words say otherwise
+    nics = gpus if count is None or (count == 8 and gpus < 8) else min(count, gpus) if port.startswith("ib") else count
+    return Machine(
+        name, part(Gpu, "gpus", profile, name), gpus, joined, part(Nic, "nics", port, name), max(1, nics), cpu
+    )
+
+
+def asked_of(algorithm: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Algorithms and protocols that a run was told to use, by the words about it."""
+    text = re.sub(r"NCCL_NVLS_ENABLE=0", "", algorithm)
+    named = [
+        name for name, pattern in (("Ring", r"\bring"), ("Tree", r"(?<!nvls)\btree"), ("CollNet", "collnet"))
+        if re.search(pattern, text, re.IGNORECASE)
+    ]
+    if re.search("nvls", text, re.IGNORECASE):
+        named += ["NVLS", "NVLSTree", "Ring"]  # where reducing switches are not the better choice, rings run
+    protocols = [name for name in PROTOCOLS if re.search(rf"\b{name}\b", text)]
+    return tuple(named), tuple(protocols)
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Version of NCCL in words, such as "2.18.5"; the newest where they name none."""
+    found = re.match(r"2\.(\d+)", text)
+    return (2, int(found[1])) if found else NEWEST
+
+
+def processes_of(notes: str, gpus: int) -> int:
+    """GPUs that a process drives: those of `-g N` in the words about a run, or of its one process; otherwise one."""
+    each = re.search(r"-g (\d+)", notes)
+    if each:
+        return min(int(each[1]), gpus)
+    return gpus if re.search(r"\b1 process|single process", notes) else 1

@@ -1,0 +1,101 @@
+"""The table that nccl-tests would print on a machine: algorithm, protocol and time at each size.
+
+The library takes the candidate that it believes to be the fastest (`sim.library.tuner`). The time of a collective is
+that of its latency, its bytes, and in Simple a ramp; and not less than what starting one after the other takes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sim.library.tuner import SENDRECV, Candidate, Setting, candidates, channel_GBps, tables
+from topologies.text.brief import one_line
+
+MIB = 2**20
+AT_ONCE = 256
+"""Bytes per rank from which a network may ask the receiver first."""
+
+
+@one_line
+@dataclass(frozen=True)
+class Expected:
+    """One row of the table.
+
+    Attributes
+    ----------
+    size_bytes : int
+    time_s : float
+    algorithm, protocol : str
+        "launch" is no algorithm: the name is that of the candidate all the same.
+    limit : {"launch", "latency", "inside", "between", "protocol"}
+        What most of the time goes to: starting collectives, latency, the links inside a node or the NICs between nodes,
+        or what the protocol leaves of them.
+    """
+
+    size_bytes: int
+    time_s: float
+    algorithm: str
+    protocol: str
+    limit: str
+
+
+def expected(setting: Setting, size_bytes: int) -> Expected:
+    """What the library chooses for a size, and the time of it."""
+    chosen = min(candidates(setting), key=lambda one: _believed_us(setting, one, size_bytes))
+    return timed(setting, chosen, size_bytes)
+
+
+def timed(setting: Setting, one: Candidate, size_bytes: int) -> Expected:
+    """The time of a candidate."""
+    algbw = one.algbw_GBps
+    if one.algorithm == SENDRECV and setting.collective == SENDRECV and setting.nodes == 1:
+        algbw = min(algbw, channel_GBps(setting, size_bytes))
+    launch = setting.launch_s * 1e6
+    moving = size_bytes / algbw / 1e3 + _ramp_us(setting, one, size_bytes)
+    latency = one.latency_us + one.hops * _handshake_us(setting, one, size_bytes)
+    time = max(launch, latency + moving)
+    limit = "latency" if latency > moving else _links(setting, one)
+    if time == launch:
+        limit = "launch"
+    return Expected(size_bytes, time / 1e6, one.algorithm, one.protocol, limit)
+
+
+def _links(setting: Setting, one: Candidate) -> str:
+    if one.protocol == "LL":
+        return "protocol"
+    return "between" if setting.between_GBps < setting.inside_GBps else "inside"
+
+
+def _handshake_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
+    """What a network hop of a message that is not sent at once takes longer."""
+    if size_bytes < AT_ONCE * setting.n:
+        return 0.0
+    nic = setting.machine.nic
+    return (nic.handshake_simple if one.protocol == "Simple" else nic.handshake) * 1e6
+
+
+def _ramp_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
+    """What a collective loses to channels that wait for the slowest, inside a node."""
+    if one.protocol != "Simple" or setting.between_GBps < setting.inside_GBps or setting.collective == SENDRECV:
+        return 0.0
+    factor = float(tables()["reached"]["multicast_ramp"][0]) if one.algorithm == "NVLS" else 1.0
+    return factor * setting.machine.gpu.ramp * 1e6 * math.sqrt(size_bytes / MIB)
+
+
+def _believed_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
+    dip = tables()["dip"][one.protocol] if one.algorithm == "Tree" else ()
+    at = max(0, int(math.log2(max(size_bytes, 64) / 64)))
+    factor = dip[at] if at < len(dip) else 1.0
+    return one.believed_us + size_bytes / (one.algbw_GBps * factor) / 1e3
+
+
+def expected_row(setting: Setting, one: Expected, topology: str) -> dict[str, Any]:
+    """A row as of a comparison, in SI units, with `protocol` and `limit`."""
+    algbw = one.size_bytes / one.time_s / 1e9
+    return {
+        "topology": topology, "collective": setting.collective, "algorithm": one.algorithm, "protocol": one.protocol,
+        "limit": one.limit, "size_bytes": one.size_bytes, "time_s": one.time_s, "algbw_GBps": algbw,
+        "busbw_GBps": algbw * setting.bus_factor,
+    }

@@ -1,0 +1,281 @@
+"""Real machines: public tables of nccl-tests and rccl-tests beside what profile and topology predict, nothing fitted.
+
+`data/hardware_runs.csv` says what ran where, with its source; `data/hardware_times.csv` has the measured times. Other
+tables have the columns of both in one file, one row a size.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.library.described import asked_of, machine_of, processes_of, version_of
+from sim.library.expected import Expected, expected
+from sim.library.tuner import SENDRECV, Setting
+from sim.papers.hardware_figure import draw
+from sim.papers.tables import md_head, md_line, write_table
+from sim.whole_file import write_text_whole
+from topologies.checks import WeftError
+from topologies.machines.profile import sources
+from topologies.text.input_text import read_input
+from topologies.units import format_size
+
+DATA = Path(__file__).parent / "data"
+MIB = 2**20
+COLUMNS = ("id", "system", "gpus", "nodes", "gpu", "intra_link", "nic", "collective", "algorithm", "nccl_version",
+           "notes", "size_bytes", "time_us")
+
+LEFT_OUT = (
+    (r"-tcp", "over sockets, not RDMA"), (r"^aicad-4n-ar-(a0|ll)", "64 channels, or LL beyond its sizes, were forced"),
+    (r"^aws-p3dn", "latency of the plugin of 2019"), (r"^spark-2n-ag-i25", "an MTU of 1500 B"),
+)
+"""Runs that no error is counted of, by their names: broken settings, which the judge should find."""
+
+
+class Point(NamedTuple):
+    """A measured time and the prediction of it; `reason`: why no error is counted."""
+
+    run: Mapping[str, str]
+    setting: Setting | None
+    size_bytes: int
+    measured_us: float
+    found: Expected | None
+    reason: str
+
+    @property
+    def error(self) -> float:
+        """Relative, of the predicted time."""
+        return self.found.time_s * 1e6 / self.measured_us - 1 if self.found else float("nan")
+
+    @property
+    def counted(self) -> bool:
+        return self.found is not None and not self.reason
+
+
+def run(out: Path, quick: bool, data: str | None = None) -> None:
+    """Predict every row and write `points.csv`, `systems.csv`, `hardware.md` and a figure per generation to `out`."""
+    points = [point_of(row) for row in (shipped() if data is None else read(data))]
+    write_table(out / "points.csv", [_row(point) for point in points])
+    write_table(out / "systems.csv", summary(points, lambda point: point.run["system"]))
+    text = report(points)
+    write_text_whole(out / "hardware.md", "\n".join([*_HEADING, *text, *tables(points), *_constants()]) + "\n")
+    print("\n".join(text))
+    if not quick:
+        draw(out, points)
+
+
+def shipped() -> list[dict[str, str]]:
+    """The rows that come with the package."""
+    runs = {row["id"]: row for row in _csv((DATA / "hardware_runs.csv").read_text(encoding="utf-8"))}
+    return [runs[row["id"]] | row for row in _csv((DATA / "hardware_times.csv").read_text(encoding="utf-8"))]
+
+
+def read(path: str) -> list[dict[str, str]]:
+    """Rows of another file.
+
+    WeftError: it cannot be read, lacks a column, or has a number that is none.
+    """
+    rows = list(_csv(read_input(path, "measurements")))
+    for column in COLUMNS:
+        if not rows or column not in rows[0]:
+            raise WeftError(f"measurements {path} lack the column {column!r}: expected are {', '.join(COLUMNS)}")
+    kept = []
+    for number, row in enumerate(rows, start=2):
+        try:
+            size, gpus, time = int(row["size_bytes"]), int(row["gpus"]), float(row["time_us"] or 0)
+            if not time and (row.get("algbw_GBps") or row.get("busbw_GBps")):  # only a bandwidth was published
+                algbw = float(row.get("algbw_GBps") or 0) or float(row.get("busbw_GBps") or 0) / _factor(row, gpus)
+                time = size / algbw / 1e3 if algbw else 0.0
+        except (ValueError, ZeroDivisionError):
+            raise WeftError(f"measurements {path}, line {number}: a size, count or time is no number") from None
+        if time > 0 and size > 0:
+            kept.append(row | {"time_us": f"{time:.9g}"})
+    return kept
+
+
+def _csv(text: str) -> Iterable[dict[str, str]]:
+    return csv.DictReader(text.splitlines())
+
+
+def _factor(row: Mapping[str, str], gpus: int) -> float:
+    return {"all-reduce": 2 * (gpus - 1) / gpus, "sendrecv": 1.0}.get(row["collective"], (gpus - 1) / gpus)
+
+
+def point_of(row: Mapping[str, str]) -> Point:
+    """The prediction of a row, or why there is none."""
+    size, measured = int(row["size_bytes"]), float(row["time_us"])
+    reason = next((why for pattern, why in LEFT_OUT if re.search(pattern, row["id"])), "")
+    setting = None
+    try:
+        setting = setting_of(row)
+        return Point(row, setting, size, measured, expected(setting, size), reason)
+    except WeftError as wrong:
+        return Point(row, setting, size, measured, None, str(wrong))
+
+
+def setting_of(row: Mapping[str, str]) -> Setting:
+    """What ran, by the words of the table: its columns system, gpu, intra_link, nic, algorithm and notes.
+
+    WeftError: no GPU that is known, or an algorithm that is not modeled for the collective.
+    """
+    gpus, nodes = int(row["gpus"]), int(row["nodes"])
+    if "NVL72" in f"{row['intra_link']} {row['system']}":
+        nodes = -(-gpus // 72)  # one NVLink domain is one node
+    each = gpus // nodes
+    collective = SENDRECV if row["collective"] == "sendrecv" else row["collective"]
+    algorithms, protocols = asked_of(row["algorithm"])
+    if collective != "all-reduce":  # rings do the rest
+        algorithms = tuple(name for name in algorithms if name in ("Ring", "CollNet"))
+    if collective in ("all-to-all", SENDRECV):
+        algorithms = protocols = ()
+    return Setting(
+        machine=machine_of(row["system"], row["gpu"], each, row["intra_link"], row["nic"]), nodes=nodes, gpus=each,
+        collective=collective, version=version_of(row["nccl_version"]), algorithms=algorithms, protocols=protocols,
+        gpus_per_process=processes_of(row["notes"], each),
+    )
+
+
+def _row(point: Point) -> dict[str, Any]:
+    found = point.found
+    return {
+        "id": point.run["id"], "system": point.run["system"], "collective": point.run["collective"],
+        "nodes": point.run["nodes"], "gpus": point.run["gpus"], "size_bytes": point.size_bytes,
+        "measured_us": point.measured_us, "predicted_us": found and found.time_s * 1e6,
+        "error": found and point.error, "algorithm": found and found.algorithm, "protocol": found and found.protocol,
+        "limit": found and found.limit, "reason": point.reason,
+    }
+
+
+def median_error(points: Iterable[Point]) -> float | None:
+    """Median of the absolute errors that count; None if there is none."""
+    errors = [abs(point.error) for point in points if point.counted]
+    return statistics.median(errors) if errors else None
+
+
+def summary(points: Sequence[Point], name: Callable[[Point], str]) -> list[dict[str, Any]]:
+    """Errors by a name: number of rows, median, mean and largest, and the median of 1 MiB and more."""
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        if point.counted:
+            groups.setdefault(name(point), []).append(point)
+    return [
+        {
+            "name": key, "rows": len(group), "median": median_error(group),
+            "mean": statistics.fmean(abs(point.error) for point in group),
+            "largest": max((point.error for point in group), key=abs),
+            "median_from_1_MiB": median_error(point for point in group if large(point)),
+        }
+        for key, group in groups.items()
+    ]
+
+
+def large(point: Point) -> bool:
+    """1 MiB and more, up to rounding to ranks."""
+    return point.size_bytes >= 0.99 * MIB
+
+
+def between(point: Point) -> bool:
+    """Whether the run left a node."""
+    return point.setting is not None and point.setting.nodes > 1
+
+
+_HEADING = [
+    "# Real machines: measured and predicted",
+    "",
+    "Made by `weft paper hardware`. Public tables of nccl-tests and rccl-tests beside the time that",
+    "`weft compare --library nccl` expects on a machine of that description: GPU, links, NICs, nodes, version and,",
+    "where the run forced it, algorithm and protocol. No constant belongs to a table; what was calibrated on which is",
+    "listed at the end. An error is predicted over measured time, less one; medians are of absolute errors.",
+    "",
+    "![A100](../images/hardware-a100.png)",
+    "",
+    "![H100](../images/hardware-h100.png)",
+    "",
+    "![Blackwell](../images/hardware-b200.png)",
+    "",
+    "![MI300X](../images/hardware-mi300x.png)",
+    "",
+]
+
+
+def report(points: Sequence[Point]) -> list[str]:
+    """Errors overall, by system, collective, size and what limits a row; what is left out, and why."""
+    inside = [point for point in points if large(point) and not between(point)]
+    outside = [point for point in points if large(point) and between(point)]
+    small = [point for point in points if not large(point)]
+    lines = [*md_head("rows", "number", "median error", numbers=2)]
+    for name, group in (("all", points), ("1 MiB and more inside a node", inside),
+                        ("1 MiB and more between nodes", outside), ("less than 1 MiB", small)):
+        lines.append(md_line(name, sum(point.counted for point in group), _percent(median_error(group))))
+    names: tuple[tuple[str, Callable[[Point], str]], ...] = (
+        ("system", lambda point: point.run["system"]), ("collective", lambda point: point.run["collective"]),
+        ("size", lambda point: _range(point.size_bytes)),
+        ("limited by", lambda point: point.found.limit if point.found else ""),
+    )
+    for title, named in names:
+        lines += ["", *md_head(title, "rows", "median error", "mean", "largest", "median from 1 MiB", numbers=5)]
+        lines += [
+            md_line(row["name"], row["rows"], *(_percent(row[key]) for key in ("median", "mean")),
+                    f"{row['largest']:+.0%}", _percent(row["median_from_1_MiB"]))
+            for row in summary(points, named)
+        ]
+    left = {point.run["id"]: point.reason for point in points if point.reason}
+    lines += ["", "No error is counted of these runs:", ""]
+    return lines + [f"- {key}: {why}" for key, why in left.items()] + [""]
+
+
+def _range(size: int) -> str:
+    return next(name for most, name in (
+        (64 * 1024, "to 64 KiB"), (MIB * 0.99, "to 1 MiB"), (64 * MIB, "1 MiB to 64 MiB"),
+        (float("inf"), "from 64 MiB"),
+    ) if size < most)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def tables(points: Sequence[Point]) -> list[str]:
+    """Every run: its description and source, then each size."""
+    lines = ["## Every table", ""]
+    runs: dict[str, list[Point]] = {}
+    for point in points:
+        runs.setdefault(point.run["id"], []).append(point)
+    for key, group in runs.items():
+        about, setting = group[0].run, group[0].setting
+        words = [about["system"], f"{about['nodes']} x {int(about['gpus']) // int(about['nodes'])} {about['gpu']}",
+                 about["nic"], about["collective"], about["algorithm"], f"NCCL {about['nccl_version'] or 'unknown'}"]
+        link = about.get("source_url", "")
+        lines += [f"### {key}", "", f"{', '.join(word for word in words if word)}. "
+                  + (f"[source]({link})" if link.startswith("http") else link), ""]
+        if setting is not None:
+            machine = setting.machine
+            ports = f", {setting.nics} x {machine.nic.name} a node" if setting.nodes > 1 else ""
+            lines += [f"Taken as {machine.gpu.name}, {machine.inside}{ports}.", ""]
+        lines += md_head("size", "choice", "limited by", "measured us", "predicted us", "error", numbers=3)
+        for point in group:
+            found = point.found
+            lines.append(md_line(
+                format_size(point.size_bytes), f"{found.algorithm} {found.protocol}" if found else "-",
+                found.limit if found else "-", point.measured_us, found and found.time_s * 1e6,
+                f"{point.error:+.1%}" if found else "-",
+            ))
+        lines.append("")
+    return lines
+
+
+def _constants() -> list[str]:
+    """Constants that were calibrated, and on what."""
+    lines = ["## What was calibrated", "", "All other constants have a data sheet, NCCL's source or a maintainer's "
+             "word as source; see the tables of `topologies/machines` and `sim/library`.", "",
+             *md_head("profile", "constant", "calibrated on")]
+    for kind in ("gpus", "nics"):
+        for name, found in sources(kind).items():
+            for key, source in found.items():
+                if source.startswith("calibrated: "):
+                    lines.append(md_line(name, key, source.removeprefix("calibrated: ")))
+    return [*lines, ""]

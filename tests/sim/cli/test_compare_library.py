@@ -1,0 +1,51 @@
+"""`weft compare --library`: the table of nccl-tests, and what cannot be combined with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+
+WORDS = ["compare", "--topology", "dgx-h100:1", "--library", "nccl:2.26", "-b", "1K", "-e", "64M", "-f", "16",
+         "--quiet"]
+
+
+def test_rows_say_what_is_chosen_and_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again = tmp_path / "first.json", tmp_path / "again.json"
+    assert main([*WORDS, "--json", str(first)]) == 0
+    rows = json.loads(first.read_text())["rows"]
+    assert [(row["algorithm"], row["protocol"]) for row in rows][::4] == [("Ring", "LL"), ("NVLS", "Simple")]
+    assert "limited by" in capsys.readouterr().out
+    assert main(["compare", "--spec", str(first), "--quiet", "--json", str(again)]) == 0
+    assert json.loads(again.read_text())["rows"] == rows
+
+
+def test_a_profile_in_a_file_is_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('gpu = "h100"\ngpus = 4\ninside = "switch"\nnic = "roce-400"\nnics = 4\ncpu = "amd"\n')
+    words = ["compare", "--machine", f"{file}:2", "-b", "1M", "--quiet"]
+    assert main([*words, "--library", "nccl"]) == 0
+    assert "2 nodes of 4 GPUs (h100), 4 x roce-400 a node" in capsys.readouterr().out
+    assert main([*words, "--algorithms", "nccl-rings"]) == 0
+    assert "mine:2, 8 NPUs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--topology", "torus:4x4", "--library", "nccl"], "torus"), (["--library", "nccl"], "no machine is given"),
+    (["--topology", "dgx-h100:1", "--library", "mpi"], "mpi"),
+    (["--topology", "dgx-h100:1", "--library", "nccl", "--chunks", "4"], "omit chunks"),
+    (["--topology", "dgx-h100:1", "--library", "nccl", "--algorithms", "ring"], "omit algorithms"),
+    (["--topology", "dgx-h100:1", "--library", "nccl", "--link-bandwidth", "1GB/s"], "omit link_bandwidth"),
+    (["--topology", "dgx-h100:1", "--library-protocols", "LL"], "add --library nccl"),
+    (["--machine", "dgx-h100:1", "--topology", "ring:4"], "omit one"),
+    (["--machine", "dgx-h1000:1"], "dgx-h1000"), (["--machine", "dgx-h100:none"], "none"),
+    (["--machine", "gaudi2:1", "--library", "nccl"], "only NCCL"),
+])
+def test_what_cannot_be_is_named(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *words, "-b", "1M", "--quiet"]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

@@ -1,0 +1,72 @@
+"""The hardware book: are the predictions as close as promised, and are other tables read?"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from sim.papers import hardware
+from sim.papers.hardware import Point, between, large, median_error, point_of, shipped
+from topologies import WeftError
+
+
+@pytest.fixture(scope="module")
+def points() -> list[Point]:
+    return [point_of(row) for row in shipped()]
+
+
+def test_the_median_errors_are_as_promised(points: list[Point]) -> None:
+    """15 % overall, 10 % inside a node and 15 % between nodes from 1 MiB."""
+    assert sum(point.counted for point in points) > 850
+    assert (median_error(points) or 1) <= 0.15
+    assert (median_error(point for point in points if large(point) and not between(point)) or 1) <= 0.10
+    assert (median_error(point for point in points if large(point) and between(point)) or 1) <= 0.15
+
+
+def test_systems_that_nothing_was_calibrated_on_are_predicted_too(points: list[Point]) -> None:
+    """Leave out every system that a constant names."""
+    named = ("xxrjun", "Together", "Snellius", "Polaris", "Sirius", "Perlmutter", "GCP", "p4de", "AAC8", "OCI", "Azure",
+             "stas00", "Spark", "HGX A100")
+    others = [point for point in points if point.counted and not any(word in point.run["system"] for word in named)]
+    assert len(others) >= 30
+    assert statistics.median(abs(point.error) for point in others) <= 0.15
+
+
+def test_every_run_has_a_source_and_a_machine(points: list[Point]) -> None:
+    for point in points:
+        assert point.run["source_url"]
+        assert point.setting is not None
+    assert {point.found is None for point in points if "collnet" not in point.run["id"]} == {False}
+
+
+def test_the_page_shows_every_row_and_what_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hardware.run(tmp_path, quick=True)
+    page = (tmp_path / "hardware.md").read_text()
+    assert "median error" in capsys.readouterr().out
+    assert page.count("### ") == len({row["id"] for row in shipped()})
+    assert page.count("| Ring ") > 500
+    assert "polaris-128n-ar-tcp: over sockets" in page
+
+
+def test_other_tables_are_read_and_bad_ones_named(tmp_path: Path) -> None:
+    file = tmp_path / "other.csv"
+    head = ",".join(hardware.COLUMNS)
+    file.write_text(f"{head},busbw_GBps\nx,8x H100,8,1,H100,NVSwitch,,all-reduce,auto,2.26,,1048576,,65.5\n")
+    (point,) = map(point_of, hardware.read(str(file)))
+    assert point.measured_us == pytest.approx(1048576 * 1.75 / 65.5e3)
+    assert abs(point.error) < 0.01
+    file.write_text(f"{head}\nx,8x H100,8,1,H100,NVSwitch,,all-reduce,auto,2.26,,many,3\n")
+    with pytest.raises(WeftError, match="line 2"):
+        hardware.read(str(file))
+    file.write_text("id,system\nx,y\n")
+    with pytest.raises(WeftError, match="'gpus'"):
+        hardware.read(str(file))
+
+
+def test_the_figures_are_drawn(tmp_path: Path) -> None:
+    hardware.draw(tmp_path, [point for point in map(point_of, shipped()) if "together" in point.run["id"]])
+    assert (tmp_path / "hardware-h100.png").stat().st_size > 10_000

@@ -1,0 +1,77 @@
+"""Profiles of machines: is every constant sourced, and is every profile a fabric of the size that it says?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from topologies import WeftError
+from topologies.machines.profile import FIELDS, Gpu, Nic, machine, machine_and_nodes, profiles, sources
+
+BOXES = tuple(profiles("boxes"))
+
+
+@pytest.mark.parametrize(("file", "kind"), [("gpus", Gpu), ("nics", Nic)])
+def test_every_constant_is_known_and_has_its_source(file: str, kind: type) -> None:
+    for name, found in sources(file).items():
+        assert set(found) <= set(FIELDS[kind]), name
+        assert [key for key, source in found.items() if len(source) < 5] == [], name
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_a_machine_is_a_fabric_of_its_gpus(name: str) -> None:
+    found = machine(name)
+    topology = found.topology(2)
+    assert topology.n_npus == 2 * found.gpus
+    assert found.gpu.ring <= found.gpu.link
+    every = np.arange(1, topology.n_npus)
+    assert np.diff(topology.paths(np.zeros_like(every), every).ptr).min() >= 1
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_what_leaves_a_box_is_the_rate_of_its_nics(name: str) -> None:
+    found = machine(name)
+    topology = found.topology(2)
+    outside = topology.bandwidth_Bps[topology.dimension == 1]
+    into_rails = [  # cables from a NIC to its rail
+        rate for rate, node in zip(outside, topology.dst[topology.dimension == 1], strict=True)
+        if topology.node_name(int(node)).startswith("ib")
+    ]
+    assert sum(into_rails) == pytest.approx(2 * found.nics * found.nic.port)
+
+
+def test_a_user_writes_a_profile_in_ten_lines(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'gpu = { like = "h100", link = "200GB/s" }\ngpus = 8\ninside = "switch"\n'
+        'nic = { like = "roce-400", reached = 0.82 }\nnics = 4\ncpu = "amd"\n'
+    )
+    found, nodes = machine_and_nodes(f"{file}:3")
+    assert (nodes, found.gpu.link, found.gpu.ring, found.nic.reached) == (3, 200e9, 370.8e9, 0.82)
+    assert machine_and_nodes(str(file))[1] == 1
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("gpus = 8", "lacks the key 'gpu'"),
+    ('gpu = "h1000"', "lacks the key"),
+    ("color = 1", "unknown key 'color'"),
+    ('gpu = "h1000"\ngpus = 8\ninside = "switch"\nnic = "ib-ndr"\nnics = 8\ncpu = "intel"', "h1000"),
+    ('gpu = { like = "h100", speed = "1GB/s" }\ngpus = 8\ninside = "switch"\nnic = "ib-ndr"\nnics = 8\ncpu = "arm"',
+     "speed"),
+    ('gpu = "h100"\ngpus = 0\ninside = "switch"\nnic = "ib-ndr"\nnics = 8\ncpu = "intel"', "gpus is 0"),
+    ('gpu = "h100"\ngpus = 8\ninside = "tube"\nnic = "ib-ndr"\nnics = 8\ncpu = "intel"', "tube"),
+    ('gpu = "h100"\ngpus = 8\ninside = "switch"\nnic = { like = "ib-ndr", reached = 1.5 }\nnics = 8\ncpu = "intel"',
+     "reached"),
+])
+def test_a_bad_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(WeftError, match=said):
+        machine(str(file))
+
+
+def test_an_unknown_machine_is_named() -> None:
+    with pytest.raises(WeftError, match="dgx-h200"):
+        machine("dgx-h2000")

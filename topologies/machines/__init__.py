@@ -1,0 +1,4 @@
+"""What real machines are made of: GPUs, NICs and boxes as data (`*.toml`), and the fabrics that they make.
+
+Imports `topologies.boxes`, `topologies.text` and `topologies.units`.
+"""

@@ -1,0 +1,220 @@
+"""Profiles of machines: read from this folder's tables, or from a file of a user, and made into fabrics.
+
+    gpu = "h100"            # a name of gpus.toml, or a table: { like = "h100", link = "200GB/s" }
+    gpus = 8                # of a node
+    inside = "switch"       # switch, mesh (a link between every two), or alone
+    nic = "roce-400"        # a name of nics.toml, or a table: { like = "roce-400", reached = 0.82 }
+    nics = 8
+    cpu = "intel"           # intel, amd or arm
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from topologies.boxes import boxes_of
+from topologies.checks import Count, WeftError, checked, choice, integer, number, told, truth
+from topologies.core.extents import parse_extents
+from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.text.brief import one_line
+from topologies.text.plain_data import parse_toml, read_toml
+from topologies.units import PS_PER_S, Quantities, Quantity, bytes_per_s, parse_bandwidth, parse_time
+
+FOLDER = Path(__file__).parent
+INSIDE = ("switch", "mesh", "alone")
+CPUS = ("intel", "amd", "arm")
+_KEYS = ("gpu", "gpus", "inside", "nic", "nics", "cpu")
+
+Table = Mapping[str, Any]
+
+
+def _rate(value: Any, what: str) -> float:
+    return parse_bandwidth(value, what)
+
+
+def _seconds(value: Any, what: str) -> float:
+    return parse_time(value, what) / PS_PER_S
+
+
+def _share(value: Any, what: str) -> float:
+    return number(value, what, 0, 1, above=True)
+
+
+def _word(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise WeftError(f"{what} is {told(value)}: give text")
+    return value
+
+
+@one_line
+@dataclass(frozen=True)
+class Gpu:
+    """An accelerator; see `gpus.toml`. Rates in bytes/s per direction, times in seconds; 0 is unknown."""
+
+    name: str
+    architecture: str
+    link: float
+    ring: float = 0.0
+    multicast: float = 0.0
+    launch: float = 0.0
+    launch_per_gpu: float = 0.0
+    ramp: float = 0.0
+    channel: float = 0.0
+
+
+@one_line
+@dataclass(frozen=True)
+class Nic:
+    """A NIC and its fabric; see `nics.toml`. Rate in bytes/s per direction, time in seconds."""
+
+    name: str
+    port: float
+    reached: float
+    messages: float
+    latency: float
+    ll128: bool
+    handshake: float = 0.0
+    handshake_simple: float = 0.0
+
+
+_READS: dict[type, dict[str, Callable[[Any, str], Any]]] = {
+    Gpu: {"architecture": _word, "link": _rate, "ring": _rate, "multicast": _rate, "launch": _seconds,
+          "launch_per_gpu": _seconds, "ramp": _seconds, "channel": _rate},
+    Nic: {"port": _rate, "reached": _share, "messages": _share, "latency": _seconds, "ll128": truth,
+          "handshake": _seconds, "handshake_simple": _seconds},
+}
+
+
+@checked
+@one_line
+@dataclass(frozen=True)
+class Machine:
+    """A node of a cluster.
+
+    Attributes
+    ----------
+    name : str
+    gpu : Gpu
+    gpus : int
+        Of a node.
+    inside : {"switch", "mesh", "alone"}
+        How they are joined.
+    nic : Nic
+    nics : int
+        Ports of a node.
+    cpu : {"intel", "amd", "arm"}
+
+    Examples
+    --------
+    >>> machine("dgx-h100").gpu.link / 1e9
+    450.0
+    """
+
+    name: str
+    gpu: Gpu
+    gpus: Count
+    inside: str
+    nic: Nic
+    nics: Count
+    cpu: str
+
+    def __post_init__(self) -> None:
+        choice(self.inside, INSIDE, f"{self.name}: inside")
+        choice(self.cpu, CPUS, f"{self.name}: cpu")
+
+    def topology(
+        self, nodes: int = 1, *, bandwidth: Quantities | None = None, latency: Quantities = DEFAULT_LATENCY,
+        hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+    ) -> Topology:
+        """Fabric of some nodes; bandwidth per direction of a GPU inside a node and of a port, by default the raw rates.
+
+        WeftError: fewer than one node, or a bad quantity.
+        """
+        rates = (bytes_per_s(self.gpu.link), bytes_per_s(self.nic.port)) if bandwidth is None else bandwidth
+        return boxes_of(
+            self.name, nodes, self.gpus, self.nics, self.inside == "mesh", bandwidth=rates, latency=latency,
+            hop_latency=hop_latency,
+        )
+
+
+@cache
+def profiles(kind: str) -> dict[str, Table]:
+    """The tables of `gpus`, `nics` or `boxes` by name, with what they take from another (`like`)."""
+    found: dict[str, Table] = {}
+    for name, table in parse_toml((FOLDER / f"{kind}.toml").read_text(encoding="utf-8"), f"{kind}.toml").items():
+        found[name] = found[table["like"]] | table if "like" in table else table
+    return found
+
+
+@checked
+def machine(name: str) -> Machine:
+    """The machine of a name, or of a file that ends in .toml.
+
+    Raises
+    ------
+    WeftError
+        No such machine, an unreadable file, or a key or value that is not accepted.
+    """
+    if name.endswith(".toml"):
+        return _machine(Path(name).stem, read_toml(name, "machine"), f"machine {name}")
+    found = {key: value for key, value in profiles("boxes")[choice(name, profiles("boxes"), "machine", "FILE.toml")]
+             .items() if key != "source"}
+    return _machine(name, found, f"machine {name}")
+
+
+def machine_and_nodes(spec: str) -> tuple[Machine, int]:
+    """The machine and the number of nodes of "dgx-h100:4" or "mine.toml:4"; one node unless given.
+
+    WeftError: see `machine`.
+    """
+    name, _, count = spec.rpartition(":")
+    if not name:
+        return machine(spec), 1
+    return machine(name), parse_extents(count, f"machine {spec}")[0]
+
+
+def _machine(name: str, table: Table, where: str) -> Machine:
+    for key in table:
+        if key not in _KEYS:
+            raise WeftError(f"{where} has the unknown key {key!r}: accepted are {', '.join(_KEYS)}")
+    for key in _KEYS:
+        if key not in table:
+            raise WeftError(f"{where} lacks the key {key!r}")
+    return Machine(
+        name, part(Gpu, "gpus", table["gpu"], f"{where}: gpu"), integer(table["gpus"], f"{where}: gpus", 1, 2**20),
+        _word(table["inside"], f"{where}: inside"), part(Nic, "nics", table["nic"], f"{where}: nic"),
+        integer(table["nics"], f"{where}: nics", 1, 2**20), _word(table["cpu"], f"{where}: cpu"),
+    )
+
+
+def part(kind: type[Any], file: str, given: Any, where: str) -> Any:
+    """A GPU or a NIC: by name, or a table of its own values over those of another.
+
+    `kind`: `Gpu` or `Nic`; `file`: "gpus" or "nics"; `where` begins error messages.
+    """
+    own = {"like": given} if isinstance(given, str) else given
+    if not isinstance(own, Mapping) or "like" not in own:
+        raise WeftError(f'{where} is {told(given)}: give a name, or a table with like = "NAME" and what differs')
+    like = choice(own["like"], profiles(file), where)
+    values = {key: value[0] for key, value in profiles(file)[like].items() if key != "like" and value}
+    reads = _READS[kind]
+    for key, value in own.items():
+        if key != "like":
+            values[choice(key, reads, f"{where}: key")] = value
+    return kind(like, **{key: reads[key](value, f"{where}: {key}") for key, value in values.items()})
+
+
+def sources(kind: str) -> dict[str, dict[str, str]]:
+    """Where each value of the GPUs or NICs comes from."""
+    return {
+        name: {key: pair[1] for key, pair in table.items() if key != "like" and pair}
+        for name, table in profiles(kind).items()
+    }
+
+
+FIELDS = {kind: tuple(field.name for field in fields(kind)[1:]) for kind in (Gpu, Nic)}
+"""What a table of a GPU and of a NIC may have."""
