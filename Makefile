@@ -6,7 +6,7 @@ WORKERS ?= 2
 STAMP := $(VENV)/.installed
 ROOMS := topologies collectives workloads sim
 SHARE ?= 16
-FLOORS := topologies=95.2 collectives=95.2 workloads=95.9 sim=94.2
+FLOORS := topologies=98 collectives=98 workloads=98.2 sim=97.2
 DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program topologies/core collectives)
 KERNELS := $(addprefix tests/,sim/engine sim/faults sim/program sim/run sim/streaming sim/timeline sim/why topologies/flows workloads/compression)
 COVERED := $(ROOMS:%=--cov=%) --cov-report=

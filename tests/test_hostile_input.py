@@ -64,15 +64,15 @@ def test_texts_in_csv_come_back_as_they_were():
 
 
 def test_the_limits_of_a_container_and_of_the_shell_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    limit = tmp_path / "memory.max"
-    limit.write_text("max\n")
-    monkeypatch.setattr(extents, "CGROUP_LIMITS", (str(limit), str(tmp_path / "absent")))
+    (tmp_path / "none").write_text("max\n")
+    (tmp_path / "some").write_text("4096\n")  # of its own: what a file says is asked once a process
+    monkeypatch.setattr(extents, "CGROUP_LIMITS", (str(tmp_path / "none"), str(tmp_path / "absent")))
     whole = extents.physical_memory()
-    limit.write_text("4096\n")
+    monkeypatch.setattr(extents, "CGROUP_LIMITS", (str(tmp_path / "absent"), str(tmp_path / "some")))
     assert extents.physical_memory() == 4096 < whole
     with pytest.raises(WeftError, match="at most half of the 4 KiB of this machine"):
         ring(1000)
-    limit.write_text("max\n")
+    monkeypatch.setattr(extents, "CGROUP_LIMITS", (str(tmp_path / "none"),))
     monkeypatch.setattr(resource, "getrlimit", lambda which: (8192, 8192))
     assert extents.physical_memory() == 8192
 

@@ -52,7 +52,7 @@ def test_a_sweep_says_how_to_go_on(
     file = tmp_path / "a.toml"
     file.write_text(SWEEP, encoding="utf-8")
     with monkeypatch.context() as patched:
-        patched.setattr("sim.cli.progress._Counting.advance", sigterm)
+        patched.setattr("sim.cli.progress.Steps.advance", sigterm)
         assert main(["sweep", str(file), "--quiet"]) == EXIT_TERMINATED
     said = f"weft sweep: interrupted: 1 of 8 points are in {file.with_suffix('.db')}; run it again to go on\n"
     assert capsys.readouterr().err == said
