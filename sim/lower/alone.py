@@ -36,17 +36,20 @@ def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Low
 
 def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
     """The program, from that of another topology if links are alike and latencies equal: only its services change."""
-    rates, server_rate = link_rates(schedule.topology, shape.server_link)
-    latency = route_latencies(schedule.topology, shape, model.endpoint_latency_ps)
     key = schedule.block_bytes, model, schedule.pattern.pools
     known = shape.timed.get(key)
+    if known is not None and known.topology is schedule.topology:
+        return known
+    rates, server_rate = link_rates(schedule.topology, shape.server_link)
+    latency = route_latencies(schedule.topology, shape, model.endpoint_latency_ps)
     if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
         known.latency_ps, latency
     ):
-        return known._replace(program=with_rates(known.program, rates))
-    found = _assembled(schedule, model, shape, rates, i32(server_rate), latency)
+        found = known._replace(program=with_rates(known.program, rates), topology=schedule.topology)
+    else:
+        found = _assembled(schedule, model, shape, rates, i32(server_rate), latency)
     if found.task_bytes.size <= MOST_TASKS:
-        if len(shape.timed) >= MOST_TIMED:
+        if len(shape.timed) >= MOST_TIMED and key not in shape.timed:
             del shape.timed[next(iter(shape.timed))]  # the oldest
         shape.timed[key] = found
     return found
@@ -71,7 +74,7 @@ def _assembled(
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
         waits=shape.waits, works=works,
     )
-    return Timed(program, task_bytes, latency_ps)
+    return Timed(program, task_bytes, latency_ps, schedule.topology)
 
 
 def _priority(shape: Shape, discipline: str) -> I32:

@@ -20,7 +20,7 @@ from sim.lower.marks import Marks
 from sim.lower.quotient import Quotient, find_rows, quotient
 from sim.program import I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.model import Model
-from topologies import WeftError
+from topologies import Topology, WeftError
 from topologies.core.rateless import alike
 from topologies.text.brief import one_line
 
@@ -32,11 +32,12 @@ _shapes: WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]] = WeakKeyDicti
 
 
 class Timed(NamedTuple):
-    """The program of a shape at one size under one model, the bytes of its tasks, and the latency behind each hop."""
+    """The program of a shape at one size under one model on a topology, with task bytes and the latency of each hop."""
 
     program: Program
     task_bytes: I64
     latency_ps: I64
+    topology: Topology
 
 
 @one_line

@@ -36,13 +36,35 @@ class ShortestPathRouter:
         WeftError
             A pair without a route.
         """
-        targets, row = np.unique(dst, return_inverse=True)
+        targets, row = np.unique(_doors(topology).node[dst], return_inverse=True)
         size = _batch_size(topology)
         members = [np.flatnonzero(row // size == batch) for batch in range(-(-targets.size // size))]
         parts = [_route(topology, src[member], dst[member], tie, seed) for member in members]
         if len(parts) <= 1:
             return parts[0] if parts else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
         return _reorder(join_paths(parts), np.concatenate(members))
+
+
+class _Doors(NamedTuple):
+    """Where routes to each node lead: a node with one entering link, such as a host, shares those to its switch."""
+
+    node: Ints  # (n_nodes,): the node where that link begins; others are their own
+    link: Ints  # (n_nodes,): the link, the last of every route to the node; -1 for others
+
+
+def _doors(topology: Topology) -> _Doors:
+    wiring = wiring_of(topology)
+    if wiring not in _DOORS:
+        link = np.full(topology.n_nodes, -1)
+        link[topology.dst] = np.arange(topology.n_links)
+        link[np.bincount(topology.dst, minlength=topology.n_nodes) != 1] = -1
+        node, shared = np.arange(link.size), np.flatnonzero(link >= 0)
+        node[shared] = topology.src[link[shared]]
+        _DOORS[wiring] = _Doors(node, link)
+    return _DOORS[wiring]
+
+
+_DOORS: WeakKeyDictionary[Topology, _Doors] = WeakKeyDictionary()
 
 
 class _Onward(NamedTuple):
@@ -104,23 +126,24 @@ def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
 
 
 def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-    targets, row = np.unique(dst, return_inverse=True)
+    targets, row = np.unique(_doors(topology).node[dst], return_inverse=True)
     onward = _onward(topology, targets)
-    cut_off = np.array([way.distance for way in onward])[row, src] < 0
+    cut_off = (np.array([way.distance for way in onward])[row, src] < 0) & (src != dst)
     if np.any(cut_off):
         source, target = (topology.node_name(int(node[cut_off][0])) for node in (src, dst))
         raise WeftError(f"topology {topology.name}: no route from {source} to {target}")
     pair = np.arange(src.size)
     if tie == "ecmp":
-        return _walk(topology, onward, row, src, lambda hop, route: _draw(seed, src[route], dst[route], hop))[0]
+        return _walk(topology, onward, row, src, dst, lambda hop, route: _draw(seed, src[route], dst[route], hop))[0]
     if tie == "alternating":
-        return _walk(topology, onward, row, src, lambda hop, route: -(src[route] % 2))[0]
-    paths, tied = _walk(topology, onward, row, src, lambda hop, route: np.zeros_like(route))
+        return _walk(topology, onward, row, src, dst, lambda hop, route: -(src[route] % 2))[0]
+    paths, tied = _walk(topology, onward, row, src, dst, lambda hop, route: np.zeros_like(route))
     if tie == "first" or not np.any(tied):
         return paths
     pair = np.repeat(pair, 1 + tied)
     second = np.diff(pair, prepend=-1) == 0
-    paths, _ = _walk(topology, onward, row[pair], src[pair], lambda hop, route: -second[route].astype(np.int64))
+    ends = row[pair], src[pair], dst[pair]
+    paths, _ = _walk(topology, onward, *ends, lambda hop, route: -second[route].astype(np.int64))
     return paths._replace(pair=pair)
 
 
@@ -129,7 +152,7 @@ def _draw(seed: int, src: Ints, dst: Ints, hop: int) -> Ints:
 
 
 def _walk(
-    topology: Topology, onward: list[_Onward], row: Ints, src: Ints, choose: Callable[[int, Ints], Ints]
+    topology: Topology, onward: list[_Onward], row: Ints, src: Ints, dst: Ints, choose: Callable[[int, Ints], Ints]
 ) -> tuple[Paths, npt.NDArray[np.bool_]]:
     """Follow every route to its end; also returns whether it had a choice anywhere, (n_routes,).
 
@@ -138,8 +161,9 @@ def _walk(
     sizes = np.array([way.links.size for way in onward])
     start = np.array([way.start for way in onward]) + (np.cumsum(sizes) - sizes)[:, None]
     useful = np.concatenate([way.links for way in onward])
-    hops = np.array([way.distance for way in onward])[row, src]
-    ptr = np.concatenate(([0], np.cumsum(hops, dtype=np.int64)))
+    hops = np.where(src == dst, 0, np.array([way.distance for way in onward])[row, src])
+    last = np.where(src == dst, -1, _doors(topology).link[dst])
+    ptr = np.concatenate(([0], np.cumsum(hops + (last >= 0), dtype=np.int64)))
     links, tied = np.empty(ptr[-1], np.int32), np.zeros(src.size, np.bool_)
     here, route, hop = src.copy(), np.flatnonzero(hops), 0
     while route.size:
@@ -150,6 +174,7 @@ def _walk(
         here[route] = topology.dst[taken]
         hop += 1
         route = route[hops[route] > hop]
+    links[ptr[1:][last >= 0] - 1] = last[last >= 0]
     return Paths(ptr, links, np.arange(src.size)), tied
 
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import fabrics
 from topologies import TIES, TOPOLOGIES, ShortestPathRouter, WeftError, from_links, from_spec, ring, torus
 from topologies.core.paths import join_paths
 from topologies.core.rateless import wiring_of
-from topologies.core.routing import _KNOWN, hash64
+from topologies.core.routing import _KNOWN, _Doors, hash64
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
 ON_BOARD = "hx4mesh"  # stays on a board of four where the switch would be nearer
@@ -307,3 +308,17 @@ def test_what_is_known_about_destinations_is_bounded(monkeypatch):
     for _ in range(2):
         assert np.array_equal(np.diff(t.paths(np.zeros(16, int), np.arange(16)).ptr), expected)
     assert len(_KNOWN[wiring_of(t)]) <= 9
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("spec", ["dragonfly:5x4x2", "fat-tree:4", "switch:3", "ring:2", "one-way"])
+def test_hosts_that_share_the_routes_to_their_switch_have_those_of_a_search_of_their_own(
+    spec, tie, all_pairs, monkeypatch
+):
+    t = fabrics.one_way_ring(5) if spec == "one-way" else from_spec(spec)
+    pairs = all_pairs(t.n_nodes)
+    shared = ShortestPathRouter().paths(t, *pairs, tie, 3)
+    nodes = np.arange(t.n_nodes)
+    monkeypatch.setattr("topologies.core.routing._doors", lambda t: _Doors(nodes, np.full(nodes.size, -1)))
+    own = ShortestPathRouter().paths(t, *pairs, tie, 3)
+    assert all(map(np.array_equal, shared, own))
