@@ -67,7 +67,10 @@ SUBJECTS = {
     ),
     "lowering": Subject(
         tuple(f"sim/lower/{name}.py" for name in ("job", "job_symmetry", "shape", "templates")),
-        ("tests/sim/lower", *LIGHT),
+        (
+            "tests/sim/lower/test_lowering_conditions.py", "tests/sim/lower/test_lower_job.py",
+            "-k=not straggler and not share_a and not as_long and not switches and not ties", *LIGHT,
+        ),
     ),
 }
 """By the name that the command takes; tests are fast ones, arguments of pytest."""

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives import build, direct, hierarchical, swing
-from sim.lower import shape, templates
+from collectives import TransferTable, build, direct, hierarchical, swing
+from collectives.core.routes import paths_of
+from collectives.core.symmetry import Group
+from sim.lower import job_symmetry, shape, templates
 from sim.lower.job import lower
 from sim.lower.marks import Marks
-from sim.lower.quotient import Quotient
-from sim.lower.shape import Shape
+from sim.lower.quotient import Quotient, orbits_of
 from sim.program.model import Model
 from tests.oracles.plain_lowering import Plain, by_priority, comparable, folded, lines, tasks_of
 from topologies import WeftError, from_spec, ring, torus
@@ -59,6 +60,7 @@ def messages() -> Job:
     via = [[links[0, 3], links[3, 2], links[2, 1]], [links[2, 3]]]
     job.send("named", [100, 30], [0, 2], [1, 3], via=via, after=[several])
     job.compute("end", 1, after=[several])
+    job.compute("timer", 50, stream=CLOCK + "timer", after=[several])
     return job
 
 
@@ -74,7 +76,7 @@ def exchange() -> Job:
 
 def circuits() -> Job:
     """Links that change: what drains, what waits, one change that takes no time, and one that drains nothing."""
-    job = Job(ring(4))
+    job = Job(ring(4), speed=np.array([1.0, 1.0, 1.0, 0.5]))
     up = [link for link in range(8) if job.topology.dst[link] == (job.topology.src[link] + 1) % 4]
     down = [link for link in range(8) if link not in up]
     moved = job.send("moved", 90, [0, 1, 2, 3], [1, 2, 3, 0])
@@ -112,8 +114,13 @@ def pooled() -> Job:
     return Job.of(hierarchical.all_reduce(from_spec("RI(4)_SW(2)"), 7000, pipeline_chunks=3, service="smallest-first"))
 
 
+def odd() -> Job:
+    """Blocks of 875 bytes, some of which go two ways."""
+    return Job.of(direct.all_to_all(torus((2, 4)), 7000, element_bytes=1))
+
+
 JOBS = {one.__name__: one for one in (pipeline, groups, messages, exchange, circuits, in_the_network)}
-ALONE = {"pooled": pooled} | {
+ALONE = {"pooled": pooled, "odd": odd} | {
     name: alone(*name.split())
     for name in ("ring:5 ring all-reduce", "torus:2x4 swing all-reduce", "fat-tree:4 in-network all-reduce",
                  "mesh:2x3 concurrent-flow all-to-all", "switch:4 direct all-to-all", "mesh:2x3 pipelined all-gather",
@@ -144,6 +151,8 @@ def test_every_task_of_a_schedule_alone_is_as_an_oracle_lowers_it(name: str, mod
 def check_tasks(job: Job, model: Model, joins: bool) -> None:
     lowered, plain = lower(job, model, "off", joins=joins), Plain(job, model, joins).tasks
     assert comparable(tasks_of(lowered)) == comparable(plain)
+    is_link = lowered.server_link >= 0
+    assert np.all((lowered.server_rank < 0) & (lowered.server_stream < 0) | ~is_link)
     assert lines(tasks_of(lowered), by_priority(lowered)) == lines(plain, by_priority(lowered))
 
 
@@ -247,6 +256,28 @@ def test_a_slow_link_breaks_the_symmetry_of_a_job() -> None:
     assert lower(job).is_whole
 
 
+def test_a_slow_link_breaks_the_symmetry_of_a_schedule_alone() -> None:
+    """The shape of the same wiring with equal links is known by then, and not taken."""
+    topology = ring(4)
+    assert not lower(build("ring", "all-reduce", topology, 4000)).is_whole
+    slower = topology.with_links(latency_ps=topology.latency_ps + (np.arange(8) == 3))
+    assert lower(build("ring", "all-reduce", slower, 4000)).is_whole
+
+
+def test_where_every_generator_holds_alone_the_last_one_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(torus((4, 4)))
+    job.collective("reduce", direct.all_to_all(job.topology, 4000))
+    job.compute("last", 1)
+    tried: list[int] = []
+
+    def holds(_: Any, group: Group, *__: Any) -> bool:
+        tried.append(len(group.generators))
+        return len(group.generators) < 2
+
+    monkeypatch.setattr(job_symmetry, "_holds", holds)
+    assert "of 16 ranks" in lower(job).symmetry and tried[:4] == [2, 1, 1, 1]
+
+
 # What is built once.
 
 
@@ -256,7 +287,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     make = shape.make_shape
 
-    def counted(q: Quotient) -> Shape:
+    def counted(q: Quotient) -> shape.Shape:
         calls.append(1)
         return make(q)
 
@@ -335,7 +366,55 @@ def test_shapes_are_made_once_and_the_oldest_is_dropped(made: list[int], monkeyp
         assert len(made) == count
 
 
-# What is refused, and sizes at their limits.
+# What is refused.
+
+
+def made_of(table: TransferTable, tie: str) -> shape.Shape:
+    """The shape of transfers on a ring of four, without symmetry."""
+    topology, transfers = ring(4), table.build()
+    everyone = orbits_of(Group("", ()), topology.n_npus, topology.n_links)
+    return shape.make_shape(Quotient(everyone, transfers, paths_of(transfers, topology, tie), ""))
+
+
+def test_transfers_that_stream_cannot_be_split() -> None:
+    """To the opposite rank there are two routes: both halves wait for both halves, and neither for chunks of them."""
+    ranks = np.arange(4)
+    for how, refused in (("after", False), ("stream", True)):
+        table = TransferTable(ranks)
+        table.add(slot=0, dst=(ranks + 2) % 4)
+        table.add(slot=1, dst=(ranks + 2) % 4, **{how: [((ranks + 2) % 4, 0)]})
+        assert made_of(table, "first").edge_parent.size == 4
+        if refused:
+            with pytest.raises(WeftError, match="tie rule 'split' cannot serve transfers that follow each other"):
+                made_of(table, "split")
+        else:
+            assert made_of(table, "split").edge_parent.size == 16
+
+
+def test_every_part_of_a_transfer_waits_for_every_part_of_another() -> None:
+    """Of two halves, of one whole, and of both."""
+    ranks = np.arange(4)
+    table = TransferTable(ranks)
+    table.add(slot=0, dst=(ranks + 2) % 4)
+    table.add(slot=1, dst=(ranks + 1) % 4, after=[(ranks, 0)])
+    table.add(slot=2, dst=(ranks + 2) % 4, after=[(ranks, 1), (ranks, 0)])
+    made = made_of(table, "split")
+    tasks: dict[int, list[int]] = {}
+    for task, row in enumerate(made.task_row.tolist()):
+        tasks.setdefault(row, []).append(task)
+    assert [len(tasks[row]) for row in range(12)] == [2] * 4 + [1] * 4 + [2] * 4
+    rows = [(after, 4 * slot + rank) for rank in range(4) for slot, after in ((1, rank), (2, 4 + rank), (2, rank))]
+    expected = [(one, other) for parent, child in rows for one in tasks[parent] for other in tasks[child]]
+    assert sorted(zip(made.edge_parent.tolist(), made.edge_child.tolist(), strict=True)) == sorted(expected)
+
+
+def test_who_waits_for_what_nobody_sends_is_refused() -> None:
+    ranks = np.arange(4)
+    table = TransferTable(ranks)
+    table.add(slot=0, dst=np.where(ranks < 3, ranks + 1, -1))
+    table.add(slot=1, dst=(ranks + 1) % 4, after=[((ranks - 1) % 4, 0)])
+    with pytest.raises(WeftError, match="a transfer waits for one that no rank sends"):
+        made_of(table, "first")
 
 
 def test_circles_of_operations_are_named() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from sim.engine.run import run
-from sim.program import Program
+from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome
 from sim.why.faulty_path import walk_of
-from sim.why.path import Labels, Why
+from sim.why.path import PLAIN, Labels, Walk, Why
 from tests.fault_strategies import faulty_programs
 from tests.oracles.critical_path import Paths
 from tests.strategies import fifo_programs, programs
@@ -54,3 +54,49 @@ def test_pieces_are_what_the_log_says(program: Program) -> None:
 @given(faulty_programs(base=fifo_programs()))
 def test_pieces_are_what_the_journal_says(program: Program) -> None:
     check(program)
+
+
+def walk(builder: ProgramBuilder) -> Walk:
+    program = builder.build()
+    outcome = run(program, log=True)
+    assert outcome.log is not None
+    return Walk(program, outcome, outcome.log, PLAIN)
+
+
+def test_joins_pass_chunks_on_when_they_come() -> None:
+    """Three chunks are in at 5, 8 and 11: one by one, half by half, in windows of one and two, and as a whole."""
+    builder = ProgramBuilder("store-and-forward")
+    sent = builder.task(9, [(builder.server(1e12), 2)], Cutting(chunks=3))
+    three, six = Cutting(chunks=3), Cutting(chunks=6)
+    joins = [builder.task(3, (), three, stream=[sent]), builder.task(6, (), six, stream=[sent]),
+             builder.task(3, (), three, window=[(sent, 1)]), builder.task(3, (), three, window=[(sent, 2)]),
+             builder.task(3, (), three, after=[sent])]
+    found = walk(builder)
+    assert [[found._delivered(task, chunk) for chunk in range(6 if task == joins[1] else 3)] for task in joins] == [
+        [5, 8, 11], [5, 5, 8, 8, 11, 11], [0, 5, 8], [0, 0, 5], [11, 11, 11],
+    ]
+
+
+def test_a_task_may_wait_for_one_of_a_higher_number() -> None:
+    builder = ProgramBuilder("store-and-forward")
+    first = builder.task(3, [(builder.server(1e12), 1)], after=[1])
+    builder.task(5, [(builder.server(1e12), 1)])
+    check(builder.build())
+    assert [piece.task for piece in walk(builder).walk().pieces] == [1, 1, first, first]
+
+
+def test_a_join_that_waits_for_a_unit_is_delivered_when_it_has_it() -> None:
+    """It is granted at 11, when the holder is in, and what streams behind it begins then."""
+    builder = ProgramBuilder("store-and-forward")
+    pool = builder.pool(1)
+    holder = builder.task(10, [(builder.server(1e12), 1)])
+    join = builder.task(0, (), after=[builder.task(2, [(builder.server(1e12), 1)])])
+    last = builder.task(4, [(builder.server(1e12), 1)], stream=[join])
+    for task in (holder, join):
+        builder.ask(task, pool)
+        builder.give(task, pool)
+    found = walk(builder)
+    assert found._delivered(join, 0) == 11
+    assert [(piece.task, piece.end_ps) for piece in found.walk().pieces] == [
+        (holder, 10), (holder, 11), (last, 15), (last, 16),
+    ]
