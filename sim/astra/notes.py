@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sim.astra.collective import KINDS
 from sim.astra.endpoint import split
@@ -84,25 +84,25 @@ def _collectives(meanings: Iterable[Mapping[int, Meaning]]) -> Iterable[Communic
     return (one for nodes in meanings for one in nodes.values() if isinstance(one, Communicates))
 
 
-def _size_notes(one: Communicates, system: System, network: AstraNetwork, groups: Groups) -> list[str]:
+def _size_notes(one: Communicates, system: System, network: AstraNetwork, groups: Groups) -> Iterator[str]:
     if one.kind not in KINDS:
-        return [f"a {one.kind} is not simulated: it takes the time of the trace"]
+        yield f"a {one.kind} is not simulated: it takes the time of the trace"
+        return
     chunk, streams = split(one.size, one.kind, system.splits, network.npus)
     if one.kind in system.custom:
-        return [f"a custom {one.kind} moves the bytes of its traces, {streams} times, regardless of the workload"]
-    notes = []
+        yield f"a custom {one.kind} moves the bytes of its traces, {streams} times, regardless of the workload"
+        return
     if chunk * streams != one.size:
-        notes.append(
+        yield (
             f"{one.kind} of {one.size} bytes in {system.splits} splits runs as {streams} of {chunk} bytes: "
             f"{chunk * streams / one.size - 1:+.1%}"
         )
     members = len(groups[one.group]) if one.group else network.npus
     if one.kind != "all-gather" and chunk % members:
-        notes.append(
+        yield (
             f"{one.kind} of {one.size} bytes: a split of {chunk} bytes is not divisible by {members} NPUs, and "
             f"messages are truncated to whole bytes: {chunk // members * members} of {chunk} are moved"
         )
-    return notes
 
 
 def _reduction_notes(used: Sequence[Communicates], system: System) -> list[str]:
@@ -110,13 +110,14 @@ def _reduction_notes(used: Sequence[Communicates], system: System) -> list[str]:
     return ["reductions take no time: the system file has no local-mem-bw"] if reduces and not system.memory_Bps else []
 
 
-def _algorithm_notes(used: Sequence[Communicates], system: System, network: AstraNetwork, groups: Groups) -> list[str]:
-    notes = []
+def _algorithm_notes(
+    used: Sequence[Communicates], system: System, network: AstraNetwork, groups: Groups
+) -> Iterator[str]:
     for one in used:
         if one.kind not in KINDS:
             continue
         if one.group and len(groups[one.group]) < network.npus:
-            notes.append(
+            yield (
                 "a communicator group of fewer than all NPUs runs a ring with an endpoint delay of 10 ns, regardless "
                 "of the system file"
             )
@@ -128,10 +129,9 @@ def _algorithm_notes(used: Sequence[Communicates], system: System, network: Astr
             if chosen.name != "ring":
                 continue
             if one.kind == "all-to-all":
-                notes.append(
+                yield (
                     f"an all-to-all by ring is {npus * (npus - 1) // 2} messages one after the other; direct sends "
                     f"{npus - 1} at once"
                 )
             elif kind == "Ring" and system.queues == 1 and npus > 2:
-                notes.append("a ring collective goes clockwise only: the other direction of every ring is idle")
-    return notes
+                yield "a ring collective goes clockwise only: the other direction of every ring is idle"

@@ -118,12 +118,9 @@ def _share(interval: Interval) -> str:
 
 
 def _alike(found: Judgment) -> list[str]:
-    lines = []
-    if found.alike:
-        lines.append(f"or          {', '.join(found.alike)}: these points do not distinguish them")
-    if not found.best.possible:
-        lines.append("but         no candidate fits links as slow as in the topology: it, or the sizes, may be wrong")
-    return lines
+    alike = f"or          {', '.join(found.alike)}: these points do not distinguish them"
+    wrong = "but         no candidate fits links as slow as in the topology: it, or the sizes, may be wrong"
+    return [alike] * bool(found.alike) + [wrong] * (not found.best.possible)
 
 
 def _good(found: Judgment) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
     if arguments.plot and (len(set(keys.slots)) < 2 or job.size_bytes == 0):
         raise WeftError("--plot draws goodput by slots: give several numbers of --slots, and a --size above 0B")
-    rows = _rows(keys, job)
+    rows = list(_rows(keys, job))
     say(arguments, _title(job, rows[0]), *aligned(_lines(rows)).splitlines())
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.plot, lambda path: plots.draw_pool(rows, path))
 
 
-def _rows(keys: PoolKeys, job: PoolStreaming) -> list[Row]:
+def _rows(keys: PoolKeys, job: PoolStreaming) -> Iterator[Row]:
     """Rows of the one of three models that the keys select."""
     slots, late = keys.slots, _by_worker(keys.late, "--late", "3=5ms", parse_time)
     if _given(keys, "jobs", "rule", "switch_slots"):

@@ -118,13 +118,13 @@ def design_simulated(
     )
 
 
-def sensitivity(evaluate: Callable[[F64], float], bandwidth_GBps: F64, step_GBps: float = 1.0) -> F64:
+def sensitivity(evaluate: Callable[[F64], float], bandwidth_GBps: F64) -> F64:
     """Nanoseconds that one more GB/s in each dimension saves, (D,): differences, not derivatives.
 
     At an optimum several paths tie, and one more GB/s in one dimension alone may buy nothing.
     """
     here = evaluate(bandwidth_GBps)
-    return np.array([here - evaluate(bandwidth_GBps + step_GBps * unit) for unit in np.eye(bandwidth_GBps.size)])
+    return np.array([here - evaluate(bandwidth_GBps + unit) for unit in np.eye(bandwidth_GBps.size)])
 
 
 def budget_saving(

@@ -99,12 +99,10 @@ def toward(feasible: Feasible, wanted: F64) -> F64:
 
 def box_around(center: F64, width: float) -> list[Constraint]:
     """|log (B_d / center_d)| <= width for every dimension."""
-    rows = []
-    for dim, value in enumerate(center):
-        unit = np.eye(center.size)[dim]
-        rows.append(Constraint(tuple(unit), value * np.exp(width), False, f"B{dim + 1} in the box"))
-        rows.append(Constraint(tuple(-unit), -value * np.exp(-width), False, f"B{dim + 1} in the box"))
-    return rows
+    return [
+        Constraint(tuple(sign * unit), sign * value * np.exp(sign * width), False, f"B{dim} in the box")
+        for dim, (value, unit) in enumerate(zip(center, np.eye(center.size), strict=True), start=1) for sign in (1, -1)
+    ]
 
 
 def positive(bandwidth: F64) -> F64:

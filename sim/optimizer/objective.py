@@ -90,16 +90,13 @@ class Simulated:
 
     `parts`: weight, and program.
     `constant_ns`: compute that nothing overlaps.
-    `floors`: lower bounds on the times of the parts; default: the load bounds of the programs.
     """
 
-    def __init__(
-        self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, floors: Sequence[Epigraph] = ()
-    ) -> None:
+    def __init__(self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0) -> None:
         if not parts:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
         self.parts, self.constant_ns = tuple(parts), constant_ns
-        self.floors = tuple(floors) or tuple(part.floor() for _, part in self.parts)
+        self.floors = tuple(part.floor() for _, part in self.parts)
         self.runs = self.replays = 0
         self._known: dict[bytes, Evaluation] = {}
         self._spreads: dict[bytes, Spread] = {}

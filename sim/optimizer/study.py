@@ -101,17 +101,16 @@ class Study:
             row["choices"] = [one.row() for one in best.tried]
         return [row]
 
-    def front(self, points: int = 9) -> list[FrontPoint]:
+    def front(self) -> list[FrontPoint]:
         """Time over cost for budgets from a quarter of the answer's total to twice it."""
         assert self.cost is not None
         if self.evaluator == "analytic":
             design, knobs = self._best_analytic()
             time = self._formula(knobs).time
-            totals = _around(design, points)
-            return pareto_front(totals, self.cost, lambda feasible: design_analytic(time, feasible))
+            return pareto_front(_around(design), self.cost, lambda feasible: design_analytic(time, feasible))
         best = self._best_simulated()
         return pareto_front(
-            _around(best.design, points), self.cost,
+            _around(best.design), self.cost,
             lambda feasible: design_simulated(best.objective, feasible, max_evaluations=self.evaluations),
         )
 
@@ -238,9 +237,9 @@ def _evaluator(objective: Objective) -> Callable[[F64], float]:
     return lambda point: objective.evaluate(point).time_ns
 
 
-def _around(design: Design, points: int) -> F64:
+def _around(design: Design) -> F64:
     """Total bandwidths from a quarter of the design's to twice it."""
-    totals: F64 = float(design.bandwidth_GBps.sum()) * np.geomspace(0.25, 2.0, points)
+    totals: F64 = float(design.bandwidth_GBps.sum()) * np.geomspace(0.25, 2.0, 9)
     return totals
 
 

@@ -61,9 +61,7 @@ NETWORKS = (
 """The first two as MG-WFBP's code has them, DeAR's own baseline; the third at line rate with the second's start-up."""
 
 TUNED = (None, 25 * MIB, *(2**k * MIB for k in range(9)))
-FUSIONS: dict[str, tuple[int | None, ...]] = {
-    "none": (None,), "25 MiB": (25 * MIB,), "tuned": TUNED,
-}
+FUSIONS: dict[str, tuple[int | None, ...]] = {"none": (None,), "25 MiB": (25 * MIB,), "tuned": TUNED}
 """Thresholds of tensor fusion; of several, each method takes its best, as DeAR's tuner seeks it from 1 to 256 MB."""
 
 
@@ -93,24 +91,22 @@ def subjects() -> list[Subject]:
     ]
 
 
-def groups_of(workload: Workload, bucket_bytes: int | None) -> list[Group]:
+def groups_of(workload: Workload, bucket_bytes: int | None) -> Iterator[Group]:
     """Groups of layers for the closed forms; layers without gradients belong to the group after them."""
     ends = [bucket.layers[-1] + 1 for bucket in gradient_buckets(workload, bucket_bytes)]
     ends[-1] = len(workload.layers)
-    groups = []
     for first, last, bucket in zip([0, *ends], ends, gradient_buckets(workload, bucket_bytes), strict=False):
         layers = workload.layers[first:last]
         forward = sum(layer.forward.compute_ns for layer in layers)
         backward = sum(layer.input_grad.compute_ns + layer.weight_grad.compute_ns for layer in layers)
-        groups.append(Group(forward / 1e9, backward / 1e9, bucket.call.size_bytes))
-    return groups
+        yield Group(forward / 1e9, backward / 1e9, bucket.call.size_bytes)
 
 
 def closed_forms(subject: Subject, network: Interconnect, bucket_bytes: int | None, gpu: Accelerator = GPU) -> (
     tuple[float, float]
 ):
     """Iteration times of wait-free backpropagation and of DeAR, in seconds."""
-    groups = groups_of(subject.workload(gpu), bucket_bytes)
+    groups = list(groups_of(subject.workload(gpu), bucket_bytes))
     return wfbp_s(groups, network.ring), dear_s(groups, network.ring)
 
 
@@ -150,11 +146,8 @@ def table(chosen: Sequence[Subject]) -> Iterator[dict[str, Any]]:
 
 def mixed_gains(chosen: Sequence[Subject], network: Interconnect) -> dict[str, float]:
     """Per cent by which DeAR with tuned fusion beats wait-free backpropagation without fusion, by model."""
-    gains = {}
-    for one in chosen:
-        times = [closed_forms(one, network, bucket_bytes) for bucket_bytes in TUNED]
-        gains[one.model.name] = _gain(times[0][0], min(dear for _, dear in times))
-    return gains
+    times = {one.model.name: [closed_forms(one, network, bucket_bytes) for bucket_bytes in TUNED] for one in chosen}
+    return {name: _gain(found[0][0], min(dear for _, dear in found)) for name, found in times.items()}
 
 
 def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -96,12 +96,8 @@ def workload(name: str, n_npus: int) -> tuple[Workload, Parallelism]:
 
 def place(name: str, network: Network, compute_scale: float) -> list[Placed]:
     """A workload, or the group of all transformers, on a network."""
-    names = TRANSFORMERS if name == "group" else (name,)
-    placed = []
-    for one in names:
-        made, how = workload(one, network.topology.n_npus)
-        placed.append(Placed(made.scaled(compute_scale), how.groups(network.topology.shape)))
-    return placed
+    made = [workload(one, network.topology.n_npus) for one in (TRANSFORMERS if name == "group" else (name,))]
+    return [Placed(one.scaled(compute_scale), how.groups(network.topology.shape)) for one, how in made]
 
 
 @dataclass(frozen=True)
@@ -154,9 +150,7 @@ def compute_points(
                     simulated = design_simulated(
                         objective, feasible, priced, starts=[start], max_evaluations=evaluations
                     )
-                    same = replace(
-                        simulated, bandwidth_GBps=start, time_ns=objective.evaluate(start).time_ns
-                    )
+                    same = replace(simulated, bandwidth_GBps=start, time_ns=objective.evaluate(start).time_ns)
                     gains = {
                         f"{prefix}_{key}": one.row(cost)[column]
                         for prefix, one in (("analytic", analytic), ("replayed", same), ("simulated", simulated))

@@ -186,13 +186,11 @@ BASELINES = ("Swing", "RecDoub", "Bucket", "Ring")
 
 def winners(comparisons: list[Comparison]) -> list[tuple[str, int, str, str]]:
     """Topology, size, published and simulated winner."""
-    found = []
     groups: dict[tuple[str, int], list[Comparison]] = {}
     for c in comparisons:
         if c.algorithm in BASELINES and c.error == c.error:
             groups.setdefault((c.topology, c.size_bytes), []).append(c)
-    for (topology, size), group in groups.items():
-        theirs = min(group, key=lambda c: c.published_us).algorithm
-        ours = min(group, key=lambda c: c.simulated_us).algorithm
-        found.append((topology, size, theirs, ours))
-    return found
+    return [
+        (*place, min(group, key=lambda c: c.published_us).algorithm, min(group, key=lambda c: c.simulated_us).algorithm)
+        for place, group in groups.items()
+    ]

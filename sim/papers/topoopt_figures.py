@@ -15,7 +15,7 @@ from sim.whole_file import write_whole
 
 def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:
     """One study as a picture, with the published headline under its title."""
-    panels = _PANELS[name](rows)
+    panels = list(_PANELS[name](rows))
     across = min(3, len(panels))
     down = -(-len(panels) // across)
     figure = Figure(figsize=(4.4 * across + 0.6, 3.3 * down + 0.7), layout="constrained")
@@ -42,7 +42,7 @@ def _share_legend(figure: Figure, axes: list[Axes]) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 2 * len(axes), 5), fontsize=7)
 
 
-Panels = list[tuple[str, Callable[[Axes], None]]]
+Panels = Iterable[tuple[str, Callable[[Axes], None]]]
 
 
 def _lines(
@@ -92,14 +92,12 @@ def _distinct(rows: Iterable[Row], key: str) -> list[Any]:
 
 
 def _iterations(rows: list[Row]) -> Panels:
-    panels: Panels = []
     for workload in _distinct(rows, "workload"):
         mine = [row for row in rows if row["workload"] == workload and row["packet_level_ms"] is not None]
         names = [f"{row['fabric']} {row['interfaces']}x{row['Gbps']}G" for row in mine]
         groups = {key: [row[column] for row in mine] for key, column in (
             ("lower bound", "lower_bound_ms"), ("chunks", "time_ms"), ("packets (rerun)", "packet_level_ms"))}
-        panels.append((workload, _bars(names, groups, "iteration, ms", log=True)))
-    return panels
+        yield workload, _bars(names, groups, "iteration, ms", log=True)
 
 
 def _twisted(rows: list[Row]) -> Panels:
@@ -120,7 +118,6 @@ def _switching(rows: list[Row]) -> Panels:
 
 
 def _following(rows: list[Row]) -> Panels:
-    panels: Panels = []
     for workload in _distinct(rows, "workload"):
         for degree in _distinct(rows, "interfaces"):
             mine = [row for row in rows if (row["workload"], row["interfaces"]) == (workload, degree)]
@@ -130,17 +127,14 @@ def _following(rows: list[Row]) -> Panels:
                               ("packet_level_ms", "packet-level rerun, one ring")):
                 points += [{"delay_us": row["delay_us"], "ms": row[key], "how": said} for row in mine if row[key]]
             paint = _lines(points, "delay_us", "ms", "how", ("reconfiguration delay, us", "iteration, ms"), logy=False)
-            panels.append((f"{workload}, {degree} interfaces", paint))
-    return panels
+            yield f"{workload}, {degree} interfaces", paint
 
 
 def _all_to_all(rows: list[Row]) -> Panels:
-    return [
-        (f"DLRM, {rows[0]['servers']} servers, {degree} x 100 Gb/s",
-         _lines([row for row in rows if row["interfaces"] == degree], "batch_per_gpu", "time_ms", "fabric",
-                ("batch per GPU", "iteration, ms")))
-        for degree in _distinct(rows, "interfaces")
-    ]
+    for degree in _distinct(rows, "interfaces"):
+        mine = [row for row in rows if row["interfaces"] == degree]
+        yield (f"DLRM, {rows[0]['servers']} servers, {degree} x 100 Gb/s",
+               _lines(mine, "batch_per_gpu", "time_ms", "fabric", ("batch per GPU", "iteration, ms")))
 
 
 def _dedicated(rows: list[Row]) -> Panels:

@@ -93,9 +93,9 @@ def one_ring(network: Topology) -> Fabric:
     return Fabric(network, (1,), {}, 1, 0, ())
 
 
-def expander(n: int, degree: int, rate_Gbps: float, seed: int = 1) -> Fabric:
+def expander(n: int, degree: int, rate_Gbps: float) -> Fabric:
     """A random regular network whose servers forward; the rings are those of rank order, in both directions."""
-    network = random_regular(n, degree, seed, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0)
+    network = random_regular(n, degree, 1, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0)
     return Fabric(network, (1, n - 1), {}, degree, 0, ())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 def streaming_rows(
     job: PoolStreaming, slots: Iterable[int], *, late_ps: Late | None = None, rate_factor: Slow | None = None,
     loss: float = 0.0, timeout_ps: int | str | None = None, seeds: int = 1,
-) -> list[Row]:
+) -> Iterator[Row]:
     """One job; with loss the mean time of some seeds, its 5th and 95th percentile, and the slow-down.
 
     `job`: its slots are those of the rows.
@@ -28,7 +28,7 @@ def streaming_rows(
         lost.
     `seeds`: 0 to seeds - 1.
     """
-    rows, seeds = [], integer(seeds, "seeds", 1)
+    integer(seeds, "seeds", 1)
     for count in slots:
         one = replace(job, slots=count)
         times = [
@@ -37,43 +37,40 @@ def streaming_rows(
         ]
         clean = time_ps(one, late_ps=late_ps, rate_factor=rate_factor)
         if not times:
-            rows.append(_row(one, clean))
+            yield _row(one, clean)
             continue
         mean, low, high = float(np.mean(times)), *np.percentile(times, [5, 95])
-        rows.append(_row(one, mean) | {
+        yield _row(one, mean) | {
             "p5_s": float(low) / PS_PER_S, "p95_s": float(high) / PS_PER_S,
             "slow_down": mean / clean if clean else 1.0, "seeds": seeds,
-        })
-    return rows
+        }
 
 
-def sharing_rows(job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Sequence[str], pool: int) -> list[Row]:
+def sharing_rows(job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Sequence[str], pool: int) -> Iterator[Row]:
     """Several jobs on one switch of `pool` slots; the time is that of the last, the closed form that of one job."""
-    rows = []
     for count in slots:
         for rule in rules:
             sharing = Sharing(job=replace(job, slots=count), jobs=jobs, slots=pool, rule=rule)
             times = finishes_ps(sharing)
             alone = replace(job, slots=sharing.window)
-            rows.append({"rule": rule, "jobs": jobs, "switch_slots": pool} | _row(alone, max(times), jobs) | {
+            yield {"rule": rule, "jobs": jobs, "switch_slots": pool} | _row(alone, max(times), jobs) | {
                 "slots": count, "mean_s": float(np.mean(times)) / PS_PER_S, "fallback": fallback_share(sharing),
-            })
-    return rows
+            }
 
 
-def partial_rows(job: PoolStreaming, slots: Iterable[int], leaves: int, late_ps: int, timeout_ps: int) -> list[Row]:
+def partial_rows(
+    job: PoolStreaming, slots: Iterable[int], leaves: int, late_ps: int, timeout_ps: int
+) -> Iterator[Row]:
     """A late worker under leaves that wait, and under leaves with a timeout."""
-    rows = []
     for count in slots:
         for timer in (None, timeout_ps):
             case = LateWorker(job=replace(job, slots=count), leaves=leaves, late_ps=late_ps, timeout_ps=timer)
             found = late_worker_run(case)
             row = _row(case.job, found.makespan_ps, closed_ps=case.closed_form_ps(), trip_ps=case.round_trip_ps)
-            rows.append({"leaf": "waits" if timer is None else "partial"} | row | {
+            yield {"leaf": "waits" if timer is None else "partial"} | row | {
                 "held_mean_s": found.mean_ps / PS_PER_S, "held_most_s": found.longest_ps / PS_PER_S,
                 "packets_up": found.packets_up, "partial_sums": found.partial_sums,
-            })
-    return rows
+            }
 
 
 def _row(
