@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,19 +13,22 @@ from workloads.compression.vectors import vector
 
 Values = npt.NDArray[Any]
 
+BLOCK = 256
+"""Elements of a block, as in OmniReduce."""
 
-class Coordinates(NamedTuple):
-    """Positions and values: a list that is all-gathered, not summed in transit."""
 
-    positions: npt.NDArray[np.int32]
-    values: Values
+class Part(NamedTuple):
+    """Some elements, or some blocks of elements, and their places: a list that is all-gathered or added by place."""
+
+    places: npt.NDArray[np.int32]
+    values: Values  # (places,), or (places, block): the last block of an array is padded with zeros
 
     @property
     def n_bytes(self) -> int:
-        return int(self.positions.nbytes + self.values.nbytes)
+        return int(self.places.nbytes + self.values.nbytes)
 
 
-def top_k(x: Values, k: int) -> Coordinates:
+def top_k(x: Values, k: int) -> Part:
     """The k values of largest magnitude; of equal ones the first.
 
     WeftError: more values than there are.
@@ -38,40 +40,18 @@ def top_k(x: Values, k: int) -> Coordinates:
     small = -np.abs(x) if x.dtype.kind == "f" else np.minimum(x, -x)  # the least integer has no positive twin
     order = np.argsort(small, kind="stable")[:k]
     positions = np.sort(order).astype(np.int32)
-    return Coordinates(positions, x[positions])
+    return Part(positions, x[positions])
 
 
-def add_coordinates(messages: list[Coordinates], n_elements: int) -> Values:
+def add_coordinates(messages: list[Part], n_elements: int) -> Values:
     """The dense sum of several lists; each holds a position once.
 
     WeftError: no lists, or a position that is not among the elements.
     """
-    _refuse_none(messages)
-    integer(n_elements, "number of elements", 0, MOST_COUNT)
-    for message in messages:
-        _refuse_outside(message.positions, n_elements, "position", "elements")
-    total = np.zeros(n_elements, messages[0].values.dtype)
-    for message in messages:
-        total[message.positions] += message.values
-    return total
+    return _sum(messages, integer(n_elements, "number of elements", 0, MOST_COUNT), "position", "elements")
 
 
-class Blocks(NamedTuple):
-    """Numbers and values of the blocks that are not all zero; the last one is padded with zeros."""
-
-    numbers: npt.NDArray[np.int32]
-    values: Values
-
-    @property
-    def n_bytes(self) -> int:
-        return int(self.numbers.nbytes + self.values.nbytes)
-
-
-BLOCK = 256
-"""Elements of a block, as in OmniReduce."""
-
-
-def non_zero_blocks(x: Values, block: int = BLOCK) -> Blocks:
+def non_zero_blocks(x: Values, block: int = BLOCK) -> Part:
     """The nonzero blocks of an array, as OmniReduce streams them (Fei et al., SIGCOMM 2021)."""
     vector(x, "the array")
     integer(block, "number of elements of a block", 1, MOST_COUNT)
@@ -79,33 +59,29 @@ def non_zero_blocks(x: Values, block: int = BLOCK) -> Blocks:
     padded[: x.size] = x
     rows = padded.reshape(-1, block)
     numbers = np.flatnonzero(np.any(rows != 0, axis=1)).astype(np.int32)
-    return Blocks(numbers, rows[numbers])
+    return Part(numbers, rows[numbers])
 
 
-def add_blocks(messages: list[Blocks], n_elements: int) -> Values:
+def add_blocks(messages: list[Part], n_elements: int) -> Values:
     """The dense sum: an aggregator adds the blocks of one number as they arrive.
 
     WeftError: no messages, blocks of other sizes, or a block that is not among the elements.
     """
-    _refuse_none(messages)
-    block = messages[0].values.shape[1]
-    n_blocks = -(-integer(n_elements, "number of elements", 0, MOST_COUNT) // block)
+    integer(n_elements, "number of elements", 0, MOST_COUNT)
+    block = messages[0].values.shape[1] if messages else BLOCK
     for message in messages:
         if message.values.shape[1] != block:
             raise WeftError(f"blocks of {message.values.shape[1]} elements do not add to blocks of {block}")
-        _refuse_outside(message.numbers, n_blocks, "block", "blocks")
-    total = np.zeros((n_blocks, block), messages[0].values.dtype)
-    for message in messages:
-        total[message.numbers] += message.values
-    return total.reshape(-1)[:n_elements]
+    return _sum(messages, -(-n_elements // block), "block", "blocks").reshape(-1)[:n_elements]
 
 
-def _refuse_none(messages: Sequence[object]) -> None:
+def _sum(messages: list[Part], n_places: int, what: str, of: str) -> Values:
     if not messages:
         raise WeftError("a sum needs at least one worker")
-
-
-def _refuse_outside(places: npt.NDArray[np.int32], limit: int, what: str, of: str) -> None:
-    outside = places[(places < 0) | (places >= limit)]
-    if outside.size:
-        raise WeftError(f"{what} {outside[0]} is not among the {limit} {of}")
+    total = np.zeros((n_places, *messages[0].values.shape[1:]), messages[0].values.dtype)
+    for places, values in messages:
+        outside = places[(places < 0) | (places >= n_places)]
+        if outside.size:
+            raise WeftError(f"{what} {outside[0]} is not among the {n_places} {of}")
+        total[places] += values
+    return total

@@ -60,22 +60,7 @@ class Drawing:
         return COLUMNS[self.columns]
 
 
-def _comparison(wanted: Drawing) -> None:
-    _check_one_fabric(wanted.rows, "comparison")
-    draw_comparison(wanted.rows, wanted.path, width=wanted.width)
-
-
-def _speedup(wanted: Drawing) -> None:
-    _check_one_fabric(wanted.rows, "speed-up")
-    draw_speedup(wanted.rows, wanted.path, baseline=wanted.baseline, width=wanted.width)
-
-
-def _scaling(wanted: Drawing) -> None:
-    draw_scaling(wanted.rows, wanted.path, size_bytes=wanted.size_bytes, width=wanted.width)
-
-
 def _roofline(wanted: Drawing) -> None:
-    _check_one_fabric(wanted.rows, "roofline")
     if wanted.spec is None:
         raise WeftError("a roofline needs the fabric: results that carry their spec, of one file")
     model, topology = wanted.spec.build_model(), wanted.spec.build_topology()
@@ -99,9 +84,15 @@ _IN_SWITCHES = ("in-network",)
 """Algorithms whose switches reduce: the roof is then that of such switches."""
 
 FIGURES: dict[str, Callable[[Drawing], None]] = {
-    "comparison": _comparison, "speed-up": _speedup, "scaling": _scaling, "roofline": _roofline, "account": _account,
+    "comparison": lambda one: draw_comparison(one.rows, one.path, width=one.width),
+    "speed-up": lambda one: draw_speedup(one.rows, one.path, baseline=one.baseline, width=one.width),
+    "scaling": lambda one: draw_scaling(one.rows, one.path, size_bytes=one.size_bytes, width=one.width),
+    "roofline": _roofline, "account": _account,
 }
 """Figures drawn from rows of results."""
+
+ONE_FABRIC = ("comparison", "speed-up", "roofline")
+"""Those of a single fabric and collective."""
 
 
 def draw(name: str, wanted: Drawing) -> None:
@@ -114,11 +105,8 @@ def draw(name: str, wanted: Drawing) -> None:
         raise WeftError(f"--columns {wanted.columns}: a figure takes 1 or 2 columns of a page")
     if not any(row.get("size_bytes") and row.get("time_s") for row in wanted.rows):
         raise WeftError("there is nothing to draw: no row has a size and a time above zero")
-    drawing(wanted)
-
-
-def _check_one_fabric(rows: Sequence[Row], figure: str) -> None:
-    for key in ("topology", "collective"):
-        found = list(dict.fromkeys(str(row.get(key)) for row in rows))
+    for key in ("topology", "collective") if name in ONE_FABRIC else ():
+        found = list(dict.fromkeys(str(row.get(key)) for row in wanted.rows))
         if len(found) > 1:
-            raise WeftError(f"a {figure} is of one {key}: here are {', '.join(found[:4])}")
+            raise WeftError(f"a {name} is of one {key}: here are {', '.join(found[:4])}")
+    drawing(wanted)

@@ -75,8 +75,8 @@ def test_sparse_messages_sum_to_the_dense_array(n, workers, block, draw):
     assert np.array_equal(add_coordinates([top_k(x, n) for x in arrays], n), total)
     k = int(rng.integers(0, n + 1))
     kept = top_k(arrays[0], k)
-    rest = np.delete(np.abs(arrays[0]), kept.positions)
-    assert kept.positions.size == k
+    rest = np.delete(np.abs(arrays[0]), kept.places)
+    assert kept.places.size == k
     assert np.abs(kept.values).min(initial=10**9) >= rest.max(initial=0)
 
 
@@ -84,7 +84,7 @@ def test_blocks_of_zeros_are_not_sent():
     x = np.zeros(1000, np.float32)
     x[[0, 999]] = 1
     blocks = non_zero_blocks(x)
-    assert blocks.numbers.tolist() == [0, 3] and blocks.n_bytes == 2 * (4 + 4 * 256)
+    assert blocks.places.tolist() == [0, 3] and blocks.n_bytes == 2 * (4 + 4 * 256)
     with pytest.raises(WeftError):
         non_zero_blocks(x, 0)
     with pytest.raises(WeftError):
@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_refused_in_one_line(refused):
 
 
 def test_the_least_integer_is_the_largest_in_magnitude():
-    assert top_k(np.array([5, -(2**31), 3], np.int32), 1).positions.tolist() == [1]
+    assert top_k(np.array([5, -(2**31), 3], np.int32), 1).places.tolist() == [1]
     assert to_fixed(np.array([-(2.0**31)]), 1.0).tolist() == [-(2**31)]
 
 
