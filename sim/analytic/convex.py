@@ -7,7 +7,7 @@ rows of the maximum give a floor c + sum w_d / B_d, multipliers of the constrain
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,6 @@ from sim.analytic.constraints import Feasible
 from sim.analytic.epigraph import Epigraph, Floor
 from sim.analytic.traffic import F64
 from topologies import WeftError
-
-if TYPE_CHECKING:
-    import clarabel
 
 PASSES = 2
 """The second solve is scaled by the first: bandwidths of one optimum differ by a factor of thousands."""
@@ -118,8 +115,11 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     price = np.concatenate([time.weight, np.zeros(2 * n_dims)])
     worth = max(float(time.weight.max(initial=0.0)), 1e-300)
     n_all = n_vars + 2 * n_dims
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads = False, 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
     solution = clarabel.DefaultSolver(
-        csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, _settings()
+        csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, settings
     ).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved", "InsufficientProgress"):
         raise WeftError(f"no least time was found: the solver reports {solution.status}")
@@ -143,13 +143,3 @@ def _hyperbolas(n_vars: int, n_dims: int, used: npt.NDArray[np.intp]) -> tuple[c
     limit = np.zeros(3 * used.size)
     limit[2::3] = 2.0
     return csc_matrix((values, (rows, columns)), shape=(3 * used.size, n_vars + 2 * n_dims)), limit
-
-
-def _settings() -> clarabel.DefaultSettings:
-    import clarabel  # heavy: loaded where it is used
-
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    settings.max_threads = 1
-    return settings

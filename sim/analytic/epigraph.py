@@ -8,6 +8,7 @@ LIBRA's training loops have this form, and so has the bundle of critical paths t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,10 @@ class Floor(NamedTuple):
     bytes: F64
 
 
+EpigraphRow = tuple[int, float, F64, F64]
+"""Variable, offset_ns, slope_bytes and inner of a row."""
+
+
 class Epigraph(NamedTuple):
     """A time as a function of D bandwidths in GB/s; R rows on n variables."""
 
@@ -32,6 +37,17 @@ class Epigraph(NamedTuple):
     offset_ns: F64  # (R,)
     slope_bytes: F64  # (R, D): not negative; bytes / (GB/s) = ns
     inner: F64  # (R, n): multiples of variables of lower index
+
+    @classmethod
+    def of(cls, constant_ns: float, weight: npt.ArrayLike, rows: Sequence[EpigraphRow], n_dims: int) -> Epigraph:
+        """From its rows."""
+        n_vars = np.size(weight)
+        return cls(
+            constant_ns, np.asarray(weight, np.float64),
+            np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.float64),
+            np.array([row[2] for row in rows], np.float64).reshape(len(rows), n_dims),
+            np.array([row[3] for row in rows], np.float64).reshape(len(rows), n_vars),
+        )
 
     @property
     def n_dims(self) -> int:
@@ -79,11 +95,4 @@ def _slowness(bandwidth_GBps: F64, slope: F64) -> F64:
 
 def flat_epigraph(constant_ns: float, weight: F64, rows: list[tuple[int, float, F64]], n_dims: int) -> Epigraph:
     """An epigraph whose rows (variable, offset_ns, slope_bytes) do not contain other variables."""
-    return Epigraph(
-        constant_ns=constant_ns,
-        weight=np.asarray(weight, np.float64),
-        target=np.array([row[0] for row in rows], np.int64),
-        offset_ns=np.array([row[1] for row in rows], np.float64),
-        slope_bytes=np.array([row[2] for row in rows], np.float64).reshape(-1, n_dims),
-        inner=np.zeros((len(rows), np.size(weight))),
-    )
+    return Epigraph.of(constant_ns, weight, [(*row, np.zeros(np.size(weight))) for row in rows], n_dims)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.analytic.epigraph import Epigraph
+from sim.analytic.epigraph import Epigraph, EpigraphRow
 from sim.analytic.traffic import F64, dimension_traffic
 from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
@@ -171,7 +171,7 @@ class _Sums:
         for traffic in (*self.collectives, *(t for race in self.races for _, calls in race for t in calls)):
             index.setdefault(traffic, len(index))
         weight = [self.collectives.get(traffic, 0.0) for traffic in index] + list(self.races.values())
-        rows: list[tuple[int, float, F64, F64]] = []
+        rows: list[EpigraphRow] = []
         nothing = np.zeros(len(weight))
         for traffic, variable in index.items():
             rows += [(variable, 0.0, slope, nothing) for slope in np.diag(traffic) if slope.any()]
@@ -180,11 +180,4 @@ class _Sums:
                 inner = nothing.copy()
                 np.add.at(inner, [index[call] for call in calls], 1.0)
                 rows.append((len(index) + place, ns, np.zeros(self.n_dims), inner))
-        return Epigraph(
-            constant_ns=self.constant_ns,
-            weight=np.array(weight, np.float64),
-            target=np.array([row[0] for row in rows], np.int64),
-            offset_ns=np.array([row[1] for row in rows], np.float64),
-            slope_bytes=np.array([row[2] for row in rows], np.float64).reshape(len(rows), self.n_dims),
-            inner=np.array([row[3] for row in rows], np.float64).reshape(len(rows), len(weight)),
-        )
+        return Epigraph.of(self.constant_ns, weight, rows, self.n_dims)

@@ -142,7 +142,10 @@ def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) ->
     return Measurements(found.source, found.format, points, found.left_out, name, found.n_ranks or n_ranks)
 
 
-def _points(rows: Sequence[tuple[str, Any, Any]], source: str) -> tuple[tuple[Point, ...], int]:
+def _measured(
+    source: str, format: str, rows: Sequence[tuple[str, Any, Any]], collective: str | None, n_ranks: int | None = None,
+    *, size_factor: int = 1,
+) -> Measurements:
     """Points of (where, size in bytes, time in us); empty arrays and missing times are counted."""
     points, left_out = [], 0
     for where, size, time_us in rows:
@@ -156,8 +159,8 @@ def _points(rows: Sequence[tuple[str, Any, Any]], source: str) -> tuple[tuple[Po
         if number == 0 or not time > 0:
             left_out += 1
         else:
-            points.append(Point(number, time / 1e6))
-    return tuple(points), left_out
+            points.append(Point(number * size_factor, time / 1e6))
+    return Measurements(source, format, tuple(points), left_out, collective, n_ranks)
 
 
 # --- nccl-tests ---------------------------------------------------------------------------------------------------
@@ -190,8 +193,7 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
             rows.append((f"line {number}", words[0], words[at[PLACEMENTS.index(placement) if len(at) > 1 else 0]]))
     if not columns:
         raise WeftError(f"{name} has no known format: nccl-tests text or JSON, OSU text, or weft's JSON are read")
-    points, left_out = _points(rows, name)
-    return Measurements(name, "nccl-tests text", points, left_out, collective, len(ranks) or None)
+    return _measured(name, "nccl-tests text", rows, collective, len(ranks) or None)
 
 
 def _check_columns(columns: Sequence[str], where: str) -> None:
@@ -231,12 +233,9 @@ def _json(text: str, name: str, placement: str) -> Measurements:
             raise WeftError(f"{name}, {where}: {key} lacks the key 'time'")
         _check_keys(body or {}, _TIME_KEYS, f"{name}, {where}: {key}")
         rows.append((where, row["size"], 0 if body is None else body.get("time", body.get("cpu_time"))))
-    points, left_out = _points(rows, name)
     devices = data.get("devices")
-    return Measurements(
-        name, "nccl-tests JSON", points, left_out, _collective_of_args(data.get("args"), name),
-        len(devices) if isinstance(devices, list) and devices else None,
-    )
+    n_ranks = len(devices) if isinstance(devices, list) and devices else None
+    return _measured(name, "nccl-tests JSON", rows, _collective_of_args(data.get("args"), name), n_ranks)
 
 
 def _check_keys(data: Mapping[str, Any], accepted: Collection[str], where: str) -> None:
@@ -258,12 +257,9 @@ def _own_json(data: Mapping[str, Any], name: str) -> Measurements:
     for key in ("collective", "algorithm"):
         if len(names := {str(row.get(key)) for row in rows}) > 1:
             raise WeftError(f"{name} has rows of several: {key} {', '.join(sorted(names))}; one is expected")
-    points, left_out = _points(
-        [(f"rows[{at}]", row.get("size_bytes"), _microseconds(row.get("time_s", 0))) for at, row in enumerate(rows)],
-        name,
-    )
+    found = [(f"rows[{at}]", row.get("size_bytes"), _microseconds(row.get("time_s", 0))) for at, row in enumerate(rows)]
     kind = rows[0].get("collective") if rows else None
-    return Measurements(name, "JSON of weft", points, left_out, kind if kind in COLLECTIVES else None)
+    return _measured(name, "JSON of weft", found, kind if kind in COLLECTIVES else None)
 
 
 def _microseconds(seconds: Any) -> Any:
@@ -301,7 +297,4 @@ def _osu(lines: Sequence[str], name: str, collective: str | None, n_ranks: int |
     assert kind is not None
     if kind in _PER_PAIR and n_ranks is None:
         raise WeftError(f"{name} counts the bytes of a pair of ranks: the number of ranks is needed")
-    points, left_out = _points(rows, name)
-    if kind in _PER_PAIR and n_ranks is not None:
-        points = tuple(Point(point.size_bytes * n_ranks, point.time_s) for point in points)
-    return Measurements(name, "OSU text", points, left_out, kind)
+    return _measured(name, "OSU text", rows, kind, size_factor=n_ranks if kind in _PER_PAIR and n_ranks else 1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible
-from sim.analytic.epigraph import Epigraph
+from sim.analytic.epigraph import Epigraph, EpigraphRow
 from sim.analytic.traffic import F64
 from sim.optimizer.objective import Evaluation
 
@@ -55,31 +55,16 @@ def convex_model(
     """
     first = np.cumsum([0, *(floor.weight.size for floor in floors)]).tolist()
     n_vars = first[-1] + len(weights)
-    target: list[int] = []
-    offset: list[float] = []
-    slope: list[F64] = []
-    inner: list[F64] = []
+    rows: list[EpigraphRow] = []
     for part, floor in enumerate(floors):
         wide = np.zeros((floor.target.size + 1, n_vars))
         own = slice(first[part], first[part + 1])
         wide[:-1, own], wide[-1, own] = floor.inner, floor.weight
-        target += [*(floor.target + first[part]).tolist(), first[-1] + part]
-        offset += [*floor.offset_ns.tolist(), floor.constant_ns]
-        slope += [*floor.slope_bytes, np.zeros(n_dims)]
-        inner += list(wide)
-    for row in paths:
-        target.append(first[-1] + row.part)
-        offset.append(row.offset_ns)
-        slope.append(row.slope_bytes)
-        inner.append(np.zeros(n_vars))
-    return Epigraph(
-        constant_ns=constant_ns,
-        weight=np.concatenate([np.zeros(first[-1]), np.asarray(weights, np.float64)]),
-        target=np.array(target, np.int64),
-        offset_ns=np.array(offset, np.float64),
-        slope_bytes=np.array(slope, np.float64).reshape(-1, n_dims),
-        inner=np.array(inner, np.float64).reshape(-1, n_vars),
-    )
+        target = (floor.target + first[part]).tolist()
+        rows += zip(target, floor.offset_ns.tolist(), floor.slope_bytes, wide[:-1], strict=True)
+        rows.append((first[-1] + part, floor.constant_ns, np.zeros(n_dims), wide[-1]))
+    rows += [(first[-1] + row.part, row.offset_ns, row.slope_bytes, np.zeros(n_vars)) for row in paths]
+    return Epigraph.of(constant_ns, [0.0] * first[-1] + list(weights), rows, n_dims)
 
 
 def near(one: F64, other: F64, width: float) -> bool:

@@ -39,11 +39,7 @@ class Gradient:
     def union(self, workers: int, shared: float = 0.0) -> float:
         """Share of nonzeros in the union of all workers.
 
-        Parameters
-        ----------
-        workers : int
-        shared : float
-            Share of a worker's nonzeros that all workers have in common; the rest are independent. 0 is the
+        `shared`: share of a worker's nonzeros that all workers have in common; the rest are independent. 0 is the
             densest union, 1 that of identical supports.
         """
         number(shared, "shared support", 0, 1)
