@@ -48,31 +48,20 @@ MOST_NPUS = 128
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """BFB all-gather.
 
-    Parameters
-    ----------
-    topology : Topology
-        Without switches.
-    size : quantity
-        Bytes of the array.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        Switches, unreachable NPUs, or fractions that need more than 96 parts of a shard.
+    WeftError: switches, unreachable NPUs, or fractions that need more than 96 parts of a shard.
     """
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 
 @checked
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The all-gather reversed; requires every link to have an opposite. Parameters as for `all_gather`."""
+    """The all-gather reversed; requires every link to have an opposite."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
 @checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Reduce-scatter, then all-gather; parameters as for `all_gather`."""
+    """Reduce-scatter, then all-gather."""
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 

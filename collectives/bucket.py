@@ -18,7 +18,7 @@ import numpy.typing as npt
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
-from collectives.core.grid import NOBODY, Grid
+from collectives.core.grid import NOBODY, Grid, alike
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
@@ -36,14 +36,6 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
 
     Copy k < D starts in dimension k in the positive direction, copy D + k in dimension k in the negative one. If
     extents differ, a rank starts the next phase of any copy when all of its copies have finished the previous one.
-
-    Parameters
-    ----------
-    topology : Topology
-        Any; only its shape matters.
-    size : quantity
-        Bytes of the array.
-    element_bytes : int
     """
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
@@ -143,6 +135,5 @@ def _blocks(grid: Grid, phase: _Phase, source: int, k: int) -> Sequence[int]:
 @lru_cache(maxsize=4096)
 def _alike(grid: Grid, port: int, dims: tuple[int, ...], rank: int) -> Sequence[int]:
     """Blocks of a port that share the coordinates of a rank in some dimensions."""
-    every = np.arange(grid.p)
-    alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in dims]
-    return (port * grid.p + np.flatnonzero(np.all(alike, axis=0))).tolist()
+    blocks: list[int] = (port * grid.p + alike(grid, rank, dims)).tolist()
+    return blocks

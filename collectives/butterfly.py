@@ -2,7 +2,8 @@
 
 A butterfly is defined by the pairs of each step. They determine the latency form, which exchanges the entire vector
 in every step, and the bandwidth form, a reduce-scatter with shrinking messages and an all-gather that is its time
-reversal (Swing paper, sections 3.1 and A.2).
+reversal (D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: Short-cutting Rings for Higher Bandwidth Allreduce",
+NSDI 2024, sections 3.1 and A.2).
 """
 
 from __future__ import annotations
@@ -25,12 +26,7 @@ Peer = Callable[[Ranks], Ranks]
 def dimension_steps(extents: Sequence[int], port: int) -> list[tuple[int, int]]:
     """Dimension and relative step of each step: the dimensions in turn, skipping those that are complete.
 
-    `port`: starts with dimension `port` mod D.
-
-    References
-    ----------
-    .. [1] D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: Short-cutting Rings for Higher Bandwidth
-       Allreduce", NSDI 2024, sections 4.1 and 4.2.
+    `port`: starts with dimension `port` mod D (Swing paper, sections 4.1 and 4.2).
     """
     n_dims = len(extents)
     turn = [(port + i) % n_dims for i in range(n_dims)]
@@ -184,14 +180,10 @@ def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
     """What each rank sends in each step of the reduce-scatter, and how much.
 
     In step s a rank sends its peer the block that the peer owns and those that the peer forwards later; a block
-    that would be sent twice is sent only the last time.
+    that would be sent twice is sent only the last time (Swing paper, sections 3.1.1 and A.2).
 
     `p`: ranks.
     `peers`: of each step.
-
-    References
-    ----------
-    .. [1] "Swing: Short-cutting Rings for Higher Bandwidth Allreduce", NSDI 2024, sections 3.1.1 and A.2.
     """
     tables: list[list[int]] = []
 

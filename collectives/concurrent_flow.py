@@ -16,11 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
-from collectives.core.transfers import take
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.core.symmetry import Permutation, link_permutation, translation
@@ -59,20 +57,9 @@ class Route(NamedTuple):
 
 @checked
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-to-all along the routes of the maximum concurrent flow.
+    """All-to-all along the routes of the maximum concurrent flow; switches must send as much as they receive.
 
-    Parameters
-    ----------
-    topology : Topology
-        At most 64 NPUs; switches must send as much as they receive.
-    size : quantity
-        Bytes of the array.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        Too many NPUs for the linear program, or unreachable NPUs.
+    WeftError: too many NPUs or links for the linear program, or unreachable NPUs.
     """
     return schedule(_pattern(topology), size, element_bytes)
 
@@ -88,12 +75,7 @@ def _pattern(topology: Topology) -> Pattern:
             first = source * n + target
             for links, numbers in routes[source, target]:
                 sends.add(source, target, [part * n * n + first for part in numbers], links=links)
-    transfers, blocks = sends.build()
-    return Pattern(
-        topology=topology, kind=collective("all-to-all"), algorithm=NAME, n_blocks=parts * n * n,
-        emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=lambda source, slot: blocks[source, slot],
-    )
+    return sends.pattern(topology, "all-to-all", NAME, parts * n * n)
 
 
 def _whole_routes(topology: Topology) -> tuple[int, dict[tuple[int, int], list[tuple[Links, Sequence[int]]]]]:

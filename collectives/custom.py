@@ -8,10 +8,8 @@ from typing import Annotated
 import numpy as np
 
 from collectives.core.collective import collective
-from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
-from collectives.core.transfers import take
 from topologies import Topology, WeftError
 from topologies.checks import UNCHECKED, checked
 from topologies.units import Quantity
@@ -84,15 +82,9 @@ def from_steps(
             highest = max(highest, *blocks)
         for dst, block, number in arrivals:
             brought.setdefault((dst, block), []).append(number)
-    transfers, carried = sends.build()
-    does = collective(kind)
-    multiple = does.blocks_multiple(topology.n_npus)
-    pattern = Pattern(
-        topology=topology, kind=does, algorithm=name, n_blocks=-(-max(highest + 1, 1) // multiple) * multiple,
-        emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=lambda source, slot: carried[source, slot], root=root,
-    )
-    return schedule(pattern, size, element_bytes)
+    multiple = collective(kind).blocks_multiple(topology.n_npus)
+    n_blocks = -(-max(highest + 1, 1) // multiple) * multiple
+    return schedule(sends.pattern(topology, kind, name, n_blocks, root=root), size, element_bytes)
 
 
 def _checked(one: Send, step: int, p: int) -> tuple[int, int, list[int], bool]:

@@ -7,7 +7,6 @@ Minimum Start-Up Costs in 2D/3D Tori and Meshes", 1998).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.families import shrink
-from collectives.core.grid import Grid, Ranks
+from collectives.core.grid import Grid, alike
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
@@ -31,13 +30,7 @@ NAME = "dimension-wise"
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """All-to-all in one phase per dimension of extent d, which sends p / d blocks to each of d - 1 ranks at once.
 
-    Parameters
-    ----------
-    topology : Topology
-        Any; only its shape matters.
-    size : quantity
-        Bytes that each rank sends, including its own block.
-    element_bytes : int
+    `size`: what each rank sends, including its own block.
     """
     return schedule(_pattern(topology), size, element_bytes)
 
@@ -98,14 +91,6 @@ def _blocks(grid: Grid, source: int, dim: int, by: int) -> Sequence[int]:
     In earlier dimensions the source has their final coordinates, in later ones their original coordinates.
     """
     before = tuple(other for other in grid.dims if other < dim)
-    origins = _alike(grid, tuple(other for other in grid.dims if other >= dim), source)
-    destinations = _alike(grid, (*before, dim), grid.shift(source, dim, by))
+    origins = alike(grid, source, tuple(other for other in grid.dims if other >= dim))
+    destinations = alike(grid, grid.shift(source, dim, by), (*before, dim))
     return (origins[:, None] * grid.p + destinations).ravel().tolist()
-
-
-@lru_cache(maxsize=4096)
-def _alike(grid: Grid, dims: tuple[int, ...], rank: int) -> Ranks:
-    """Ranks that share the coordinates of a rank in some dimensions."""
-    every = np.arange(grid.p)
-    alike = [grid.coordinate(every, dim) == grid.coordinate(rank, dim) for dim in dims]
-    return np.flatnonzero(np.all(alike, axis=0))

@@ -27,13 +27,6 @@ def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEME
     """Direct reduce-scatter, then direct all-gather: two steps of p - 1 messages from each rank.
 
     Messages are injected in order of displacement, so all ranks send alike.
-
-    Parameters
-    ----------
-    topology : Topology
-    size : quantity
-        Bytes of the array.
-    element_bytes : int
     """
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 

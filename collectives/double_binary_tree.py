@@ -21,16 +21,7 @@ NAME = "double-binary-tree"
 
 @checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Reduce up both trees and broadcast down again, chunk by chunk.
-
-    Parameters
-    ----------
-    topology : Topology
-        Any; only the number of NPUs matters.
-    size : quantity
-        Bytes of the array.
-    element_bytes : int
-    """
+    """Reduce up both trees and broadcast down again, chunk by chunk."""
     return schedule(_pattern(topology), size, element_bytes)
 
 

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ from collectives.core.stages import (
 from collectives.core.symmetry import Group, Groups, node_group
 from collectives.core.transfers import Pool, Ref, Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.checks import checked
+from topologies.checks import Choice, Count, checked, choice
 from topologies.core.blocks import Block, Ring
 from topologies.core.product import DimensionOrderRouter
 from topologies.core.symmetry import move_nodes
@@ -56,14 +56,14 @@ Algorithms = str | Sequence[str | None] | None
 """Algorithm of each dimension, "ring,direct"; None (or "") means the block's native one."""
 
 
+@checked
 class Options(NamedTuple):
     """Options of a hierarchical collective of any kind."""
 
-    pipeline_chunks: int = DEFAULT_PIPELINE_CHUNKS  # chunks that the array is cut into
-    active_chunks: int | None = 1  # chunks a rank works on at once in a dimension; None for no limit
-    # "fifo" or "smallest-first": a dimension serves the first chunk to request it, or the one with the fewest bytes
-    # there
-    service: str = "fifo"
+    pipeline_chunks: Count = DEFAULT_PIPELINE_CHUNKS  # chunks that the array is cut into
+    active_chunks: Count | None = 1  # chunks a rank works on at once in a dimension; None for no limit
+    # a dimension serves the first chunk to request it, or the one with the fewest bytes there
+    service: Annotated[str, Choice(ORDERS_OF_SERVICE)] = "fifo"
     algorithms: Algorithms = None
     group: GroupSpec | ProcessGroup | None = None
     # dimensions in the order of the reduce-scatter or all-to-all ("2,0,1"); dimensions unused by the group are skipped.
@@ -77,15 +77,9 @@ def all_reduce(
 ) -> Schedule:
     """Reduce-scatter up through the dimensions, then all-gather down.
 
-    Parameters
-    ----------
-    topology : Topology
-        A product of blocks: rings, fully connected, switches, lines.
-    size : quantity
-        Bytes of the array of one process group.
-    element_bytes : int
-    **options
-        See `Options`.
+    `topology`: a product of blocks: rings, fully connected, switches, lines.
+    `size`: of the array of one process group.
+    `**options`: see `Options`.
     """
     return _schedule("all-reduce", topology, size, element_bytes, options)
 
@@ -124,21 +118,10 @@ def _schedule(
 
 
 def make_options(name: str, options: dict[str, object]) -> Options:
-    """Validate the options one by one.
-
-    WeftError: an unknown option, or a value that is not accepted.
-    """
+    """The options of an algorithm; WeftError: an unknown one, or a value that is not accepted."""
     for option in options:
-        if option not in Options._fields:
-            raise WeftError(f"{name} has no option {option!r}: it takes {', '.join(Options._fields)}")
-    chosen = Options(**options)  # type: ignore[arg-type]  # names are checked, values below
-    active = 1 if chosen.active_chunks is None else chosen.active_chunks
-    for what, value in (("pipeline_chunks", chosen.pipeline_chunks), ("active_chunks", active)):
-        if not isinstance(value, int) or value < 1:
-            raise WeftError(f"{name}: {what} is {value!r}: give an integer, at least 1")
-    if chosen.service not in ORDERS_OF_SERVICE:
-        raise WeftError(f"{name} has no service {chosen.service!r}: choose one of {', '.join(ORDERS_OF_SERVICE)}")
-    return chosen
+        choice(option, Options._fields, f"{name} option")
+    return Options(**options)  # type: ignore[arg-type]  # checked as it is made
 
 
 def order_of_dimensions(asked: str | Sequence[int] | None, group: ProcessGroup) -> tuple[int, ...]:

@@ -215,7 +215,7 @@ def _push(flows: Flows, trees: Trees, slots: int | None) -> int:
         received = flows.spread(tree, everyone, (block,), at_root)
         for rank in everyone if slots is not None else ():
             if rank in sent and rank in received:
-                flows.relays.window(sent[rank], received[rank], slots or 1)
+                flows.relays.wait(sent[rank], received[rank], slots or 1)
     return len(trees)
 
 

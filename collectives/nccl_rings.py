@@ -17,9 +17,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives.core.by_wiring import by_wiring
+from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.ring import cycles_pattern
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.flows.tightest_cut import remembered
@@ -34,33 +34,22 @@ Room = dict[tuple[int, int], float]
 
 @checked
 def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-reduce over several rings at once, each with an equal part.
+    """All-reduce over several rings at once, each with an equal part; several boxes must be of equal size.
 
-    Parameters
-    ----------
-    topology : Topology
-        Direct links with a cycle through all NPUs, or switches; several boxes must be of equal size.
-    size : quantity
-        Bytes of the array.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        No such cycle is found.
+    WeftError: no cycle through all NPUs is found along direct links.
     """
     return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 
 @checked
 def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The first half of `all_reduce`, with the same parameters."""
+    """The first half of `all_reduce`."""
     return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
 @checked
 def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The second half of `all_reduce`, with the same parameters."""
+    """The second half of `all_reduce`."""
     return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 

@@ -1,4 +1,7 @@
-"""Pairwise exchange: an all-to-all in p - 1 steps; in step s every rank sends to the rank s further on."""
+"""Pairwise exchange: an all-to-all in p - 1 steps; in step s every rank sends to the rank s further on.
+
+R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,7 @@ NAME = "pairwise"
 def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     """All-to-all, one displacement after the other: every rank has one message in flight.
 
-    Parameters
-    ----------
-    topology : Topology
-    size : quantity
-        Bytes that each rank sends, including its own block.
-    element_bytes : int
-
-    References
-    ----------
-    .. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+    `size`: what each rank sends, including its own block.
     """
     return schedule(_pattern(topology), size, element_bytes)
 

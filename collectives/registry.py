@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from inspect import Parameter, signature
+from types import ModuleType
+from typing import Any
 
 from collectives import (
     bfb,
@@ -90,132 +92,85 @@ _HIERARCHICAL_OPTIONS = {
     "order": "dimensions in the order of the reduce-scatter, 0 the innermost: \"2,0,1\"; not for themis",
 }
 
-_ANYWHERE = {
-    function.__name__.replace("_", "-"): partial(function, routers=True)
-    for function in (
-        in_network.all_reduce, in_network.reduce_scatter, in_network.all_gather, in_network.broadcast,
-        in_network.reduce,
-    )
-}
-"""Naming this algorithm lets the routers of NPUs reduce, which matters on networks without switches."""
+
+def _entry(
+    module: ModuleType, help: str, limits: str, bound: Mapping[str, object] | None = None, **more: Any
+) -> Algorithm:
+    """The algorithm of a module: its NAME, its functions that are called as the collectives are, and their FORMS.
+
+    `bound`: arguments that naming the algorithm gives.
+    """
+    own = {kind: vars(module)[kind.replace("-", "_")] for kind in COLLECTIVES if kind.replace("-", "_") in vars(module)}
+    forms = {kind: module.FORMS for kind, one in own.items() if "form" in signature(one).parameters}
+    functions = {kind: partial(one, **bound) for kind, one in own.items()} if bound else own
+    return Algorithm(module.NAME, help, limits, functions, forms, **more)
+
+
+_ROUTERS = {"routers": True}
+"""The routers of NPUs reduce, which matters on networks without switches."""
 
 _ALGORITHMS = (
-    Algorithm(
-        swing.NAME,
+    _entry(
+        swing,
         "peers on alternating sides at distances 1, 1, 3, 5, 11, ..., on 2D ports",
         "latency form: any shape; bandwidth form: even extents, or one dimension of any extent",
-        {"all-reduce": swing.all_reduce, "reduce-scatter": swing.reduce_scatter, "all-gather": swing.all_gather},
-        {"all-reduce": swing.FORMS},
     ),
-    Algorithm(
-        recursive_doubling.NAME,
+    _entry(
+        recursive_doubling,
         "peers at distances 1, 2, 4, ... along each dimension in turn, on a single port",
         "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
-        {
-            "all-reduce": recursive_doubling.all_reduce,
-            "reduce-scatter": recursive_doubling.reduce_scatter,
-            "all-gather": recursive_doubling.all_gather,
-        },
-        {"all-reduce": recursive_doubling.FORMS},
     ),
-    Algorithm(
-        mirrored_recursive_doubling.NAME,
+    _entry(
+        mirrored_recursive_doubling,
         "recursive doubling and its mirror image, starting in every dimension, on 2D ports",
         "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
-        {
-            "all-reduce": mirrored_recursive_doubling.all_reduce,
-            "reduce-scatter": mirrored_recursive_doubling.reduce_scatter,
-            "all-gather": mirrored_recursive_doubling.all_gather,
-        },
-        {"all-reduce": mirrored_recursive_doubling.FORMS},
     ),
-    Algorithm(
-        ring.NAME,
+    _entry(
+        ring,
         "blocks go around cycles of all ranks, in both directions",
         "one dimension, tiers of switches, or two dimensions that admit two edge-disjoint Hamiltonian cycles",
-        {"all-reduce": ring.all_reduce, "reduce-scatter": ring.reduce_scatter, "all-gather": ring.all_gather},
         options={"directions": "1 or 2: directions in which each cycle is used"},
     ),
-    Algorithm(
-        totient_rings.NAME,
+    _entry(
+        totient_rings,
         "blocks go around several rings at once, each with its own jump",
         "any shape; best on a circulant, whose links are the rings",
-        {"all-reduce": totient_rings.all_reduce},
         options={"jumps": 'the rings: "1,5,11,15" (default: those of the circulant)'},
     ),
-    Algorithm(
-        pairwise.NAME,
-        "p - 1 steps; in step s to the rank s further on",
-        "any shape",
-        {"all-to-all": pairwise.all_to_all},
-    ),
-    Algorithm(
-        bucket.NAME,
-        "rings along one dimension after the other, on 2D ports",
-        "any shape",
-        {"all-reduce": bucket.all_reduce, "reduce-scatter": bucket.reduce_scatter, "all-gather": bucket.all_gather},
-    ),
-    Algorithm(
-        direct.NAME,
-        "every rank sends to every other at once",
-        "any shape",
-        {
-            "all-reduce": direct.all_reduce,
-            "reduce-scatter": direct.reduce_scatter,
-            "all-gather": direct.all_gather,
-            "all-to-all": direct.all_to_all,
-        },
-    ),
-    Algorithm(
-        dimension_wise.NAME,
-        "blocks travel and regroup dimension by dimension",
-        "any shape",
-        {"all-to-all": dimension_wise.all_to_all},
-    ),
-    Algorithm(
-        hierarchical.NAME,
+    _entry(pairwise, "p - 1 steps; in step s to the rank s further on", "any shape"),
+    _entry(bucket, "rings along one dimension after the other, on 2D ports", "any shape"),
+    _entry(direct, "every rank sends to every other at once", "any shape"),
+    _entry(dimension_wise, "blocks travel and regroup dimension by dimension", "any shape"),
+    _entry(
+        hierarchical,
         "reduce-scatter up the dimensions and all-gather down, in pipelined chunks",
         "products of dimensions: torus, mesh, switches, RI(4)_FC(8)_SW(32)",
-        {
-            "all-reduce": hierarchical.all_reduce,
-            "reduce-scatter": hierarchical.reduce_scatter,
-            "all-gather": hierarchical.all_gather,
-            "all-to-all": hierarchical.all_to_all,
-        },
         options=_HIERARCHICAL_OPTIONS,
     ),
-    Algorithm(
-        themis.NAME,
+    _entry(
+        themis,
         "hierarchical, with an order of dimensions per chunk that balances their loads",
         "products of dimensions: torus, mesh, switches, RI(4)_FC(8)_SW(32)",
-        {"all-reduce": themis.all_reduce, "reduce-scatter": themis.reduce_scatter, "all-gather": themis.all_gather},
         options=_HIERARCHICAL_OPTIONS,
         built_from_rates=True,
     ),
-    Algorithm(
-        tree.NAME,
-        "a binomial tree, or a chain that forwards chunks",
-        "any shape and root",
-        {"broadcast": tree.broadcast, "reduce": tree.reduce},
-        {"broadcast": tree.FORMS, "reduce": tree.FORMS},
-    ),
-    Algorithm(
-        in_network.NAME,
+    _entry(tree, "a binomial tree, or a chain that forwards chunks", "any shape and root"),
+    _entry(
+        in_network,
         "switches, or else the routers of NPUs, reduce along trees; results are multicast",
         "any network whose nodes can reduce; optical switches cannot",
-        _ANYWHERE,
-        {"all-reduce": in_network.FORMS},
+        _ROUTERS,
         options={
             "trees": "edge-disjoint trees over which the array is striped (default: 1); not for rail-wise",
             "slots": "chunks of a rank in flight per tree; all-reduce (push) only",
             "routers": "whether the routers of NPUs reduce (default: true)",
         },
     ),
-    Algorithm(
-        parameter_server.NAME,
+    _entry(
+        parameter_server,
         "ranks send to one of them; switches reduce what finds a slot",
         "any network",
-        {"all-reduce": partial(parameter_server.all_reduce, routers=True)},
+        _ROUTERS,
         options={
             "server": "the rank that reduces (default: 0)",
             "fallback": "fraction that switches do not aggregate (default: 1)",
@@ -224,18 +179,10 @@ _ALGORITHMS = (
             "routers": "whether the routers of NPUs aggregate (default: true)",
         },
     ),
-    Algorithm(
-        pipelined.NAME,
+    _entry(
+        pipelined,
         "packed spanning trees that reach the bandwidth optimum of the network, chunk by chunk",
         "any fabric with identical NPUs, or up to 256 NPUs; switches must send as much as they receive",
-        {
-            "all-reduce": pipelined.all_reduce,
-            "reduce-scatter": pipelined.reduce_scatter,
-            "all-gather": pipelined.all_gather,
-            "broadcast": pipelined.broadcast,
-            "reduce": pipelined.reduce,
-        },
-        {"all-reduce": pipelined.FORMS},
         options={
             "k": "trees per root (default: as many as the optimum takes)",
             "most_k": "limit on k by default: fewer trees than the optimum takes lose bandwidth (default: 128)",
@@ -244,46 +191,29 @@ _ALGORITHMS = (
         discipline="lowest-chunk-first",
         built_from_rates=True,
     ),
-    Algorithm(
-        concurrent_flow.NAME,
+    _entry(
+        concurrent_flow,
         "an all-to-all along the routes of a linear program, which load the links evenly",
         "any fabric of up to 64 NPUs; up to 20,000 links x NPUs if they are not alike",
-        {"all-to-all": concurrent_flow.all_to_all},
         built_from_rates=True,
     ),
-    Algorithm(
-        bfb.NAME,
+    _entry(
+        bfb,
         "breadth-first broadcast: shortest paths with balanced loads in every step",
         "direct networks; up to 128 NPUs if they are not alike",
-        {"all-reduce": bfb.all_reduce, "reduce-scatter": bfb.reduce_scatter, "all-gather": bfb.all_gather},
         built_from_rates=True,
     ),
-    Algorithm(
-        double_binary_tree.NAME,
-        "two binary trees, each with half of the array, up and down",
-        "any number of ranks",
-        {"all-reduce": double_binary_tree.all_reduce},
-    ),
-    Algorithm(
-        nccl_rings.NAME,
+    _entry(double_binary_tree, "two binary trees, each with half of the array, up and down", "any number of ranks"),
+    _entry(
+        nccl_rings,
         "several rings along the fast links of boxes and their rails, as built by NCCL",
         "boxes, switches, and networks with a cycle of direct links through all NPUs",
-        {
-            "all-reduce": nccl_rings.all_reduce,
-            "reduce-scatter": nccl_rings.reduce_scatter,
-            "all-gather": nccl_rings.all_gather,
-        },
         built_from_rates=True,
     ),
-    Algorithm(
-        synthesis.NAME,
+    _entry(
+        synthesis,
         "a randomized greedy search that fills the links over time (TACOS)",
         "any fabric of up to 100,000 blocks x NPUs",
-        {
-            "all-reduce": synthesis.all_reduce,
-            "reduce-scatter": synthesis.reduce_scatter,
-            "all-gather": synthesis.all_gather,
-        },
         options={
             "parts": "blocks per rank (default: 1)", "seed": "random seed (default: 0)",
             "runs": "searches, of which the best is used (default: 3)",

@@ -8,32 +8,32 @@ two dimensions there are two edge-disjoint Hamiltonian cycles, each in both dire
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import gcd
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
+from collectives.core.cycles import cycles_pattern
 from collectives.core.families import shrink_shape
 from collectives.core.grid import Grid, Ranks
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Action, Group, Groups, translations, widest_group
-from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.checks import checked
+from topologies.checks import Integer, checked
 from topologies.core.symmetry import Permutation, move_nodes
 from topologies.units import Quantity
 
 NAME = "ring"
+Directions = Annotated[int, Integer(1, 2)]
 
 
 @checked
 def all_reduce(
-    topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
     """Ring all-reduce: p - 1 steps of reduce-scatter, p - 1 of all-gather.
 
@@ -59,7 +59,7 @@ def all_reduce(
 
 @checked
 def reduce_scatter(
-    topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
     """The first p - 1 steps of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "reduce-scatter", directions), size, element_bytes)
@@ -67,7 +67,7 @@ def reduce_scatter(
 
 @checked
 def all_gather(
-    topology: Topology, size: Quantity, *, directions: int = 2, element_bytes: int = ELEMENT_BYTES
+    topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
     """The last p - 1 steps of `all_reduce`, with the same parameters."""
     return schedule(_pattern(topology, "all-gather", directions), size, element_bytes)
@@ -96,80 +96,13 @@ def _admits(rows: int, columns: int) -> bool:
     return columns > 2 and rows % columns == 0 and gcd(rows, columns - 1) == 1
 
 
-@dataclass(frozen=True, eq=False)
-class _Cycle:
-    """A directed cycle through all ranks."""
-
-    order: Ranks  # (p,): ranks in the order of the cycle
-    place: Ranks  # (p,): position of each rank on it
-
-    def ahead(self, ranks: Ranks, steps: Ranks | int) -> Ranks:
-        """The ranks a number of steps further on."""
-        return np.asarray(self.order[(self.place[ranks] + steps) % self.order.size])
-
-
-def _cycle(order: Ranks) -> _Cycle:
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
-    return _Cycle(order, place)
-
-
 @by_wiring
 def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
-    if directions not in (1, 2):
-        raise WeftError(f"ring with directions={directions}: choose 1 or 2")
     grid = Grid(_shape(topology))
     orders = _orders(topology.name, grid)
     return cycles_pattern(
         topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
         groups=_groups(topology, directions), smaller=Smaller(lambda: _pattern(_smaller(topology), kind, directions)),
-    )
-
-
-def cycles_pattern(
-    topology: Topology, kind: str, algorithm: str, orders: Sequence[Ranks], *, groups: Groups | tuple[Group, ...] = (),
-    smaller: Smaller | None = None,
-) -> Pattern:
-    """The pattern of concurrent rings, each with an equal part of the array.
-
-    `kind`: "all-reduce", "reduce-scatter" or "all-gather".
-    `orders`: (p,) ranks in the order of each directed cycle.
-    `groups`, `smaller`: as in `Pattern`.
-    """
-    p = topology.n_npus
-    cycles = [_cycle(order) for order in orders]
-    along = [(cycle.order.tolist(), cycle.place.tolist()) for cycle in cycles]  # for single ranks, faster than arrays
-    phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
-
-    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
-        table = TransferTable(ranks)
-        for port, cycle in enumerate(cycles):
-            _add_steps(table, port, len(cycles), cycle, phases)
-        return table.build()
-
-    def blocks_of(source: int, slot: int) -> Sequence[int]:
-        step, port = divmod(slot, len(cycles))
-        reduces = phases[step // (p - 1)]
-        back = step % (p - 1) + (1 if reduces else 0)
-        order, place = along[port]
-        return [port * p + order[(place[source] - back) % p]]
-
-    return Pattern(
-        topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=len(cycles) * p, emit=emit,
-        blocks_of=blocks_of, groups=groups, smaller=smaller,
-    )
-
-
-def _add_steps(table: TransferTable, port: int, n_ports: int, cycle: _Cycle, phases: Sequence[bool]) -> None:
-    """All steps of one port: a rank forwards what it has just received, after its own previous send."""
-    around = cycle.order.size - 1
-    step = np.arange(around * len(phases))[:, None]
-    slot = step * n_ports + port
-    before = np.where(step > 0, slot - n_ports, -1)
-    table.add(
-        slot, cycle.ahead(table.ranks, 1), step=step, port=port,
-        reduces=np.repeat(np.array(phases), around)[:, None],
-        after=[(cycle.ahead(table.ranks, -1), before), (table.ranks, before)],
     )
 
 

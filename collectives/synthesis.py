@@ -16,11 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
-from collectives.core.transfers import take
 from collectives.trees.edge_splitting import without_switches
 from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError
@@ -102,8 +100,6 @@ def all_reduce(
 def _schedule(
     topology: Topology, kind: str, size: Quantity, parts: int, seed: int, runs: int, element_bytes: int
 ) -> Schedule:
-    if parts < 1 or runs < 1:
-        raise WeftError(f"{NAME} with parts={parts}, runs={runs}: both are positive integers")
     n_blocks = topology.n_npus * parts
     if n_blocks * topology.n_npus > MOST_MATCHES:
         raise WeftError(
@@ -122,12 +118,7 @@ def _pattern(topology: Topology, kind: str, parts: int, seed: int, runs: int, bl
         roots = _add_up(sends, *search(topology, parts, seed, runs, block_bytes, inward=True), topology.n_npus)
     if kind != "reduce-scatter":
         _add_down(sends, *search(topology, parts, seed, runs, block_bytes), roots)
-    transfers, blocks = sends.build()
-    return Pattern(
-        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=topology.n_npus * parts,
-        emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=lambda source, slot: blocks[source, slot],
-    )
+    return sends.pattern(topology, kind, NAME, topology.n_npus * parts)
 
 
 def search(

@@ -1,4 +1,7 @@
-"""Themis: every chunk takes the dimensions in the order that balances their loads (S. Rashidi et al., ISCA 2022).
+"""Themis: every chunk takes the dimensions in the order that balances their loads.
+
+S. Rashidi, W. Won, S. Srinivasan, S. Sridharan, T. Krishna, "Themis: A Network Bandwidth-Aware Collective Scheduling
+Policy for Distributed Training of DL Models", ISCA 2022, section 4.
 
 The orders are chosen once, before the collective starts, and are the same on every rank. Within a dimension, the
 chunk with the fewest bytes there goes first.
@@ -27,15 +30,7 @@ def all_reduce(
 ) -> Schedule:
     """Reduce-scatter in the order that Themis chooses for each chunk, then all-gather in reverse order.
 
-    Parameters
-    ----------
-    topology : Topology
-        A product of blocks.
-    size : quantity
-        Bytes of the array of one process group.
-    element_bytes : int
-    **options
-        See `collectives.hierarchical.Options`; `service` defaults to "smallest-first".
+    Parameters as for `collectives.hierarchical`; `service` defaults to "smallest-first".
     """
     return _schedule("all-reduce", topology, size, element_bytes, options)
 
@@ -75,11 +70,6 @@ def chunk_orders(
 
     `extents`: NPUs of a group along each dimension; extents of 1 are skipped.
     `bandwidth`: bandwidth out of an NPU in each dimension.
-
-    References
-    ----------
-    .. [1] S. Rashidi, W. Won, S. Srinivasan, S. Sridharan, T. Krishna, "Themis: A Network Bandwidth-Aware Collective
-       Scheduling Policy for Distributed Training of DL Models", ISCA 2022, section 4.
     """
     dims = [dim for dim, extent in enumerate(extents) if extent > 1]
     load = dict.fromkeys(dims, 0.0)  # time of the reduce-scatters so far, for chunks of one byte

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from math import gcd
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
+from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
-from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError, torus
 from topologies.checks import checked
 from topologies.circulants import CoinRouter
@@ -78,27 +76,8 @@ def _pattern(topology: Topology, jumps: tuple[int, ...]) -> Pattern:
     for jump in jumps:
         if gcd(jump, p) != 1:
             raise WeftError(f"{NAME}: the jump {jump} does not visit all {p} ranks: it shares a divisor with {p}")
-    rings = len(jumps)
-
-    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
-        table = TransferTable(ranks)
-        step = np.arange(2 * (p - 1))[:, None]
-        for port, jump in enumerate(jumps):
-            slot = step * rings + port
-            before = np.where(step > 0, slot - rings, -1)
-            table.add(
-                slot, (table.ranks + jump) % p, step=step, port=port, reduces=step < p - 1,
-                after=[((table.ranks - jump) % p, before), (table.ranks, before)],
-            )
-        return table.build()
-
-    def blocks_of(source: int, slot: int) -> Sequence[int]:
-        step, port = divmod(slot, rings)
-        back = step % (p - 1) + (1 if step < p - 1 else 0)
-        return [port * p + (source - back * jumps[port]) % p]
-
-    return Pattern(
-        topology=topology, kind=collective("all-reduce"), algorithm=NAME, n_blocks=max(rings, 1) * p, emit=emit,
-        blocks_of=blocks_of, groups=translations(topology) if len(topology.shape) == 1 else (),
-        smaller=Smaller(lambda: _pattern(torus((16,)), (1, 3, 13, 15)[: max(rings, 1)])),
+    return cycles_pattern(
+        topology, "all-reduce", NAME, [np.arange(p) * jump % p for jump in jumps],
+        groups=translations(topology) if len(topology.shape) == 1 else (),
+        smaller=Smaller(lambda: _pattern(torus((16,)), (1, 3, 13, 15)[: max(len(jumps), 1)])),
     )

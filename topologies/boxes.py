@@ -17,17 +17,10 @@ import numpy as np
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_extents
+from topologies.core.in_tiers import per_tier
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import (
-    DEFAULT_HOP_LATENCY,
-    DEFAULT_LATENCY,
-    NPU,
-    SWITCH,
-    Aggregation,
-    Topology,
-    per_dimension,
-)
-from topologies.units import Quantities, Quantity, bytes_per_s, parse_bandwidth, parse_time
+from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, SWITCH, Aggregation, Topology
+from topologies.units import Quantities, Quantity, bytes_per_s, parse_time
 
 A100_BANDWIDTH: tuple[Quantity, ...] = ("300GB/s", "25GB/s")
 H100_BANDWIDTH: tuple[Quantity, ...] = ("450GB/s", "50GB/s")
@@ -223,8 +216,7 @@ def _build(
     n_npus = shape[0] * shape[1]
     names = [f"gpu{gpu}" for gpu in range(n_npus)] + list(switches)
     number = {node: index for index, node in enumerate(names)}
-    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, 2, "bandwidth")]
-    times = [parse_time(time, "latency") for time in per_dimension(latency, 2, "latency")]
+    rates, times = per_tier(bandwidth, latency, 2)
     hop_ps = parse_time(hop_latency, "hop latency")
     direct = not any(node.startswith("nvswitch") for node in switches)
     charged = [direct if node.startswith("gpu") else not node.startswith("nic") for node in names]
@@ -234,8 +226,8 @@ def _build(
         kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, len(switches)]),
         src=np.array([number[link[0]] for link in links], np.int32),
         dst=np.array([number[link[1]] for link in links], np.int32),
-        bandwidth_Bps=np.array(rates, np.float64)[tier] * np.array([link[3] for link in links], np.float64),
-        latency_ps=np.array(times, np.int64)[tier],
+        bandwidth_Bps=rates[tier] * np.array([link[3] for link in links], np.float64),
+        latency_ps=times[tier],
         hop_latency_ps=np.where(charged, hop_ps, 0).astype(np.int64),
         dimension=tier, shape=shape, coords=_coordinates(names, shape[0]), router=ShortestPathRouter(),
         node_names=tuple(names),

@@ -6,17 +6,10 @@ import numpy as np
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
+from topologies.core.in_tiers import in_tiers
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import (
-    DEFAULT_BANDWIDTH,
-    DEFAULT_HOP_LATENCY,
-    DEFAULT_LATENCY,
-    NPU,
-    SWITCH,
-    Topology,
-    per_dimension,
-)
-from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.units import Quantities, Quantity
 
 
 @checked
@@ -71,21 +64,11 @@ def dragonfly(
         router = n_npus + npu // hosts
         pairs = [pair + n_npus for pair in pairs]
         pairs.append(np.stack([np.concatenate([npu, router]), np.concatenate([router, npu])]))
-    tiers = len(pairs)
-    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, tiers, "bandwidth")]
-    times = [parse_time(time, "latency") for time in per_dimension(latency, tiers, "latency")]
-    counts = [pair.shape[1] for pair in pairs]
-    src, dst = np.concatenate(pairs, axis=1).astype(np.int32)
-    n_switches = 0 if hosts is None else n_routers
-    kind = np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_switches])
-    routes = (kind == SWITCH) | (hosts is None)
-    return Topology(
-        name=name, kind=kind, src=src, dst=dst,
-        bandwidth_Bps=np.repeat(np.array(rates, np.float64), counts),
-        latency_ps=np.repeat(np.array(times, np.int64), counts),
-        hop_latency_ps=np.where(routes, parse_time(hop_latency, "hop latency"), 0).astype(np.int64),
-        dimension=np.repeat(np.arange(tiers, dtype=np.int16), counts),
-        shape=extents[::-1], coords=_coordinates(extents[::-1], n_npus, n_switches), router=ShortestPathRouter(),
+    coords = _coordinates(extents[::-1], n_npus, 0 if hosts is None else n_routers)
+    return in_tiers(
+        name, [(src, dst) for src, dst in pairs], n_npus, bandwidth=bandwidth, latency=latency,
+        hop_latency=hop_latency, npus_forward=hosts is None, shape=extents[::-1], coords=coords,
+        router=ShortestPathRouter(),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topologies.checks import WeftError
+from topologies.checks import WeftError, choice
 
 
 class Generation(NamedTuple):
@@ -28,13 +28,8 @@ SM_LINK_BPS: dict[int, float] = {60: 18e9, 70: 20e9, 80: 20e9, 86: 12e9, 90: 20.
 
 
 def generation(name: str) -> Generation:
-    """Look up a generation by its number.
-
-    WeftError: no such generation.
-    """
-    if name not in GENERATIONS:
-        raise WeftError(f"NVLink generation {name!r} is unknown: choose one of {', '.join(GENERATIONS)}")
-    return GENERATIONS[name]
+    """The generation of that number; WeftError: there is none."""
+    return GENERATIONS[choice(name, GENERATIONS, "NVLink generation")]
 
 
 def link_of_sm(sm: int, where: str) -> float:

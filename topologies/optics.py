@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topologies.checks import WeftError, checked
+from topologies.checks import Count, WeftError, checked
 from topologies.core.custom import rank_coordinates
 from topologies.core.paths import Ints, Paths, join_paths
 from topologies.core.routing import ShortestPathRouter
@@ -46,14 +46,12 @@ class Circuits:
         interfaces.
     """
 
-    n: int
-    interfaces: int
+    n: Count
+    interfaces: Count
     pairs: tuple[Pair, ...]
     duplex: bool = True
 
     def __post_init__(self) -> None:
-        if self.n < 1 or self.interfaces < 1:
-            raise WeftError(f"circuits among {self.n} servers of {self.interfaces} interfaces: at least 1 of each")
         for a, b in self.pairs:
             if not (0 <= a < self.n and 0 <= b < self.n) or a == b:
                 raise WeftError(f"circuit {a}-{b}: its ends are two different servers of 0 to {self.n - 1}")

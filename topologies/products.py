@@ -93,19 +93,7 @@ def mesh(
 ) -> Topology:
     """A mesh of any number of dimensions: `mesh((3, 3))` has 9 NPUs and 24 links.
 
-    Parameters
-    ----------
-    shape : int or sequence of int
-        Extents; dimension 0 varies fastest in the rank.
-    bandwidth, latency : quantity or one per dimension
-        Per direction of every cable of a dimension.
-    hop_latency : quantity
-        Added on every arrival at an NPU, which contains a router.
-
-    Raises
-    ------
-    WeftError
-        An extent below 1, a bad quantity, or more links than fit in memory.
+    Parameters and errors as for `torus`.
     """
     extents = check_extents(shape, "mesh")
     blocks = [Line(extent) for extent in extents]
@@ -122,18 +110,7 @@ def hypercube(
 ) -> Topology:
     """A hypercube: `hypercube(4)` has 16 NPUs, each cabled to the NPUs whose rank differs in one bit.
 
-    Parameters
-    ----------
-    dimensions : int
-    bandwidth, latency : quantity or one per dimension
-        Per direction of every cable of a dimension; dimension 0 is the lowest bit of the rank.
-    hop_latency : quantity
-        Added on every arrival at an NPU, which contains a router.
-
-    Raises
-    ------
-    WeftError
-        Fewer than one dimension, a bad quantity, or more links than fit in memory.
+    Dimension 0 is the lowest bit of the rank; other parameters and errors as for `torus`.
     """
     (count,) = check_extents(dimensions, "hypercube")
     if count > MOST_DIMENSIONS:
@@ -151,19 +128,7 @@ def fully_connected(
 ) -> Topology:
     """`n` NPUs, each connected to every other by its own cable.
 
-    Parameters
-    ----------
-    n : int
-        Number of NPUs.
-    bandwidth, latency : quantity
-        Per direction of every cable.
-    hop_latency : quantity
-        Added on every arrival at an NPU, which contains a router.
-
-    Raises
-    ------
-    WeftError
-        Fewer than one NPU, a bad quantity, or more links than fit in memory.
+    Parameters and errors as for `ring`.
     """
     (extent,) = check_extents(n, "fc")
     return build_product(f"fc:{extent}", [FullyConnected(extent)], bandwidth, latency, hop_latency)
@@ -179,19 +144,7 @@ def hyperx(
 ) -> Topology:
     """A HyperX with one NPU per router: `hyperx((4, 4))` has 16 NPUs of degree 6, also called a flattened butterfly.
 
-    Parameters
-    ----------
-    shape : int or sequence of int
-        Extents; dimension 0 varies fastest in the rank.
-    bandwidth, latency : quantity or one per dimension
-        Per direction of every cable of a dimension.
-    hop_latency : quantity
-        Added on every arrival at an NPU, which contains a router.
-
-    Raises
-    ------
-    WeftError
-        An extent below 1, a bad quantity, or more links than fit in memory.
+    Parameters and errors as for `torus`.
 
     References
     ----------
@@ -212,19 +165,7 @@ def switch(
 ) -> Topology:
     """`n` NPUs, each with one cable to the same switch; a single NPU has neither cable nor switch.
 
-    Parameters
-    ----------
-    n : int
-        Number of NPUs.
-    bandwidth, latency : quantity
-        Per direction of every cable.
-    hop_latency : quantity
-        Added on every arrival at the switch; NPUs are plain endpoints and add none.
-
-    Raises
-    ------
-    WeftError
-        Fewer than one NPU, a bad quantity, or more links than fit in memory.
+    The hop latency is added at the switch; NPUs are plain endpoints and add none. Parameters and errors as for `ring`.
     """
     (extent,) = check_extents(n, "switch")
     return build_product(f"switch:{extent}", [Switched(extent)], bandwidth, latency, hop_latency)

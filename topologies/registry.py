@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from topologies.boxes import (
     A100_BANDWIDTH,
@@ -20,12 +21,7 @@ from topologies.boxes import (
 from topologies.checks import WeftError, checked, nearest
 from topologies.circulants import circulant
 from topologies.core.extents import parse_extents
-from topologies.core.topology import (
-    DEFAULT_BANDWIDTH,
-    DEFAULT_HOP_LATENCY,
-    DEFAULT_LATENCY,
-    Topology,
-)
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.dragonflies import dragonfly
 from topologies.formats.files import SUFFIXES, Given, read_topology_file
 from topologies.hamming_meshes import hamming_mesh
@@ -50,7 +46,7 @@ class Family:
     ----------
     name : str
         The part of the spec before the colon.
-    build : function of (argument, bandwidth, latency, hop_latency)
+    build : function of (argument, *, bandwidth, latency, hop_latency)
         Builds the network from the text after the colon.
     help : str
         One line for the command line.
@@ -60,106 +56,56 @@ class Family:
         Small specs, including degenerate ones, that every parametrized test covers.
     bandwidth : quantity or one per tier
         Default bandwidth: that of the machine, if the family models one.
+    one_kind : bool
+        Whether all cables are alike, so that bandwidth and latency are one each.
     """
 
     name: str
-    build: Callable[[str, Quantities, Quantities, Quantity], Topology]
+    build: Callable[..., Topology]
     help: str
     example: str
     samples: tuple[str, ...]
     bandwidth: Quantities = DEFAULT_BANDWIDTH
+    one_kind: bool = False
 
 
-def _of_shape(
-    name: str, build: Callable[..., Topology], argument: str, bandwidth: Quantities, latency: Quantities,
-    hop_latency: Quantity,
-) -> Topology:
+def _of_shape(name: str, build: Callable[..., Topology], argument: str, **links: Any) -> Topology:
     """A family whose argument is its shape, "8x8"."""
-    shape = parse_extents(argument, f"{name}:{argument}")
-    return build(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+    return build(parse_extents(argument, f"{name}:{argument}"), **links)
 
 
-def _dragonfly(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    shape = parse_extents(argument, f"dragonfly:{argument}")
-    if len(shape) not in (2, 3):
-        raise WeftError(f"dragonfly:{argument} has {len(shape)} extents: write GROUPSxROUTERS or GROUPSxROUTERSxHOSTS")
-    return dragonfly(*shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-
-def _random_regular(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    what = f"random-regular:{argument}"
-    numbers = parse_extents(argument, what)
-    if len(numbers) not in (2, 3):
-        raise WeftError(f"{what} has {len(numbers)} numbers: write NPUSxDEGREE or NPUSxDEGREExSEED")
-    _one_kind(what, bandwidth=bandwidth, latency=latency)
-    assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
-    return random_regular(*numbers, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-
-def _circulant(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    what = f"circulant:{argument}"
-    n, *jumps = parse_extents(argument, what)
-    _one_kind(what, bandwidth=bandwidth, latency=latency)
-    assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
-    return circulant(n, jumps, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-
-def _twisted_torus(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    what = f"twisted-torus:{argument}"
-    shape = parse_extents(argument, what)
-    _one_kind(what, bandwidth=bandwidth, latency=latency)
-    assert isinstance(bandwidth, (str, int, float)) and isinstance(latency, (str, int, float))
-    return twisted_torus(shape, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-
-def _one_kind(what: str, **quantities: Quantities) -> None:
-    """Reject a list of quantities if all cables are alike."""
-    for name, value in quantities.items():
-        if not isinstance(value, (str, int, float)):
-            raise WeftError(f"{what} has one kind of cable: give one {name}, not {value!r}")
-
-
-def _multidim(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    return multidim(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-
-
-def _of_count(
-    name: str, build: Callable[..., Topology], argument: str, bandwidth: Quantities, latency: Quantities,
-    hop_latency: Quantity,
+def _of_numbers(
+    name: str, build: Callable[..., Topology], counts: range, form: str, argument: str, **links: Any
 ) -> Topology:
-    """Builder of a family that takes a number of NPUs."""
-    shape = parse_extents(argument, f"{name}:{argument}")
-    if len(shape) != 1:
-        raise WeftError(f"{name}:{argument} has {len(shape)} extents: {name} takes one number of NPUs")
-    return build(shape[0], bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+    """A family whose argument is some numbers, in a form such as PORTSxHOSTS."""
+    numbers = parse_extents(argument, f"{name}:{argument}")
+    if len(numbers) not in counts:
+        raise WeftError(f"{name}:{argument} has {len(numbers)} extents: {form}")
+    return build(*numbers, **links)
 
 
-def _of_boards(
-    board: str, argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
-) -> Topology:
-    """Builder of HammingMeshes with one board shape: "2" for 2x2, or "2x3"."""
+def _circulant(numbers: tuple[int, ...], **links: Any) -> Topology:
+    return circulant(numbers[0], numbers[1:], **links)
+
+
+def _of_boards(board: str, argument: str, **links: Any) -> Topology:
+    """A HammingMesh of boards of one shape: "2" for 2x2, or "2x3"."""
     what = f"hx{board}mesh:{argument}"
     boards, size = parse_extents(argument, what), parse_extents(board, what)
-    size = size * len(boards) if len(size) == 1 else size
-    return hamming_mesh(size, boards, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+    return hamming_mesh(size * len(boards) if len(size) == 1 else size, boards, **links)
 
 
-def _fat_tree(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    extents = parse_extents(argument, f"fat-tree:{argument}")
-    if len(extents) > 2:
-        raise WeftError(f"fat-tree:{argument} has {len(extents)} extents: write PORTS or PORTSxHOSTS")
-    return fat_tree(*extents, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+def _shaped(name: str, build: Callable[..., Topology]) -> partial[Topology]:
+    return partial(_of_shape, name, build)  # partial functions can be pickled
 
 
-def _leaf_spine(argument: str, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity) -> Topology:
-    extents = parse_extents(argument, f"leaf-spine:{argument}")
-    if len(extents) != 3:
-        raise WeftError(f"leaf-spine:{argument} has {len(extents)} extents: write HOSTSxLEAVESxSPINES (hosts per leaf)")
-    return leaf_spine(*extents, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+def _numbered(name: str, build: Callable[..., Topology], least: int, most: int, form: str) -> partial[Topology]:
+    return partial(_of_numbers, name, build, range(least, most + 1), f"write {form}")
 
 
-_shaped, _counted, _hamming = (partial(partial, build) for build in (_of_shape, _of_count, _of_boards))
-"""Families by their first arguments, as partial functions: those can be pickled."""
+def _counted(name: str, build: Callable[..., Topology]) -> partial[Topology]:
+    return partial(_of_numbers, name, build, range(1, 2), f"{name} takes one number of NPUs")
+
 
 _FAMILIES = (
     Family(
@@ -180,20 +126,22 @@ _FAMILIES = (
         ("switch:1", "switch:2", "switch:4"),
     ),
     Family(
-        "fat-tree", _fat_tree, "three tiers of k-port switches; k x hosts for other than k/2 hosts per edge switch",
+        "fat-tree", _numbered("fat-tree", fat_tree, 1, 2, "PORTS or PORTSxHOSTS"),
+        "three tiers of k-port switches; k x hosts for other than k/2 hosts per edge switch",
         "fat-tree:8", ("fat-tree:2", "fat-tree:4", "fat-tree:4x3", "fat-tree:2x4"),
     ),
     Family(
-        "leaf-spine", _leaf_spine, "hosts per leaf x leaves x spines; two tiers of switches", "leaf-spine:16x8x4",
+        "leaf-spine", _numbered("leaf-spine", leaf_spine, 3, 3, "HOSTSxLEAVESxSPINES (hosts per leaf)"),
+        "hosts per leaf x leaves x spines; two tiers of switches", "leaf-spine:16x8x4",
         ("leaf-spine:1x1x1", "leaf-spine:4x1x2", "leaf-spine:2x3x2", "leaf-spine:4x2x1"),
     ),
     Family(
-        "hx2mesh", _hamming("2"), "HammingMesh: boards of 2x2 NPUs, switches along rows and columns", "hx2mesh:16x16",
-        ("hx2mesh:1x1", "hx2mesh:1x3", "hx2mesh:2x2", "hx2mesh:3x2"),
+        "hx2mesh", partial(_of_boards, "2"), "HammingMesh: boards of 2x2 NPUs, switches along rows and columns",
+        "hx2mesh:16x16", ("hx2mesh:1x1", "hx2mesh:1x3", "hx2mesh:2x2", "hx2mesh:3x2"),
     ),
     Family(
-        "hx4mesh", _hamming("4"), "HammingMesh: boards of 4x4 NPUs, switches along rows and columns", "hx4mesh:8x8",
-        ("hx4mesh:2x1",),
+        "hx4mesh", partial(_of_boards, "4"), "HammingMesh: boards of 4x4 NPUs, switches along rows and columns",
+        "hx4mesh:8x8", ("hx4mesh:2x1",),
     ),
     Family(
         "hypercube", _counted("hypercube", hypercube), "two NPUs along every dimension", "hypercube:4",
@@ -204,20 +152,24 @@ _FAMILIES = (
         "hyperx:4x4", ("hyperx:1", "hyperx:3", "hyperx:3x3", "hyperx:2x4"),
     ),
     Family(
-        "dragonfly", _dragonfly, "fully connected groups of routers, a cable between each two groups", "dragonfly:9x4",
+        "dragonfly", _numbered("dragonfly", dragonfly, 2, 3, "GROUPSxROUTERS or GROUPSxROUTERSxHOSTS"),
+        "fully connected groups of routers, a cable between each two groups", "dragonfly:9x4",
         ("dragonfly:1x1", "dragonfly:3x2", "dragonfly:5x2", "dragonfly:3x2x2"),
     ),
     Family(
-        "random-regular", _random_regular, "random cables, the same number at every NPU", "random-regular:16x4",
-        ("random-regular:2x1", "random-regular:5x2", "random-regular:8x3x2"),
+        "random-regular", _numbered("random-regular", random_regular, 2, 3, "NPUSxDEGREE or NPUSxDEGREExSEED"),
+        "random cables, the same number at every NPU", "random-regular:16x4",
+        ("random-regular:2x1", "random-regular:5x2", "random-regular:8x3x2"), one_kind=True,
     ),
     Family(
-        "circulant", _circulant, "duplex circuits to the NPUs at given jumps around a circle: the rings of TopoOpt",
-        "circulant:16x1x5", ("circulant:1", "circulant:2x1", "circulant:5x1x2", "circulant:6x2x3", "circulant:12x1x5"),
+        "circulant", _shaped("circulant", _circulant),
+        "duplex circuits to the NPUs at given jumps around a circle: the rings of TopoOpt", "circulant:16x1x5",
+        ("circulant:1", "circulant:2x1", "circulant:5x1x2", "circulant:6x2x3", "circulant:12x1x5"), one_kind=True,
     ),
     Family(
-        "twisted-torus", _twisted_torus, "a torus whose wrap-around links in the short dimensions shift the long ones",
-        "twisted-torus:4x4x8", ("twisted-torus:2x2x4", "twisted-torus:2x4x4"),
+        "twisted-torus", _shaped("twisted-torus", twisted_torus),
+        "a torus whose wrap-around links in the short dimensions shift the long ones",
+        "twisted-torus:4x4x8", ("twisted-torus:2x2x4", "twisted-torus:2x4x4"), one_kind=True,
     ),
     Family(
         "dgx-a100", _counted("dgx-a100", dgx_a100), "boxes of 8 GPUs around an NVSwitch, two InfiniBand switches",
@@ -236,7 +188,7 @@ _FAMILIES = (
         ("mi250:1", "mi250:2"), MI250_BANDWIDTH,
     ),
     Family(
-        "multidim", _multidim, "a product of rings RI, fully connected FC, switches SW and lines LI",
+        "multidim", multidim, "a product of rings RI, fully connected FC, switches SW and lines LI",
         "multidim:RI(4)_FC(8)_SW(32)",
         ("multidim:RI(4)_SW(2)", "multidim:SW(2)_RI(3)", "multidim:RI(1)_SW(3)", "multidim:SW(2)_SW(3)",
          "multidim:FC(3)_LI(2)_SW(1)", "multidim:RI(2)_FC(2)_SW(2)"),
@@ -291,15 +243,16 @@ def from_spec(
     family = TOPOLOGIES.get(name)
     build = family.build if family else None
     if board := _HAMMING_MESH.match(name):
-        build = _hamming(board[1])
+        build = partial(_of_boards, board[1])
     if build is None:
         raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}{nearest(name, TOPOLOGIES)}")
-    return build(
-        argument,
-        (family.bandwidth if family else DEFAULT_BANDWIDTH) if bandwidth is None else bandwidth,
-        DEFAULT_LATENCY if latency is None else latency,
-        DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency,
-    )
+    bandwidth = (family.bandwidth if family else DEFAULT_BANDWIDTH) if bandwidth is None else bandwidth
+    latency = DEFAULT_LATENCY if latency is None else latency
+    for what, given in (("bandwidth", bandwidth), ("latency", latency)):
+        if family and family.one_kind and not isinstance(given, (str, int, float)):
+            raise WeftError(f"{spec} has one kind of cable: give one {what}, not {given!r}")
+    hop_latency = DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency
+    return build(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
 def _accepted() -> str:

@@ -5,27 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from topologies.checks import WeftError, checked
+from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_memory
-from topologies.core.topology import (
-    DEFAULT_BANDWIDTH,
-    DEFAULT_HOP_LATENCY,
-    DEFAULT_LATENCY,
-    NPU,
-    SWITCH,
-    Topology,
-    per_dimension,
-)
+from topologies.core.in_tiers import in_tiers
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.core.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
-from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+from topologies.units import Quantities, Quantity
 
 
 @checked
 def fat_tree(
     k: int,
-    hosts: int | None = None,
+    hosts: Count | None = None,
     *,
     bandwidth: Quantities = DEFAULT_BANDWIDTH,
     latency: Quantities = DEFAULT_LATENCY,
@@ -57,11 +49,9 @@ def fat_tree(
     .. [1] M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable, commodity data center network architecture",
        SIGCOMM 2008.
     """
-    if not isinstance(k, int) or k < 2 or k % 2:
+    if k < 2 or k % 2:
         raise WeftError(f"fat-tree of {k!r}-port switches: give an even number of at least 2")
     hosts = k // 2 if hosts is None else hosts
-    if hosts < 1:
-        raise WeftError(f"fat-tree with {hosts} hosts per edge switch: give at least 1")
     name = f"fat-tree:{k}" if hosts == k // 2 else f"fat-tree:{k}x{hosts}"
     tiers = Tiers(hosts, k // 2, k, k // 2, k // 2)
     return build_tiers(name, tiers, (hosts, k // 2, k), bandwidth, latency, hop_latency)
@@ -69,9 +59,9 @@ def fat_tree(
 
 @checked
 def leaf_spine(
-    hosts: int,
-    leaves: int,
-    spines: int,
+    hosts: Count,
+    leaves: Count,
+    spines: Count,
     *,
     bandwidth: Quantities = DEFAULT_BANDWIDTH,
     latency: Quantities = DEFAULT_LATENCY,
@@ -97,9 +87,6 @@ def leaf_spine(
     WeftError
         A number below 1, a bad quantity, or more links than fit in memory.
     """
-    for what, count in (("hosts", hosts), ("leaves", leaves), ("spines", spines)):
-        if not isinstance(count, int) or count < 1:
-            raise WeftError(f"leaf-spine with {count!r} {what}: give an integer of at least 1")
     tiers = Tiers(hosts, leaves, 1, spines, 0)
     return build_tiers(
         f"leaf-spine:{hosts}x{leaves}x{spines}", tiers, (hosts, leaves), bandwidth, latency, hop_latency
@@ -107,43 +94,19 @@ def leaf_spine(
 
 
 def build_tiers(
-    name: str,
-    tiers: Tiers,
-    shape: tuple[int, ...],
-    bandwidth: Quantities,
-    latency: Quantities,
-    hop_latency: Quantity,
+    name: str, tiers: Tiers, shape: tuple[int, ...], bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
 ) -> Topology:
     """Build a tiered network; see `fat_tree` and `leaf_spine` for the parameters."""
-    height = 3 if tiers.cores else 2
     n_cables = tiers.n_npus + tiers.edges * tiers.pods * tiers.ups + tiers.ups * tiers.pods * tiers.cores
     check_memory(name, tiers.n_nodes, 2 * n_cables)
-    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, height, "bandwidth")]
-    times = [parse_time(time, "latency") for time in per_dimension(latency, height, "latency")]
-    cables = tier_links(tiers)
-    counts = [2 * lower.size for lower, _ in cables]
-    n_switches = tiers.n_nodes - tiers.n_npus
-    return Topology(
-        name=name,
-        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [tiers.n_npus, n_switches]),
-        src=_ends(cables, 0),
-        dst=_ends(cables, 1),
-        bandwidth_Bps=np.repeat(np.array(rates, np.float64), counts),
-        latency_ps=np.repeat(np.array(times, np.int64), counts),
-        hop_latency_ps=np.repeat(
-            np.array([0, parse_time(hop_latency, "hop latency")], np.int64), [tiers.n_npus, n_switches]
-        ),
-        dimension=np.repeat(np.arange(height, dtype=np.int16), counts),
-        shape=shape,
-        coords=tier_coordinates(tiers)[:, : len(shape)],
-        router=UpDownRouter(tiers),
+    both_ways = [
+        (np.concatenate([lower, upper]), np.concatenate([upper, lower])) for lower, upper in tier_links(tiers)
+    ]
+    return in_tiers(
+        name, both_ways, tiers.n_npus, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency,
+        npus_forward=False, shape=shape, coords=tier_coordinates(tiers)[:, : len(shape)], router=UpDownRouter(tiers),
         node_names=_names(tiers),
     )
-
-
-def _ends(cables: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]], end: int) -> npt.NDArray[np.int32]:
-    """One end of every link; for each cable, the upward link comes before the downward one."""
-    return np.concatenate([np.concatenate([one[end], one[1 - end]]) for one in cables]).astype(np.int32)
 
 
 def _names(tiers: Tiers) -> tuple[str, ...]:

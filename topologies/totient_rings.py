@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
+from typing import Annotated
 
-from topologies.checks import WeftError, checked
+from topologies.checks import Choice, Count, WeftError, checked
 
 RULES = ("paper", "code")
 
@@ -44,8 +45,8 @@ def totient_perms(n: int, k: int | None = None) -> list[int]:
 
 @checked
 def select_permutations(
-    n: int, degree: int, candidates: Sequence[int], *, rule: str = "paper", duplex: bool = False,
-    carry: str = "projected", dedupe: bool = False,
+    n: int, degree: Count, candidates: Sequence[int], *, rule: Annotated[str, Choice(RULES)] = "paper",
+    duplex: bool = False, carry: Annotated[str, Choice(("projected", "raw"))] = "projected", dedupe: bool = False,
 ) -> list[int]:
     """Jumps for rings, in geometric progression (TopoOpt, SelectPermutations).
 
@@ -76,10 +77,6 @@ def select_permutations(
     WeftError
         An unknown rule or carry, a degree below one, or an odd degree of duplex rings.
     """
-    if rule not in RULES or carry not in ("projected", "raw"):
-        raise WeftError(f"rule {rule!r} with carry {carry!r}: rules are {', '.join(RULES)}, carries projected and raw")
-    if degree < 1:
-        raise WeftError(f"rings over {degree} interfaces: give at least 1")
     if duplex and degree % 2:
         raise WeftError(f"duplex rings over {degree} interfaces: each ring takes two, so the degree must be even")
     left = sorted(p for p in set(candidates) if not dedupe or 2 * p <= n)

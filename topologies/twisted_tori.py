@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
+from topologies.core.in_tiers import in_tiers
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
-from topologies.units import Quantity, parse_time
+from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.units import Quantity
 
 
 @checked
@@ -49,25 +50,13 @@ def twisted_torus(
     n = int(np.prod(extents))
     check_memory(name, n, 6 * n)
     coords = np.stack(np.unravel_index(np.arange(n), extents, order="F"), axis=1)
-    cables = [(_neighbor(coords, extents, dim, shifts.get(dim, {})), dim) for dim in range(3)]
-    rate, latency_ps = parse_link(bandwidth, latency)
-    node = np.arange(n)
-    pairs = np.concatenate(
-        [np.stack([tail, head, np.full(n, dim)], axis=1)
-         for onward, dim in cables for tail, head in ((node, onward), (onward, node))]
-    )
-    return Topology(
-        name=name,
-        kind=np.full(n, NPU, np.int8),
-        src=pairs[:, 0].astype(np.int32),
-        dst=pairs[:, 1].astype(np.int32),
-        bandwidth_Bps=np.full(len(pairs), rate),
-        latency_ps=np.full(len(pairs), latency_ps, np.int64),
-        hop_latency_ps=np.full(n, parse_time(hop_latency, "hop latency"), np.int64),
-        dimension=pairs[:, 2].astype(np.int16),
-        shape=extents,
-        coords=coords.astype(np.int32),
-        router=ShortestPathRouter(),
+    node, tiers = np.arange(n), []
+    for dim in range(3):
+        onward = _neighbor(coords, extents, dim, shifts.get(dim, {}))
+        tiers.append((np.concatenate([node, onward]), np.concatenate([onward, node])))
+    return in_tiers(
+        name, tiers, n, bandwidth=[bandwidth] * 3, latency=[latency] * 3, hop_latency=hop_latency, npus_forward=True,
+        shape=extents, coords=coords.astype(np.int32), router=ShortestPathRouter(),
     )
 
 

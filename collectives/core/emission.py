@@ -7,7 +7,6 @@ part, the rows of kept sources must be what they were.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -20,6 +19,7 @@ from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
 from collectives.core.transfers import Transfers, take
 from topologies import Topology
+from topologies.core.rateless import digest
 
 Emit = Callable[[npt.NDArray[np.integer]], Transfers]
 
@@ -142,19 +142,14 @@ def digest_of(
     kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]
 ) -> bytes:
     """All that a proof depends on: the transfers, the blocks of each, and what the collective asks of every block."""
-    asked = hashlib.blake2b(digest_size=32)
-    asked.update(repr((kind.name, p, n_blocks, root)).encode())
     numbers: dict[tuple[Sequence[int], Sequence[int]], int] = {}
     ends = ((kind.sources(block, p, root), kind.wanted_by(block, p, root)) for block in range(n_blocks))
     found = np.array([numbers.setdefault(one, len(numbers)) for one in ends], np.int64)
-    asked.update(repr(list(numbers)).encode())
     blocks = np.fromiter(chain.from_iterable(carried), np.int64)
     counts = np.fromiter(map(len, carried), np.int64)
-    for column in (*t, found, counts, blocks):
-        asked.update(b"none" if column is None else repr((column.dtype.str, column.shape)).encode())
-        if column is not None:
-            asked.update(np.ascontiguousarray(column).data)
-    return asked.digest()
+    there = [name for name, column in zip(t._fields, t, strict=True) if column is not None]
+    text = repr((kind.name, p, n_blocks, root, list(numbers), there))
+    return digest(text, *(column for column in t if column is not None), found, counts, blocks)
 
 
 def _is_csr(ptr: npt.NDArray[np.int64], n: int, items: int) -> bool:

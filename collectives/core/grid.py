@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import mul
 from typing import TypeVar
@@ -59,6 +59,13 @@ class Grid:
         for dim in self.dims:
             ranks = self.shift(ranks, dim, sign * self.coordinate(displacement, dim))
         return ranks
+
+
+@lru_cache(maxsize=4096)
+def alike(grid: Grid, rank: int, dims: tuple[int, ...]) -> Ranks:
+    """The ranks that share the coordinates of a rank in some dimensions."""
+    every = np.arange(grid.p)
+    return np.flatnonzero(np.all([grid.coordinate(every, d) == grid.coordinate(rank, d) for d in dims], axis=0))
 
 
 def is_power_of_two(number: int) -> bool:

@@ -150,6 +150,11 @@ class Pattern:
         return f"{self.algorithm} ({self.form})" if self.form else self.algorithm
 
     @property
+    def is_of_ranks(self) -> bool:
+        """Whether ranks alone send, and none waits for a slot: all that most formats of other tools know."""
+        return not self.pools and (self.n_sources or self.p) <= self.p
+
+    @property
     def is_unnamed(self) -> bool:
         """Whether the blocks of the transfers have no names, and the proof is another than the general one."""
         return self.own_proof is not None and self.own_proof.unnamed

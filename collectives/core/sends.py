@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from collectives.core.transfers import WHOLE, Transfers, take
+from collectives.core.collective import collective
+from collectives.core.pattern import Pattern
+from collectives.core.transfers import WHOLE, Transfers, sources_only, take
+from topologies import Topology
 
 
 @dataclass
@@ -19,6 +24,8 @@ class SendList:
     _links: list[Sequence[int]] = field(default_factory=list)
     blocks: list[Sequence[int]] = field(default_factory=list)
     """Blocks of each transfer, in the order in which they are sent."""
+    alike_by_slot: bool = False
+    """Whether ties are broken by slots, the number of a transfer among those of its source, or by indices."""
 
     def add(
         self, src: int, dst: int, blocks: Sequence[int], *, step: int = 0, port: int = 0, reduces: bool = False,
@@ -55,16 +62,26 @@ class SendList:
         waits = np.array([wait for one in self._waits for wait in one], np.int64).reshape(-1, 2)
         hops = np.array([len(one) for one in self._links], np.int64)
         links = np.array([link for one in self._links for link in one], np.int32)
+        ties = slot.copy() if self.alike_by_slot else np.arange(src.size)
         rows = Transfers(
             src=src.astype(np.int32), dst=columns[1].astype(np.int32), slot=slot.astype(np.int32),
             step=columns[2].astype(np.int32), port=columns[3].astype(np.int32), blocks=columns[4],
-            reduces=columns[5].astype(np.bool_), tie_class=np.arange(src.size), dep_ptr=_offsets(counts),
+            reduces=columns[5].astype(np.bool_), tie_class=ties, dep_ptr=_offsets(counts),
             dep_src=src[waits[:, 0]].astype(np.int32), dep_slot=slot[waits[:, 0]].astype(np.int32),
             dep_lag=waits[:, 1].astype(np.int32), via_ptr=_offsets(hops) if hops.any() else None,
             via_links=links if hops.any() else None,
         )
         blocks = dict(zip(zip(src.tolist(), slot.tolist(), strict=True), self.blocks, strict=True))
         return take(rows, np.lexsort((src, slot))), blocks
+
+    def pattern(self, topology: Topology, kind: str, algorithm: str, n_blocks: int, **more: Any) -> Pattern:
+        """The pattern of all transfers added; `more` as in `Pattern`."""
+        transfers, blocks = self.build()
+        return Pattern(
+            topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=n_blocks,
+            emit=partial(sources_only, transfers),
+            **{"blocks_of": lambda source, slot: blocks[source, slot]} | more,
+        )
 
 
 def _offsets(counts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

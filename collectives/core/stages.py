@@ -15,6 +15,7 @@ import numpy as np
 from collectives.core.grid import Ranks, is_power_of_two
 from collectives.core.process_groups import ProcessGroup
 from topologies import WeftError
+from topologies.checks import choice
 from topologies.core.blocks import Block, Ring, Switched
 
 RING, DIRECT, HALVING_DOUBLING = "ring", "direct", "halving-doubling"
@@ -58,9 +59,7 @@ def check_algorithm(algorithm: str, extent: int, kind: str, dim: int) -> None:
 
     WeftError: an unknown algorithm; halving-doubling on an extent that is not a power of two, or for an all-to-all.
     """
-    if algorithm not in STAGE_ALGORITHMS:
-        raise WeftError(f"algorithm {algorithm!r} of dimension {dim} is unknown: choose one of "
-                        f"{', '.join(STAGE_ALGORITHMS)}")
+    choice(algorithm, STAGE_ALGORITHMS, f"dimension {dim}: algorithm")
     if algorithm == HALVING_DOUBLING and not is_power_of_two(extent):
         raise WeftError(f"halving-doubling needs a power of two in dimension {dim}, which has {extent} NPUs")
     if algorithm == HALVING_DOUBLING and kind == "all-to-all":

@@ -253,6 +253,11 @@ def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
     return taken._replace(via_ptr=ptr, via_links=t.via_links[at])
 
 
+def sources_only(table: Transfers, ranks: npt.NDArray[np.integer]) -> Transfers:
+    """The transfers of some sources."""
+    return take(table, np.flatnonzero(np.isin(table.src, ranks)))
+
+
 def _gather(
     ptr: npt.NDArray[np.int64], rows: npt.NDArray[np.integer]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

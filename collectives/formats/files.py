@@ -15,6 +15,7 @@ from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import Cut, cut_of
 from collectives.formats.msccl_program import RUNTIMES, Algo, not_run, parse_msccl, told_limits
 from topologies import Topology, WeftError
+from topologies.checks import choice
 from topologies.text.input_text import read_input, stamp_of
 from topologies.units import Quantity, parse_size
 
@@ -47,9 +48,7 @@ def _build_msccl(
     """The schedule of a program; of a runtime that is named, all limits hold, and others are noted."""
     text, size_bytes = _text(path), parse_size(size, "size")
     algo = _parsed(text, path)
-    if runtime and runtime not in RUNTIMES:
-        raise WeftError(f"runtime {runtime!r} is unknown: choose one of {', '.join(RUNTIMES)}")
-    if runtime and (why := not_run(algo, runtime, size_bytes)):
+    if runtime and (why := not_run(algo, choice(runtime, RUNTIMES, "runtime"), size_bytes)):
         raise WeftError(f"{runtime} does not run {path}: {why}")
     note = "" if runtime else told_limits(algo, size_bytes)
     return schedule(_msccl(topology, path, text, cut_of(algo, size_bytes), note), size, element_bytes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from collectives.core.joins import Parents, parents_of
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers
 from topologies import WeftError
@@ -20,8 +21,6 @@ MOST_BYTES = 2**31 - 1
 
 MOST_FLOWS = 2_000_000
 
-Parents = frozenset[int]
-
 
 def to_htsim(schedule: Schedule) -> str:
     """A schedule as a connection matrix.
@@ -30,13 +29,13 @@ def to_htsim(schedule: Schedule) -> str:
         each end of a flow cannot express.
     """
     pattern = schedule.pattern
-    if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:
+    if not pattern.is_of_ranks:
         raise WeftError(f"htsim of {pattern.name}: its switches reduce or its ranks have slots, but .cm has only flows")
     t = pattern.transfers()
     flows = [row for row in range(t.src.size) if t.src[row] != t.dst[row]]
     if len(flows) > MOST_FLOWS:
         raise WeftError(f"htsim of {pattern.name}: {len(flows):,} flows: the limit is {MOST_FLOWS:,}")
-    parents = _parents(t)
+    parents = parents_of(t)
     groups = dict.fromkeys(parents[row] for row in flows if parents[row])
     trigger = {waited: number for number, waited in enumerate(groups, start=1)}
     fired = _fired(t, parents, trigger, pattern.name)
@@ -54,33 +53,6 @@ def to_htsim(schedule: Schedule) -> str:
         kind = "oneshot" if len(waited) == 1 else f"barrier count {len(waited)}"
         lines.append(f"trigger id {number} {kind}")
     return "\n".join(lines) + "\n"
-
-
-def _parents(t: Transfers) -> list[Parents]:
-    """Flows that each transfer waits for, resolved through joins."""
-    row_of = {pair: row for row, pair in enumerate(zip(t.src.tolist(), t.slot.tolist(), strict=True))}
-    direct = [
-        [row_of[int(t.dep_src[at]), int(t.dep_slot[at])] for at in range(int(t.dep_ptr[row]), int(t.dep_ptr[row + 1]))
-         if t.dep_lag[at] <= 0]
-        for row in range(t.src.size)
-    ]
-    found: dict[int, Parents] = {}
-
-    def through(row: int) -> Parents:
-        """The flows a join stands for."""
-        open_ = [row]
-        while open_:
-            joins = [one for one in direct[open_[-1]] if t.src[one] == t.dst[one] and one not in found]
-            if joins:
-                open_ += joins
-                continue
-            one = open_.pop()
-            found[one] = frozenset().union(
-                *(found[parent] if t.src[parent] == t.dst[parent] else {parent} for parent in direct[one])
-            )
-        return found[row]
-
-    return [through(row) for row in range(t.src.size)]
 
 
 def _fired(

@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from collectives.core.collective import collective
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.sends import SendList
-from collectives.core.transfers import WHOLE, take
+from collectives.core.transfers import WHOLE
 from collectives.formats.msccl_memory import Memory, Value
 from collectives.formats.msccl_order import Cut, Order, check_races, order_of
 from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher, waits_of
@@ -50,13 +47,10 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
         count = algo.step(place).chunks
         for one in sorted(waited):
             sends.wait(number[place], one, 0 if counts[one] == count else WHOLE)
-    transfers, _ = sends.build()
-    kind = collective(algo.kind)
-    return Pattern(
-        topology=topology, kind=kind, algorithm="msccl", form=algo.name,
-        n_blocks=algo.chunks * (p if algo.kind == "all-to-all" else 1),
-        emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=_unnamed, own_proof=OwnProof(lambda: PROOF, unnamed=True), note=note,
+    n_blocks = algo.chunks * (p if algo.kind == "all-to-all" else 1)
+    proof = OwnProof(lambda: PROOF, unnamed=True)
+    return sends.pattern(
+        topology, algo.kind, "msccl", n_blocks, form=algo.name, blocks_of=_unnamed, own_proof=proof, note=note
     )
 
 

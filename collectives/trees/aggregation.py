@@ -20,17 +20,10 @@ MOST_DISTANCES = 4_000_000
 
 @dataclass(frozen=True)
 class AggregationTree:
-    """A tree of nodes; results go down its edges, and partial sums up.
-
-    Attributes
-    ----------
-    root : int
-    parent : tuple of (node, parent), from the root outward
-        Every node but the root, after its parent.
-    """
+    """A tree of nodes; results go down its edges, and partial sums up."""
 
     root: int
-    parent: tuple[tuple[int, int], ...]
+    parent: tuple[tuple[int, int], ...]  # (node, parent) of every node but the root, from the root outward
 
     @cached_property
     def parent_of(self) -> dict[int, int]:
@@ -69,22 +62,11 @@ class AggregationTree:
 
 
 def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> AggregationTree:
-    """A user-defined tree.
+    """A user-defined tree; whether routers of NPUs among its inner nodes may reduce is said when a schedule uses it.
 
-    Whether the routers of NPUs among its inner nodes may reduce is specified when a schedule uses it.
-
-    Parameters
-    ----------
-    topology : Topology
-    root : int
-    parents : mapping from node to parent
-        For every node but the root.
-
-    Raises
-    ------
-    WeftError
-        Nodes not connected to the root, an edge without links in both directions, or an inner node that can never
-        reduce, such as an optical switch.
+    `parents`: of every node but the root.
+    WeftError: nodes not connected to the root, an edge without links in both directions, or an inner node that can
+        never reduce, such as an optical switch.
     """
     children: dict[int, list[int]] = {}
     for node, parent in parents.items():
@@ -107,13 +89,8 @@ def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> Aggreg
 def check_tree(topology: Topology, tree: AggregationTree, *, routers: bool) -> None:
     """Reject a tree that uses links outside the network, misses a rank, or reduces where it cannot.
 
-    Raises
-    ------
-    WeftError
-        The message names the node.
+    WeftError: names the node.
     """
-    if not isinstance(tree, AggregationTree):
-        raise WeftError(f"topology {topology.name}: {tree!r} is not an AggregationTree")
     known = {tree.root}
     for node, parent in tree.parent:
         if node in known or parent not in known:
@@ -172,24 +149,12 @@ def minimum_depth_tree(
     Edges are cables if cables suffice. In a network of unidirectional links an edge is a downward link, and partial
     sums go up along the route from child to parent.
 
-    Parameters
-    ----------
-    topology : Topology
-    members : iterable of int, optional
-        NPUs to be reached (default: all).
-    root : int, optional
-        A switch, an NPU whose router reduces, or an NPU that is the only destination.
-    routers : bool
-        Whether the routers of members may reduce and branch.
-    dimensions : iterable of int, optional
-        Use only links of these dimensions.
-    unused : iterable of (node, node)
-        Edges that must not be used.
-
-    Raises
-    ------
-    WeftError
-        No node that can reduce reaches all members, or the root is neither a rank nor a reducing switch.
+    `members`: NPUs to be reached (default: all).
+    `root`: a switch, an NPU whose router reduces, or an NPU that is the only destination.
+    `routers`: whether the routers of members may reduce and branch.
+    `dimensions`: use only links of these (default: all).
+    `unused`: edges that must not be used.
+    WeftError: no node that can reduce reaches all members, or the root is neither a rank nor a reducing switch.
     """
     wanted = list(range(topology.n_npus)) if members is None else sorted(set(members))
     if root is not None and not 0 <= root < topology.n_nodes:
@@ -222,10 +187,7 @@ def torus_trees(topology: Topology) -> tuple[AggregationTree, AggregationTree]:
 
     The first uses the rows, the second the columns; wrap-around cables connect what each leaves to the other.
 
-    Raises
-    ------
-    WeftError
-        A different network, or an extent below 3.
+    WeftError: a different network, or an extent below 3.
     """
     shape = topology.shape
     if len(shape) != 2 or min(shape) < 3 or not topology.name.startswith("torus"):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
+from typing import Annotated
 
 from collectives.core.collective import collective
 from collectives.trees.pack import mirror_of
@@ -24,6 +24,7 @@ from collectives.trees.shares import (
     trees_fit,
 )
 from topologies import Topology, WeftError
+from topologies.checks import Count, Number, checked
 from topologies.flows.tightest_cut import remembered
 
 MOST_K = 128
@@ -36,20 +37,18 @@ PADDING = Fraction(1, 100)
 """Limit on what blocks of whole elements add to the array, if the number of trees is a choice."""
 
 
+@checked
 @dataclass(frozen=True)
 class Limits:
     """What is accepted for fewer trees than the optimum takes."""
 
-    most_k: int | None = None  # most trees per root; None for `MOST_K`
-    # accepted loss of bandwidth, 0 to 1; more is an error. None for `LOSS`, or as little as `most_k` allows.
-    loss: float | None = None
+    most_k: Count | None = None  # most trees per root; None for `MOST_K`
+    # accepted loss of bandwidth, below 1; more is an error. None for `LOSS`, or as little as `most_k` allows.
+    loss: Annotated[float, Number(0, 1)] | None = None
 
     def __post_init__(self) -> None:
-        if self.most_k is not None and (type(self.most_k) is not int or self.most_k < 1):
-            raise WeftError(f"most_k is {self.most_k!r}: it is an integer, at least 1")
-        is_number = isinstance(self.loss, Real) and not isinstance(self.loss, bool)
-        if self.loss is not None and not (is_number and 0 <= self.loss < 1):
-            raise WeftError(f"loss is {self.loss!r}: it is a fraction of the bandwidth, from 0 to below 1")
+        if self.loss == 1:
+            raise WeftError("loss is 1: it is a fraction of the bandwidth, from 0 to below 1")
 
 
 @dataclass(frozen=True)

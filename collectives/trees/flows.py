@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from collectives.core.collective import collective
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.relays import Relays, sources_only
-from collectives.core.transfers import Transfers
+from collectives.core.relays import Relays
 from collectives.trees.aggregation import AggregationTree
 from topologies import Topology
 from topologies.core.reduction_units import unit_of
@@ -51,12 +48,12 @@ class Flows:
             own, parent = int(self._unit[node]), tree.parent_of[node]
             if own != node and node in wanted and not again:
                 # the router of an NPU adds the NPU's own contribution in its unit
-                waits = [*waits, self.relays.add([node, own], blocks, step=tree.depth, reduces=True)]
+                waits = [*waits, self.relays.along([node, own], blocks, step=tree.depth, reduces=True)]
             place = node if again else own
             above = parent if again else int(self._unit[parent])
             hop = self.route(node, parent)
             path = [*([place] if place != node else []), *hop, *([above] if above != parent else [])]
-            row = self.relays.add(
+            row = self.relays.along(
                 path, blocks, step=tree.depth - tree.depth_of[node], reduces=not again, stream=waits,
                 port=self._port[hop[-2], parent] if above != parent else 0,
             )
@@ -69,14 +66,14 @@ class Flows:
         unit = int(self._unit[tree.root])
         if unit != tree.root and not again and at_root:
             if tree.root in wanted:
-                at_root = [*at_root, self.relays.add([tree.root, unit], blocks, step=tree.depth, reduces=True)]
-            at_root = [self.relays.add([unit, tree.root], blocks, step=tree.depth, stream=at_root)]
+                at_root = [*at_root, self.relays.along([tree.root, unit], blocks, step=tree.depth, reduces=True)]
+            at_root = [self.relays.along([unit, tree.root], blocks, step=tree.depth, stream=at_root)]
         return sent, at_root
 
     def direct(self, source: int, receiver: int, blocks: Sequence[int], feed: Sequence[int] = ()) -> int:
         """Send blocks past all switches, after the rows in `feed`; returns the row."""
         path = self.route(source, receiver)
-        return self.relays.add(path, blocks, step=int(bool(feed)), reduces=not feed, stream=feed)
+        return self.relays.along(path, blocks, step=int(bool(feed)), reduces=not feed, stream=feed)
 
     def route(self, source: int, receiver: int) -> list[int]:
         """Nodes of the link between two nodes, or of the route if there is no link."""
@@ -107,7 +104,7 @@ class Flows:
         for node, parent in tree.parent:
             if node in reaches:
                 step = tree.depth + tree.depth_of[node]
-                row = self.relays.add([parent, node], blocks, step=step, stream=arriving[parent])
+                row = self.relays.along([parent, node], blocks, step=step, stream=arriving[parent])
                 arriving[node] = [row]
                 if node in wanted:
                     received[node] = row
@@ -118,14 +115,9 @@ class Flows:
         smaller: Smaller | None = None,
     ) -> Pattern:
         """The pattern of everything added so far."""
-        table = self.relays.build()
-
-        def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
-            return table if ranks.size >= self.topology.n_nodes else sources_only(table, ranks)
-
-        return Pattern(
-            topology=self.topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=n_blocks, emit=emit,
-            blocks_of=self.relays.blocks_of, root=root, smaller=smaller, n_sources=self.topology.n_nodes,
+        return self.relays.pattern(
+            self.topology, kind, algorithm, n_blocks, form=form, root=root, smaller=smaller,
+            n_sources=self.topology.n_nodes,
         )
 
 

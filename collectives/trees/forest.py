@@ -31,13 +31,17 @@ class Tree(NamedTuple):
     multiplicity: int  # number of blocks it carries
     edges: tuple[Edge, ...]  # parents before their children
 
+    def depth(self) -> dict[int, int]:
+        """Edges from the root to each rank."""
+        found = {self.root: 0}
+        for edge in self.edges:
+            found[edge.child] = found[edge.parent] + 1
+        return found
+
     @property
     def height(self) -> int:
         """Edges on the longest path from the root."""
-        depth = {self.root: 0}
-        for edge in self.edges:
-            depth[edge.child] = depth[edge.parent] + 1
-        return max(depth.values())
+        return max(self.depth().values())
 
 
 @dataclass(frozen=True, eq=False)

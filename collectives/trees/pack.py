@@ -24,7 +24,6 @@ SPREAD_TREES = 16
 SPREAD_NEIGHBORS = 48
 """Default limit on neighbors of a switch for the same, since pairs of neighbors multiply too."""
 
-
 FINER = 4
 """If the optimum takes fewer trees per root, this multiple is tried behind switches, for shallower trees."""
 
@@ -33,20 +32,17 @@ FINER_NPUS = 32
 
 
 @remembered
-def gather_forest(
-    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool | None = None
-) -> Forest:
+def gather_forest(topology: Topology, k: int | None = None, level: bool | None = None) -> Forest:
     """Trees away from every root that reach the bandwidth optimum of an all-gather.
 
     `k`: trees per root. Default: as many as the optimum takes, or `FINER` times as many if those are shallower.
-    `level`: whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.
-    `spread`: as in `without_switches`. Default: up to `SPREAD_TREES` and `SPREAD_NEIGHBORS`.
+    `level`: as in `pack_forest`.
     WeftError: unreachable NPUs, or a k that does not fit past the switches.
     """
     shares = gather_shares(topology, k)
-    forest = pack_forest(topology, shares, level, spread)
+    forest = pack_forest(topology, shares, level)
     if k is None and _may_be_lower(topology, shares, forest):
-        finer = pack_forest(topology, shares.times(FINER), level, spread)
+        finer = pack_forest(topology, shares.times(FINER), level)
         return finer if finer.hops < forest.hops else forest
     return forest
 
@@ -58,18 +54,15 @@ def _may_be_lower(topology: Topology, shares: Shares, forest: Forest) -> bool:
 
 
 @remembered
-def scatter_forest(
-    topology: Topology, k: int | None = None, level: bool | None = None, spread: bool | None = None
-) -> Forest:
-    """Trees toward every root: those of an all-gather on the reversed network, with the same parameters."""
-    mirror = mirror_of(topology)
-    return turned_back(gather_forest(mirror, k, level, spread), topology)
+def scatter_forest(topology: Topology, k: int | None = None) -> Forest:
+    """Trees toward every root: those of an all-gather on the reversed network."""
+    return turned_back(gather_forest(mirror_of(topology), k), topology)
 
 
 @remembered
 def broadcast_forest(topology: Topology, root: int, k: int | None = None) -> Forest:
     """Trees away from one root, at the largest rate of a broadcast, or of one with k trees."""
-    return pack_forest(topology, broadcast_shares(topology, root, k), None, None)
+    return pack_forest(topology, broadcast_shares(topology, root, k))
 
 
 @remembered
@@ -78,8 +71,14 @@ def reduce_forest(topology: Topology, root: int, k: int | None = None) -> Forest
     return turned_back(broadcast_forest(mirror_of(topology), root, k), topology)
 
 
-def pack_forest(topology: Topology, shares: Shares, level: bool | None, spread: bool | None) -> Forest:
-    """The forest with the given shares; its link loads are checked against them."""
+def pack_forest(
+    topology: Topology, shares: Shares, level: bool | None = None, spread: bool | None = None
+) -> Forest:
+    """The forest with the given shares; its link loads are checked against them.
+
+    `level`: whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.
+    `spread`: as in `without_switches`. Default: up to `SPREAD_TREES` and `SPREAD_NEIGHBORS`.
+    """
     if topology.n_npus == 1:
         return Forest(topology, (Tree(0, shares.roots[0], ()),))
     level = topology.n_npus <= LEVEL_NPUS if level is None else level

@@ -12,11 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from collectives.core.collective import collective
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
-from collectives.core.transfers import take
 from collectives.trees.forest import Forest, Tree
 from topologies import Topology, WeftError
 
@@ -58,13 +56,8 @@ def forest_pattern(
     sends = SendList()
     for port, piece in enumerate(pieces):
         _add(sends, piece, port, whole)
-    transfers, blocks = sends.build()
-    return Pattern(
-        topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=n_blocks,
-        emit=lambda ranks: take(transfers, np.flatnonzero(np.isin(transfers.src, ranks))),
-        blocks_of=lambda source, slot: blocks[source, slot],
-        own_proof=OwnProof(lambda: _prove_pieces(topology, kind, pieces, n_blocks, root)), root=root, note=note,
-    )
+    proof = OwnProof(lambda: _prove_pieces(topology, kind, pieces, n_blocks, root))
+    return sends.pattern(topology, kind, algorithm, n_blocks, form=form, own_proof=proof, root=root, note=note)
 
 
 def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | None) -> tuple[list[Piece], int]:
@@ -111,7 +104,7 @@ def _add(sends: SendList, piece: Piece, port: int, whole: bool) -> None:
     brings: dict[int, list[int]] = {}  # transfers that deliver what a node forwards
     deepest = 0
     if piece.up is not None:
-        depth = _depths(piece.up)
+        depth = piece.up.depth()
         deepest = max(depth.values())
         for edge in reversed(piece.up.edges):
             waits = brings.pop(edge.child, [])
@@ -121,7 +114,7 @@ def _add(sends: SendList, piece: Piece, port: int, whole: bool) -> None:
             )
             brings.setdefault(edge.parent, []).append(number)
     if piece.down is not None:
-        depth = _depths(piece.down)
+        depth = piece.down.depth()
         for edge in piece.down.edges:
             waits = brings.get(edge.parent, [])
             number = sends.add(
@@ -129,13 +122,6 @@ def _add(sends: SendList, piece: Piece, port: int, whole: bool) -> None:
                 links=edge.links, after=waits if whole else (), stream=() if whole else waits,
             )
             brings[edge.child] = [number]
-
-
-def _depths(tree: Tree) -> dict[int, int]:
-    depth = {tree.root: 0}
-    for edge in tree.edges:
-        depth[edge.child] = depth[edge.parent] + 1
-    return depth
 
 
 def _prove_pieces(topology: Topology, kind: str, pieces: Iterable[Piece], n_blocks: int, root: int) -> str:

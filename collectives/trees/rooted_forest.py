@@ -113,12 +113,8 @@ def _packed(
     mirror = mirror_of(topology)
     turned = np.lexsort((topology.src, topology.dst)).tolist()
     try:
-        spreading = _forest(topology, Shares(roots, [int(one * whole) for one in down], s_per_block_byte))
-        summing = _forest(mirror, Shares(roots, [int(up[link] * whole) for link in turned], s_per_block_byte))
+        spreading = pack_forest(topology, Shares(roots, [int(one * whole) for one in down], s_per_block_byte))
+        summing = pack_forest(mirror, Shares(roots, [int(up[link] * whole) for link in turned], s_per_block_byte))
     except WeftError:
         return None
     return turned_back(summing, topology), spreading
-
-
-def _forest(topology: Topology, shares: Shares) -> Forest:
-    return pack_forest(topology, shares, level=None, spread=None)

@@ -86,11 +86,11 @@ def test_large_networks_are_proved_on_small_ones():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pipeline_chunks": 0}, "pipeline_chunks is 0: give an integer, at least 1"),
+        ({"pipeline_chunks": 0}, "pipeline_chunks is 0: give an integer from 1"),
         ({"active_chunks": 0}, "active_chunks is 0"),
-        ({"service": "lifo"}, "no service 'lifo': choose one of fifo, smallest-first"),
+        ({"service": "lifo"}, "service 'lifo' is unknown: choose one of fifo, smallest-first"),
         ({"algorithms": "ring"}, "1 algorithms for 2 dimensions"),
-        ({"algorithms": "ring,tree"}, "algorithm 'tree' of dimension 1 is unknown: choose one of ring, direct"),
+        ({"algorithms": "ring,tree"}, "dimension 1: algorithm 'tree' is unknown: choose one of ring, direct"),
         ({"algorithms": "halving-doubling,"}, "needs a power of two in dimension 0, which has 6"),
         ({"groups": "6,2"}, "no option 'groups'|option 'groups' is unknown"),
     ],

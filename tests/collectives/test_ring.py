@@ -87,7 +87,7 @@ def test_refusals_say_what_is_possible():
         ring_algorithm.all_reduce(torus((2, 2, 2)), "1KiB")
     with pytest.raises(WeftError, match=r"ring on torus:6x4: .* the extents are 6 and 4"):
         ring_algorithm.all_gather(torus((6, 4)), "1KiB")
-    with pytest.raises(WeftError, match="directions=3: choose 1 or 2"):
+    with pytest.raises(WeftError, match="directions is 3: give an integer from 1 to 2"):
         ring_algorithm.reduce_scatter(ring(4), "1KiB", directions=3)
 
 

@@ -99,7 +99,7 @@ def test_random_regular_is_the_draw_of_networkx():
     ("spec", "message"),
     [
         ("random-regular:5x3", "5 NPUs cannot have 3 cables each"), ("random-regular:4x4", "4 NPUs cannot have 4"),
-        ("random-regular:8x1", "is not connected"), ("random-regular:8", "has 1 numbers"),
+        ("random-regular:8x1", "is not connected"), ("random-regular:8", "has 1 extents"),
         ("dragonfly:9", "has 1 extents"),
         ("dgx-a100:0", "extent '0'"), ("mi250:1x2", "takes one number"),
     ],

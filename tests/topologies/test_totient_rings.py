@@ -73,7 +73,7 @@ def test_selections_are_distinct_candidates_and_as_many_as_there_are(n, degree, 
     [
         (lambda: totient_perms(12, 5), "groups of 5 among 12 servers: the group size must divide"),
         (lambda: select_permutations(16, 3, [1], duplex=True), "duplex rings over 3 interfaces: .* must be even"),
-        (lambda: select_permutations(16, 0, [1]), "rings over 0 interfaces"),
+        (lambda: select_permutations(16, 0, [1]), "degree is 0: give an integer from 1"),
         (lambda: select_permutations(16, 2, [1], rule="best"), "rule 'best'"),
     ],
 )

@@ -26,10 +26,11 @@ import numpy.typing as npt
 from topologies.checks import WeftError
 from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
 from topologies.core.extents import check_memory
+from topologies.core.in_tiers import per_tier
 from topologies.core.paths import Paths, fill_hops, join_paths
 from topologies.core.routing import hash64
-from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
-from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+from topologies.core.topology import NPU, SWITCH, Topology
+from topologies.units import Quantities, Quantity, parse_time
 
 _BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache
 
@@ -104,8 +105,7 @@ def build_product(
     n_npus = math.prod(shape)
     n_nodes = n_npus + sum(_n_switches(block, n_npus) for block in blocks)
     check_memory(name, n_nodes, sum(n_npus // block.extent * block.n_links for block in blocks))
-    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, len(blocks), "bandwidth")]
-    times = [parse_time(time, "latency") for time in per_dimension(latency, len(blocks), "latency")]
+    rates, times = per_tier(bandwidth, latency, len(blocks))
     hop_ps = parse_time(hop_latency, "hop latency")
     direct = any(block.direct for block in blocks)
     build = _skeleton if n_nodes <= MOST_KEPT_NODES else _skeleton.__wrapped__
@@ -115,8 +115,8 @@ def build_product(
         kind=frame.kind,
         src=frame.src,
         dst=frame.dst,
-        bandwidth_Bps=np.array(rates, np.float64)[frame.dimension],
-        latency_ps=np.array(times, np.int64)[frame.dimension],
+        bandwidth_Bps=rates[frame.dimension],
+        latency_ps=times[frame.dimension],
         hop_latency_ps=np.array([hop_ps * direct, hop_ps], np.int64)[frame.kind],
         dimension=frame.dimension,
         shape=shape,

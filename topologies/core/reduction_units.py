@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import WeftError, checked
+from topologies.checks import WeftError, checked, choice
 from topologies.core.topology import NPU, OCS, REDUCER, SWITCH, Topology
 from topologies.units import Quantity, parse_bandwidth, parse_time
 
@@ -48,8 +48,7 @@ def with_reduction_units(
         A node that does not exist or cannot reduce, such as an optical switch; a bad quantity.
     """
     rate_Bps, latency_ps = parse_bandwidth(rate, "aggregation rate"), parse_time(latency, "pipeline latency")
-    if per not in PER:
-        raise WeftError(f"aggregation rate per {per!r} is unknown: choose one of {', '.join(PER)}")
+    choice(per, PER, "aggregation rate per")
     chosen = np.flatnonzero(topology.kind == SWITCH) if nodes is None else np.unique(list(nodes)).astype(np.int64)
     _refuse(topology, chosen)
     unit = topology.n_nodes + np.arange(chosen.size)
@@ -65,7 +64,8 @@ def with_reduction_units(
         bandwidth_Bps=np.concatenate([topology.bandwidth_Bps, np.full(src.size, rate_Bps)]),
         latency_ps=np.concatenate([topology.latency_ps, np.full(src.size - unit.size, latency_ps), np.zeros(unit.size)])
         .astype(np.int64),
-        hop_latency_ps=_silent(topology, unit.size),
+        # arrivals at units cost only the latency of the unit
+        hop_latency_ps=np.concatenate([topology.hop_latency_ps, np.zeros(unit.size, np.int64)]),
         dimension=np.concatenate([topology.dimension, np.full(src.size, tier)]).astype(np.int16),
         coords=np.concatenate([topology.coords, _coordinates(topology, chosen)]),
         node_names=(*map(topology.node_name, range(topology.n_nodes)), *(f"reducer{i}" for i in range(unit.size))),
@@ -89,11 +89,6 @@ def _refuse(topology: Topology, chosen: npt.NDArray[np.int64]) -> None:
             raise WeftError(f"topology {topology.name}: {topology.node_name(node)} is {what} and cannot get a unit")
     if np.any(topology.kind == REDUCER):
         raise WeftError(f"topology {topology.name}: already has reduction units")
-
-
-def _silent(topology: Topology, count: int) -> npt.NDArray[np.int64]:
-    """Arrivals at units cost only the latency of the unit."""
-    return np.concatenate([topology.hop_latency_ps, np.zeros(count, np.int64)])
 
 
 def _coordinates(topology: Topology, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

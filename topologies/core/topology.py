@@ -36,18 +36,10 @@ class Router(Protocol):
 
 
 class Aggregation(NamedTuple):
-    """How the switches of a machine reduce.
+    """How the switches of a machine reduce."""
 
-    Attributes
-    ----------
-    form : str
-        Of the algorithm in-network: "pull" for NVLink SHARP.
-    efficiency : float
-        Share of the bandwidth of links that aggregation reaches.
-    """
-
-    form: str
-    efficiency: float
+    form: str  # of the algorithm in-network: "pull" for NVLink SHARP
+    efficiency: float  # share of the bandwidth of links that aggregation reaches
 
 
 @checked

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from topologies.checks import WeftError
 from topologies.core.topology import Topology
@@ -20,15 +20,13 @@ from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
 from topologies.units import bytes_per_s
 
 BYTES_PER_GB = 2**30
-"""Limit on the number of NPUs in an ASTRA-sim network."""
 
 BLOCKS = {"Ring": "RI", "FullyConnected": "FC", "Switch": "SW"}
 """ASTRA-sim's block names, and those of a network spec."""
 
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 MOST_NPUS = 2**20
-
-T = TypeVar("T", int, float)
+"""Limit on the number of NPUs in an ASTRA-sim network."""
 
 
 class AstraDimension(NamedTuple):
@@ -109,35 +107,16 @@ def parse_astra_network(text: str, name: str) -> AstraNetwork:
 
 def _network(entry: Entry) -> AstraNetwork:
     entries = entry.mapping(KEYS, required=KEYS)
-    blocks = [_block(item) for item in entries["topology"].items()]
+    blocks = [item.choice(BLOCKS, "block") for item in entries["topology"].items()]
     if not blocks:
         raise entries["topology"].refuse("is empty: give one block per dimension")
     numbers = {key: entries[key].items() for key in KEYS[1:]}
     for key, items in numbers.items():
         if len(items) != len(blocks):
             raise entries[key].refuse(f"has {len(items)} entries; topology has {len(blocks)} and needs one each")
-    extents = [_at_least(item, item.integer(), 2, "NPUs: a dimension has 2 or more") for item in numbers["npus_count"]]
-    rates = [item.number() for item in numbers["bandwidth"]]
-    for item, rate in zip(numbers["bandwidth"], rates, strict=True):
-        if not 1e-9 <= rate <= 1e9:
-            raise item.refuse(f"{rate:g} GB/s: give 1e-9 to 1e9")
-    latencies = [_at_least(item, item.number(), 0, "ns: it must not be negative") for item in numbers["latency"]]
-    for item, latency in zip(numbers["latency"], latencies, strict=True):
-        if latency > 1e12:
-            raise item.refuse(f"{latency:g} ns: at most 1e12")
+    extents = [item.integer(2, MOST_NPUS) for item in numbers["npus_count"]]
+    rates = [item.number(1e-9, 1e9) for item in numbers["bandwidth"]]
+    latencies = [item.number(0, 1e12) for item in numbers["latency"]]
     if (total := math.prod(extents)) > MOST_NPUS:
         raise entries["npus_count"].refuse(f"{total} NPUs in all; at most {MOST_NPUS:,}")
     return AstraNetwork(tuple(map(AstraDimension, blocks, extents, rates, latencies)))
-
-
-def _block(item: Entry) -> str:
-    name = item.text()
-    if name not in BLOCKS:
-        raise item.refuse(f"block {name!r} is unknown: choose one of {', '.join(BLOCKS)}")
-    return name
-
-
-def _at_least(item: Entry, value: T, low: float, why: str) -> T:
-    if value < low:
-        raise item.refuse(f"{value} {why}")
-    return value

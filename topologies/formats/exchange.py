@@ -26,7 +26,7 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import Reads, WeftError, checked, told
+from topologies.checks import Reads, WeftError, checked, integer, number, told
 from topologies.core.custom import rank_coordinates
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import KIND_NAMES, NPU, Topology
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".graphml", ".json")
 """File suffixes that are read as a topology."""
+
+MOST_SMALL = 2**15 - 1
+"""Of dimensions, which are 16 bits wide, and of cables in parallel."""
 
 _GRAPH_KEYS = {"name"}
 _NODE_KEYS = {"kind", "rank", "coord", "hop_latency_s"}
@@ -223,16 +226,7 @@ def _needed(data: Mapping[str, Any], key: str, what: str) -> Any:
 
 
 def _number(data: Mapping[str, Any], key: str, what: str) -> float:
-    value = _needed(data, key, what)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise WeftError(f"{what} {key} is {value!r}: give a number")
-    return value
-
-
-def _whole(value: Any, lowest: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value < 2**15:
-        raise WeftError(f"{what} is {value!r}: give an integer from {lowest} to {2**15 - 1}")
-    return value
+    return number(_needed(data, key, what), f"{what} {key}")
 
 
 def _kind(data: Mapping[str, Any], what: str) -> int:
@@ -254,9 +248,7 @@ def _node_order(graph: nx.DiGraph, name: str) -> list[Any]:
         if _kind(data, what) != NPU:
             others.append(node)
             continue
-        rank = _needed(data, "rank", what)
-        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
-            raise WeftError(f"{what} has the rank {rank!r}: ranks are integers from 0")
+        rank = integer(_needed(data, "rank", what), f"{what} rank", 0)
         if rank in npus:
             raise WeftError(f"{what} has the rank {rank}, already taken by node {npus[rank]}")
         npus[rank] = node
@@ -271,8 +263,8 @@ def _links(data: Mapping[str, Any], what: str) -> list[tuple[float, int, int]]:
     _check_keys(data, _EDGE_KEYS, what)
     rate = from_bytes_per_s(_number(data, "bandwidth_Bps", what), f"{what} bandwidth_Bps")
     time = from_seconds(_number(data, "latency_s", what), f"{what} latency_s")
-    dimension = _whole(data.get("dimension", -1), -1, f"{what} dimension")
-    return [(rate, time, dimension)] * _whole(data.get("count", 1), 1, f"{what} count")
+    dimension = integer(data.get("dimension", -1), f"{what} dimension", -1, MOST_SMALL)
+    return [(rate, time, dimension)] * integer(data.get("count", 1), f"{what} count", 1, MOST_SMALL)
 
 
 def _hop_latency(data: Mapping[str, Any], name: str, node: Any) -> int:

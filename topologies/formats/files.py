@@ -35,50 +35,27 @@ class FileFormat:
     name: str
     suffixes: tuple[str, ...]
     recognizes: Callable[[str], bool]  # whether the text of a file with one of the suffixes has this format
-    parse: Callable[[str, str, Given], Topology]  # text, file name, given
+    parse: Callable[..., Topology]  # (text, file name, **what is given)
     accepts: tuple[str, ...] = ()  # fields of `Given` that the format leaves unspecified; the others are rejected
 
 
-def _one(value: Quantities | None, what: str) -> Quantity | None:
-    if value is not None and not isinstance(value, (str, int, float)):
-        raise WeftError(f"only one {what} applies to this file: give a single value, not {value!r}")
-    return value
+def _anything(text: str) -> bool:
+    return True
 
 
-def _nccl(text: str, name: str, given: Given) -> Topology:
-    return parse_nccl_xml(
-        text, name, copies=given.boxes or 1, nvlink_bandwidth=_one(given.bandwidth, "bandwidth"),
-        latency=_one(given.latency, "latency"), hop_latency=given.hop_latency,
-    )
-
-
-def _smi(text: str, name: str, given: Given) -> Topology:
-    return parse_nvidia_smi(
-        text, name, nvlink=given.nvlink, nvlink_bandwidth=_one(given.bandwidth, "bandwidth"),
-        latency=_one(given.latency, "latency"), hop_latency=given.hop_latency,
-    )
-
-
-def _infragraph(text: str, name: str, given: Given) -> Topology:
-    return parse_infragraph(
-        text, name, bandwidth=_one(given.bandwidth, "bandwidth"), latency=_one(given.latency, "latency"),
-        hop_latency=given.hop_latency,
-    )
-
-
-def _astra_sim(text: str, name: str, given: Given) -> Topology:
+def _astra_sim(text: str, name: str) -> Topology:
     return parse_astra_network(text, name).topology(name)
 
 
 FORMATS: tuple[FileFormat, ...] = (
-    FileFormat("GraphML", (".graphml",), lambda text: True, lambda text, name, given: parse_topology(text, name)),
-    FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, _infragraph,
+    FileFormat("GraphML", (".graphml",), _anything, parse_topology),
+    FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, parse_infragraph,
                ("bandwidth", "latency", "hop_latency")),
     FileFormat("ASTRA-sim network", (".yaml", ".yml"), looks_like_astra_network, _astra_sim),
-    FileFormat("node-link JSON", (".json",), lambda text: True, lambda text, name, given: parse_topology(text, name)),
-    FileFormat("NCCL topology XML", (".xml",), lambda text: True, _nccl,
+    FileFormat("node-link JSON", (".json",), _anything, parse_topology),
+    FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
                ("bandwidth", "latency", "hop_latency", "boxes")),
-    FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, _smi,
+    FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, parse_nvidia_smi,
                ("bandwidth", "latency", "hop_latency", "nvlink")),
 )
 """The registry: a file is read by the first format with its suffix that recognizes the text."""
@@ -109,10 +86,13 @@ def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:
     if chosen is None:
         expected = " or ".join(one.name for one in candidates)
         raise WeftError(f"topology file {name} has an unknown format: expected {expected}")
-    for field, value in given._asdict().items():
-        if value is not None and field not in chosen.accepts:
+    named = {field: value for field, value in given._asdict().items() if value is not None}
+    for field, value in named.items():
+        if field not in chosen.accepts:
             why = "does not take" if field in _OF_SOME_FILES else "specifies its own"
             raise WeftError(
                 f"topology file {name!r} ({chosen.name}) {why} {_FLAGS[field]}: omit {_FLAGS[field]} {value!r}"
             )
-    return chosen.parse(text, name, given)
+        if not isinstance(value, (str, int, float)):
+            raise WeftError(f"only one {field} applies to this file: give a single value, not {value!r}")
+    return chosen.parse(text, name, **named)

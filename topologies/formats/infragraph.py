@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from topologies.checks import WeftError
+from topologies.checks import WeftError, integer, number
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.core.wiring import Cable, wired
 from topologies.text.strict_yaml import loader
@@ -146,10 +146,7 @@ def _text(data: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _count(data: Mapping[str, Any], where: str) -> int:
-    value = data["count"]
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_NODES:
-        raise WeftError(f"{where}: count is {value!r}: give an integer from 1 to {MOST_NODES}")
-    return value
+    return integer(data["count"], f"{where}: count", 1, MOST_NODES)
 
 
 def _device(data: Mapping[str, Any], where: str, default: tuple[float | None, int]) -> _Device:
@@ -187,10 +184,7 @@ def _chosen(data: Any, units: Mapping[str, float], where: str) -> float | None:
         raise WeftError(f"{where} is in transfers per second, not bytes; write gigabits_per_second")
     if not isinstance(choice, str) or choice not in units or set(data) != {"choice", choice}:
         raise WeftError(f"{where} is {data!r}: choice names one of {', '.join(units)}, and that key has the number")
-    value = data[choice]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise WeftError(f"{where}: {choice} is {value!r}: give a number")
-    return value * units[choice]
+    return number(data[choice], f"{where}: {choice}") * units[choice]
 
 
 class _Graph:

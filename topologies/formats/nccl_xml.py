@@ -83,33 +83,33 @@ class _Branch:
 
 
 def parse_nccl_xml(
-    text: str, name: str, *, copies: int = 1, nvlink_bandwidth: Quantity | None = None,
+    text: str, name: str, *, boxes: int = 1, bandwidth: Quantity | None = None,
     latency: Quantity | None = None, hop_latency: Quantity | None = None,
 ) -> Topology:
     """The network of an NCCL topology file.
 
     `name`: name of the file, for messages and tables.
-    `copies`: number of copies of the box; NIC d of each has a cable to the switch "rail" d.
-    `nvlink_bandwidth`: per direction of one NVLink (default: NCCL's value).
+    `boxes`: number of copies of the box; NIC d of each has a cable to the switch "rail" d.
+    `bandwidth`: per direction of one NVLink (default: NCCL's value).
     `latency`, `hop_latency`: of every link, and of every switch; the file has neither.
     GPU g of copy c has rank c x GPUs + g, in the order of `rank` in the file.
     WeftError: not plain XML, an unknown element or attribute, an invalid value, or several copies without a NIC.
     """
-    if not 1 <= copies <= MOST_COPIES:
-        raise WeftError(f"{name}: {copies} copies requested; give 1 to {MOST_COPIES}")
-    link_Bps = None if nvlink_bandwidth is None else parse_bandwidth(nvlink_bandwidth, "NVLink bandwidth")
+    if not 1 <= boxes <= MOST_COPIES:
+        raise WeftError(f"{name}: {boxes} copies requested; give 1 to {MOST_COPIES}")
+    link_Bps = None if bandwidth is None else parse_bandwidth(bandwidth, "NVLink bandwidth")
     reader = _Reader(name, link_Bps)
     roots = reader.read(parse_xml(text, name))
     gpus = reader.gpus()
     latency_ps = parse_time(DEFAULT_LATENCY if latency is None else latency, "latency")
     hop_ps = parse_time(DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency, "hop latency")
     builder = _Builder(gpus, roots, reader.cpu_link_Bps, latency_ps)
-    for copy in range(copies):
-        builder.add(copy, copies)
-    if copies > 1 and not builder.rails:
-        raise WeftError(f"{name} has no NIC: {copies} copies cannot be connected")
+    for box in range(boxes):
+        builder.add(box, boxes)
+    if boxes > 1 and not builder.rails:
+        raise WeftError(f"{name} has no NIC: {boxes} copies cannot be connected")
     switches = [*builder.switches, *builder.rails]
-    title = name if copies == 1 else f"{copies} x {name}"
+    title = name if boxes == 1 else f"{boxes} x {name}"
     return wired(title, builder.npus, switches, builder.cables, hop_ps, frozenset(builder.passive))
 
 

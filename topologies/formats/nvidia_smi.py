@@ -36,7 +36,7 @@ def looks_like_nvidia_smi(text: str) -> bool:
 
 
 def parse_nvidia_smi(
-    text: str, name: str, *, nvlink: str | None, nvlink_bandwidth: Quantity | None = None,
+    text: str, name: str, *, nvlink: str | None = None, bandwidth: Quantity | None = None,
     latency: Quantity | None = None, hop_latency: Quantity | None = None,
 ) -> Topology:
     """The network described by a table.
@@ -44,14 +44,14 @@ def parse_nvidia_smi(
     `text`: output of `nvidia-smi topo -m`; a prompt before it and legends after it may stay.
     `name`: name of the file, for messages and tables.
     `nvlink`: generation: 1 P100, 2 V100, 3 A100, 4 H100, 5 B200.
-    `nvlink_bandwidth`: per direction of one NVLink (default: NCCL's value for the generation).
+    `bandwidth`: per direction of one NVLink (default: NCCL's value for the generation).
     `latency`, `hop_latency`: of every link, and of every switch; the table has neither.
     WeftError: no generation, no table, a truncated table, an unknown relation, or GPUs that NVLink does not connect.
     """
     if nvlink is None:
         raise WeftError(f"{name} has no rates: give the NVLink generation, such as --nvlink 3 for A100")
     kind = generation(nvlink)
-    rate = kind.link_Bps if nvlink_bandwidth is None else parse_bandwidth(nvlink_bandwidth, "NVLink bandwidth")
+    rate = kind.link_Bps if bandwidth is None else parse_bandwidth(bandwidth, "NVLink bandwidth")
     table = _table(text, name)
     counts = [[_links(cell) for cell in row] for row in table.cells]
     _check_symmetric(table, name)

@@ -76,13 +76,7 @@ class Tabular:
         raise NotImplementedError
 
     def to_frame(self) -> pandas.DataFrame:
-        """`rows()` as a data frame of pandas.
-
-        Raises
-        ------
-        WeftError
-            pandas is not installed.
-        """
+        """`rows()` as a data frame of pandas; WeftError: it is not installed."""
         return to_frame(self.rows())
 
 

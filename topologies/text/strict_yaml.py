@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topologies.checks import WeftError
+from topologies.checks import INT64, WeftError, choice, integer, number
 from topologies.text.input_text import limit_text, read_input
 
 if TYPE_CHECKING:
@@ -31,13 +33,7 @@ def loader() -> Any:
 
 
 class Entry:
-    """A value in a file, with its location.
-
-    Attributes
-    ----------
-    where : str
-        "network x.yml: line 5: NpusCount", the prefix of every error message.
-    """
+    """A value in a file; `where` is "network x.yml: line 5: NpusCount", the prefix of every error message."""
 
     def __init__(self, node: yaml.Node, where: str, source: str) -> None:
         self._node, self.where, self._source = node, where, source
@@ -77,20 +73,18 @@ class Entry:
             raise self.refuse(f"{value!r} is not a name")
         return value
 
-    def integer(self) -> int:
-        """An integer."""
-        value = self._scalar()
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.refuse(f"{value!r} is not an integer")
-        return value
+    def choice(self, words: Collection[str], what: str) -> str:
+        """One of some words; `what` they are."""
+        return choice(self.text(), words, f"{self.where}: {what}")
 
-    def number(self) -> float:
-        """Any finite number."""
-        value = self._scalar()
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < float("inf"):
-            raise self.refuse(f"{value!r} is not a finite number")
+    def integer(self, least: int = -INT64, most: int = INT64) -> int:
+        """An integer from `least` to `most`."""
+        return integer(self._scalar(), self.where, least, most)
+
+    def number(self, least: float = -inf, most: float = inf, *, above: bool = False) -> float:
+        """A finite number from `least` to `most`; `above`: more than `least`."""
         try:
-            return float(value)
+            return float(number(self._scalar(), self.where, least, most, above=above))
         except OverflowError:
             raise self.refuse("the number is too large") from None
 

@@ -28,17 +28,9 @@ STUCK = 0.1
 def cells_required(n_items: int, n_elements: int | None = None, lanes: int = 1, rotated: bool = True) -> float:
     """Cells per item with which nearly all arrays of independent nonzeros decode, by what was measured.
 
-    Parameters
-    ----------
-    n_items, n_elements : int
-        Union nonzeros, and elements of the array; the latter is needed of layouts with lanes.
-    lanes, rotated
-        Of the layout; whether blocks are spread does not matter to independent nonzeros.
-
-    Raises
-    ------
-    WeftError
-        More items than elements.
+    `n_items`, `n_elements`: union nonzeros, and elements of the array; the latter is needed of layouts with lanes.
+    `lanes`, `rotated`: of the layout; whether blocks are spread does not matter to independent nonzeros.
+    WeftError: more items than elements.
     """
     most = 2**62 if n_elements is None else integer(n_elements, "number of elements", 0, 2**62)
     integer(n_items, f"number of nonzeros among {n_elements or 'many'} elements", 0, most)

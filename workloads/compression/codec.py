@@ -38,20 +38,12 @@ _FEW_LANES = 32
 class Message(NamedTuple):
     """A message on the wire, of one worker or summed, with what both ends know about it.
 
-    Attributes
-    ----------
-    cells : (M,)
-    support : (n_bytes,) uint8
-        The packed index.
-    workers : int
-        Number of workers summed.
-    layout, made_by
-        Layout and index that made it: messages of another codec are rejected, since sizes alone do not identify it.
+    Messages of another codec are rejected by their layout and index, since sizes alone do not identify it.
     """
 
-    cells: Values
-    support: Bytes
-    workers: int
+    cells: Values  # (M,)
+    support: Bytes  # (n_bytes,): the packed index
+    workers: int  # summed
     layout: Layout
     made_by: Index
 
@@ -70,28 +62,14 @@ class Opened(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The sum, and its status.
+    """The sum, and its status."""
 
-    Attributes
-    ----------
-    values : (n_elements,)
-        The sum; 0 at items that were not recovered.
-    n_items, n_recovered : int
-        Positions in the union, and those that were peeled.
-    rounds : int
-        Rounds that a parallel peel would take.
-    residual_cells : int
-        Cells that are not exactly zero after the peel.
-    exact : bool
-        Whether cells are integers.
-    """
-
-    values: Values
-    n_items: int
-    n_recovered: int
-    rounds: int
-    residual_cells: int
-    exact: bool
+    values: Values  # (n_elements,); 0 at items that were not recovered
+    n_items: int  # positions in the union
+    n_recovered: int  # those that were peeled
+    rounds: int  # that a parallel peel would take
+    residual_cells: int  # not exactly zero after the peel
+    exact: bool  # whether cells are integers
 
     @property
     def overloaded(self) -> bool:
@@ -114,14 +92,6 @@ class Decoded(NamedTuple):
 class Codec:
     """Encoder, adder and decoder of one layout.
 
-    Parameters
-    ----------
-    layout : Layout
-    index : Index, optional
-        Default: one bit per element.
-    dtype : {"int32", "int64", "float32", "float64"}
-        Type of the cells; arrays must have it too.
-
     Examples
     --------
     >>> codec = Codec(Layout(6, rows=6, lanes=1), dtype="int32")
@@ -132,8 +102,8 @@ class Codec:
     """
 
     layout: Layout
-    index: Index = field(default=None)  # type: ignore[assignment]  # set below
-    dtype: str = "int32"
+    index: Index = field(default=None)  # type: ignore[assignment]  # set below: one bit per element
+    dtype: str = "int32"  # of the cells; arrays must have it too
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -151,14 +121,8 @@ class Codec:
 
         Minus zero counts as zero and is returned as zero; denormals are values like any other.
 
-        Parameters
-        ----------
-        x : (n_elements,) array of `dtype`
-
-        Raises
-        ------
-        WeftError
-            Another shape or type, or a value that is not finite: infinities and NaN would spread to other elements.
+        WeftError: another shape or type, or a value that is not finite: infinities and NaN would spread to other
+            elements.
         """
         vector(x, "the array of a worker")
         if x.shape != (self.layout.n_elements,) or x.dtype != np.dtype(self.dtype):
@@ -173,10 +137,7 @@ class Codec:
     def add(self, one: Message, other: Message) -> Message:
         """The operation of a switch or ring step: sum the sketches, unite the indexes.
 
-        Raises
-        ------
-        WeftError
-            More workers than the index can count, or a message from another codec.
+        WeftError: more workers than the index can count, or a message from another codec.
         """
         self._refuse_others(one, other)
         workers = one.workers + other.workers
@@ -190,13 +151,7 @@ class Codec:
         return Message(cells, support, workers, self.layout, self.index)
 
     def sum(self, arrays: Iterable[Values]) -> Message:
-        """The summed message of several workers, in their order.
-
-        Raises
-        ------
-        WeftError
-            No arrays, or anything `encode` and `add` reject.
-        """
+        """The summed message of several workers, in their order; WeftError: there is none."""
         messages = map(self.encode, arrays)
         first = next(messages, None)
         if first is None:
@@ -204,20 +159,11 @@ class Codec:
         return reduce(self.add, messages, first)
 
     def decode(self, message: Message, median: bool = False) -> Decoded:
-        """Recover the sum.
+        """Recover the sum; of a message damaged in transit, `complete` tells whether what is found is consistent.
 
-        Parameters
-        ----------
-        message : Message
-        median : bool
-            Guess unrecovered items from the median of three cells, as the public code does; of no use, since the error
-            is as large as the values.
-
-        Raises
-        ------
-        WeftError
-            A message from another codec. A message damaged in transit decodes to something; `complete` tells whether
-            it is consistent.
+        `median`: guess unrecovered items from the median of three cells, as the public code does; of no use, since the
+            error is as large as the values.
+        WeftError: a message from another codec.
         """
         opened = self.open(message)
         values, recovered, rounds = self.peel(opened)
@@ -227,13 +173,7 @@ class Codec:
         return Decoded(values, opened.n_items, recovered, rounds, residual, values.dtype.kind == "i")
 
     def open(self, message: Message) -> Opened:
-        """Go through the index and count the items of each cell (`kernels.count_items`).
-
-        Raises
-        ------
-        WeftError
-            A message of another codec.
-        """
+        """Go through the index and count the items of each cell (`kernels.count_items`)."""
         self._refuse_others(message)
         bits = self.index.bits(message.support)
         if bits.dtype != np.uint8 or bits.shape != (-(-self.layout.n_elements // 8),):
@@ -304,11 +244,6 @@ def lossless_sum(codec: Codec, arrays: Iterable[Values]) -> Aggregate:
 
     In integers the result is the exact sum (modulo the width) of whatever was given. The fall-back sends the dense
     arrays as well, which `wire_bytes` counts.
-
-    Raises
-    ------
-    WeftError
-        No arrays, or what `Codec.encode` rejects.
     """
     arrays = list(arrays)
     message = codec.sum(arrays)

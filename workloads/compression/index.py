@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from topologies.checks import MOST_COUNT, integer, number
+from topologies.checks import MOST_COUNT, Integer, checked, integer, number
 from workloads.compression import _kernels as kernels
 from workloads.compression.vectors import vector
 
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.generic]
+Elements = Annotated[int, Integer(0, MOST_COUNT)]
 
 
 class Index(Protocol):
-    """A set of positions, in bytes that can be combined in transit.
-
-    Attributes
-    ----------
-    n_elements : int
-    max_workers : int or None
-        Workers beyond which combining fails.
-    """
+    """A set of positions, in bytes that can be combined in transit."""
 
     @property
     def n_elements(self) -> int: ...
@@ -35,7 +29,8 @@ class Index(Protocol):
     def n_bytes(self) -> int: ...
 
     @property
-    def max_workers(self) -> int | None: ...
+    def max_workers(self) -> int | None:
+        """Workers beyond which combining fails."""
 
     def encode(self, x: Array) -> Bytes:
         """The positions of an array that are not zero."""
@@ -47,15 +42,20 @@ class Index(Protocol):
         """One bit per element, least significant first."""
 
 
+class _ByOr:
+    """Indexes that combine by OR, whatever the number of workers."""
+
+    def combine(self: Index, one: Bytes, other: Bytes) -> Bytes:
+        return _packed(one, self) | _packed(other, self)
+
+
+@checked
 @dataclass(frozen=True)
-class Bitmap:
+class Bitmap(_ByOr):
     """One bit per element, combined by OR: for transports that have it."""
 
-    n_elements: int
+    n_elements: Elements
     max_workers: None = None
-
-    def __post_init__(self) -> None:
-        integer(self.n_elements, "bitmap's n_elements", 0, MOST_COUNT)
 
     @property
     def n_bytes(self) -> int:
@@ -66,23 +66,17 @@ class Bitmap:
         kernels.pack_bits(_plain(x, self), packed)
         return packed
 
-    def combine(self, one: Bytes, other: Bytes) -> Bytes:
-        return _packed(one, self) | _packed(other, self)
-
     def bits(self, packed: Bytes) -> Bytes:
         return _packed(packed, self)
 
 
+@checked
 @dataclass(frozen=True)
 class NibbleSum:
     """Four bits per element, combined by SUM: for transports without OR. A sixteenth worker would carry over."""
 
-    n_elements: int
-    max_workers: int = 15
-
-    def __post_init__(self) -> None:
-        integer(self.n_elements, "index's n_elements", 0, MOST_COUNT)
-        integer(self.max_workers, "workers that fields of 4 bits count", 1, 15)
+    n_elements: Elements
+    max_workers: Annotated[int, Integer(1, 15)] = 15  # what a field of 4 bits counts
 
     @property
     def n_bytes(self) -> int:
@@ -102,26 +96,18 @@ class NibbleSum:
         return bits
 
 
+@checked
 @dataclass(frozen=True)
-class Bloom:
+class Bloom(_ByOr):
     """A Bloom filter, combined by OR; one size for all workers, made for their union.
 
     A position held by mistake is an item of value 0: it decodes to 0 and only fills the sketch.
-
-    Attributes
-    ----------
-    n_elements, n_filter_bits, hashes : int
     """
 
-    n_elements: int
-    n_filter_bits: int
-    hashes: int
+    n_elements: Elements
+    n_filter_bits: Annotated[int, Integer(1, 2**40)]
+    hashes: Annotated[int, Integer(1, 64)]
     max_workers: None = None
-
-    def __post_init__(self) -> None:
-        integer(self.n_elements, "Bloom filter's n_elements", 0, MOST_COUNT)
-        integer(self.n_filter_bits, "Bloom filter's n_filter_bits", 1, 2**40)
-        integer(self.hashes, "Bloom filter's number of hashes", 1, 64)
 
     @property
     def n_bytes(self) -> int:
@@ -131,9 +117,6 @@ class Bloom:
         packed = np.zeros(self.n_bytes, np.uint8)
         kernels.pack_bloom(_plain(x, self), packed, self.hashes, 0)
         return packed
-
-    def combine(self, one: Bytes, other: Bytes) -> Bytes:
-        return _packed(one, self) | _packed(other, self)
 
     def bits(self, packed: Bytes) -> Bytes:
         bits = np.zeros(-(-self.n_elements // 8), np.uint8)
@@ -155,13 +138,7 @@ def _packed(packed: Bytes, index: Index) -> Bytes:
 
 
 def bloom_for(n_elements: int, n_items: int, false_positive_rate: float) -> Bloom:
-    """The smallest Bloom filter for `n_items` union nonzeros at a rate of false positives.
-
-    Raises
-    ------
-    WeftError
-        A rate that is not between 0 and 1.
-    """
+    """The smallest Bloom filter for `n_items` union nonzeros at a rate of false positives between 0 and 1."""
     integer(n_elements, "number of elements", 0, MOST_COUNT)
     integer(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
     if number(false_positive_rate, "false positive rate", 0, 1, above=True) == 1:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from topologies import WeftError
-from topologies.checks import MOST_COUNT, integer, number
+from topologies.checks import MOST_COUNT, Count, Integer, checked, choice, integer, number
 from workloads.compression import _kernels as kernels
 from workloads.compression.cells import cells_required
 
@@ -20,21 +20,11 @@ MOST_ELEMENTS = (2**32 - 1) // kernels.HASHES
 
 
 class Form(NamedTuple):
-    """What a layout is like, whatever its size.
+    """What a layout is like, whatever its size."""
 
-    Attributes
-    ----------
-    lanes : int
-        Elements of a block, which share their rows and signs.
-    rotated : bool
-        Whether lanes are turned.
-    spread : bool
-        Whether elements of a block come from all over the array.
-    """
-
-    lanes: int
-    rotated: bool
-    spread: bool
+    lanes: int  # elements of a block, which share their rows and signs
+    rotated: bool  # whether lanes are turned
+    spread: bool  # whether elements of a block come from all over the array
 
     def cells_required(self, n_items: int, n_elements: int) -> float:
         """Cells per item with which nearly all arrays decode (`cells.cells_required`)."""
@@ -53,13 +43,8 @@ SPREAD, PUBLISHED = FORMS["spread"], FORMS["published"]
 
 
 def form_of(name: str) -> Form:
-    """The form of that name.
-
-    WeftError: no such form.
-    """
-    if name not in FORMS:
-        raise WeftError(f"layout {name!r} is unknown: choose one of {', '.join(FORMS)}")
-    return FORMS[name]
+    """The form of that name; WeftError: there is none."""
+    return FORMS[choice(name, FORMS, "layout")]
 
 
 class Hashing(NamedTuple):
@@ -73,6 +58,7 @@ class Hashing(NamedTuple):
     apart: int
 
 
+@checked
 @dataclass(frozen=True)
 class Layout:
     """How `n_elements` are spread over `rows` x `lanes` cells; every worker uses the same.
@@ -84,42 +70,19 @@ class Layout:
     where nonzeros stand in a row, as in embeddings, all lanes of a block are items, and turning changes nothing.
     Smaller blocks cure the first. Blocks whose elements are n_blocks apart, i mod n_blocks and i div n_blocks,
     cure the second.
-
-    Attributes
-    ----------
-    n_elements, rows : int
-    lanes : int
-        L; 1 hashes every element by itself.
-    rotated : bool
-        Whether lanes are turned.
-    split : bool
-        Whether each hash has a third of the rows to itself.
-    seed : int
-        Of the first hash.
-    spread : bool
-        Whether the elements of a block are `n_blocks` apart; otherwise they are neighbors.
-
-    Raises
-    ------
-    WeftError
-        An extent that is not an integer, below zero, or too large for cells to be numbered with 32 bits.
     """
 
-    n_elements: int
-    rows: int
-    lanes: int = SPREAD.lanes
-    rotated: bool = True
-    split: bool = False
-    seed: int = 0
-    spread: bool = True
+    n_elements: Annotated[int, Integer(0, MOST_ELEMENTS)]
+    rows: Count
+    lanes: Count = SPREAD.lanes  # L; 1 hashes every element by itself
+    rotated: bool = True  # whether lanes are turned
+    split: bool = False  # whether each hash has a third of the rows to itself
+    seed: Annotated[int, Integer(0, MOST_COUNT)] = 0  # of the first hash
+    spread: bool = True  # whether the elements of a block are `n_blocks` apart; otherwise they are neighbors
 
     def __post_init__(self) -> None:
-        least = {"n_elements": 0, "rows": kernels.HASHES if self.split else 1, "lanes": 1, "seed": 0}
-        for name, lowest in least.items():
-            most = MOST_ELEMENTS if name == "n_elements" else 2**31 - 1
-            object.__setattr__(self, name, integer(getattr(self, name), f"layout's {name}", lowest, most))
-        for name in ("rotated", "split", "spread"):
-            object.__setattr__(self, name, bool(getattr(self, name)))
+        if self.split and self.rows < kernels.HASHES:
+            raise WeftError(f"layout has {self.rows} rows: at least {kernels.HASHES}, one for each hash")
         if self.n_cells >= 2**31:
             raise WeftError(f"layout has {self.rows} rows of {self.lanes} lanes: below 2147483648 cells in all")
 
@@ -152,21 +115,10 @@ def layout_for(
 ) -> Layout:
     """The layout with at least `cells_per_item` cells for each of `n_items` union nonzeros.
 
-    Parameters
-    ----------
-    n_elements, n_items : int
-    cells_per_item : float, optional
-        c; what nearly all arrays of that many items need in that form unless given. Whole rows make the cells
-        a little more than c times the items.
-    form : str or Form
-        One of `FORMS`, or lanes, rotated and spread.
-    split, seed
-        As in `Layout`.
-
-    Raises
-    ------
-    WeftError
-        More items than elements, no cells, or a form that is unknown.
+    `cells_per_item`: c; what nearly all arrays of that many items need in that form unless given. Whole rows make the
+        cells a little more than c times the items.
+    `form`: one of `FORMS`, or lanes, rotated and spread.
+    WeftError: more items than elements, no cells, or a form that is unknown.
     """
     shape = form_of(form) if isinstance(form, str) else Form(*form)
     integer(n_elements, "number of elements", 0, MOST_COUNT)

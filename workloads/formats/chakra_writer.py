@@ -8,10 +8,9 @@ is one message, and adding takes no time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 
+from collectives.core.joins import parents_of
 from collectives.core.schedule import Schedule
-from collectives.core.transfers import Transfers
 from topologies import WeftError
 from topologies.checks import checked
 from workloads.formats.chakra import Node, Trace
@@ -39,13 +38,12 @@ def schedule_to_chakra(schedule: Schedule, version: str = VERSION) -> tuple[Trac
         messages.
     """
     pattern = schedule.pattern
-    if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:
+    if not pattern.is_of_ranks:
         raise WeftError(f"Chakra trace of {pattern.name}: a trace has no switches that add, and no slots")
     t = pattern.transfers()
     src, dst, sizes = t.src.tolist(), t.dst.tolist(), (t.blocks * schedule.block_bytes).tolist()
     if len(src) > MOST_MESSAGES:
         raise WeftError(f"Chakra trace of {len(src):,} messages; at most {MOST_MESSAGES:,}")
-    row_of = {pair: row for row, pair in enumerate(zip(src, t.slot.tolist(), strict=True))}
     nodes: list[list[Node]] = [[] for _ in range(pattern.p)]
     place: list[dict[int, int]] = []
     tags: dict[tuple[int, int], int] = defaultdict(int)
@@ -57,11 +55,12 @@ def schedule_to_chakra(schedule: Schedule, version: str = VERSION) -> tuple[Trac
         tags[a, b] += 1
         for rank, kind, peer in ((a, "send", b), (b, "receive", a)):
             nodes[rank].append(_message(len(nodes[rank]), f"{kind} {row}", kind, sizes[row], peer, tag))
+    parents = parents_of(t)
     for row, rank in enumerate(src):
         if not place[row]:
             continue
         waits = []
-        for parent in _parents(t, row, row_of, place):
+        for parent in sorted(parents[row]):
             if rank not in place[parent]:
                 raise WeftError(
                     f"Chakra trace of {pattern.name}: a transfer of rank {rank} waits for one from rank {src[parent]} "
@@ -76,23 +75,6 @@ def schedule_to_chakra(schedule: Schedule, version: str = VERSION) -> tuple[Trac
         Attribute("source", f"weft: {pattern.name} {schedule.kind.name} of {schedule.size_bytes} B", "string"),
     )
     return tuple(Trace(version, facts, tuple(line)) for line in nodes)
-
-
-def _parents(
-    t: Transfers, row: int, row_of: Mapping[tuple[int, int], int], place: Sequence[Mapping[int, int]]
-) -> list[int]:
-    """Transfers that one waits for, joins replaced by what they wait for."""
-    found: list[int] = []
-    open_, seen = [row], {row}
-    while open_:
-        one = open_.pop()
-        for at in range(int(t.dep_ptr[one]), int(t.dep_ptr[one + 1])):
-            parent = row_of[int(t.dep_src[at]), int(t.dep_slot[at])]
-            if int(t.dep_lag[at]) > 0 or parent in seen:  # a window holds back later chunks, of which there are none
-                continue
-            seen.add(parent)
-            (found if place[parent] else open_).append(parent)
-    return sorted(found)
 
 
 def _message(number: int, name: str, kind: str, size: int, peer: int, tag: int) -> Node:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import checked, integer
 from topologies.text.plain_data import read_json_object
 
 
@@ -36,8 +36,7 @@ def read_comm_groups(path: str | Path, n_npus: int) -> Mapping[int, tuple[int, .
         if not isinstance(npus, list) or not npus:
             raise WeftError(f"{where}: group {name}: a list of NPUs is expected")
         for npu in npus:
-            if isinstance(npu, bool) or not isinstance(npu, int) or not 0 <= npu < n_npus:
-                raise WeftError(f"{where}: group {name}: NPU {npu!r} is not one of the {n_npus}")
+            integer(npu, f"{where}: group {name}: NPU", 0, n_npus - 1)
         if len(set(npus)) < len(npus):
             raise WeftError(f"{where}: group {name} names an NPU twice")
         found[int(name)] = tuple(npus)

@@ -16,7 +16,7 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import WHOLE, Transfers
 from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import Count, checked
 from workloads.job import COMPUTE_STREAM, Communicate, Compute, Job, Operation, Reconfigure, Send
 
 PS_PER_NS = 1000
@@ -24,7 +24,7 @@ MOST_MESSAGES = 2_000_000
 
 
 @checked
-def schedule_to_goal(schedule: Schedule, chunks: int = 1) -> str:
+def schedule_to_goal(schedule: Schedule, chunks: Count = 1) -> str:
     """A schedule as GOAL text.
 
     Parameters
@@ -40,9 +40,7 @@ def schedule_to_goal(schedule: Schedule, chunks: int = 1) -> str:
         messages.
     """
     pattern = schedule.pattern
-    if chunks < 1:
-        raise WeftError(f"GOAL of {chunks} chunks per transfer: at least 1")
-    if pattern.pools or (pattern.n_sources or pattern.p) > pattern.p:
+    if not pattern.is_of_ranks:
         raise WeftError(f"GOAL of {pattern.name}: its switches add or its ranks have slots, and GOAL knows only ranks")
     writer = _Writer(pattern.p)
     writer.transfers(pattern.transfers(), schedule.block_bytes, chunks, {})
@@ -51,7 +49,7 @@ def schedule_to_goal(schedule: Schedule, chunks: int = 1) -> str:
 
 
 @checked
-def job_to_goal(job: Job, chunks: int = 1) -> str:
+def job_to_goal(job: Job, chunks: Count = 1) -> str:
     """A job as GOAL text; computations are whole ns, rounded up.
 
     Parameters
@@ -95,7 +93,7 @@ def _transfers(
     begin = {rank: writer.calc(rank, 0, 0, before[rank]) for rank in ranks}
     if isinstance(operation.work, Communicate):
         schedule = operation.work.schedule
-        if schedule.pattern.pools or (schedule.pattern.n_sources or schedule.pattern.p) > schedule.pattern.p:
+        if not schedule.pattern.is_of_ranks:
             raise WeftError(f"GOAL of operation {operation.name!r}: its switches add or its ranks have slots")
         transfers = schedule.pattern.emit(np.array(ranks, np.int64))
         if transfers.rounds is not None:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topologies.checks import checked
+from topologies.formats.astra_network import BLOCKS
 from topologies.text.brief import one_line
 from topologies.text.strict_yaml import Entry, read_yaml
 from workloads.workload import PHASES, Groups
-
-BLOCK_OF = {"Ring": "RI", "FullyConnected": "FC", "Switch": "SW"}
-"""LIBRA's names of blocks, and those of a network spec."""
 
 ELEMENTS = ("Link", "Switch", "Nic", "Npu")
 
@@ -68,16 +66,8 @@ def read_network(path: str | Path) -> NetworkFile:
     keys = ("Topology", "NpusCount", "CostDimension")
     entries = read_yaml(path, "network").mapping(keys, required=keys)
     lists = {key: entries[key].items() for key in keys}
-    blocks = []
-    for item in lists["Topology"]:
-        name = item.text()
-        if name not in BLOCK_OF:
-            raise item.refuse(f"block {name!r} is unknown: choose one of {', '.join(BLOCK_OF)}")
-        blocks.append(BLOCK_OF[name])
-    extents = [item.integer() for item in lists["NpusCount"]]
-    for item, extent in zip(lists["NpusCount"], extents, strict=True):
-        if extent < 2:
-            raise item.refuse(f"{extent} NPUs: each dimension needs more than 1")
+    blocks = [BLOCKS[item.choice(BLOCKS, "block")] for item in lists["Topology"]]
+    extents = [item.integer(2) for item in lists["NpusCount"]]
     for key in keys:
         if not blocks or len(lists[key]) != len(blocks):
             raise entries[key].refuse(f"has {len(lists[key])} entries; Topology has {len(blocks)} and needs one")
@@ -128,8 +118,4 @@ def read_prices(path: str | Path) -> Mapping[str, Prices]:
 
 def _prices(entry: Entry) -> Prices:
     elements = entry.mapping(ELEMENTS, required=("Link",))
-    price = {name.lower(): element.number() for name, element in elements.items()}
-    for name, element in elements.items():
-        if price[name.lower()] <= 0:
-            raise element.refuse(f"price {price[name.lower()]:g} must be above zero")
-    return Prices(**price)
+    return Prices(**{name.lower(): element.number(0, above=True) for name, element in elements.items()})

@@ -54,13 +54,7 @@ MODELS: Registry[Callable[[], NeuralNetwork]] = Registry("models", {
 
 @checked
 def model(name: str) -> NeuralNetwork:
-    """Look up a model by name.
-
-    Raises
-    ------
-    WeftError
-        No such model.
-    """
+    """The model of that name; WeftError: there is none."""
     return MODELS[choice(name, MODELS, "model")]()
 
 

@@ -150,7 +150,7 @@ def test_the_accepted_loss_is_an_option():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"most_k": 0}, "most_k is 0: it is an integer, at least 1"), ({"most_k": 1.5}, "most_k is 1.5"),
+        ({"most_k": 0}, "most_k is 0: give an integer from 1"), ({"most_k": 1.5}, "most_k is 1.5"),
         ({"loss": 1}, "loss is 1: it is a fraction of the bandwidth"), ({"loss": "much"}, "loss is 'much'"),
         ({"loss": float("nan")}, "loss is nan"), ({"k": 2, "loss": 0.1}, "give one or the other"),
         ({"k": 10**9}, "would receive 16,000,000,000 blocks"),

@@ -66,7 +66,7 @@ class TestNcclXml:
         assert set(t.bandwidth_Bps.tolist()) == {12 * 20e9}
 
     def test_copies_are_joined_by_a_switch_for_each_nic(self) -> None:
-        t = parse_nccl_xml(BOX, "box.xml", copies=3)
+        t = parse_nccl_xml(BOX, "box.xml", boxes=3)
         assert t.n_npus == 6
         assert rates(t, "box1-nic0", "rail0") == 25e9
         names = [t.node_name(node) for node in range(t.n_nodes)]
@@ -79,7 +79,7 @@ class TestNcclXml:
         assert all("nvswitch" in name for name in route(t, 2, 3))
 
     def test_a_chain_of_bridges_has_the_rate_of_its_slowest_link(self) -> None:
-        t = parse_nccl_xml(BOX, "box.xml", copies=2)
+        t = parse_nccl_xml(BOX, "box.xml", boxes=2)
         assert rates(t, "box0-pcie-a", "box0-port-gpu0") == 12e9  # 8 GT/s x16 between bridges
         assert rates(t, "box0-pcie-b", "box0-port-gpu1") == 24e9
         assert rates(t, "box0-cpu0", "box0-cpu1") == 16e9
@@ -98,7 +98,7 @@ class TestNcclXml:
         ]
 
     def test_what_the_file_leaves_open_is_taken(self) -> None:
-        t = parse_nccl_xml(BOX, "box.xml", nvlink_bandwidth="25GB/s", latency="1us", hop_latency="2us")
+        t = parse_nccl_xml(BOX, "box.xml", bandwidth="25GB/s", latency="1us", hop_latency="2us")
         assert set(t.bandwidth_Bps.tolist()) == {300e9}
         assert set(t.latency_ps.tolist()) == {10**6}
         assert sorted(t.hop_latency_ps.tolist()) == [0, 0, 2 * 10**6]
@@ -108,11 +108,11 @@ class TestNcclXml:
         if path is None:
             return  # the real file is not part of the project
         text = path.read_text(encoding="utf-8")
-        ours, theirs = dgx_a100(1), parse_nccl_xml(text, "dgx", nvlink_bandwidth="25GB/s")
+        ours, theirs = dgx_a100(1), parse_nccl_xml(text, "dgx", bandwidth="25GB/s")
         assert theirs.n_npus == ours.n_npus
         assert np.array_equal(theirs.bandwidth_Bps, ours.bandwidth_Bps)
         assert np.array_equal(theirs.src, ours.src)
-        two = parse_nccl_xml(text, "dgx", copies=2)
+        two = parse_nccl_xml(text, "dgx", boxes=2)
         rails = [two.node_name(node) for node in range(two.n_nodes) if two.node_name(node).startswith("rail")]
         assert sorted(rails) == [f"rail{rail}" for rail in (0, 1, 2, 3, 6, 7, 8, 9)]
 
@@ -145,7 +145,7 @@ class TestNcclXml:
 
     def test_copies_need_a_nic(self) -> None:
         with pytest.raises(WeftError, match="has no NIC: 2 copies cannot be connected"):
-            parse_nccl_xml(system(gpu("g0", 0)), "box.xml", copies=2)
+            parse_nccl_xml(system(gpu("g0", 0)), "box.xml", boxes=2)
 
 
 def table(cells: list[list[str]], tail: str = "mlx5_0") -> str:
@@ -176,7 +176,7 @@ class TestNvidiaSmi:
     def test_the_cube_mesh_of_a_dgx1_is_our_dgx1(self) -> None:
         cells = [[" X " if a == b else f"NV{n}" if n != "0" else "SYS" for b, n in enumerate(row)]
                  for a, row in enumerate(DGX1)]
-        theirs, ours = parse_nvidia_smi(table(cells), "a", nvlink="2", nvlink_bandwidth="25GB/s"), dgx1(1)
+        theirs, ours = parse_nvidia_smi(table(cells), "a", nvlink="2", bandwidth="25GB/s"), dgx1(1)
         for name in ("src", "dst", "bandwidth_Bps"):
             assert np.array_equal(getattr(theirs, name), getattr(ours, name))
 

@@ -98,7 +98,7 @@ def test_messages_of_other_codecs_are_refused():
             refused()
     with pytest.raises(WeftError, match="has 72 cells of int32 and an index of 12 B; this codec has 72 of"):
         codec.decode(mine._replace(support=mine.support[:-1]))
-    with pytest.raises(WeftError, match="layout's seed is -1"):
+    with pytest.raises(WeftError, match="seed is -1"):
         Layout(100, 9, seed=-1)
     with pytest.raises(WeftError, match="what was opened is of"):
         codec.peel(other.open(theirs))

@@ -47,8 +47,8 @@ def test_prices(tmp_path: Path) -> None:
         (NETWORK + "Topology: [Ring]\n", "line 4: key 'Topology' is given twice"),
         ("Topology: [Ring]\nNpusCount: [4]\n", "key 'CostDimension' is missing"),
         (NETWORK.replace("Ring", "ring"), "line 1: Topology: block 'ring' is unknown"),
-        (NETWORK.replace("16", "1"), "line 2: NpusCount: 1 NPUs"),
-        (NETWORK.replace("16", "4.5"), "line 2: NpusCount: 4.5 is not an integer"),
+        (NETWORK.replace("16", "1"), "line 2: NpusCount is 1: give an integer from 2"),
+        (NETWORK.replace("16", "4.5"), "line 2: NpusCount is 4.5: give an integer"),
         (NETWORK.replace("16, ", ""), "line 2: NpusCount: has 2 entries; Topology has 3"),
         (NETWORK.replace("[ A, B, C ]", "A"), "line 3: CostDimension: expected a list"),
         (NETWORK.replace("A,", "7,"), "line 3: CostDimension: 7 is not a name"),
@@ -81,8 +81,8 @@ def test_groups_that_do_not_fit_are_named(tmp_path: Path, text: str, message: st
     ("text", "message"),
     [
         ("Pod:\n  Switch: 1.0\n", "line 1: Pod: key 'Link' is missing"),
-        ("Pod:\n  Link: 0\n", "line 2: Link: price 0 must be above zero"),
-        ("Pod:\n  Link: cheap\n", "line 2: Link: 'cheap' is not a finite number"),
+        ("Pod:\n  Link: 0\n", "line 2: Link is 0: give a number above 0"),
+        ("Pod:\n  Link: cheap\n", "line 2: Link is 'cheap': give a number above 0"),
         ("Pod:\n  Link: 1\n  Cable: 2\n", "line 3: unknown key 'Cable'"),
     ],
 )

@@ -1,0 +1,46 @@
+"""Networks whose links come in dimensions or tiers: the links of one have the same bandwidth and latency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.core.topology import NPU, SWITCH, Router, Topology, per_dimension
+from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+
+Ends = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
+"""Source and destination of some links, (n,) each."""
+
+
+def in_tiers(
+    name: str, tiers: Sequence[Ends], n_npus: int, *, bandwidth: Quantities, latency: Quantities,
+    hop_latency: Quantity, npus_forward: bool, shape: tuple[int, ...], coords: npt.NDArray[np.int32], router: Router,
+    node_names: tuple[str, ...] = (),
+) -> Topology:
+    """The network of some tiers of links, between NPUs and the switches after them.
+
+    `npus_forward`: whether NPUs contain routers, so that arrivals there take the hop latency as well.
+    Others as in `Topology`.
+    """
+    rates, times = per_tier(bandwidth, latency, len(tiers))
+    hop_ps = parse_time(hop_latency, "hop latency")
+    counts, kinds = [src.size for src, _ in tiers], [n_npus, len(coords) - n_npus]
+    src, dst = (np.concatenate([ends[side] for ends in tiers]).astype(np.int32) for side in (0, 1))
+    return Topology(
+        name=name, kind=np.repeat(np.array([NPU, SWITCH], np.int8), kinds), src=src, dst=dst,
+        bandwidth_Bps=np.repeat(rates, counts), latency_ps=np.repeat(times, counts),
+        hop_latency_ps=np.repeat(np.array([hop_ps * npus_forward, hop_ps], np.int64), kinds),
+        dimension=np.repeat(np.arange(len(tiers), dtype=np.int16), counts),
+        shape=shape, coords=coords, router=router, node_names=node_names,
+    )
+
+
+def per_tier(
+    bandwidth: Quantities, latency: Quantities, n_tiers: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Bytes per second and picoseconds of a link of each tier."""
+    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, n_tiers, "bandwidth")]
+    times = [parse_time(time, "latency") for time in per_dimension(latency, n_tiers, "latency")]
+    return np.array(rates, np.float64), np.array(times, np.int64)
