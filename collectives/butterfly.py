@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import count
 from typing import NamedTuple
 
@@ -32,6 +32,15 @@ def dimension_steps(extents: Sequence[int], port: int) -> list[tuple[int, int]]:
     turn = [(port + i) % n_dims for i in range(n_dims)]
     longest = max(map(ceil_log2, extents), default=0)
     return [(dim, step) for step in range(longest) for dim in turn if step < ceil_log2(extents[dim])]
+
+
+def port_peers(grid: Grid, dims: tuple[int, ...], port: int, peer: Callable[..., Ranks]) -> tuple[Peer, ...]:
+    """The peers of each step of a port; ports from the number of dimensions on are mirrored.
+
+    `peer`: (grid, dimension, relative step, mirrored, ranks).
+    """
+    steps = dimension_steps([grid.shape[dim] for dim in dims], port)
+    return tuple(partial(peer, grid, dims[at], step, port >= len(dims)) for at, step in steps)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, check_tree, minimum_depth_tree
 from collectives.trees.edge_disjoint import edge_disjoint_trees
-from collectives.trees.flows import Flows
+from collectives.trees.flows import MOST_TRANSFERS, Flows
 from collectives.trees.small_networks import small_network, small_rails
 from topologies import SWITCH, Topology, WeftError
 from topologies.checks import Choice, Count, checked, integer
@@ -27,9 +27,6 @@ from topologies.units import Quantity
 
 NAME = "in-network"
 FORMS = ("push", "pull", "rail-wise")
-MOST_TRANSFERS = 1_000_000
-"""Limit on transfers of a schedule, each built in Python: about ten seconds."""
-
 MOST_WAITS = 5_000_000
 """Limit on waits of a schedule, each listed in Python: about twenty seconds."""
 

@@ -16,7 +16,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, minimum_depth_tree
-from collectives.trees.flows import Flows
+from collectives.trees.flows import MOST_TRANSFERS, Flows
 from collectives.trees.small_networks import small_network
 from topologies import Topology, WeftError, switch
 from topologies.checks import Count, Number, checked, integer
@@ -29,9 +29,6 @@ PARTS = 64
 
 MOST_PARTS = 1000
 """Largest denominator of the fallback fraction, unless parts are given."""
-
-MOST_TRANSFERS = 1_000_000
-"""Limit on transfers of a schedule, each built in Python: about ten seconds."""
 
 MOST_WAITS = 4_000_000
 """Limit on waits of a plain server's sends for all arrivals: a few seconds."""

@@ -62,17 +62,9 @@ def cost_of(fabrics: Sequence[int], costs_ps: Ints, delay_ps: int) -> Plan:
 def best_plan(costs_ps: Ints, delay_ps: int) -> Plan:
     """The cheapest sequence of fabrics; among equals the one that changes later and less often.
 
-    Parameters
-    ----------
-    costs_ps : (steps, fabrics) int64
-        `IMPOSSIBLE` if a step cannot, or must not, run there.
-    delay_ps : int
-        Delay of every change; 0 is allowed.
-
-    Raises
-    ------
-    WeftError
-        A negative delay, or a step that no fabric can run.
+    `costs_ps` (steps, fabrics): `IMPOSSIBLE` if a step cannot, or must not, run there.
+    `delay_ps`: of every change; 0 is allowed.
+    WeftError: a negative delay, or a step that no fabric can run.
     """
     if delay_ps < 0:
         raise WeftError(f"reconfiguration delay {delay_ps} ps is negative")

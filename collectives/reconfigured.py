@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
@@ -23,7 +23,7 @@ from collectives.core.step_costs import (
     steps_of,
     stride_rings,
 )
-from collectives.core.transfers import WHOLE, Transfers, take
+from collectives.core.transfers import WHOLE, Transfers, sources_only
 from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
 from topologies import Topology, WeftError
 from topologies.units import Quantity, bytes_per_s, parse_time
@@ -73,19 +73,10 @@ class Menu:
 def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> Menu:
     """The fabrics a schedule may be switched to, and the cost of each step on each fabric.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        On a fabric of uniform links between NPUs: the initial circuits.
-    interfaces : int
-        Optical interfaces per server.
-    start_up : quantity
-        Added to every step.
-
-    Raises
-    ------
-    WeftError
-        A fabric with switches or unequal links, or a step in which a rank has more peers than interfaces.
+    `schedule`: on a fabric of uniform links between NPUs: the initial circuits.
+    `interfaces`: optical ones of each server.
+    `start_up`: added to every step.
+    WeftError: a fabric with switches or unequal links, or a step in which a rank has more peers than interfaces.
     """
     base, steps = schedule.topology, tuple(steps_of(schedule))
     rate, latency = _uniform(base)
@@ -115,30 +106,18 @@ def in_steps(
 ) -> Schedule:
     """A schedule whose steps begin together, on named circuits.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    topology : Topology
-        Has the circuits of every step, on the nodes of the schedule's own.
-    routes : sequence of mapping from (source, destination) to links
-        For each step that moves something.
-
-    Raises
-    ------
-    WeftError
-        A schedule that passes chunks on before its steps end.
+    `topology`: has the circuits of every step, on the nodes of the schedule's own.
+    `routes`: links from each source to each destination, for each step that moves something.
+    WeftError: a schedule that passes chunks on before its steps end.
     """
     pattern = schedule.pattern
     plain = pattern.transfers()._replace(pool=None)  # a step ends before the next begins: pools would hold nothing back
     transfers = _with_barriers(_with_routes(plain, routes, schedule.name))
 
-    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
-        return take(transfers, np.flatnonzero(np.isin(transfers.src, ranks)))
-
     # Other routes and more waits: every rank still gets and adds what the proof of the schedule says.
     stepped = Pattern(
         topology=topology, kind=pattern.kind, algorithm=pattern.algorithm, form=pattern.form, n_blocks=pattern.n_blocks,
-        emit=emit, blocks_of=pattern.blocks_of, root=pattern.root,
+        emit=partial(sources_only, transfers), blocks_of=pattern.blocks_of, root=pattern.root,
         own_proof=OwnProof(lambda: pattern.proof, unnamed=True),
     )
     return Schedule(stepped, schedule.size_bytes, schedule.element_bytes)

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import numpy as np
 
-from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
+from collectives.butterfly import Butterfly, Core, Peer, port_peers
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
@@ -108,19 +108,13 @@ def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
 
 def _ports(grid: Grid, dims: tuple[int, ...], name: str) -> tuple[tuple[Peer, ...], ...]:
     n_ports = 2 * len(dims) if name == MIRRORED else min(len(dims), 1)
-    return tuple(_peers(grid, dims, port) for port in range(n_ports))
+    return tuple(port_peers(grid, dims, port, _peer) for port in range(n_ports))
 
 
-def _peers(grid: Grid, dims: tuple[int, ...], port: int) -> tuple[Peer, ...]:
-    sign = -1 if port >= len(dims) else 1
-    steps = dimension_steps([grid.shape[dim] for dim in dims], port)
-    return tuple(partial(_peer, grid, dims[at], 2**s, sign) for at, s in steps)
-
-
-def _peer(grid: Grid, dim: int, distance: int, sign: int, ranks: Ranks) -> Ranks:
+def _peer(grid: Grid, dim: int, step: int, mirrored: bool, ranks: Ranks) -> Ranks:
     """Up if the bit of the coordinate is clear and down if it is set, or the reverse."""
-    is_set = grid.coordinate(ranks, dim) & distance
-    return grid.shift(ranks, dim, np.where(is_set, -distance, distance) * sign)
+    is_set = grid.coordinate(ranks, dim) >> step & 1
+    return grid.shift(ranks, dim, np.where(is_set != mirrored, -(2**step), 2**step))
 
 
 def _rounds(butterfly: Butterfly, kind: str, form: str) -> list[Round]:

@@ -36,26 +36,14 @@ def all_reduce(
 ) -> Schedule:
     """All-reduce over several rings, each a transfer per rank.
 
-    Parameters
-    ----------
-    topology : Topology
-    size_bytes : int
-        Of the array; each ring takes an equal part.
-    jumps : sequence of int
-        One ring each: from every place of the group to the one so much further on.
-    group : sequence of int, optional
-        Ranks in the order of the ring of jump 1; all of them unless given. Give the operation of a job the same ranks.
-    most_rounds : int, optional
-        Rounds are joined until there are no more than this, with their latencies added.
-    one_round : bool
-        All bytes of a rank in a single round, with the latency of one.
-    acknowledged : bool
-        Whether a round ends when its acknowledgement has come back over as many links, or when the block has arrived.
-
-    Raises
-    ------
-    WeftError
-        A jump that does not visit every rank of the group, or fewer rounds than one.
+    `size_bytes`: of the array; each ring takes an equal part.
+    `jumps`: one ring each: from every place of the group to the one so much further on.
+    `group`: ranks in the order of the ring of jump 1; all of them unless given. Give the operation of a job the same.
+    `most_rounds`: rounds are joined until there are no more than this, with their latencies added.
+    `one_round`: all bytes of a rank in a single round, with the latency of one.
+    `acknowledged`: whether a round ends when its acknowledgement has come back over as many links, or when the block
+        has arrived.
+    WeftError: a jump that does not visit every rank of the group, or fewer rounds than one.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import numpy as np
 
-from collectives.butterfly import Butterfly, Core, Peer, dimension_steps
+from collectives.butterfly import Butterfly, Core, port_peers
 from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
@@ -107,18 +107,12 @@ def _butterfly(grid: Grid, form: str) -> Butterfly:
         inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
     else:
         inner = Grid(tuple(extent - (extent % 2 if extent > 1 else 0) for extent in grid.shape))
-    ports = tuple(_peers(inner, grid.dims, port) for port in range(2 * len(grid.dims)))
+    ports = tuple(port_peers(inner, grid.dims, port, _peer) for port in range(2 * len(grid.dims)))
     return Butterfly(Core(grid, inner), ports, grid.p)
 
 
-def _peers(grid: Grid, dims: tuple[int, ...], port: int) -> tuple[Peer, ...]:
-    mirrored = port >= len(dims)
-    steps = dimension_steps([grid.shape[dim] for dim in dims], port)
-    return tuple(partial(_peer, grid, dims[at], -rho(s) if mirrored else rho(s)) for at, s in steps)
-
-
-def _peer(grid: Grid, dim: int, distance: int, ranks: Ranks) -> Ranks:
-    odd = grid.coordinate(ranks, dim) % 2
+def _peer(grid: Grid, dim: int, step: int, mirrored: bool, ranks: Ranks) -> Ranks:
+    odd, distance = grid.coordinate(ranks, dim) % 2, -rho(step) if mirrored else rho(step)
     return grid.shift(ranks, dim, np.where(odd, -distance, distance))
 
 

@@ -12,6 +12,9 @@ from collectives.trees.aggregation import AggregationTree
 from topologies import Topology
 from topologies.core.reduction_units import unit_of
 
+MOST_TRANSFERS = 1_000_000
+"""Limit on transfers of a schedule, each built in Python: about ten seconds."""
+
 
 class Flows:
     """Builds the transfers of partial sums and results along trees."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
 
 from topologies.checks import WeftError, checked
 from topologies.core.topology import Topology
+from topologies.flows.maxflow import LARGEST, FlowNetwork
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -74,9 +72,11 @@ def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int
     place[source_set], place[sink_set] = source, sink  # each set becomes one node
     unit, capacity = whole_capacities(topology.bandwidth_Bps)
     src, dst = place[topology.src], place[topology.dst]
-    kept = src != dst
-    flow = _flow(src[kept], dst[kept], list(compress(capacity, kept)), source, sink, topology.n_nodes)
-    return float(unit * flow)
+    network = FlowNetwork(topology.n_nodes, 2 * sum(capacity) > LARGEST)
+    for tail, head, room in zip(src.tolist(), dst.tolist(), capacity, strict=True):
+        if tail != head:
+            network.add(tail, head, room)
+    return float(unit * network.flow(source, sink, sum(capacity)))
 
 
 def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
@@ -93,17 +93,3 @@ def proportions(bandwidth_Bps: Floats) -> tuple[Fraction, tuple[int, ...], Ints]
     whole = [int(rate * below) for rate in exact]
     unit = math.gcd(*whole) or 1
     return Fraction(unit, below), tuple(rate // unit for rate in whole), which
-
-
-def _flow(src: Ints, dst: Ints, capacity: list[int], source: int, sink: int, n_nodes: int) -> int:
-    import networkx as nx  # heavy: loaded where it is used
-
-    if sum(capacity) < 2**31:  # what scipy's flow can hold
-        matrix = coo_array((np.array(capacity, np.int32), (src, dst)), shape=(n_nodes, n_nodes)).tocsr()
-        return int(maximum_flow(matrix, source, sink).flow_value)
-    graph = nx.DiGraph()
-    graph.add_nodes_from([source, sink])
-    for tail, head, weight in zip(src.tolist(), dst.tolist(), capacity, strict=True):
-        before = graph.get_edge_data(tail, head, {"capacity": 0})["capacity"]
-        graph.add_edge(tail, head, capacity=before + weight)
-    return int(nx.maximum_flow_value(graph, source, sink))

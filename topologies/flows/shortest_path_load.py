@@ -1,10 +1,14 @@
-"""Link loads when every pair spreads its traffic evenly over all of its shortest paths: edge betweenness."""
+"""Link loads when every pair spreads its traffic evenly over all of its shortest paths: edge betweenness.
+
+U. Brandes, "A faster algorithm for betweenness centrality", 2001: the dependency accumulation.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+from topologies.core.routing import distances
 from topologies.core.topology import Topology
 
 Floats = npt.NDArray[np.float64]
@@ -12,29 +16,13 @@ Floats = npt.NDArray[np.float64]
 
 def hop_distances(topology: Topology) -> npt.NDArray[np.int64]:
     """Links on a shortest path between each pair of nodes, (n_nodes, n_nodes); -1 if there is none."""
-    n = topology.n_nodes
-    distance = np.full((n, n), -1, np.int64)
-    reached = np.eye(n, dtype=np.bool_)
-    front = reached.copy()
-    for hops in range(n):
-        distance[front] = hops
-        onward = np.zeros((n, n), np.bool_)
-        np.logical_or.at(onward.T, topology.dst, front.T[topology.src])
-        front = onward & ~reached
-        if not np.any(front):
-            break
-        reached |= front
-    return distance
+    return distances(topology, np.arange(topology.n_nodes)).T.astype(np.int64)
 
 
 def spread_loads(topology: Topology, demand: Floats) -> Floats:
     """Load of each link, (n_links,), when each pair's demand splits evenly over all of its shortest paths.
 
     `demand` (n_nodes, n_nodes): from row to column. Demand of pairs without a path is ignored.
-
-    References
-    ----------
-    .. [1] U. Brandes, "A faster algorithm for betweenness centrality", 2001: the dependency accumulation.
     """
     distance = hop_distances(topology)
     loads = np.zeros(topology.n_links)

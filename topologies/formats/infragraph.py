@@ -58,8 +58,8 @@ def looks_like_infragraph(text: str) -> bool:
 
 
 def parse_infragraph(
-    text: str, name: str, *, bandwidth: Quantity | None = None, latency: Quantity | None = None,
-    hop_latency: Quantity | None = None,
+    text: str, name: str, *, bandwidth: Quantity | None = None, latency: Quantity = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
     """The network of an InfraGraph file.
 
@@ -72,7 +72,7 @@ def parse_infragraph(
     data = _load(text, name)
     _check(data, "file", name)
     rate = None if bandwidth is None else parse_bandwidth(bandwidth, "bandwidth")
-    default = rate, parse_time(DEFAULT_LATENCY if latency is None else latency, "latency")
+    default = rate, parse_time(latency, "latency")
     devices = {
         where_name[1]: _device(one, where_name[0], default)
         for one, where_name in _named(data, "devices", "device", name)
@@ -85,7 +85,7 @@ def parse_infragraph(
         where = f"{name}: edges[{at}]"
         _check(edge, "edge", where)
         graph.add_edge(edge, where, links, _instance_end)
-    hop_ps = parse_time(DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency, "hop latency")
+    hop_ps = parse_time(hop_latency, "hop latency")
     return graph.topology(hop_ps, str(data.get("name") or name))
 
 

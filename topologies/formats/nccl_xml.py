@@ -84,7 +84,7 @@ class _Branch:
 
 def parse_nccl_xml(
     text: str, name: str, *, boxes: int = 1, bandwidth: Quantity | None = None,
-    latency: Quantity | None = None, hop_latency: Quantity | None = None,
+    latency: Quantity = DEFAULT_LATENCY, hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
     """The network of an NCCL topology file.
 
@@ -101,8 +101,8 @@ def parse_nccl_xml(
     reader = _Reader(name, link_Bps)
     roots = reader.read(parse_xml(text, name))
     gpus = reader.gpus()
-    latency_ps = parse_time(DEFAULT_LATENCY if latency is None else latency, "latency")
-    hop_ps = parse_time(DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency, "hop latency")
+    latency_ps = parse_time(latency, "latency")
+    hop_ps = parse_time(hop_latency, "hop latency")
     builder = _Builder(gpus, roots, reader.cpu_link_Bps, latency_ps)
     for box in range(boxes):
         builder.add(box, boxes)

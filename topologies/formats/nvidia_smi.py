@@ -37,7 +37,7 @@ def looks_like_nvidia_smi(text: str) -> bool:
 
 def parse_nvidia_smi(
     text: str, name: str, *, nvlink: str | None = None, bandwidth: Quantity | None = None,
-    latency: Quantity | None = None, hop_latency: Quantity | None = None,
+    latency: Quantity = DEFAULT_LATENCY, hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
     """The network described by a table.
 
@@ -55,8 +55,8 @@ def parse_nvidia_smi(
     table = _table(text, name)
     counts = [[_links(cell) for cell in row] for row in table.cells]
     _check_symmetric(table, name)
-    latency_ps = parse_time(DEFAULT_LATENCY if latency is None else latency, "latency")
-    hop_ps = parse_time(DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency, "hop latency")
+    latency_ps = parse_time(latency, "latency")
+    hop_ps = parse_time(hop_latency, "hop latency")
     if max(map(max, counts)) > kind.links:
         raise WeftError(f"{name} has bundles of more NVLinks than the {kind.links} of generation {nvlink}")
     npus = [gpu.lower() for gpu in table.gpus]
