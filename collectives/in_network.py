@@ -52,30 +52,16 @@ def all_reduce(
     against 480 at eight. On `dgx-h100:1`, which says so (`Topology.aggregation`), every schedule of this module runs at
     that share of the bandwidth of the links.
 
-    Parameters
-    ----------
-    topology : Topology
-    size : quantity
-        Bytes of the array.
-    form : {"push", "pull", "rail-wise"}
-        "push" (SwitchML, SHARP): every rank sends the array up, the root sends the sum down; m in each direction.
+    `form`: "push" (SwitchML, SHARP): every rank sends the array up, the root sends the sum down; m in each direction.
         "pull" (NVLS): rank b loads the sum of block b from all ranks, then stores it to all; m + m/n in each direction.
-        "rail-wise": reduce-scatter along dimension 0, the node; in-network all-reduce of each part along its rail,
-        the other dimensions; all-gather along dimension 0; chunks of all three follow each other.
-    trees : int or sequence of AggregationTree
-        Trees over which the array is striped: a number of edge-disjoint trees, or given ones. "rail-wise" has one per
-        rail.
-    slots : int, optional
-        Chunks a rank may have in flight per tree: it sends chunk j when it has the result of chunk j - slots, so a
+        "rail-wise": reduce-scatter along dimension 0, the node; in-network all-reduce of each part along its rail, the
+        other dimensions; all-gather along dimension 0; chunks of all three follow each other.
+    `trees`: trees over which the array is striped: a number of edge-disjoint trees, or given ones. "rail-wise" has one
+        per rail.
+    `slots`: chunks a rank may have in flight per tree: it sends chunk j when it has the result of chunk j - slots, so a
         switch holds `slots` chunks for each tree it is part of, not in total. Only for "push"; default: unbounded.
-    routers : bool
-        Whether the routers of NPUs reduce; required on a torus.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        No tree, an inner tree node that does not reduce, or an option that the form does not take.
+    `routers`: whether the routers of NPUs reduce; required on a torus.
+    WeftError: no tree, an inner tree node that does not reduce, or an option that the form does not take.
     """
     if slots is not None and form != "push":
         raise WeftError(f"in-network all-reduce ({form}) takes no slots: only push has a window")

@@ -48,28 +48,15 @@ def all_reduce(
 ) -> Schedule:
     """All-reduce through a parameter server, which is one of the ranks.
 
-    Parameters
-    ----------
-    topology : Topology
-    size : quantity
-    server : int
-        The rank that reduces; it also contributes.
-    fallback : float
-        Fraction of the array that switches do not aggregate. 1 is a plain server on any network, which also sends
-        every rank its own copy of the sum. Below 1, the server sends once, switches copy, and a hash of the seed
+    `server`: the rank that reduces; it also contributes.
+    `fallback`: fraction of the array that switches do not aggregate. 1 is a plain server on any network, which also
+        sends every rank its own copy of the sum. Below 1, the server sends once, switches copy, and a hash of the seed
         decides which parts fall back.
-    parts : int, optional
-        Parts that are aggregated or fall back as a unit; the fraction must be a multiple of 1/parts. Default: the
+    `parts`: parts that are aggregated or fall back as a unit; the fraction must be a multiple of 1/parts. Default: the
         smallest suitable number from 64 up, for fractions down to 1,000ths.
-    seed : int
-    routers : bool
-        Whether the routers of NPUs aggregate too.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        A server that is no rank, a fraction out of range or not an integer of parts, no tree of nodes that aggregate.
+    `routers`: whether the routers of NPUs aggregate too.
+    WeftError: a server that is no rank, a fraction out of range or not an integer of parts, no tree of nodes that
+        aggregate.
     """
     n_fallback, n_parts = _parts(fallback, parts)
     server = integer(server, "server", 0, topology.n_npus - 1)

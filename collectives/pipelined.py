@@ -52,27 +52,14 @@ def all_gather(
 ) -> Schedule:
     """All-gather along k trees from every root.
 
-    Parameters
-    ----------
-    topology : Topology
-        Any whose NPUs reach each other; switches must send as much as they receive.
-    size : quantity
-        Bytes of the array.
-    k : int, optional
-        Trees per root. Default: as many as the optimum takes, or a multiple if that makes them shallower; fewer cost
+    `topology`: any whose NPUs reach each other; switches must send as much as they receive.
+    `k`: trees per root. Default: as many as the optimum takes, or a multiple if that makes them shallower; fewer cost
         bandwidth.
-    most_k : int, optional
-        Limit on the default for `k`: if the optimum takes more, fewer are used at a loss. Default: 128.
-    loss : float, optional
-        Loss of bandwidth accepted with fewer trees, from 0 to below 1; it is an error if `most_k` trees lose more.
+    `most_k`: limit on the default for `k`: if the optimum takes more, fewer are used at a loss. Default: 128.
+    `loss`: loss of bandwidth accepted with fewer trees, from 0 to below 1; it is an error if `most_k` trees lose more.
         Default: 0.01, or the smallest that `most_k` trees reach.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        Unreachable NPUs, a k that does not fit past the switches or whose blocks could not be held, or a loss that
-        cannot be reached.
+    WeftError: unreachable NPUs, a k that does not fit past the switches or whose blocks could not be held, or a loss
+        that cannot be reached.
     """
     return _schedule(topology, "all-gather", "", size, element_bytes, k, Limits(most_k, loss))
 
@@ -93,26 +80,13 @@ def all_reduce(
 ) -> Schedule:
     """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
-    Parameters
-    ----------
-    topology : Topology
-    size : quantity
-        Bytes of the array.
-    k : int, optional
-        Trees per root in each direction; ignored by the form "best-roots".
-    most_k, loss
-        As for `all_gather`.
-    form : {"two-phase", "best-roots"}, optional
-        Default: the one with more bandwidth; two-phase at equal bandwidth, with `k`, `most_k` or `loss`, or where the
-        linear program is too large. "two-phase": reduce-scatter and all-gather, with every rank the root of an equal
-        part. "best-roots": the roots, and the bandwidth of either direction, come from a linear program: better if the
-        nodes of the network are not alike, such as on a mesh.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        As for `all_gather`; an unknown form.
+    `k`: trees per root in each direction; ignored by the form "best-roots".
+    `most_k`, `loss`: as for `all_gather`.
+    `form`: default: the one with more bandwidth; two-phase at equal bandwidth, with `k`, `most_k` or `loss`, or where
+        the linear program is too large. "two-phase": reduce-scatter and all-gather, with every rank the root of an
+        equal part. "best-roots": the roots, and the bandwidth of either direction, come from a linear program: better
+        if the nodes of the network are not alike, such as on a mesh.
+    WeftError: as for `all_gather`; an unknown form.
     """
     limits = Limits(most_k, loss)
     if form is None and k is None and limits == Limits():

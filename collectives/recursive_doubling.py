@@ -50,19 +50,11 @@ def all_reduce(
 ) -> Schedule:
     """Recursive doubling all-reduce ([1], sections 4.4 and 4.5).
 
-    Parameters
-    ----------
-    topology : Topology
-        Any; only its shape matters. Extents that are not powers of two fold first.
-    size : quantity
-        Bytes of the array.
-    form : {"latency", "bandwidth"}, optional
-        The entire vector in log2 p steps, or reduce-scatter and all-gather. Default: the one with the lower estimate
-        (`collectives.core.estimate`).
-    mirrored : bool
-        On 2D ports: one copy starts at each dimension, another with the sign of every displacement flipped
+    `topology`: any; only its shape matters. Extents that are not powers of two fold first.
+    `form`: the entire vector in log2 p steps, or reduce-scatter and all-gather. Default: the one with the lower
+        estimate (`collectives.core.estimate`).
+    `mirrored`: on 2D ports: one copy starts at each dimension, another with the sign of every displacement flipped
         (Swing paper, NSDI 2024, section 4.1).
-    element_bytes : int
     """
     name = MIRRORED if mirrored else NAME
     forms = [form] if form else FORMS

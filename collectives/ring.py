@@ -37,22 +37,11 @@ def all_reduce(
 ) -> Schedule:
     """Ring all-reduce: p - 1 steps of reduce-scatter, p - 1 of all-gather.
 
-    Parameters
-    ----------
-    topology : Topology
-        Of one dimension, of tiers of switches (fat-tree, leaf-spine), or of two dimensions that admit two edge-disjoint
-        Hamiltonian cycles: extents of at least 3, one a multiple k C of the other C, with k C and C - 1
+    `topology`: of one dimension, of tiers of switches (fat-tree, leaf-spine), or of two dimensions that admit two
+        edge-disjoint Hamiltonian cycles: extents of at least 3, one a multiple k C of the other C, with k C and C - 1
         coprime.
-    size : quantity
-        Bytes of the array.
-    directions : {1, 2}
-        Whether each cycle is used in both directions, with half of its data each.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        More than two dimensions, extents that do not admit the cycles, or other directions.
+    `directions`: whether each cycle is used in both directions, with half of its data each.
+    WeftError: more than two dimensions, extents that do not admit the cycles, or other directions.
     """
     return schedule(_pattern(topology, "all-reduce", directions), size, element_bytes)
 

@@ -38,22 +38,11 @@ def all_reduce(
 ) -> Schedule:
     """Swing all-reduce, on 2D ports at once (NSDI 2024, sections 3 and 4).
 
-    Parameters
-    ----------
-    topology : Topology
-        Any; only its shape matters.
-    size : quantity
-        Bytes of the array.
-    form : {"latency", "bandwidth"}, optional
-        "latency" exchanges the entire vector in log2 p steps; extents that are not powers of two fold first.
+    `topology`: any; only its shape matters.
+    `form`: "latency" exchanges the entire vector in log2 p steps; extents that are not powers of two fold first.
         "bandwidth" is a reduce-scatter and an all-gather, for even extents, or a single extent that may be odd.
         Default: the one with the lower estimate (`collectives.core.estimate`) among those the shape allows.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        The bandwidth form on odd extents in several dimensions.
+    WeftError: the bandwidth form on odd extents in several dimensions.
     """
     forms = [form] if form else ["latency"] + ["bandwidth"] * _has_blocks(topology.shape)
     return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)

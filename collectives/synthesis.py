@@ -58,23 +58,11 @@ def all_gather(
 ) -> Schedule:
     """A synthesized all-gather.
 
-    Parameters
-    ----------
-    topology : Topology
-    size : quantity
-        Bytes of the array: the search weighs latency against bandwidth.
-    parts : int
-        Blocks per rank.
-    seed : int
-        The same seed gives the same schedule.
-    runs : int
-        Number of searches; the best is used.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        Unreachable NPUs, or a search that would take minutes.
+    `size`: bytes of the array: the search weighs latency against bandwidth.
+    `parts`: blocks per rank.
+    `seed`: the same seed gives the same schedule.
+    `runs`: number of searches; the best is used.
+    WeftError: unreachable NPUs, or a search that would take minutes.
     """
     return _schedule(topology, "all-gather", size, parts, seed, runs, element_bytes)
 

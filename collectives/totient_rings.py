@@ -30,21 +30,10 @@ def all_reduce(
 ) -> Schedule:
     """All-reduce over several rings; each has p - 1 steps of reduce-scatter and p - 1 of all-gather.
 
-    Parameters
-    ----------
-    topology : Topology
-        Any; on a circulant every step of a ring is one link.
-    size : quantity
-        Bytes of the array.
-    jumps : sequence of int, or text "1,5,11,15"
-        One ring per jump: from every rank to the rank that far ahead. Default: on a circulant, those of its own links
-        that visit every rank; otherwise one ring in rank order, in both directions.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        A jump that does not visit every rank.
+    `topology`: any; on a circulant every step of a ring is one link.
+    `jumps`: one ring per jump: from every rank to the rank that far ahead. Default: on a circulant, those of its own
+        links that visit every rank; otherwise one ring in rank order, in both directions.
+    WeftError: a jump that does not visit every rank.
     """
     return schedule(_pattern(topology, parse_jumps(jumps)), size, element_bytes)
 

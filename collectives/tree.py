@@ -32,22 +32,10 @@ def broadcast(
 ) -> Schedule:
     """Broadcast down a tree over the ranks, numbered from the root.
 
-    Parameters
-    ----------
-    topology : Topology
-    size : quantity
-        Bytes of the array.
-    root : int
-        The rank that has the array.
-    form : {"binomial", "chain"}
-        "binomial": in log2 p steps; each rank that has the array hands it to half of its remaining range.
-        "chain": each rank forwards each chunk to the next as it arrives.
-    element_bytes : int
-
-    Raises
-    ------
-    WeftError
-        A root that is not a rank, or an unknown form.
+    `root`: the rank that has the array.
+    `form`: "binomial": in log2 p steps; each rank that has the array hands it to half of its remaining range. "chain":
+        each rank forwards each chunk to the next as it arrives.
+    WeftError: a root that is not a rank, or an unknown form.
     """
     return schedule(_pattern(topology, "broadcast", form, root), size, element_bytes)
 
