@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from topologies import WeftError
@@ -82,10 +82,18 @@ def _varints(data: bytes, where: str) -> Iterator[int]:
         yield value
 
 
+_FIXED = {"double": "<d", "float": "<f", "fixed32": "<I", "fixed64": "<Q", "sfixed32": "<i", "sfixed64": "<q"}
+"""Kinds of 4 or 8 bytes, as `struct` knows them."""
+
 _WIRES = {
-    kind: FIXED64 if kind in ("double", "fixed64", "sfixed64") else FIXED32 if kind in ("float", "fixed32", "sfixed32")
+    kind: {4: FIXED32, 8: FIXED64}[struct.calcsize(_FIXED[kind])] if kind in _FIXED
     else BYTES if kind in ("string", "bytes") else VARINT
     for kind in SCALARS
+}
+
+_RANGES = {"bool": (0, 1)} | {
+    kind: (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    for bits in (32, 64) for kind in (f"int{bits}", f"uint{bits}", f"sint{bits}")
 }
 
 
@@ -94,33 +102,20 @@ def _scalar(kind: str, raw: int | bytes, wire: int, where: str) -> Scalar:
         raise WeftError(f"{where}: a {kind} has the wire type {wire}; {_WIRES[kind]} is expected")
     if isinstance(raw, bytes):
         return utf8(raw, wire, where) if kind == "string" else raw
-    value: Scalar = _FROM_RAW[kind](raw)
-    if isinstance(value, int) and kind in _RANGES and not _RANGES[kind][0] <= value <= _RANGES[kind][1]:
+    if kind in _FIXED:
+        code = _FIXED[kind]
+        found: Scalar = struct.unpack(code, raw.to_bytes(struct.calcsize(code), "little"))[0]
+        return found
+    if kind == "bool":
+        return bool(raw)
+    value = raw
+    if kind.startswith("sint"):
+        value = raw >> 1 ^ -(raw & 1)  # zigzag
+    elif kind.startswith("int") and raw >> 63:
+        value = raw - 2**64
+    if not _RANGES[kind][0] <= value <= _RANGES[kind][1]:
         raise WeftError(f"{where}: {value} is no {kind}")
     return value
-
-
-def _signed(bits: int) -> Callable[[int], int]:
-    return lambda raw: raw - (1 << bits) if raw >> (bits - 1) else raw
-
-
-def _zigzag(raw: int) -> int:
-    return raw >> 1 ^ -(raw & 1)
-
-
-_FROM_RAW: Mapping[str, Callable[[int], Scalar]] = {
-    "double": lambda raw: float(struct.unpack("<d", raw.to_bytes(8, "little"))[0]),
-    "float": lambda raw: float(struct.unpack("<f", raw.to_bytes(4, "little"))[0]),
-    "int32": _signed(64), "int64": _signed(64), "uint32": int, "uint64": int, "sint32": _zigzag, "sint64": _zigzag,
-    "fixed32": int, "fixed64": int, "sfixed32": _signed(32), "sfixed64": _signed(64), "bool": bool,
-}
-
-_UNSIGNED = {kind: (0, 2 ** int(kind[-2:]) - 1) for kind in ("uint32", "uint64", "fixed32", "fixed64")}
-_SIGNED = {
-    kind: (-(2 ** (int(kind[-2:]) - 1)), 2 ** (int(kind[-2:]) - 1) - 1)
-    for kind in ("int32", "int64", "sint32", "sint64", "sfixed32", "sfixed64")
-}
-_RANGES = _UNSIGNED | _SIGNED
 
 
 def message(value: int | bytes, where: str) -> bytes:
@@ -169,13 +164,12 @@ def _raw(one: Attribute, value: Scalar) -> int | bytes:
         if isinstance(value, (str, bytes)) or one.kind in ("string", "bytes"):
             assert isinstance(value, str if one.kind == "string" else bytes)
             return value.encode("utf-8") if isinstance(value, str) else value
-        if one.kind in ("double", "float"):
-            return int.from_bytes(struct.pack("<d" if one.kind == "double" else "<f", value), "little")
-        assert isinstance(value, int)
-        low, high = _RANGES.get(one.kind, (0, 1))
-        assert low <= value <= high
+        if one.kind in _FIXED:
+            return int.from_bytes(struct.pack(_FIXED[one.kind], value), "little")
+        low, high = _RANGES[one.kind]
+        assert isinstance(value, int) and low <= value <= high
         if one.kind.startswith("sint"):
             return value * 2 if value >= 0 else -2 * value - 1
-        return value & (0xFFFFFFFF if _WIRES[one.kind] == FIXED32 else 0xFFFFFFFFFFFFFFFF)
+        return value & 0xFFFFFFFFFFFFFFFF
     except (AssertionError, OverflowError, struct.error):
         raise WeftError(f"attribute {one.name!r}: {value!r} is no {one.kind}") from None
