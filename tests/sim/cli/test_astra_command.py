@@ -45,7 +45,7 @@ def test_groups_from_a_file(words: list[str], tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "groups.json"
     path.write_text('{"1": [0, 9]}', encoding="utf-8")
     assert main([*words, "--comm-group", str(path)]) == 2
-    assert "NPU 9 is not one of the 4" in capsys.readouterr().err
+    assert "NPU is 9: give an integer from 0 to 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
