@@ -103,5 +103,5 @@ def test_bad_tiers_are_named(spec, message):
     with pytest.raises(WeftError, match=message):
         from_spec(spec)
     for bad in (lambda: fat_tree(4, 0), lambda: leaf_spine(0, 1, 1)):
-        with pytest.raises(WeftError, match="at least 1"):
+        with pytest.raises(WeftError, match="hosts is 0: give an integer from 1"):
             bad()
