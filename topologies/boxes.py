@@ -162,7 +162,7 @@ def boxes_of(
     """
     count = _count(boxes, name)
     shared = min(gpus, nics)
-    inside, port = (parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, 2, "bandwidth"))
+    inside, port = per_tier(bandwidth, latency, 2)[0].tolist()
     rates = (inside / (gpus - 1) if mesh and gpus > 1 else inside, port * nics / shared)
     if mesh or gpus == 1:
         links = _direct_links([(a, b, 1) for a in range(gpus) for b in range(a)], count, gpus)

@@ -258,6 +258,11 @@ def number(value: object, what: str, least: float = -inf, most: float = inf, *, 
     return found
 
 
+def truth(value: object, what: str) -> bool:
+    """True or False."""
+    return bool(_PLAIN[bool].read(value, what))
+
+
 def choice(value: object, accepted: Iterable[str], what: str, also: str = "") -> str:
     """A word that is among the accepted ones; the message names them, and the nearest.
 
