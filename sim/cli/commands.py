@@ -127,8 +127,9 @@ COMMANDS: dict[str, Command] = {
             "weft judge osu.txt --topology switch:16 --link-bandwidth 200Gb/s --algorithms "
             "ring,direct,recursive-doubling",
             "weft judge nccl.txt --topology torus:8x8 --collective all-reduce --known latency --json -",
+            "weft judge nccl.txt --library nccl --machine dgx-h100:2",
         ),
-        uses=("measured", "bound.reducing_switches", "topology", "collective", "model"),
+        uses=("measured", "bound.reducing_switches", "topology", "collective", "model", "library"),
         without=("model.engine", "model.faults"), positional="measured.file", outputs=("json", "csv"),
     ),
     "sweep": Command(

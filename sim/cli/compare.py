@@ -14,7 +14,6 @@ from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_json import nccl_json
 from sim.study.deciding import deciding_defaults
-from sim.study.keys import LibraryKeys
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
 from sim.study.spec import Spec
@@ -32,8 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     if spec.library.name is not None:
         library.run(arguments, spec)
         return
-    if spec.library != LibraryKeys():
-        raise WeftError("[library] says what a library does, but names none: add --library nccl")
+    library.no_library(spec)
     refused = refusals(spec)
     names = [name for name in spec.algorithms if name not in refused]
     if arguments.plot and arguments.figure == "speed-up" and not any(name.endswith(SUFFIX) for name in names):

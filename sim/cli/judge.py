@@ -6,8 +6,10 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from sim.cli import judge_library
 from sim.cli.asked import required, spec_of
 from sim.cli.compare import missing
+from sim.cli.library import no_library
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from sim.measured.curves import curves
@@ -27,6 +29,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print and write."""
     asked = spec = spec_of(arguments)
     required(spec, "measured.file")
+    if spec.library.name is not None:
+        judge_library.run(arguments, spec)
+        return
+    no_library(spec)
     topology = spec.build_topology()
     check_joined(topology)
     measured = read_measurements(

@@ -11,10 +11,11 @@ from sim.library.expected import expected, expected_row
 from sim.library.simulated import simulated_s
 from sim.library.tuner import Setting, version
 from sim.measured.nccl_json import nccl_json
-from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, ModelKeys, TopologyKeys
+from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
 from sim.study.spec import Spec
 from sim.study.tables import aligned, nccl_table
 from topologies.checks import WeftError
+from topologies.machines.profile import Machine
 from topologies.units import counted, format_rate, format_size, format_time
 
 _USED = {
@@ -27,9 +28,16 @@ _DEFAULTS = {
 }
 
 
-def setting_of(spec: Spec) -> Setting:
+def no_library(spec: Spec) -> None:
+    """Reject keys of a library that is not named."""
+    if spec.library != LibraryKeys():
+        raise WeftError("[library] says what a library does, but names none: add --library nccl")
+
+
+def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None) -> Setting:
     """What a spec asks of a library.
 
+    `machine_and_nodes`: where the spec names none.
     WeftError: no machine, or a key that the library takes from elsewhere.
     """
     for section, used in _USED.items():
@@ -38,7 +46,7 @@ def setting_of(spec: Spec) -> Setting:
             value = getattr(keys, name)
             if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
                 raise WeftError(f"--library has its own: omit {name} of [{section}]; rates are those of the machine")
-    asked, (machine, nodes) = spec.library, spec.build_machine()
+    asked, (machine, nodes) = spec.library, machine_and_nodes or spec.build_machine()
     return Setting(
         machine=machine, nodes=nodes, gpus=machine.gpus, collective=spec.kind.name,
         version=version(asked.name or ""), algorithms=asked.algorithms or (), protocols=asked.protocols or (),

@@ -57,7 +57,7 @@ def nic_of(text: str, system: str = "") -> tuple[str, int | None]:
     if re.search(r"A3 Ultra|A3 Mega|A4|\bGCP\b|Google", whole):
         return "gcp-roce-400", count
     if re.search(r"RoCE|Ethernet|\bRDMA\b", whole) and not re.search(r"\bIB\b|InfiniBand", text):
-        return f"roce-{min(rates[-1], 400)}", count
+        return f"roce-{rates[-1]}", count
     return {100: "ib-edr", 200: "ib-hdr", 400: "ib-ndr", 800: "ib-xdr"}[rates[-1]], count
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +39,8 @@ OSU_TESTS = {
 _PER_PAIR = ("all-gather", "all-to-all")
 """Collectives for which OSU counts the bytes of one pair of ranks."""
 
-_PREFIX = re.compile(r"^\[[0-9, ]+\]\s*<std(?:out|err)>:\s?")
-_NCCL_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s")
+_PREFIX = re.compile(r"^(?:\[[0-9, ]+\]\s*<std(?:out|err)>:|\s*[0-9]+:)\s?")
+_NCCL_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?")
 _NCCL_NAME = re.compile(r"\b([a-z_]+?)_perf\b")
 _OSU_TITLE = re.compile(r"^#\s*OSU MPI(?:-CUDA|-ROCM)? (.+?) Latency Test", re.IGNORECASE)
 _NCCL_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
@@ -82,6 +82,10 @@ class Measurements:
         If the file states it.
     n_ranks : int or None
         Likewise.
+    hosts : int or None
+        Nodes that the header of nccl-tests lists.
+    device : str
+        GPU that it names first, such as "NVIDIA H100 80GB HBM3"; "" if none.
     """
 
     source: str
@@ -90,6 +94,8 @@ class Measurements:
     left_out: int = 0
     collective: str | None = None
     n_ranks: int | None = None
+    hosts: int | None = None
+    device: str = ""
 
 
 @checked
@@ -139,7 +145,7 @@ def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) ->
     if len(found.points) > MOST_POINTS:
         raise WeftError(f"{found.source} has {len(found.points):,} points; at most {MOST_POINTS:,}")
     points = tuple(sorted(found.points))
-    return Measurements(found.source, found.format, points, found.left_out, name, found.n_ranks or n_ranks)
+    return replace(found, points=points, collective=name, n_ranks=found.n_ranks or n_ranks)
 
 
 def _measured(
@@ -170,6 +176,8 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
     columns: list[str] = []
     rows: list[tuple[str, Any, Any]] = []
     ranks: set[int] = set()
+    hosts: set[str] = set()
+    device = ""
     collective, ended = None, False
     for number, line in enumerate(lines, start=1):
         words = line.lstrip("#").split()
@@ -182,6 +190,8 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
                 _check_columns(columns, f"{name}, line {number}")
             elif rank := _NCCL_RANK.match(line):
                 ranks.add(int(rank[1]))
+                hosts |= {rank[2]} if rank[2] else set()
+                device = device or rank[3] or ""
             if "starting" in line and (test := _NCCL_NAME.search(line)):
                 collective = _nccl_collective(test[1], f"{name}, line {number}")
         elif words and words[0].isdecimal() and not ended:
@@ -193,7 +203,8 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
             rows.append((f"line {number}", words[0], words[at[PLACEMENTS.index(placement) if len(at) > 1 else 0]]))
     if not columns:
         raise WeftError(f"{name} has no known format: nccl-tests text or JSON, OSU text, or weft's JSON are read")
-    return _measured(name, "nccl-tests text", rows, collective, len(ranks) or None)
+    found = _measured(name, "nccl-tests text", rows, collective, len(ranks) or None)
+    return replace(found, hosts=len(hosts) or None, device=device)
 
 
 def _check_columns(columns: Sequence[str], where: str) -> None:
