@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collectives import build, ring
+from collectives import build
+from collectives.core import cycles
 from collectives.core.symmetry import Action
 from collectives.core.transfers import Transfers
 from tests.collectives.cases import CASES, every_case, runs_on, subsets
@@ -112,12 +113,12 @@ def test_where_ranks_look_alike_slots_have_one_port_and_a_tie_of_their_own(case)
 def test_ranks_with_more_transfers_than_are_kept_are_not_all_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring of 20,000: of one rank 79,996 transfers, of all ranks 1.6 billion."""
     most: list[int] = []
-    add_steps = ring._add_steps
+    add_steps = cycles._add_steps
 
     def counted(table, *rest):
         most.append(table.ranks.size)
         add_steps(table, *rest)
 
-    monkeypatch.setattr(ring, "_add_steps", counted)
+    monkeypatch.setattr(cycles, "_add_steps", counted)
     assert build("ring", "all-reduce", from_spec("ring:20000"), "1MiB").proof.startswith("proved on torus:")
     assert max(most) < 100
