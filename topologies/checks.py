@@ -114,8 +114,8 @@ class Integer(_Looked):
 
     def fits_all(self, values: Collection[Any]) -> bool:
         """Whether all values are accepted as they are, at the speed of the interpreter's own loops."""
-        if not values:
-            return True
+        if len(values) < 2:
+            return not values or (type(one := next(iter(values))) is int and self.least <= one <= self.most)
         return {*map(type, values)} == _INT and self.least <= min(values) and max(values) <= self.most
 
     def read(self, value: Any, what: str) -> int:
@@ -316,8 +316,14 @@ def checked(target: T) -> T:
     return target
 
 
-_Argument = tuple[str, frozenset[type], Callable[[Any, str], Any] | None]
-"""Its name, the types accepted as they are, and what reads others; None: unchecked."""
+_Argument = tuple[str, frozenset[type], Callable[[Any, str], Any] | None, int, int]
+"""Its name, the types accepted as they are, what reads others (None: unchecked), and the integers accepted at once."""
+
+
+def _argument(name: str, kind: Kind) -> _Argument:
+    kinds = (getattr(one, "number", one) for one in getattr(kind, "kinds", [kind]))  # of text with a unit, the number
+    least, most = next(((one.least, one.most) for one in kinds if isinstance(one, Integer)), (0, -1))
+    return name, kind.plain, None if kind is UNCHECKED else kind.read, least, most
 
 
 def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
@@ -331,22 +337,21 @@ def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
             hints = get_type_hints(types.SimpleNamespace(__annotations__=given), call.__globals__, include_extras=True)
         plain = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
         read = {one.name: kind_of(hints.get(one.name, Any)) for one in plain}
-        found: dict[str, _Argument] = {
-            name: (name, kind.plain, None if kind is UNCHECKED else kind.read) for name, kind in read.items()
-        }
+        found = {name: _argument(name, kind) for name, kind in read.items()}
         return [found[one.name] for one in plain if one.kind is not one.KEYWORD_ONLY], found
 
     @wraps(call)
     def checking(*args: Any, **kwargs: Any) -> Any:
         in_order, by_name = kinds()
         read = [
-            value if reads is None or type(value) in plain else reads(value, name)
-            for value, (name, plain, reads) in zip(args, in_order, strict=False)
+            value if reads is None or (kind := type(value)) in plain or (kind is int and least <= value <= most)
+            else reads(value, name)
+            for value, (name, plain, reads, least, most) in zip(args, in_order, strict=False)
         ]
         for name, value in kwargs.items():
             if name in by_name:
-                _, plain, reads = by_name[name]
-                if reads is not None and type(value) not in plain:
+                _, plain, reads, least, most = by_name[name]
+                if not (reads is None or (kind := type(value)) in plain or (kind is int and least <= value <= most)):
                     kwargs[name] = reads(value, name)
         return call(*read, *args[len(read):], **kwargs)
 

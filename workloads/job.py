@@ -262,18 +262,18 @@ class Job:
             Whether a source goes on at once.
         """
         ends = tuple(src), tuple(dst)
-        several = isinstance(size_bytes, Sequence)
-        sizes = tuple(size_bytes) if isinstance(size_bytes, Sequence) else (size_bytes,)
+        several = not isinstance(size_bytes, int)
+        sizes = (size_bytes,) if isinstance(size_bytes, int) else tuple(size_bytes)
         if not several and (len(src) != len(dst) or len(set(src)) < len(src)):
             raise WeftError(f"operation {name!r} needs as many destinations as sources, each source once")
         if len(ends[0]) != len(ends[1]) or (several and len(sizes) != len(ends[0])):
             raise WeftError(f"operation {name!r} needs as many destinations and sizes as sources")
         if via and not (several and len(via) == len(sizes)):
             raise WeftError(f"operation {name!r} needs the links and the size of each message")
-        if not several:
+        if not several and len(src) > 1:
             pairs = sorted(zip(*ends, strict=True))
             ends = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-        routes = tuple(map(tuple, via))
+        routes = tuple(map(tuple, via)) if via else ()
         for message in zip(*ends, routes, strict=True) if via else ():
             self._check_route(name, *message)
         work = Send._make((sizes if several else sizes[0], *ends, routes, laps, detached))
@@ -325,13 +325,18 @@ class Job:
         turn: Priority = 0,
     ) -> int:
         waits = tuple(dict.fromkeys(after))
-        for other in waits:
-            if not 0 <= other < len(self.operations):
-                raise WeftError(f"operation {name!r} waits for operation {other}, which does not exist yet")
+        if waits and not 0 <= min(waits) <= max(waits) < len(self.operations):
+            other = next(one for one in waits if not 0 <= one < len(self.operations))
+            raise WeftError(f"operation {name!r} waits for operation {other}, which does not exist yet")
         covered = None if npus is None else tuple(sorted(set(npus)))
         if covered and not 0 <= covered[0] <= covered[-1] < self.topology.n_npus:
             raise WeftError(f"operation {name!r} names an NPU that is not one of the {self.topology.n_npus}")
-        self.operations.append(Operation(name, kind or name, work, covered, waits, priority, turn))
+        operation = object.__new__(Operation)  # without its check: all of it was read before
+        vars(operation).update(
+            name=name, kind=kind or name, work=work, npus=covered, after=waits, priority=priority, turn=turn,
+            tenant=None,
+        )
+        self.operations.append(operation)
         return len(self.operations) - 1
 
     @checked

@@ -5,6 +5,7 @@ from sim.lower.names import task_names
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import WeftError, ring
+from topologies.checks import Integer
 from workloads.formats.goal_writer import job_to_goal
 from workloads.job import Job
 
@@ -99,3 +100,18 @@ def test_changes_that_wait_for_each_other_are_named_with_their_links():
 def test_bad_input_is_named(call, message):
     with pytest.raises(WeftError, match=message):
         call(Job(FABRIC))
+
+
+def test_plain_arguments_of_a_message_are_looked_at_once(monkeypatch):
+    """Plain integers pass by a comparison: nothing is read one by one, and nothing again as an operation."""
+    job, read = Job(FABRIC), []
+    job.send("a", 1024, (0,), (1,))
+    real = Integer.read
+    monkeypatch.setattr(Integer, "read", lambda self, value, what: read.append(what) or real(self, value, what))
+    job.send("b", 1024, (0,), (1,), after=(0,), priority=3)
+    job.send("c", 1024, (0, 2), (1, 3), after=(0, 1))
+    assert not read and [one.after for one in job.operations] == [(), (0,), (0, 1)]
+    with pytest.raises(WeftError, match="'d' waits for operation 9"):
+        job.send("d", 1024, (0,), (1,), after=(0, 9))
+    with pytest.raises(WeftError, match="priority"):
+        job.send("e", 1024, (0,), (1,), priority=2**40)
