@@ -37,6 +37,7 @@ from collectives.formats.files import SUFFIX, functions_of
 from collectives.formats.msccl_program import RUNTIMES
 from topologies import Topology, WeftError
 from topologies.checks import checked, choice
+from topologies.stages import staged
 from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity
 
@@ -253,6 +254,7 @@ def algorithms_for(kind: str) -> tuple[str, ...]:
     return tuple(name for name, one in ALGORITHMS.items() if collective(kind).name in one.functions)
 
 
+@staged("pattern")
 @checked
 def build(
     name: str, kind: str, topology: Topology, size: Quantity, form: str | None = None, **options: object

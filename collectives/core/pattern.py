@@ -17,6 +17,7 @@ from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
 from topologies.checks import Count, checked
 from topologies.core.rateless import wiring_of
+from topologies.stages import staged
 from topologies.text.brief import cut
 
 PROOF_MOVES = 150_000
@@ -172,6 +173,7 @@ class Pattern:
         most = np.bincount(t.port).max(initial=0) * self.p // few.size
         return bool(int(t.blocks.sum()) * self.p // few.size > PROOF_MOVES or most > PROOF_TRANSFERS)
 
+    @staged("proof")
     def _prove(self) -> str:
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
         if not self.is_unnamed and (is_no_smaller or not self.is_too_large()):

@@ -13,6 +13,7 @@ from sim.lower.lowered import Lowered
 from sim.program import Program, unique_rows
 from topologies import egress_Bps, ingress_Bps
 from topologies.checks import checked
+from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
 
@@ -46,6 +47,7 @@ class Bounds(NamedTuple):
         return max(self)
 
 
+@staged("bounds")
 @checked
 def bounds(lowered: Lowered) -> Bounds:
     """Lower bounds on the time of a schedule under a model.
@@ -94,6 +96,7 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     return math.floor(found.s_per_byte * schedule.size_bytes * PS_PER_S)
 
 
+@staged("bounds")
 def busy_and_path_ps(program: Program) -> tuple[int, int]:
     """Work of the busiest server, and the longest chain of dependencies, each task alone on its route.
 

@@ -10,13 +10,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_in_order
 from sim.version import __version__
 from topologies.checks import WeftError, nearest, told
+from topologies.stages import end_profile, staged, start_profile
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""
@@ -45,11 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _answer(words)
     try:
         parsed = command_parser(name).parse_args(words[1:])
-        command, output = (importlib.import_module(f"sim.cli.{one}") for one in (name, "output"))  # help needs neither
+        parsed.stages = start_profile() if getattr(parsed, "profile", False) else None
+        command, output = (_module(one) for one in (name, "output"))  # help needs neither
         with ends_in_order():
             output.check_outputs(parsed)
             command.run(parsed)
             output.say_where(parsed)
+            if parsed.stages is not None:
+                output.say_stages(parsed.stages)
         sys.stdout.flush()
         return 0
     except WeftError as wrong:
@@ -70,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named = f"{fault.filename}: " if fault.filename else ""
         print(f"weft {name}: {named}{fault.strerror or fault}", file=sys.stderr)
         return EXIT_NOT_WRITTEN
+    finally:
+        end_profile()
+
+
+@staged("imports")
+def _module(name: str) -> Any:
+    return importlib.import_module(f"sim.cli.{name}")
 
 
 def _answer(words: list[str]) -> NoReturn:

@@ -14,8 +14,10 @@ from sim.study.keys import AUTO, TENANT, flags_of, keys_of
 from sim.study.paths import with_paths_from
 from sim.study.spec import Spec, changes_in, read_sections
 from topologies.checks import WeftError
+from topologies.stages import staged
 
 
+@staged("parse")
 def spec_of(arguments: argparse.Namespace) -> Spec:
     """The spec that a call describes.
 

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
         library.run(arguments, spec)
         return
     library.no_library(spec)
-    refused = refusals(spec)
+    refused = refusals(spec, arguments)
     names = [name for name in spec.algorithms if name not in refused]
     if arguments.plot and arguments.figure == "speed-up" and not any(name.endswith(SUFFIX) for name in names):
         plots.check_baseline(names, arguments.baseline)  # the rows of a file have the name that stands in it
@@ -47,12 +47,13 @@ def run(arguments: argparse.Namespace) -> None:
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
 
 
-def refusals(spec: Spec) -> dict[str, str]:
+def refusals(spec: Spec, arguments: argparse.Namespace) -> dict[str, str]:
     """Reasons why algorithms cannot run.
 
     WeftError: one that the user named cannot run, or none can.
     """
-    refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes))
+    with progress(f"{arguments.command}: schedules", len(spec.algorithms), arguments.quiet) as steps:
+        refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance)
     if spec.collective.algorithms and refused:
         raise WeftError(next(iter(refused.values())))
     if len(refused) == len(spec.algorithms):

@@ -153,6 +153,8 @@ def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
                        help="print neither progress nor the names of written files")
     group.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
                        help="print both, as lines, even if standard error is not a terminal")
+    group.add_argument("--profile", action="store_true",
+                       help="print the time and memory of every stage on standard error, and add them to --json")
 
 
 def _add_figure(group: argparse._ArgumentGroup, names: Sequence[str]) -> None:

@@ -14,10 +14,12 @@ from sim.cli.asked import document_spec
 from sim.cli.flags import WRITTEN
 from sim.study.document import document
 from sim.study.spec import Spec
-from sim.study.tables import Row, to_csv
+from sim.study.tables import Row, aligned, to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
 from topologies.checks import WeftError
+from topologies.stages import Profile, staged
+from topologies.units import format_size
 
 FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),
@@ -52,6 +54,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{given} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
 
 
+@staged("output")
 def write_text(path: str, text: str) -> None:
     """Write text to a file, or to standard output for "-"."""
     if path == STANDARD_OUTPUT:
@@ -60,6 +63,7 @@ def write_text(path: str, text: str) -> None:
         write_text_whole(path, text)
 
 
+@staged("output")
 def write_json(arguments: argparse.Namespace, spec: Spec, rows: Sequence[Row], **more: Any) -> None:
     """Write the document of a command to the file of `--json`, if there is one.
 
@@ -67,15 +71,19 @@ def write_json(arguments: argparse.Namespace, spec: Spec, rows: Sequence[Row], *
     """
     if arguments.json:
         asked = document_spec(arguments, spec)
+        if getattr(arguments, "stages", None):
+            more["stages"] = arguments.stages.rows()
         write_text(arguments.json, document(arguments.command, asked, rows, **more))
 
 
+@staged("output")
 def write_csv(arguments: argparse.Namespace, rows: Sequence[Row]) -> None:
     """Write rows to the file of `--csv`, if there is one."""
     if arguments.csv:
         write_text(arguments.csv, to_csv(rows))
 
 
+@staged("output")
 def write_figure(
     arguments: argparse.Namespace, rows: Sequence[Row], spec: Spec | None = None, size_bytes: int | None = None
 ) -> None:
@@ -86,6 +94,7 @@ def write_figure(
     write_whole(arguments.plot, lambda path: plots.draw(arguments.figure, drawing(path)))
 
 
+@staged("output")
 def say(arguments: argparse.Namespace, *lines: str) -> None:
     """Print readable lines: to standard output, or to standard error if a file goes to standard output."""
     taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in WRITTEN)
@@ -102,3 +111,13 @@ def say_where(arguments: argparse.Namespace) -> None:
         name = getattr(arguments, flag, None)
         if name not in (None, STANDARD_OUTPUT):
             print(f"wrote {name}", file=sys.stderr)
+
+
+def say_stages(profile: Profile) -> None:
+    """Print what each stage took, on standard error."""
+    lines = [
+        [row["stage"], f"{row['wall_s']:.3f}", f"{row['cpu_s']:.3f}", format_size(row["peak_bytes"]), f"{row['calls']}"]
+        for row in sorted(profile.rows(), key=lambda row: -row["cpu_s"])
+    ]
+    table = aligned([["stage", "wall s", "CPU s", "peak grew by", "calls"], *lines], left=1)
+    print(table, file=sys.stderr)

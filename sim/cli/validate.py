@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     measured = _measured(spec)
     if measured is not None:
         spec = spec.updated({"collective": {"name": measured.collective}})
-    refused = refusals(spec)
+    refused = refusals(spec, arguments)
     names = [name for name in spec.algorithms if name not in refused]
     found: Stuck = {}
     validations = list(_validations(spec, names, _sizes(spec, measured), arguments, found))

@@ -17,6 +17,7 @@ from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import Journal, Log, Outcome, Stopped, Stranded, check_finished, log_base, past_the_clock
 from topologies import WeftError
 from topologies.core.extents import physical_memory
+from topologies.stages import staged
 from topologies.units import format_size, format_time
 
 SLICE_EVENTS = 1_000_000
@@ -146,11 +147,13 @@ def run(
     return advance_to_end(start(program, log=log), max_events, progress)
 
 
+@staged("engine")
 def start(program: Program, *, log: bool = False) -> Run:
     """A run that has not begun; see `Run`."""
     return Run(program, log)
 
 
+@staged("engine")
 def advance_to_end(
     one: Run, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:

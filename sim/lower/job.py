@@ -30,6 +30,7 @@ from sim.program.model import Model
 from sim.program.waits import Cycle
 from topologies import WeftError
 from topologies.core.paths import ranges
+from topologies.stages import staged
 from topologies.units import PS_PER_S
 from workloads.job import CLOCK, Communicate, Compute, Job, Operation, Reconfigure, Send
 
@@ -45,6 +46,7 @@ NO_RANK = -1
 """Rank of the tasks and servers of optical controllers."""
 
 
+@staged("lowering")
 def lower(
     work: Schedule | Job, model: Model = Model(), symmetry: str = "auto", *, joins: bool = False,
     marks: Marks | None = None,

@@ -35,6 +35,7 @@ from sim.lower.marks import Marks, keeping
 from sim.program import unique_rows
 from topologies import Topology
 from topologies.core.paths import Paths, ranges
+from topologies.stages import staged
 from topologies.text.brief import one_line
 
 I32 = npt.NDArray[np.int32]
@@ -88,6 +89,7 @@ class Quotient(NamedTuple):
     symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
 
 
+@staged("quotient")
 def quotient(
     pattern: Pattern, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None
 ) -> Quotient:

@@ -158,17 +158,25 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
     )
 
 
-def refusals(spec: Spec, names: Iterable[str], size_bytes: int) -> dict[str, str]:
-    """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated."""
+def refusals(
+    spec: Spec, names: Iterable[str], size_bytes: int, begin: Callable[[str], None] = lambda name: None,
+    done: Callable[[str], None] = lambda name: None,
+) -> dict[str, str]:
+    """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated.
+
+    `begin`, `done`: called before and after the schedule of each algorithm is built and checked.
+    """
     topology = topology_of(spec)
     spec.build_model()  # an error in the model or the fabric is not a limit of an algorithm
     check_joined(topology)
     refused = {}
     for name in names:
+        begin(name)
         try:
             _ready(spec, topology, name, size_bytes)
         except WeftError as wrong:
             refused[name] = str(wrong)
+        done(name)
     return refused
 
 

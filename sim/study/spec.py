@@ -27,6 +27,7 @@ from topologies.checks import checked, choice, told
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.formats.files import SUFFIXES
 from topologies.machines.profile import Machine, machine_and_nodes
+from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, parse_toml
@@ -111,6 +112,7 @@ class Spec(Sections):
 
     # --- its meaning
 
+    @staged("topology")
     def build_topology(self) -> Topology:
         """The fabric.
 

@@ -86,7 +86,7 @@ def test_who_asks_for_progress_gets_lines(tmp_path: Path, capsys: pytest.Capture
         assert main([*words, *flags]) == 0
         heard.append(capsys.readouterr().err)
     assert heard[:2] == ["", ""]
-    assert heard[2].startswith("compare: 1/1 done")
+    assert heard[2].startswith("compare: schedules: 1/1 done, ring\ncompare: 1/1 done")
     assert heard[2].endswith(f"wrote {tmp_path}/a.csv\n")
 
 
@@ -106,3 +106,23 @@ def test_exit_codes_are_in_the_help_and_in_the_reference(capsys: pytest.CaptureF
 def test_a_cell_of_a_paper_is_the_number_that_it_is(text: str, value: object) -> None:
     assert _value(text) == value
     assert type(_value(text)) is type(value)
+
+
+STAGES = {"imports", "parse", "topology", "pattern", "proof", "lowering", "quotient", "bounds", "engine",
+          "critical path", "output"}
+
+
+def test_a_profile_names_every_stage_once_and_only_if_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"compare --topology torus:3x5 --algorithms bucket -b 1K --why --json {tmp_path}/a.json".split()
+    assert main([*words, "--profile"]) == 0
+    table = capsys.readouterr().err.splitlines()
+    rows = json.loads((tmp_path / "a.json").read_text())["stages"]
+    names = [row["stage"] for row in rows]
+    assert STAGES | {"other"} >= set(names) >= STAGES - {"topology", "pattern", "proof", "quotient", "output"}
+    assert len(names) == len(set(names)) and len(table) == 1 + len({*names, "output"})
+    assert all(row["wall_s"] >= 0 and row["peak_bytes"] >= 0 for row in rows)
+    assert main(words) == 0
+    assert capsys.readouterr().err == ""
+    assert "stages" not in json.loads((tmp_path / "a.json").read_text())

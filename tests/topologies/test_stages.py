@@ -1,0 +1,35 @@
+"""Stages: they add up to the whole, and cost nothing that is counted where nobody asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from topologies import stages
+from topologies.stages import OTHER, end_profile, staged, start_profile
+
+
+def test_a_stage_inside_another_stops_its_clock_and_all_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr(stages, "_now", lambda: (at := next(clock), at / 2, 10 * at))
+
+    @staged("inner")
+    def inner() -> None: ...
+
+    @staged("outer")
+    def outer() -> None:
+        inner()
+        with pytest.raises(ZeroDivisionError):
+            staged("inner")(lambda: 1 // 0)()
+
+    profile = start_profile()
+    try:
+        outer()
+        outer()
+        rows = {row["stage"]: row for row in profile.rows()}
+    finally:
+        end_profile()
+    assert list(rows) == [OTHER, "outer", "inner"]
+    assert [(row["calls"], row["wall_s"]) for row in rows.values()] == [(0, 3), (2, 6), (4, 4)]
+    assert all(row["cpu_s"] == row["wall_s"] / 2 and row["peak_bytes"] == 10 * row["wall_s"] for row in rows.values())
+    outer()
+    assert profile.stages["outer"].calls == 2  # nobody asks any more

@@ -1,0 +1,106 @@
+"""Stages of a command, such as "proof" and "engine": the time and the memory of each, if anybody asks.
+
+Functions that do the work of a stage are decorated with `staged`. A stage inside another stops the clock of the outer
+one, so that all of them add up to the whole. Only this process is measured, not its workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from time import perf_counter, process_time
+from typing import Any, ParamSpec, TypeVar
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]  # a module elsewhere
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OTHER = "other"
+"""What is in no stage."""
+
+
+@dataclass
+class Stage:
+    """What one stage took: seconds on the clock and of the processor, and bytes by which the peak of memory grew."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_bytes: int = 0
+    calls: int = 0
+
+
+@dataclass
+class Profile:
+    """The stages of a command, in the order in which they began."""
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+    _open: list[str] = field(default_factory=lambda: [OTHER])
+    _at: tuple[float, float, int] = field(default_factory=lambda: _now())
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what happens inside as a stage."""
+        self._count()
+        self._open.append(name)
+        self.stages.setdefault(name, Stage()).calls += 1
+        try:
+            yield
+        finally:
+            self._count()
+            self._open.pop()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each stage, up to now."""
+        self._count()
+        return [{"stage": name, **vars(one)} for name, one in self.stages.items()]
+
+    def _count(self) -> None:
+        """Give what has passed since the last call to the stage that is open."""
+        now, one = _now(), self.stages.setdefault(self._open[-1], Stage())
+        one.wall_s += now[0] - self._at[0]
+        one.cpu_s += now[1] - self._at[1]
+        one.peak_bytes += now[2] - self._at[2]
+        self._at = now
+
+
+_profile: Profile | None = None
+
+
+def start_profile() -> Profile:
+    """Measure from now on; returns what is measured."""
+    global _profile
+    _profile = Profile()
+    return _profile
+
+
+def end_profile() -> None:
+    """Measure no more."""
+    global _profile
+    _profile = None
+
+
+def staged(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function that does the work of a stage."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def within(*args: P.args, **named: P.kwargs) -> R:
+            if _profile is None:
+                return function(*args, **named)
+            with _profile.stage(name):
+                return function(*args, **named)
+
+        return within
+
+    return decorated
+
+
+def _now() -> tuple[float, float, int]:
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource is not None else 0
+    return perf_counter(), process_time(), peak
