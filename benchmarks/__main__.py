@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import codec, scale, speed
+from benchmarks import codec, plain_loop, scale, speed
 from benchmarks.cases import Case
 from topologies.units import format_size
 
@@ -31,6 +31,7 @@ def main() -> None:
     lines += show("Chunk engine and tape", SPEED_HEAD, (speed_row(speed.measure(c, times)) for c in speed.CASES))
     ratios = (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES)
     lines += show("Against plain Python, in one process", RATIO_HEAD, ratios)
+    lines += show("Against a plain C++ loop, in one process", PLAIN_HEAD, plain_rows(times))
     lines += show("What a record costs", LOG_HEAD, [log_row(speed.CASES[0], times)])
     coded = list(codec.measured(2 * times))
     lines += show("Homomorphic codec, 16 MiB, one core", codec.HEAD, (codec.row(*one) for one in coded))
@@ -62,6 +63,7 @@ def processor() -> str:
 
 SPEED_HEAD = ("case", "chunk-hops", "engine M/s", "tape M/s", "bytes a transfer", "bytes a chunk in flight")
 RATIO_HEAD = ("case", "chunk-hops", "engine M/s", "SimPy reference M/s", "ratio", "heapq loop M/s", "ratio")
+PLAIN_HEAD = ("case", "engine M/s", "C++ M/s", "ratio")
 LOG_HEAD = ("case", "plain M/s", "log kept M/s")
 SCALE_HEAD = ("topology", "algorithm", "NPUs", "services", "simulated", "CPU s", "peak memory")
 
@@ -80,13 +82,21 @@ def ratio_row(one: speed.Ratio) -> Sequence[str]:
     return one.case, f"{one.services:,}", *slow, *loop
 
 
+def plain_rows(times: int) -> Iterable[Sequence[str]]:
+    """Rows of the table against C++; one that says so where there is no compiler."""
+    if plain_loop.compiled() is None:
+        return [("no C++ compiler on this machine", "-", "-", "-")]
+    rates = ((case.name, *speed.against_plain(case, times)) for case in speed.CASES[1:3])
+    return ((name, f"{one / 1e6:.1f}", f"{loop / 1e6:.1f}", f"{one / loop:.2f}") for name, one, loop in rates)
+
+
 def log_row(case: Case, times: int) -> Sequence[str]:
-    """The row of the third table."""
+    """The row of the table of logs."""
     return case.name, *(f"{rate / 1e6:.2f}" for rate in speed.log_cost(case, times))
 
 
 def scale_row(one: scale.Scale) -> Sequence[str]:
-    """A row of the fourth table."""
+    """A row of the last table."""
     counts = (f"{one.n_npus:,}", f"{one.services:,}", f"{one.time_ps / 1e9:.3f} ms")
     return one.topology, one.algorithm, *counts, f"{one.cpu_s:.1f}", format_size(one.peak_bytes)
 

@@ -8,7 +8,9 @@ from statistics import median
 from time import process_time
 from typing import NamedTuple
 
-from benchmarks import heapq_loop
+import numpy as np
+
+from benchmarks import heapq_loop, plain_loop
 from benchmarks.cases import MIB, Case, ring_all_reduce, torus_all_to_all
 from sim.engine.reference import run_reference
 from sim.engine.run import Run, run
@@ -114,8 +116,6 @@ def measure(case: Case, times: int = 5) -> Speed:
     one = Run(program)
     one.advance()
     tokens = one.tokens
-    state = sum(array.nbytes for array in one.state) - one.state.event.nbytes  # a view of event_ps
-    in_flight = 32 * tokens
     replayed = 0.0
     if program.task_priority.size == 0:
         tape = Tape.record(program)
@@ -126,8 +126,8 @@ def measure(case: Case, times: int = 5) -> Speed:
         case.services,
         found,
         replayed,
-        (program.nbytes() + state - in_flight) / program.n_tasks,
-        one.state.event_ps.nbytes / tokens,
+        (program.nbytes() + one.nbytes - one.state.event.nbytes) / program.n_tasks,
+        one.state.event.nbytes / tokens,
         tokens,
     )
 
@@ -149,6 +149,25 @@ def compare(case: Case) -> Ratio:
         assert heapq_loop.run(program) == (makespan, case.services)
         loop = rate(case.services, 3, lambda: partial(heapq_loop.run, program))
     return Ratio(case.name, case.services, fast, slow, loop)
+
+
+def against_plain(case: Case, times: int = 5) -> tuple[float, float]:
+    """Rates of the engine and of the plain C++ loop, in turn: what it takes to run, not to build the program."""
+    program = case.build()
+    seconds = []
+    for _ in range(times):
+        one = Run(program)
+        times_of_one = [process_time()]
+        one.advance()
+        times_of_one.append(process_time())
+        found = plain_loop.run(program)
+        times_of_one.append(process_time())
+        outcome = one.outcome()
+        assert found[:2] == (outcome.makespan_ps, case.services)
+        assert np.array_equal(found[2], outcome.finish_ps) and np.array_equal(found[3], outcome.busy_ps)
+        seconds.append(np.diff(times_of_one))
+    engine, loop = np.median(seconds, axis=0)
+    return case.services / engine, case.services / loop
 
 
 def log_cost(case: Case, times: int = 5) -> tuple[float, float]:

@@ -1,10 +1,11 @@
-"""The chunk engine's kernel: the loops that run a program.
+"""The general loops of the chunk engine: servers of any discipline, pools, and what changes in time.
 
 The contract is that of sim/program/contract.py; the arrays come from sim/engine/run.py, which has cast them. Numba
 keys its cache on a function's own file; sim/engine/_jit.py keys it on all files of jitted code, so that none can go
 stale unnoticed.
 
-A picosecond has three stages, as in the contract, and both loops run them in this order:
+A picosecond has three stages, as in the contract, and all loops run them in this order (sim/engine/_fifo.py is the
+third):
 
     batch of events --> deliveries, joins, releases --+   until neither the stack (TOP) nor the batch has any left
           ^                                           |
@@ -24,7 +25,7 @@ import numpy as np
 
 from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
-from sim.engine._heap import lone, meld, ties_before, without_root
+from sim.engine._heap import lone, meld, without_root
 from sim.engine._jit import entry, helper, u64
 from sim.engine._state import (
     ARM,
@@ -264,98 +265,6 @@ def _begin(program, state, token, server, start):
     state.event[field(token, SIZE)] = size  # without FIRST_HOP
     state.event[field(token, AT)] = NONE if last else at + 1
     return end, ready
-
-
-# --- fifo: a server may be committed when a chunk arrives ---------------------------------------------------------
-
-
-@helper
-def _line_up(program, state, server, token):
-    """Put a token into the server's list of this picosecond's arrivals, in order of tie.
-
-    Arrivals mostly come in order or in reverse, so both ends are tried first.
-    """
-    events = state.event
-    if state.touched_ps[u64(server)] != state.register[NOW]:
-        state.touched_ps[u64(server)] = state.register[NOW]
-        state.touched[u64(state.register[TOUCHED])] = server
-        state.register[TOUCHED] += 1
-        state.queue[u64(server)] = token
-        state.tail[u64(server)] = token
-        events[field(token, NEXT)] = NONE
-    elif ties_before(program, state, state.tail[u64(server)], token):
-        events[field(state.tail[u64(server)], NEXT)] = token
-        events[field(token, NEXT)] = NONE
-        state.tail[u64(server)] = token
-    elif ties_before(program, state, token, state.queue[u64(server)]):
-        events[field(token, NEXT)] = state.queue[u64(server)]
-        state.queue[u64(server)] = token
-    else:
-        at = state.queue[u64(server)]
-        while ties_before(program, state, next_of(events, at), token):
-            at = next_of(events, at)
-        events[field(token, NEXT)] = next_of(events, at)
-        events[field(at, NEXT)] = token
-
-
-@helper
-def _commit(program, state, token, server):
-    """Serve a token that has just arrived at a fifo server, after all that came before it."""
-    at = at_of(state.event, token)
-    first_hop = size_of(state.event, token) >= FIRST_HOP
-    end, ready = _begin(program, state, token, server, max(state.register[NOW], state.free_ps[u64(server)]))
-    push(state, token, ready)
-    if first_hop:
-        task = task_of(state.event, token)
-        state.gate_ps[u64(task)] = end
-        chunk = state.joined[u64(task)]
-        if chunk < state.released[u64(task)]:
-            following = _token(program, state, task, chunk, at, False)
-            if following == NONE:
-                _stack(state, task)
-            else:
-                state.joined[u64(task)] = chunk + 1
-                state.gate_ps[u64(task)] = FAR
-                push(state, following, end)
-
-
-@entry
-def run_fifo(program, state, max_events, until_ps):
-    """Run a program whose servers are all fifo and that has no pools; see `run_general`."""
-    register = state.register
-    limit = register[EVENTS] + max_events
-    while True:
-        if not _settle(program, state, False):
-            return NEEDS_TOKENS
-        while register[BATCH] != NONE:
-            token = register[BATCH]
-            register[BATCH] = next_of(state.event, token)
-            at = at_of(state.event, token)
-            if at != NONE:
-                _line_up(program, state, program.hop_server[u64(program.route_hop[u64(at)])], token)
-                continue
-            task = task_of(state.event, token)
-            _free(state, token)
-            _deliver(program, state, task)
-        if register[TOP] != NONE:
-            continue
-        for i in range(register[TOUCHED]):
-            server = state.touched[u64(i)]
-            token = state.queue[u64(server)]
-            while token != NONE:
-                after = next_of(state.event, token)
-                _commit(program, state, token, server)
-                token = after
-        register[TOUCHED] = 0
-        if register[LEFT] == 0:
-            return FINISHED
-        if register[TOP] != NONE:
-            continue
-        if register[EVENTS] >= limit:
-            return PAUSED
-        status = advance(state, until_ps)
-        if status != FINISHED:
-            return status
 
 
 # --- general: servers choose when they are free, pools grant -------------------------------------------------------

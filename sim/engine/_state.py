@@ -53,9 +53,9 @@ class State(NamedTuple):
         End of the last service begun.
     busy_ps : (S,) int64
     first_of : (S,) int32
-        Task whose first hop is being served, or NONE (general discipline only).
-    queue, tail : (S,) int32
-        Waiting tokens: a list in order (fifo, within one picosecond) or the root of a pairing heap.
+        Task whose first hop is being served, or NONE.
+    queue : (S,) int32
+        Waiting tokens: the root of a pairing heap.
     touched : (S,) int32
         Servers to look at in this picosecond.
     touched_ps : (S,) int64
@@ -95,7 +95,6 @@ class State(NamedTuple):
     busy_ps: I64
     first_of: I32
     queue: I32
-    tail: I32
     touched: I32
     touched_ps: I64
     event_ps: I64

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _event, _kernel, _state
+from sim.engine import _event, _fifo, _kernel, _state, fifo
+from sim.engine._fifo_state import FifoState
 from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
-from sim.program import FIFO, I32, I64, PER_CHUNK, Program
+from sim.program import I32, I64, PER_CHUNK, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import Journal, Log, Outcome, Stopped, Stranded, check_finished, log_base, past_the_clock
 from topologies import WeftError
@@ -50,14 +51,21 @@ class Run:
     """A run that can be paused: `advance` goes on from where the last call ended.
 
     `log`: keep every service, for `why` and for pictures.
+    `general`: the loop that runs any program, also where that of fifo servers would do.
     """
 
     program: Program
     log: bool = False
+    general: bool = False
 
     def __post_init__(self) -> None:
-        self.state = _initial_state(self.program, self.log)
-        self._kernel = _kernel_for(self.program)
+        self.state: State | FifoState
+        self._kernel: Callable[..., int]
+        if fifo.runs(self.program) and not self.general:
+            self.state, self._kernel = fifo.initial_state(self.program, self.log), _fifo.run_fifo
+        else:
+            self.state = _initial_state(self.program, self.log)
+            self._kernel = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
 
     @property
     def events(self) -> int:
@@ -67,7 +75,14 @@ class Run:
     @property
     def tokens(self) -> int:
         """Capacity for chunks in flight; grows by half each time."""
+        if isinstance(self.state, FifoState):
+            return self.state.tokens
         return self.state.event_ps.size // 4 - self.program.n_servers
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state, chunks in flight included."""
+        return sum({array.ctypes.data: array.nbytes for array in self.state if array.size}.values())
 
     @property
     def now_ps(self) -> int:
@@ -88,8 +103,11 @@ class Run:
                 self.program, self.state, np.int64(goal - self.events), np.int64(min(until_ps, CLOCK_END_PS - 1))
             )
             if status == NEEDS_TOKENS:
-                self.state = _with_more_tokens(self.state, self.program.n_servers)
-            elif status == NEEDS_JOURNAL:
+                if isinstance(self.state, FifoState):
+                    self.state = fifo.with_more_room(self.state)
+                else:
+                    self.state = _with_more_tokens(self.state, self.program.n_servers)
+            elif status == NEEDS_JOURNAL and isinstance(self.state, State):
                 longer = np.zeros(self.state.journal.size + _journal_size(self.program, self.tokens), np.int64)
                 longer[: self.state.journal.size] = self.state.journal
                 self.state = self.state._replace(journal=longer)
@@ -103,30 +121,19 @@ class Run:
 
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
-        state = self.state
-        healthy = self.program.is_healthy
-        log = Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None
-        rows = state.journal.reshape(-1, _state.JOURNAL_COLUMNS)[: int(state.register[_state.JOURNALED])]
+        state, journal, healthy = self.state, None, self.program.is_healthy
+        if self.log and isinstance(state, State) and not healthy:
+            rows = state.journal.reshape(-1, _state.JOURNAL_COLUMNS)[: int(state.register[_state.JOURNALED])]
+            journal = Journal.of_rows(rows)
         return Outcome(
             start_ps=state.start_ps,
             finish_ps=state.finish_ps,
             busy_ps=state.busy_ps,
             makespan_ps=int(state.register[_state.MAKESPAN]),
             events=self.events,
-            log=log,
-            journal=Journal.of_rows(rows) if self.log and not healthy else None,
+            log=Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None,
+            journal=journal,
         )
-
-
-def only_fifo(program: Program) -> bool:
-    """Whether servers may be committed when a chunk arrives: all of them fifo, and no pools."""
-    return bool(np.all(program.server_discipline == FIFO)) and program.pool_capacity.size == 0
-
-
-def _kernel_for(program: Program) -> Callable[..., int]:
-    if not program.is_healthy:
-        return _kernel.run_faulty
-    return _kernel.run_fifo if only_fifo(program) else _kernel.run_general
 
 
 def run(
@@ -201,7 +208,6 @@ def _reached(one: Run, total: int) -> str:
 def _initial_state(program: Program, log: bool) -> State:
     n_tasks, n_servers = program.n_tasks, program.n_servers
     healthy = program.is_healthy
-    fifo = only_fifo(program) and healthy
     timers = np.flatnonzero(program.task_deadline_ps < NEVER_PS)
     n_tokens = _first_tokens(program) + timers.size
     _, child, lag = program.stream_edges()
@@ -229,9 +235,8 @@ def _initial_state(program: Program, log: bool) -> State:
         finish_ps=np.full(n_tasks, -1, np.int64),
         free_ps=np.zeros(n_servers, np.int64),
         busy_ps=np.zeros(n_servers, np.int64),
-        first_of=np.full(0 if fifo else n_servers, NONE, np.int32),
+        first_of=np.full(n_servers, NONE, np.int32),
         queue=np.full(n_servers, NONE, np.int32),
-        tail=np.full(n_servers, NONE, np.int32),
         touched=np.zeros(n_servers, np.int32),
         touched_ps=np.full(n_servers, -1, np.int64),
         event_ps=events,
@@ -271,9 +276,9 @@ def _set_timers(events: I64, n_servers: int, timers: I64, register: I64) -> None
     register[_state.FREE] = n_servers + timers.size
 
 
-def _stranded(program: Program, state: State) -> list[Stranded]:
+def _stranded(program: Program, state: State | FifoState) -> list[Stranded]:
     """Chunks that faults hold up for good."""
-    if state.attempt.size == 0:
+    if isinstance(state, FifoState) or state.attempt.size == 0:
         return []
     field = state.event.reshape(-1, 8)
     free = np.zeros(len(field), np.bool_)

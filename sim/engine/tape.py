@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engine import _tape as kernel
+from sim.engine._state import State
 from sim.engine._tape import JOIN, Ops, Scratch, Waits
 from sim.engine.run import advance_to_end, start
 from sim.program import FIFO, I32, I64, Program, check_healthy, unique_rows
@@ -81,7 +82,8 @@ class Tape:
         if outcome is None or outcome.log is None or program.pool_capacity.size:
             one = start(program, log=True)
             outcome = advance_to_end(one)
-            uses = one.state.pool_log.reshape(-1, 4)
+            if isinstance(one.state, State):
+                uses = one.state.pool_log.reshape(-1, 4)
         assert outcome.log is not None
         hops = program.hops().astype(np.int32)
         row_task = np.repeat(np.arange(program.n_tasks, dtype=np.int32), program.chunks() * hops)

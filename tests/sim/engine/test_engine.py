@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.cases import ring_all_reduce, torus_all_to_all
-from sim.engine import _draw
-from sim.engine import _kernel as kernel
+from sim.engine import _draw, fifo
 from sim.engine import run as engine
+from sim.engine._fifo import run_fifo
+from sim.engine._fifo_state import WIDTH
+from sim.engine._kernel import run_general
 from sim.engine._state import LOGGED
 from sim.engine.reference import run_reference
 from sim.engine.run import Progress, Run, check_memory, memory_bytes, run
@@ -55,18 +57,16 @@ def test_engines_agree_on_random_programs(program: Program) -> None:
 @given(fifo_programs())
 def test_committing_on_arrival_is_choosing_at_start(program: Program) -> None:
     """The fifo kernel and the general kernel are one engine."""
-    fifo, general = Run(program, log=True), Run(program, log=True)
-    general._kernel = kernel.run_general
-    general.state = general.state._replace(first_of=np.full(program.n_servers, -1, np.int32))  # a fifo run has none
-    assert fifo._kernel is kernel.run_fifo
+    special, general = Run(program, log=True), Run(program, log=True, general=True)
+    assert (special._kernel, general._kernel) == (run_fifo, run_general)
     try:
-        fifo.advance()
+        special.advance()
     except Deadlock:
         with pytest.raises(Deadlock):
             general.advance()
         return
     general.advance()
-    assert_same(fifo.outcome(), general.outcome())
+    assert_same(special.outcome(), general.outcome())
 
 
 @settings(max_examples=100, deadline=None)
@@ -85,6 +85,45 @@ def test_slices_give_the_same_arrays(program: Program, max_events: int, step_ps:
         until += span
     assert_same(by_events.outcome(), whole)
     assert_same(by_time.outcome(), whole)
+
+
+def crowd(seed: int) -> Program:
+    """400 tasks from 1 ps to milliseconds that meet at 20 servers, many of them at the same time."""
+    draw = np.random.default_rng(seed)
+    builder = ProgramBuilder("cut-through" if seed % 2 else "store-and-forward")
+    servers = [builder.server(10**12 / int(ps)) for ps in draw.choice([1, 1, 7, 1000], 20)]
+    for task in range(400):
+        path = [(servers[draw.integers(20)], int(draw.choice([0, 1, 10**6]))) for _ in range(draw.integers(0, 4))]
+        parents = draw.choice(task, 2, replace=False).tolist() if task > 100 else []
+        builder.task(
+            int(draw.choice([0, 4, 4096, 10**6])), path, Cutting(chunks=int(draw.integers(1, 9))),
+            after=parents[:1], stream=parents[1:], tie_class=int(draw.integers(3)),
+        )
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_crowd_at_any_width_of_the_buckets(seed: int) -> None:
+    """However time is cut into buckets, and whatever is late, sorted or moved there: the general loop's outcome."""
+    program = crowd(seed)
+    general = Run(program, log=True, general=True)
+    general.advance()
+    for width in (None, 0, 3, 10, 20, 30):
+        one = Run(program, log=True)
+        assert one._kernel is run_fifo
+        if width is not None:
+            one.state.register[WIDTH] = width
+        one.advance()
+        assert_same(one.outcome(), general.outcome())
+
+
+def test_keys_that_do_not_fit_a_word_take_the_general_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = crowd(0)
+    outcome = run(program)
+    monkeypatch.setattr(fifo, "KEY_BITS", 13)
+    assert Run(program)._kernel is run_general
+    assert_same(run(program), outcome)
+    assert Run(program._replace(task_class=program.task_class - 1))._kernel is run_general
 
 
 def two_hop_burst(n_tasks: int) -> Program:
@@ -138,9 +177,8 @@ def test_memory_is_estimated_before_the_start(program: Program) -> None:
     """The estimate covers the arrays of the whole run, but for what does not grow with the program."""
     one = Run(program)
     one.advance()
-    arrays = program.nbytes() + sum(array.nbytes for array in one.state) - one.state.event.nbytes
     wheel = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
-    assert arrays - wheel <= memory_bytes(program) * 1.1
+    assert program.nbytes() + one.nbytes - wheel <= memory_bytes(program) * 1.1
     logged = Run(program, log=True)
     rows = logged.state.log_start_ps.nbytes + logged.state.log_before.nbytes
     assert memory_bytes(program, log=True) - memory_bytes(program) == rows == 16 * program.chunk_hops()
@@ -153,9 +191,8 @@ def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int) -> N
     program = build(least, 2)
     one = Run(program)
     one.advance()
-    state = sum(array.nbytes for array in one.state) - one.state.event.nbytes - 32 * one.tokens
     wheel = one.state.slot.nbytes + one.state.occupied.nbytes
-    assert program.nbytes() + state - wheel < 96 * program.n_tasks
+    assert program.nbytes() + one.nbytes - one.state.event.nbytes - wheel < 96 * program.n_tasks
 
 
 def test_too_large_for_memory_is_refused_before_it_starts() -> None:
@@ -167,7 +204,7 @@ def test_too_large_for_memory_is_refused_before_it_starts() -> None:
 def test_one_specialization() -> None:
     """Whatever the program, the kernel compiles once: casts happen at the door."""
     run(two_hop_burst(2))
-    for entry in (kernel.run_fifo, kernel.run_general):
+    for entry in (run_fifo, run_general):
         assert len(getattr(entry, "signatures", [()])) <= 1
 
 

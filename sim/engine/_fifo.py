@@ -1,0 +1,364 @@
+"""The fifo loop: servers that are all fifo, no pools, nothing that changes in time.
+
+A fifo server may be committed when a chunk arrives: start, end and next arrival are then known, so that no end of a
+service is an event. The stages of a picosecond are those of sim/engine/_kernel.py; the calendar is
+sim/engine/_calendar.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine._calendar import advance, append, hop_of, put, take
+from sim.engine._fifo_state import (
+    BLOCKS,
+    BUSY_PS,
+    CHUNK_BITS,
+    CHUNKS,
+    DELIVERED,
+    EVENT_WORDS,
+    EVENTS,
+    FREE_PS,
+    GATE,
+    HOP_BITS,
+    JOINED,
+    KEY,
+    LATE,
+    LEFT,
+    LINE,
+    LINK,
+    MAKESPAN,
+    MISSING,
+    NOW,
+    OPEN,
+    PLACE,
+    RELEASED,
+    SERVED,
+    SERVER_WORDS,
+    SPARE,
+    STAMP_PS,
+    TASK_BITS,
+    TASK_WORDS,
+    TIME,
+    TOP,
+    TOUCHED,
+)
+from sim.engine._jit import entry, helper, u64
+from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
+
+_LOW = (1 << 32) - 1
+
+
+@helper
+def _of(state, task, what):
+    return np.int64(state.task[u64(TASK_WORDS * task + what)])
+
+
+@helper
+def _let(state, task, what, value):
+    state.task[u64(TASK_WORDS * task + what)] = value
+
+
+@helper
+def _gate_of(task):
+    return u64((TASK_WORDS // 2) * task + GATE)
+
+
+@helper
+def _stack(state, task):
+    """Remember to look at a task before this picosecond ends."""
+    if _of(state, task, LINK) == UNSTACKED:
+        _let(state, task, LINK, state.register[TOP])
+        state.register[TOP] = task
+
+
+@helper
+def _needed(chunk, parent_chunks, chunks, lag):
+    """Chunks of a stream parent that chunk `chunk` waits for: ceil((chunk + 1) * parent_chunks / chunks)."""
+    if lag > 0:
+        return max(chunk - lag + 1, 0)
+    if parent_chunks == chunks:
+        return chunk + 1
+    return -((-(chunk + 1) * parent_chunks) // chunks)
+
+
+@helper
+def _release(program, state, task):
+    """Release every chunk that nothing holds back any more."""
+    chunks = _of(state, task, CHUNKS)
+    first = last = np.int64(0)
+    if program.parent.size:
+        first, last = np.int64(program.parent_ptr[u64(task)]), np.int64(program.parent_ptr[u64(task + 1)])
+    missing = _of(state, task, MISSING)
+    if missing > 0:
+        return
+    if first == last:
+        _let(state, task, RELEASED, chunks)
+        return
+    # `missing` counts the parents that hold back chunk `released` and no later one: a chunk that gets free makes it
+    # count anew for the next, so that each edge is looked at once per chunk of the child.
+    released = _of(state, task, RELEASED)
+    while released < chunks and missing == 0:
+        released += 1
+        if released < chunks:
+            for edge in range(first, last):
+                parent = np.int64(program.parent[u64(edge)])
+                lag = np.int64(program.parent_lag[u64(edge)]) if program.parent_lag.size else np.int64(0)
+                needed = _needed(released, _of(state, parent, CHUNKS), chunks, lag)
+                missing += needed > _of(state, parent, DELIVERED)
+    _let(state, task, MISSING, missing)
+    _let(state, task, RELEASED, released)
+
+
+@helper
+def _free_child(state, child):
+    """One parent less holds a child back."""
+    missing = _of(state, child, MISSING) - 1
+    _let(state, child, MISSING, missing)
+    if missing == 0:
+        _stack(state, child)
+
+
+@helper
+def _deliver(program, state, task):
+    """Deliver the next chunk of a task: free what waits for it."""
+    delivered = _of(state, task, DELIVERED) + 1
+    _let(state, task, DELIVERED, delivered)
+    chunks = _of(state, task, CHUNKS)
+    if program.stream_child.size:
+        for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
+            child = np.int64(program.stream_child[u64(edge)])
+            child_chunks = _of(state, child, CHUNKS)
+            following = _of(state, child, RELEASED)
+            lag = np.int64(program.stream_lag[u64(edge)]) if program.stream_lag.size else np.int64(0)
+            if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
+                _free_child(state, child)
+    if delivered == chunks:
+        present = state.register[NOW]
+        state.gate_ps[_gate_of(task)] = present
+        state.register[MAKESPAN] = present
+        state.register[LEFT] -= 1
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+                _free_child(state, np.int64(program.whole_child[u64(edge)]))
+
+
+@helper
+def _size(program, task, chunk):
+    """Row of the service table of a chunk."""
+    cut = u64(program.task_cut[u64(task)])
+    return np.int64(program.cut_size[cut, 0] if chunk < program.cut_first[cut] else program.cut_size[cut, 1])
+
+
+@helper
+def _key(program, state, task, chunk):
+    """Key of a chunk at its first server."""
+    bits = state.register[TASK_BITS] + state.register[HOP_BITS]
+    return ((np.int64(program.task_class[u64(task)]) << state.register[CHUNK_BITS] | chunk) << bits) | task
+
+
+@helper
+def _join(program, state, task):
+    """Send a released chunk of a task to its first server, or all of them straight to delivery.
+
+    Returns False where there is no room left; the task then stays on the stack.
+    """
+    register = state.register
+    joined = _of(state, task, JOINED)
+    gate = state.gate_ps[_gate_of(task)]
+    if joined == _of(state, task, RELEASED) or gate == FAR:
+        return True
+    route = program.task_route[u64(task)]
+    at = np.int64(program.route_ptr[u64(route)])
+    if at == program.route_ptr[u64(route + 1)]:
+        if joined == 0:
+            state.start_ps[u64(task)] = register[NOW]
+        while joined < _of(state, task, RELEASED):
+            joined += 1
+            _let(state, task, JOINED, joined)
+            _deliver(program, state, task)
+        return True
+    if register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
+        return False
+    key, place = _key(program, state, task, joined), (at << 32) | _size(program, task, joined)
+    _let(state, task, JOINED, joined + 1)
+    state.gate_ps[_gate_of(task)] = FAR
+    if gate > register[NOW]:
+        put(program, state, gate, key, place, NONE)
+    else:
+        event = register[SPARE]
+        if event == NONE:
+            event = append(state, OPEN)
+        register[SPARE] = NONE
+        state.event[u64(EVENT_WORDS * event + TIME)] = hop_of(program, place)
+        state.event[u64(EVENT_WORDS * event + KEY)] = key
+        state.event[u64(EVENT_WORDS * event + PLACE)] = place
+        _arrive(program, state, event)
+    return True
+
+
+@helper
+def _settle(program, state):
+    """Look at every task on the stack, until none is left. Returns False where there is no room left."""
+    register = state.register
+    while register[TOP] != NONE:
+        task = register[TOP]
+        register[TOP] = _of(state, task, LINK)
+        _let(state, task, LINK, UNSTACKED)
+        _release(program, state, task)
+        if not _join(program, state, task):
+            _stack(state, task)
+            return False
+    return True
+
+
+@helper
+def _key_of(state, event):
+    return state.event[u64(EVENT_WORDS * event + KEY)]
+
+
+@helper
+def _next_of(state, event):
+    """The event behind another in its server's line: beside the kind of hop."""
+    return state.event[u64(EVENT_WORDS * event + TIME)] >> 32
+
+
+@helper
+def _link(state, event, behind):
+    at = u64(EVENT_WORDS * event + TIME)
+    state.event[at] = (state.event[at] & _LOW) | (behind << 32)
+
+
+@helper
+def _arrive(program, state, event):
+    """Put an event into its server's line of this picosecond, in order of key.
+
+    Arrivals mostly come in order or in reverse, so both ends are tried first.
+    """
+    register = state.register
+    server = np.int64(program.hop_server[u64(state.event[u64(EVENT_WORDS * event + TIME)])])
+    stamp, line = u64(SERVER_WORDS * server + STAMP_PS), u64(SERVER_WORDS * server + LINE)
+    if state.server[stamp] != register[NOW]:
+        state.server[stamp] = register[NOW]
+        state.touched[u64(register[TOUCHED])] = server
+        register[TOUCHED] += 1
+        state.server[line] = (event << 32) | event
+        _link(state, event, NONE)
+        return
+    first, last, key = state.server[line] >> 32, state.server[line] & _LOW, _key_of(state, event)
+    if _key_of(state, last) < key:
+        _link(state, last, event)
+        _link(state, event, NONE)
+        state.server[line] = (first << 32) | event
+    elif key < _key_of(state, first):
+        _link(state, event, first)
+        state.server[line] = (event << 32) | last
+    else:
+        before = first
+        while _key_of(state, _next_of(state, before)) < key:
+            before = _next_of(state, before)
+        _link(state, event, _next_of(state, before))
+        _link(state, before, event)
+
+
+@helper
+def _serve(program, state, server, event):
+    """Serve an event that has just arrived at a server, after all that came before it."""
+    register = state.register
+    key = state.event[u64(EVENT_WORDS * event + KEY)]
+    place = state.event[u64(EVENT_WORDS * event + PLACE)]
+    at, size = place >> 32, place & _LOW
+    base = SERVER_WORDS * server
+    service = program.service_ps[u64(size), u64(program.server_rate[u64(server)])]
+    start = max(register[NOW], state.server[u64(base + FREE_PS)])
+    end = start + service
+    state.server[u64(base + FREE_PS)] = end
+    state.server[u64(base + BUSY_PS)] += service
+    register[EVENTS] += 1
+    hop = u64(state.event[u64(EVENT_WORDS * event + TIME)] & _LOW)
+    latency = program.hop_latency_ps[hop]
+    task = key & ((np.int64(1) << register[TASK_BITS]) - 1)
+    one = np.int64(1) << register[TASK_BITS]
+    chunk = (key >> (register[TASK_BITS] + register[HOP_BITS])) & ((np.int64(1) << register[CHUNK_BITS]) - 1)
+    if state.log_base.size:
+        _log(program, state, server, start, task, chunk, at)
+    if program.hop_last[hop] != 0:
+        put(program, state, (start if program.deliver_head else end) + latency, key, NONE, event)
+    else:
+        ready = end + latency
+        if program.cut_through:
+            after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
+            ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
+        put(program, state, ready, key + one, place + (1 << 32), event)
+    if (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0:
+        if chunk == 0:
+            state.start_ps[u64(task)] = start
+        joined = chunk + 1
+        if joined < _of(state, task, RELEASED):
+            _let(state, task, JOINED, joined + 1)
+            key += np.int64(1) << (register[TASK_BITS] + register[HOP_BITS])
+            put(program, state, end, key, (at << 32) | _size(program, task, joined), NONE)
+        else:
+            state.gate_ps[_gate_of(task)] = end
+
+
+@helper
+def _log(program, state, server, start, task, chunk, at):
+    """Note when a service starts, and the one that its server did before."""
+    route = program.task_route[u64(task)]
+    first = program.route_ptr[u64(route)]
+    row = state.log_base[u64(task)] + chunk * (program.route_ptr[u64(route + 1)] - first) + (at - first)
+    state.log_start_ps[u64(row)] = start
+    state.log_before[u64(row)] = state.last_row[u64(server)]
+    state.last_row[u64(server)] = row
+
+
+@helper
+def _serve_all(program, state):
+    """Serve what arrived in this picosecond. Returns False where there is no room left."""
+    register = state.register
+    while register[SERVED] < register[TOUCHED]:
+        server = np.int64(state.touched[u64(register[SERVED])])
+        line = u64(SERVER_WORDS * server + LINE)
+        event = state.server[line] >> 32
+        while event != NONE:
+            # A service puts two events at most into the calendar.
+            if register[BLOCKS] < 2 or register[LATE] + 2 > state.late.size:
+                state.server[line] = (event << 32) | (state.server[line] & _LOW)
+                return False
+            after = _next_of(state, event)
+            _serve(program, state, server, event)
+            event = after
+        register[SERVED] += 1
+    register[SERVED] = register[TOUCHED] = 0
+    return True
+
+
+@entry
+def run_fifo(program, state, max_events, until_ps):
+    """Run a program whose servers are all fifo and that has no pools; see `run_general`."""
+    register = state.register
+    limit = register[EVENTS] + max_events
+    while True:
+        if not _settle(program, state):
+            return NEEDS_TOKENS
+        due = take(state)
+        while due != NONE:
+            if state.event[u64(EVENT_WORDS * due + PLACE)] != NONE:
+                _arrive(program, state, due)
+            else:
+                key = state.event[u64(EVENT_WORDS * due + KEY)]
+                register[SPARE] = due
+                _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1))
+            due = take(state)
+        if register[TOP] != NONE:
+            continue
+        if not _serve_all(program, state):
+            return NEEDS_TOKENS
+        if register[LEFT] == 0:
+            return FINISHED
+        if register[EVENTS] >= limit:
+            return PAUSED
+        status = advance(program, state, until_ps)
+        if status != FINISHED:
+            return status

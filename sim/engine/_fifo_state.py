@@ -1,0 +1,117 @@
+"""State of a run whose servers are all fifo, and where its fields lie.
+
+What is used together lies together: a task and a server are half a cache line each, an event is 24 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.program.contract import I32, I64
+
+DIGIT = 13
+SLOTS = 1 << DIGIT
+LEVELS = -(-63 // DIGIT)
+WORDS = SLOTS // 64
+OPEN = LEVELS * SLOTS
+BLOCK = 32
+"""Events of a block."""
+
+RADIX = 256
+
+# Registers of a run, kept between calls: present, services done, tasks left, last delivery, top of the stack; servers
+# touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
+# events in the heap of the late, an event
+# delivered in this bucket whose place is free; first free block, free blocks; and the constants of the run: bits of
+# the offset in a bucket, of a task, a hop and a chunk in a key.
+(
+    NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, WIDTH, TASK_BITS,
+    HOP_BITS, CHUNK_BITS, REGISTERS,
+) = range(18)
+
+# Words of an event, int64.
+TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
+# Words of a server, int64.
+FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
+# Half-words of a task, int32; the last two are its gate, int64.
+RELEASED, JOINED, DELIVERED, MISSING, LINK, CHUNKS, GATE, TASK_WORDS = 0, 1, 2, 3, 4, 5, 3, 8
+
+
+class FifoState(NamedTuple):
+    """State of a run; S servers, T tasks, B blocks, N events that can be open.
+
+    Attributes
+    ----------
+    register : (REGISTERS,) int64
+    task : (T * TASK_WORDS,) int32
+        Chunks released; of these, that went to the first server; delivered; parents that hold back the next chunk;
+        the stack of the tasks to look at in this picosecond: the task below, NONE at the bottom, or UNSTACKED; chunks.
+    gate_ps : (T * TASK_WORDS / 2,) int64
+        The same memory. When the first server is done with the chunk before; FAR while that chunk was not served; when
+        the task finished, once it has.
+    start_ps : (T,) int64
+    server : (S * SERVER_WORDS,) int64
+        End of the last service begun; busy time; picosecond of the last arrival; first and last event that arrived
+        then, in one word.
+    touched : (S,) int32
+        Servers at which something arrived in this picosecond.
+    event : (B * BLOCK * EVENT_WORDS,) int64
+        Events that wait in the calendar; see sim/engine/_calendar.py.
+    next_block : (B,) int32
+    slot : (OPEN * 2 + 2,) int32
+        First block of a slot, and its number of events.
+    occupied : (LEVELS * WORDS,) int64
+        Which slots are not empty.
+    order, other, late : (N,) int64
+        The open events in the order of time, room to sort them, and the heap of those that came late.
+    digit : (RADIX,) int32
+    log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
+    last_row : (S,) or (0,) int64
+        The log, where asked for; see sim.program.outcome.Log.
+    """
+
+    register: I64
+    task: I32
+    gate_ps: I64
+    start_ps: I64
+    server: I64
+    touched: I32
+    event: I64
+    next_block: I32
+    slot: I32
+    occupied: I64
+    order: I64
+    other: I64
+    late: I64
+    digit: I32
+    log_base: I64
+    log_start_ps: I64
+    log_before: I64
+    last_row: I64
+
+    @property
+    def joined(self) -> I32:
+        """Chunks of each task that went to the first server, (T,)."""
+        return self.task[JOINED::TASK_WORDS]
+
+    @property
+    def delivered(self) -> I32:
+        """Chunks delivered of each task, (T,)."""
+        return self.task[DELIVERED::TASK_WORDS]
+
+    @property
+    def finish_ps(self) -> I64:
+        """When each task was delivered, -1 where it was not, (T,); computed."""
+        return np.where(self.delivered == self.task[CHUNKS::TASK_WORDS], self.gate_ps[GATE :: TASK_WORDS // 2], -1)
+
+    @property
+    def busy_ps(self) -> I64:
+        """Busy time of each server, (S,); computed."""
+        return self.server[BUSY_PS::SERVER_WORDS].copy()
+
+    @property
+    def tokens(self) -> int:
+        """Room for events."""
+        return self.next_block.size * BLOCK

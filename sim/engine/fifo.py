@@ -1,0 +1,116 @@
+"""What the fifo loop runs, its state before the first picosecond, and more room for events."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine import _fifo_state as fields
+from sim.engine._fifo_state import FifoState
+from sim.engine._state import NONE, UNSTACKED
+from sim.program import FIFO, I64, Program
+from sim.program.outcome import log_base
+
+KEY_BITS = 63
+SAMPLE = 4096
+"""Tasks that are looked at to find how long a service takes."""
+
+SERVERS_A_BUCKET = 128
+"""Servers that begin a service in the span of a bucket, if all are busy; a bucket is a quarter of a service at most, so
+that hardly an event becomes due in the bucket that is open."""
+
+
+def runs(program: Program) -> bool:
+    """Whether the fifo loop runs a program: healthy, all servers fifo, no pools, and keys that fit a word."""
+    fifo = bool(np.all(program.server_discipline == FIFO)) and program.pool_capacity.size == 0
+    return program.is_healthy and fifo and program.task_class.min(initial=0) >= 0 and sum(_bits(program)) <= KEY_BITS
+
+
+def _bits(program: Program) -> list[int]:
+    """Bits of a task, a hop, a chunk and a class in a key."""
+    most = (
+        program.n_tasks - 1, np.diff(program.route_ptr).max(initial=1) - 1, program.cut_chunks.max(initial=1) - 1,
+        program.task_class.max(initial=0),
+    )
+    return [max(int(value), 0).bit_length() for value in most]
+
+
+def _width(program: Program) -> int:
+    """Bits of a bucket, from the median of first services."""
+    tasks = np.arange(0, program.n_tasks, max(program.n_tasks // SAMPLE, 1))
+    tasks = tasks[np.diff(program.route_ptr)[program.task_route[tasks]] > 0]
+    if tasks.size == 0:
+        return 0
+    server = program.hop_server[program.route_hop[program.route_ptr[program.task_route[tasks]]]]
+    service = program.service_ps[program.cut_size[program.task_cut[tasks], 0], program.server_rate[server]]
+    span = int(np.median(service)) * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
+    return min(max(span.bit_length() - 1, 0), 30)
+
+
+def initial_state(program: Program, log: bool) -> FifoState:
+    """The state before the first picosecond."""
+    n_tasks, n_servers = program.n_tasks, program.n_servers
+    _, child, lag = program.stream_edges()
+    task = np.zeros((n_tasks, fields.TASK_WORDS), np.int32)
+    task[:, fields.MISSING] = np.bincount(child[lag == 0], minlength=n_tasks) + program.task_waits
+    task[:, fields.CHUNKS] = program.chunks()
+    ready = np.flatnonzero(task[:, fields.MISSING] == 0)
+    task[:, fields.LINK] = UNSTACKED
+    task[ready, fields.LINK] = np.append(ready[1:], NONE)[: ready.size]
+    server = np.zeros((n_servers, fields.SERVER_WORDS), np.int64)
+    server[:, fields.STAMP_PS] = -1
+    n_blocks = max(16, (ready.size + n_servers) // fields.BLOCK)
+    n_sorted = max(64, n_servers)
+    register = np.zeros(fields.REGISTERS, np.int64)
+    register[fields.LEFT] = n_tasks
+    register[fields.TOP] = ready[0] if ready.size else NONE
+    register[fields.BLOCKS] = n_blocks
+    register[fields.SPARE] = NONE
+    register[fields.WIDTH] = _width(program)
+    register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = _bits(program)[:3]
+    base = log_base(program) if log else np.zeros(0, np.int64)
+    n_logged = int(base[-1]) if log else 0
+    flat = task.reshape(-1)
+    return FifoState(
+        register=register,
+        task=flat,
+        gate_ps=flat.view(np.int64),
+        start_ps=np.full(n_tasks, -1, np.int64),
+        server=server.reshape(-1),
+        touched=np.zeros(n_servers, np.int32),
+        event=np.zeros(n_blocks * fields.BLOCK * fields.EVENT_WORDS, np.int64),
+        next_block=np.arange(1, n_blocks + 1, dtype=np.int32),
+        slot=np.zeros(2 * fields.OPEN + 2, np.int32),
+        occupied=np.zeros(fields.LEVELS * fields.WORDS, np.int64),
+        order=np.zeros(n_sorted, np.int64),
+        other=np.zeros(n_sorted, np.int64),
+        late=np.zeros(n_sorted, np.int64),
+        digit=np.zeros(fields.RADIX, np.int32),
+        log_base=base,
+        log_start_ps=np.full(n_logged, -1, np.int64),
+        log_before=np.full(n_logged, -1, np.int64),
+        last_row=np.full(n_servers if log else 0, -1, np.int64),
+    )
+
+
+def with_more_room(state: FifoState) -> FifoState:
+    """More room to sort in, or else half as many blocks again: whichever the loop is short of."""
+    largest, size = int(state.slot[1 : 2 * fields.SLOTS : 2].max()), state.order.size
+    if largest > size or state.register[fields.LATE] + 2 > size:
+        more = max(size // 2, largest - size)
+        return state._replace(
+            order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
+        )
+    old = state.next_block.size
+    more = max(old // 2, 16)
+    linked = np.arange(old + 1, old + more + 1, dtype=np.int32)
+    linked[-1] = state.register[fields.FREE]
+    state.register[fields.FREE] = old
+    state.register[fields.BLOCKS] += more
+    return state._replace(
+        next_block=np.concatenate([state.next_block, linked]),
+        event=_longer(state.event, more * fields.BLOCK * fields.EVENT_WORDS),
+    )
+
+
+def _longer(array: I64, more: int) -> I64:
+    return np.concatenate([array, np.zeros(more, np.int64)])
