@@ -69,7 +69,7 @@ SUBJECTS = {
         tuple(f"sim/lower/{name}.py" for name in ("job", "job_symmetry", "shape", "templates")),
         (
             "tests/sim/lower/test_lowering_conditions.py", "tests/sim/lower/test_lower_job.py",
-            "-k=not straggler and not share_a and not as_long and not switches and not ties", *LIGHT,
+            "-k=not straggler and not share_a and not as_long and not switches_that and not other_alg", *LIGHT,
         ),
     ),
 }

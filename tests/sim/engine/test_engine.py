@@ -144,6 +144,17 @@ def test_tokens_grow_when_chunks_in_flight_exceed_them() -> None:
     assert_same(one.outcome(), run_reference(program))
 
 
+@pytest.mark.parametrize("discipline", ["fifo", "lowest-chunk-first"])
+def test_tokens_are_given_back(discipline: str) -> None:
+    """A hundred chunks, one after the other, need no more than were set aside."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    builder.task(100, [(builder.server(1e12, discipline), 1)], Cutting(chunks=100))
+    one = Run(builder.build())
+    few = one.tokens
+    one.advance()
+    assert one.tokens == few < 50
+
+
 def test_event_limit_says_how_far_it_came() -> None:
     """A run that reaches its limit reports simulated time and services done."""
     with pytest.raises(Stopped, match=r"limit of 5 services, at .* of 800 services"):

@@ -168,6 +168,18 @@ def test_a_detour_holds_from_its_time_on() -> None:
         assert starts_and_finish(program) == ([0, 5], finish)
 
 
+def test_a_chunk_that_waited_for_a_unit_takes_the_detour_of_when_it_has_it() -> None:
+    """The unit is free at 10, the detour holds since 3: the chunk is at the new server at once."""
+    builder = ProgramBuilder("store-and-forward")
+    old, new, pool = builder.server(UNIT), builder.server(UNIT), builder.pool(1)
+    for server in (builder.server(UNIT), old):
+        task = builder.task(10, [(server, 0)])
+        builder.ask(task, pool)
+        builder.give(task, pool)
+    program = disrupt(builder.build(), Disruptions(detours={task: [(3, ((new, 1),))]}))
+    assert starts_and_finish(program) == ([0, 10], 21)
+
+
 def test_a_chunk_in_the_queue_takes_a_detour() -> None:
     """At 10 the server chooses the second task, whose detour holds since 8: by the same server, with another latency,
     it is served at once; by another one, a picosecond later."""

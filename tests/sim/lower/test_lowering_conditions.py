@@ -15,6 +15,7 @@ from sim.lower import job_symmetry, shape, templates
 from sim.lower.job import lower
 from sim.lower.marks import Marks
 from sim.lower.quotient import Quotient, orbits_of
+from sim.program import DISCIPLINES
 from sim.program.model import Model
 from tests.oracles.plain_lowering import Plain, by_priority, comparable, folded, lines, tasks_of
 from topologies import WeftError, from_spec, ring, torus
@@ -152,6 +153,7 @@ def check_tasks(job: Job, model: Model, joins: bool) -> None:
     lowered, plain = lower(job, model, "off", joins=joins), Plain(job, model, joins).tasks
     assert comparable(tasks_of(lowered)) == comparable(plain)
     is_link = lowered.server_link >= 0
+    assert set(lowered.program.server_discipline[is_link].tolist()) <= {DISCIPLINES.index(model.discipline)}
     assert np.all((lowered.server_rank < 0) & (lowered.server_stream < 0) | ~is_link)
     assert lines(tasks_of(lowered), by_priority(lowered)) == lines(plain, by_priority(lowered))
 
@@ -229,6 +231,16 @@ def test_representatives_do_what_every_rank_does(name: str) -> None:
     else:
         assert lowered.symmetry.startswith(f"{few} of {job.topology.n_npus} ranks simulated by ")
         assert lowered.symmetry.endswith(", each collective checked")
+
+
+@pytest.mark.parametrize(("tie", "few"), [("first", 1), ("split", 1), ("alternating", 2), ("ecmp", 4)])
+def test_messages_that_go_other_ways_are_unlike(tie: str, few: int) -> None:
+    """To the opposite rank there are two routes: of even and of odd ranks, or drawn, which ones they take differs."""
+    job, model = sends_alone([0, 1, 2, 3], [2, 3, 0, 1]), Model(chunks=1, tie=tie, seed=2)
+    lowered = lower(job, model)
+    assert np.unique(lowered.orbits.rank).size == few
+    kinds = folded(tasks_of(lower(job, model, "off")), lowered.orbits)
+    assert kinds == folded(tasks_of(lowered), lowered.orbits)
 
 
 @pytest.mark.parametrize(("marked", "few"), [([], 1), ([0, 2], 2), ([1], 4)])
