@@ -132,6 +132,15 @@ COMMANDS: dict[str, Command] = {
         uses=("measured", "bound.reducing_switches", "topology", "collective", "model", "library"),
         without=("model.engine", "model.faults"), positional="measured.file", outputs=("json", "csv"),
     ),
+    "calibrate": Command(
+        help="fit the constants of a machine to tables of nccl-tests, and print its profile for --machine",
+        examples=(
+            "weft calibrate all_reduce.txt all_gather.txt --machine dgx-h100:1 --library nccl > mine.toml",
+            "weft calibrate nccl.json --machine p4de:2 --library nccl:2.18 --gpus-per-process 8 --json -",
+        ),
+        uses=("calibrate", "measured.placement", "topology.spec", "topology.machine", "collective.name", "library"),
+        positional="calibrate.files",
+    ),
     "sweep": Command(
         help="run every combination in a file, store each point as it ends, and resume after an interruption",
         examples=(

@@ -15,9 +15,11 @@ _GPUS = (
       ("gb300", "gb200", "b300", "b200", "h200", "h800", "h20", "a800", "a100", "v100")),
     (r"GH200|H100|p5", "h100"), (r"DGX-1\b", "v100"), (r"p4de?\b", "a100"),
 )
-_SPEEDS = {"XDR": 800, "NDR": 400, "HDR": 200, "EDR": 100}
+_SPEEDS = {"HDR100": 100, "NDR200": 200, "XDR": 800, "NDR": 400, "HDR": 200, "EDR": 100}
 _SPEED = re.compile(r"(\d+)\s*(?:G\b|Gb|Gbps|Gb/s)")
-_PORT = re.compile(r"(\d+)\s*x\s*(?:[A-Za-z][\w/-]*[ ])*?(?:(\d+)\s*G|(XDR|NDR|HDR|EDR)|EFA|IB|Slingshot|CX)")
+_PORT = re.compile(
+    r"(\d+)\s*x\s*(?:[A-Za-z][\w/-]*[ ])*?(?:(\d+)\s*G|(HDR100|NDR200|XDR|NDR|HDR|EDR)|EFA|IB|Slingshot|CX)"
+)
 
 
 def gpu_of(text: str) -> str:
@@ -42,8 +44,12 @@ def nic_of(text: str, system: str = "") -> tuple[str, int | None]:
     speed = _SPEED.search(text)
     word = next((word for word in _SPEEDS if word in text), "")
     rate = int(port[2]) if port and port[2] else int(speed[1]) if speed else _SPEEDS.get(word, 400)
+    if word in ("HDR100", "NDR200"):
+        rate = _SPEEDS[word]
     whole = f"{text} {system}"
-    if re.search(r"TCPX", whole):
+    if "TCPXO" in whole:
+        return "tcpxo-200", count
+    if "TCPX" in whole:
         return "tcpx-200", count
     if re.search(r"\bTCP\b|sockets", whole):
         return "tcp-100", count
@@ -79,11 +85,14 @@ def machine_of(name: str, gpu: str, gpus: int, inside: str, nic: str) -> Machine
     profile = gpu_of(gpu if re.search(r"\d", gpu) else whole)
     port, count = nic_of(nic, f"{name} {gpu}")
     meshed = re.search(r"all-to-all|no NVSwitch|xGMI|Infinity|links a pair|cube mesh|bridge|PCIe", f"{inside} {gpu}")
-    joined = "alone" if gpus == 1 else "mesh" if meshed or profile.startswith("mi") else "switch"
+    # four GPUs of one node are joined directly unless a switch is named
+    quad = gpus == 4 and inside and not re.search(r"Switch|NVL\d", inside) and not profile.startswith("gb")
+    joined = "alone" if gpus == 1 else "mesh" if meshed or quad or profile.startswith("mi") else "switch"
     amd = re.search(r"Polaris|Sirius|Perlmutter|Frontier|MI\d|A100", whole) is not None
     cpu = "arm" if re.search(r"G[BH]\d", gpu) else "amd" if amd else "intel"
     # a box has eight GPUs and a NIC for each unless the words say otherwise
-    nics = gpus if count is None or (count == 8 and gpus < 8) else min(count, gpus) if port.startswith("ib") else count
+    spare = port.startswith("ib") and count is not None and count > gpus and count % gpus  # ports for other purposes
+    nics = gpus if count is None or spare or (count == 8 and gpus < 8) else count
     return Machine(
         name, part(Gpu, "gpus", profile, name), gpus, joined, part(Nic, "nics", port, name), max(1, nics), cpu
     )

@@ -180,7 +180,8 @@ def _every(setting: Setting) -> Iterator[Candidate]:
     for protocol in protocols:
         yield _ring(setting, protocol)
     if setting.collective == "all-reduce":
-        if setting.machine.inside != "mesh" or setting.nodes != 2:  # measured: rings (Polaris, Sirius, Perlmutter)
+        # two nodes of four directly linked GPUs: rings, as measured (Polaris, Sirius, Perlmutter)
+        if setting.machine.inside != "mesh" or setting.nodes != 2 or setting.gpus > 4:
             for protocol in protocols:
                 yield _tree(setting, protocol)
         if setting.machine.gpu.multicast and setting.machine.inside == "switch" and setting.gpus > 1:

@@ -372,6 +372,13 @@ class MeasuredKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrateKeys:
+    """Section `[calibrate]`: tables of one machine."""
+
+    files: tuple[str, ...] | None = key("texts", "tables of nccl-tests or OSU, measured on the machine", "FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BoundKeys:
     """Section `[bound]`: what a lower bound covers."""
 
@@ -434,6 +441,7 @@ class Sections:
     circuits: CircuitsKeys = CircuitsKeys()
     astra: AstraKeys = AstraKeys()
     measured: MeasuredKeys = MeasuredKeys()
+    calibrate: CalibrateKeys = CalibrateKeys()
     bound: BoundKeys = BoundKeys()
     schedule: ScheduleKeys = ScheduleKeys()
     plot: PlotKeys = PlotKeys()

@@ -31,6 +31,7 @@ OF_FILES = (
     '[topology]\nspec = ["ring.json", "ring:2"]\n[collective]\nname = "all-gather"\nalgorithms = ["gather.xml"]\n'
     '[sweep]\nbegin = "1K"\n'
 )
+MACHINE = 'gpu = "h100"\ngpus = 4\ninside = "switch"\nnic = "roce-400"\nnics = 4\ncpu = "amd"\n'
 TENANTS = (
     '[[tenant]]\nname = "v"\nworkload = "resnet-50"\nsamples = 1\npeak = 312\nefficiency = 0.5\nactive_chunks = 4\n'
 )
@@ -41,11 +42,16 @@ CALLS: dict[str, tuple[str, ...]] = {
         "--topology ring:4 --algorithms ring,direct -b 1K -e 4K -f 4 --chunks 2 --faults plan.toml --why",
         "--topology torus:2x2 --preset swing-paper --collective broadcast --root 2 -b 1K --engine reference",
         "--topology inputs/ring.json --collective all-gather --algorithms inputs/gather.xml,ring -b 1K",
+        "--machine inputs/mine.toml:2 --library nccl:2.27 --library-protocols LL,Simple -b 1K -e 1M -f 32",
     ),
     "validate": (
         "--topology ring:4 --algorithm ring -b 1K", "--topology ring:4 --algorithm ring --measured times.json",
     ),
-    "judge": ("times.json --topology ring:4 --known latency --algorithms ring,direct",),
+    "judge": (
+        "times.json --topology ring:4 --known latency --algorithms ring,direct",
+        "times.json --machine h100-quad:1 --library nccl",
+    ),
+    "calibrate": ("times.json results/times.json --machine h100-quad --library nccl --gpus-per-process 4",),
     "sweep": ("sweep.toml --why", "sweep.toml", "inputs/sweep.toml"),
     "bound": ("--topology ring:4 --collective broadcast --root 1", "--topology switch:4 --reducing-switches"),
     "train": (
@@ -100,7 +106,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).mkdir()
     shutil.copy(tmp_path / "times.json", tmp_path / "results")
     texts = {"network.yml": NETWORK, "groups.yml": GROUPS, "cost.yml": COST, "work.txt": WORK, "sweep.toml": OF_FILES,
-             "gather.xml": ALL_GATHER_OF_TWO}
+             "gather.xml": ALL_GATHER_OF_TWO, "mine.toml": MACHINE}
     for name, text in texts.items():
         (tmp_path / "inputs" / name).write_text(text)
     write_topology(ring(2), tmp_path / "inputs" / "ring.json")

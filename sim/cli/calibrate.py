@@ -1,0 +1,96 @@
+"""`weft calibrate`: the constants of a machine from tables of nccl-tests, as a profile to use with `--machine`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from typing import Any
+
+from sim.cli.asked import required, spec_of
+from sim.cli.library import setting_of
+from sim.cli.output import say, write_json
+from sim.measured.calibrate import CONSTANTS, Calibrated, Table, calibrate
+from sim.measured.read import read_measurements
+from topologies.checks import WeftError
+from topologies.machines.profile import Gpu, Machine, Nic, part
+from topologies.units import counted, format_size
+
+_TIMES = {one.key for one in CONSTANTS if one.time} | {"launch_per_gpu", "handshake", "handshake_simple"}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Read, fit, print the profile."""
+    spec = spec_of(arguments)
+    required(spec, "calibrate.files")
+    if spec.library.name is None:
+        raise WeftError("constants are those of a library: add --library nccl")
+    tables: list[Table] = []
+    for file in spec.calibrate.files or ():
+        measured = read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement)
+        setting = setting_of(spec.updated({"collective": {"name": measured.collective}}))
+        if measured.n_ranks not in (None, setting.n):
+            raise WeftError(f"{file} measured ranks {measured.n_ranks}, but {spec.fabric} has {setting.n}")
+        tables.append((setting, [(point.size_bytes, point.time_s) for point in measured.points]))
+    found = calibrate(tables)
+    say(arguments, *report(found, tables))
+    rows = [
+        {"constant": name, "value": _value(found.machine, name), "low": low, "high": high}
+        for name, (low, high) in found.intervals.items()
+    ]
+    write_json(
+        arguments, spec, rows, error=found.error, error_before=found.error_before, left_out=dict(found.left_out),
+        undetermined=list(found.undetermined), together=[list(pair) for pair in found.together],
+    )
+
+
+def _value(machine: Machine, name: str) -> float:
+    kind, key = name.split(".")
+    return float(getattr(getattr(machine, kind), key))
+
+
+def report(found: Calibrated, tables: list[Table]) -> list[str]:
+    """A profile in TOML, whose comments say how sure it is."""
+    points = sum(len(points) for _, points in tables)
+    lines = [
+        f"# weft calibrate: {found.machine.name}, {counted(points, 'point')} of {counted(len(tables), 'table')}",
+        f"# median error {found.error:.1%}, of the profile as it was {found.error_before:.1%}",
+    ]
+    for name, (low, high) in found.intervals.items():
+        key = name.partition(".")[2]
+        value = _text(key, _value(found.machine, name))
+        lines.append(f"# {name} {value} [{_text(key, low)}, {_text(key, high)}]".replace('"', ""))
+    for name in found.undetermined:
+        lines.append(f"# {name}: these tables do not determine it")
+    for one, other in found.together:
+        lines.append(f"# {one} and {other}: these tables cannot tell them apart")
+    for sizes, error in found.left_out.items():
+        low, high = map(int, sizes.split("-"))
+        to = f"below {format_size(high)}" if high < 2**60 else "and more"
+        lines.append(f"# without {format_size(low)} {to}: median error {error:.1%} there")
+    machine = found.machine
+    return [
+        *lines, f"gpu = {_part(machine.gpu, Gpu, 'gpus')}", f"gpus = {machine.gpus}", f'inside = "{machine.inside}"',
+        f"nic = {_part(machine.nic, Nic, 'nics')}", f"nics = {machine.nics}", f'cpu = "{machine.cpu}"',
+    ]
+
+
+def _part(one: Gpu | Nic, kind: type[Any], file: str) -> str:
+    """A GPU or NIC as a table: the profile that it is like, and what differs."""
+    like = part(kind, file, one.name, "profile")
+    words = [f'like = "{one.name}"']
+    for field in fields(kind)[1:]:
+        value = getattr(one, field.name)
+        if value != getattr(like, field.name):
+            words.append(f"{field.name} = {_text(field.name, value)}")
+    return f"{{ {', '.join(words)} }}"
+
+
+def _text(key: str, value: Any) -> str:
+    """A value as a profile has it."""
+    if key in _TIMES:
+        return f'"{value * 1e6:.4g}us"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"{value:.4g}" if key in ("reached", "messages") else f'"{value / 1e9:.5g}GB/s"'

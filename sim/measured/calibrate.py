@@ -1,0 +1,188 @@
+"""Constants of a machine from tables of nccl-tests: rates, launch and latency, with intervals.
+
+Fitted are the constants of the profile that the tables depend on, by robust least squares of the logarithms of times.
+A constant that the tables do not determine keeps the value of the profile; two that trade off are named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.library.expected import expected
+from sim.library.tuner import Setting
+from topologies.checks import WeftError, checked
+from topologies.machines.profile import Machine
+from topologies.text.brief import one_line
+
+F64 = npt.NDArray[np.float64]
+Table = tuple[Setting, Sequence[tuple[int, float]]]
+"""What ran, and (size in bytes, seconds)."""
+
+TOGETHER = 0.95
+"""Correlation of two constants from which the tables cannot tell them apart."""
+
+NO_EFFECT = 1e-3
+"""Change of the logarithm of the times, root mean square, per unit: below it a constant is not determined."""
+
+UNIT_S = 10e-6
+"""A unit of times in the fit; of rates and shares it is their logarithm."""
+
+MANY = 1.96
+RANGES = ((0, 2**16), (2**16, 2**24), (2**24, 2**63))
+"""Sizes that are left out in turn."""
+
+NOISE = 0.1
+
+
+class Constant(NamedTuple):
+    """A constant of a profile: part, key, and whether it is a time."""
+
+    part: str
+    key: str
+    time: bool
+
+    def of(self, machine: Machine) -> float:
+        """Its value on a machine."""
+        return float(getattr(getattr(machine, self.part), self.key))
+
+    def moved(self, machine: Machine, by: float) -> Machine:
+        """The machine with the constant moved by some units."""
+        value = self.of(machine)
+        changed = max(value + by * UNIT_S, 0.0) if self.time else value * math.exp(by)
+        if self.key == "reached":
+            changed = min(changed, 1.0)
+        part = replace(getattr(machine, self.part), **{self.key: changed})
+        return replace(machine, gpu=part) if self.part == "gpu" else replace(machine, nic=part)
+
+
+CONSTANTS = (
+    Constant("gpu", "ring", False), Constant("gpu", "multicast", False), Constant("gpu", "launch", True),
+    Constant("gpu", "ramp", True), Constant("nic", "reached", False), Constant("nic", "latency", True),
+)
+
+
+@one_line
+@dataclass(frozen=True)
+class Calibrated:
+    """What the tables say of a machine.
+
+    Attributes
+    ----------
+    machine : Machine
+        With the fitted constants.
+    intervals : mapping of str to (float, float)
+        Of 95 %, by "gpu.ring"; of the constants that were fitted.
+    undetermined : tuple of str
+        Constants that the tables do not depend on: those of the profile.
+    together : tuple of (str, str)
+        Pairs that the tables cannot tell apart.
+    error : float
+        Median of the absolute relative errors.
+    error_before : float
+        The same, of the profile as it was.
+    left_out : mapping of str to float
+        Median error of a range of sizes, by constants fitted to the others.
+    """
+
+    machine: Machine
+    intervals: Mapping[str, tuple[float, float]]
+    undetermined: tuple[str, ...]
+    together: tuple[tuple[str, str], ...]
+    error: float
+    error_before: float
+    left_out: Mapping[str, float]
+
+
+@checked
+def calibrate(tables: Sequence[Table]) -> Calibrated:
+    """Fit the constants of the machine on which all tables were measured.
+
+    Raises
+    ------
+    WeftError
+        No table, or fewer sizes than constants.
+    """
+    if not tables:
+        raise WeftError("no table to calibrate on")
+    start = tables[0][0].machine
+    chosen, machine, jacobian, residuals = _fit(start, tables)
+    names = [f"{one.part}.{one.key}" for one in chosen]
+    spread = float(np.sqrt(np.sum(residuals**2) / max(residuals.size - len(chosen), 1)))
+    covariance = np.linalg.pinv(jacobian.T @ jacobian)  # of residuals of one
+    intervals, together = {}, []
+    for at, (name, one) in enumerate(zip(names, chosen, strict=True)):
+        half = MANY * spread * math.sqrt(max(float(covariance[at, at]), 0.0))
+        low, high = sorted(one.of(one.moved(machine, sign * half)) for sign in (-1, 1))
+        intervals[name] = (low, high)
+    for a, b in combinations(range(len(chosen)), 2):
+        scale = math.sqrt(max(float(covariance[a, a] * covariance[b, b]), 1e-300))
+        if abs(float(covariance[a, b])) > TOGETHER * scale:
+            together.append((names[a], names[b]))
+    every = [f"{one.part}.{one.key}" for one in CONSTANTS]
+    return Calibrated(
+        machine, intervals, tuple(name for name in every if name not in names), tuple(together),
+        _median(machine, tables), _median(start, tables), _left_out(start, tables),
+    )
+
+
+def _errors(machine: Machine, tables: Sequence[Table]) -> F64:
+    """Logarithms of expected over measured times."""
+    found = []
+    for setting, points in tables:
+        here = replace(setting, machine=machine)
+        found += [math.log(expected(here, size).time_s / time) for size, time in points]
+    return np.array(found)
+
+
+def _median(machine: Machine, tables: Sequence[Table]) -> float:
+    return float(np.median(np.abs(np.expm1(_errors(machine, tables)))))
+
+
+def _fit(start: Machine, tables: Sequence[Table]) -> tuple[list[Constant], Machine, F64, F64]:
+    """Constants that matter, the machine with them fitted, slopes and residuals there."""
+    from scipy.optimize import least_squares  # heavy: loaded where it is used
+
+    base = _errors(start, tables)
+
+    def matters(one: Constant) -> bool:
+        shift = max(float(np.sqrt(np.mean((_errors(one.moved(start, by), tables) - base) ** 2))) for by in (-0.2, 0.2))
+        return shift / 0.2 > NO_EFFECT and one.of(start) + one.time > 0
+
+    chosen = [one for one in CONSTANTS if matters(one)]
+    if base.size <= len(chosen):
+        raise WeftError(f"{base.size} measured sizes are too few for {len(chosen)} constants")
+
+    def at(x: Sequence[float] | F64) -> Machine:
+        found = start
+        for one, by in zip(chosen, x, strict=True):
+            found = one.moved(found, float(by))
+        return found
+
+    residuals: Callable[[F64], F64] = lambda x: _errors(at(x), tables)  # noqa: E731 - of one line, used twice
+    lowest = [-one.of(start) / UNIT_S - 1e-9 if one.time else -3.0 for one in chosen]
+    solved: Any = least_squares(
+        residuals, np.zeros(len(chosen)), bounds=(lowest, np.inf), loss="soft_l1", f_scale=NOISE, diff_step=0.02,
+        x_scale=0.1,
+    )
+    slopes = np.stack([
+        (residuals(solved.x + 0.02 * unit) - residuals(solved.x - 0.02 * unit)) / 0.04 for unit in np.eye(len(chosen))
+    ], axis=1)
+    return chosen, at(solved.x), slopes, residuals(solved.x)
+
+
+def _left_out(start: Machine, tables: Sequence[Table]) -> dict[str, float]:
+    """Errors of each range of sizes, by constants that were fitted to the rest."""
+    found = {}
+    for low, high in RANGES:
+        inside = [(setting, [p for p in points if low <= p[0] < high]) for setting, points in tables]
+        rest = [(setting, [p for p in points if not low <= p[0] < high]) for setting, points in tables]
+        if any(points for _, points in inside) and sum(len(points) for _, points in rest) > len(CONSTANTS):
+            found[f"{low}-{high}"] = _median(_fit(start, rest)[1], inside)
+    return found
