@@ -72,7 +72,7 @@ class _Parts(NamedTuple):
         if find_algorithm(self.algorithm).built_from_rates:
             return Rebuilt(self.topology, work, self.model, self.symmetry, self.most_GBps)
         job = on_network(work(self.topology), with_base_rates(self.topology))
-        return retimed(lower(job, self.model, self.symmetry))
+        return retimed(lower(job, self.model, self.symmetry), self.most_GBps)
 
 
 @checked

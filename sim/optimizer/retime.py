@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
+from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
@@ -18,6 +20,12 @@ from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S
 
 GB = 10**9
+ANY_GBPS = 1e15
+"""Where nothing limits bandwidths, so much of each for the chain of the floor."""
+
+TOLERANCE = 1e-6
+"""By how much a solver may overdraw a budget."""
+
 PS_PER_BASE_BYTE = 2
 """Time of a byte in dimension 0 at its base rate."""
 
@@ -29,6 +37,7 @@ class Retimed:
     program: Program  # at any bandwidths
     server_dim: I64  # (S,): dimension of each server, `KEEPS_ITS_RATE` for one whose rate is fixed
     servers_per_npu: F64  # (D,): number of servers that share an NPU's bandwidth into a dimension: 2 for a ring
+    most_GBps: float = math.inf  # no allowed bandwidth is higher, for the floor
 
     @property
     def n_dims(self) -> int:
@@ -60,15 +69,22 @@ class Retimed:
         return load * self.servers_per_npu, float(fixed_ps) / 1e3
 
     def floor(self) -> Epigraph:
-        """The load bound as a function of the bandwidths."""
+        """The load bound as a function of the bandwidths, and the longest chain of tasks at the highest of them.
+
+        The chain counts what no bandwidth shortens: computations and latencies, one after the other.
+        """
         load, fixed_ns = self.loads()
+        most = self.at(np.full(self.n_dims, min(self.most_GBps * (1 + TOLERANCE), ANY_GBPS)))
+        chain_ns = np.nextafter(busy_and_path_ps(most)[1] / 1e3, 0.0)  # in ps no more than the chain, however rounded
         rows = [(0, 0.0, np.eye(self.n_dims)[dim] * load[dim]) for dim in range(self.n_dims)]
-        return flat_epigraph(0.0, np.ones(1), [*rows, (0, fixed_ns, np.zeros(self.n_dims))], self.n_dims)
+        constant = [(0, max(fixed_ns, chain_ns), np.zeros(self.n_dims))]
+        return flat_epigraph(0.0, np.ones(1), [*rows, *constant], self.n_dims)
 
 
-def retimed(lowered: Lowered) -> Retimed:
+def retimed(lowered: Lowered, most_GBps: float = math.inf) -> Retimed:
     """The lowered program of a schedule or a job, at any bandwidth of the dimensions of its topology.
 
+    `most_GBps`: no allowed bandwidth is higher.
     `lowered`: on a network of `with_base_rates`, at which no symmetry exchanges dimensions.
     WeftError: a link without a dimension, or another network.
     """
@@ -81,7 +97,7 @@ def retimed(lowered: Lowered) -> Retimed:
         raise WeftError(f"{lowered.symmetry} exchanges dimensions, whose bandwidths differ")
     links = lowered.server_link
     dims = np.where(links >= 0, topology.dimension[np.maximum(links, 0)].astype(np.int64), KEEPS_ITS_RATE)
-    return Retimed(lowered.program, dims, links_per_npu(topology))
+    return Retimed(lowered.program, dims, links_per_npu(topology), most_GBps)
 
 
 def _base_rates(topology: Topology) -> F64:

@@ -228,7 +228,7 @@ class Formula(NamedTuple):
 
 
 _GOALS = {"time": "time", "time-cost": "time x cost"}
-LIBRA, LOAD = "LIBRA's formulas", "the load of the busiest links"
+LIBRA, LOAD = "LIBRA's formulas", "the busiest links and the longest chain"
 SENT = "the bytes that NPUs have to send in any schedule"
 """Of schedules that are built from the bandwidths: it holds for every order, and for this budget only."""
 

@@ -82,7 +82,7 @@ def test_the_plain_command_simulates_and_shows_three_splits_side_by_side(capsys:
     assert [one["split"] for one in row["splits"]] == ["equal", "analytic", "simulated"]
     assert row["time_s"] == simulated["simulated_s"] < equal["simulated_s"] < analytic["simulated_s"]
     assert analytic["formula_s"] < min(equal["formula_s"], simulated["formula_s"])
-    assert row["bound_of"] == "the load of the busiest links" and row["formula"] == "LIBRA's formulas"
+    assert row["bound_of"] == "the busiest links and the longest chain" and row["formula"] == "LIBRA's formulas"
     assert analytic["formula_s"] < row["lower_bound_s"] <= row["time_s"]
     assert 1e-3 < row["budget_saved_s_per_GBps"] < 3e-3
     assert row["budget_saved_by_formula_s_per_GBps"] == pytest.approx(1.288e-3, rel=1e-3)
