@@ -23,8 +23,8 @@ GB = 10**9
 ANY_GBPS = 1e15
 """Where nothing limits bandwidths, so much of each for the chain of the floor."""
 
-TOLERANCE = 1e-6
-"""By how much a solver may overdraw a budget."""
+ONE_MORE_GBPS = 1.0
+"""Also allowed: what one more GB/s of budget saves is asked, and a solver may overdraw a budget a little."""
 
 PS_PER_BASE_BYTE = 2
 """Time of a byte in dimension 0 at its base rate."""
@@ -74,7 +74,7 @@ class Retimed:
         The chain counts what no bandwidth shortens: computations and latencies, one after the other.
         """
         load, fixed_ns = self.loads()
-        most = self.at(np.full(self.n_dims, min(self.most_GBps * (1 + TOLERANCE), ANY_GBPS)))
+        most = self.at(np.full(self.n_dims, min(self.most_GBps + ONE_MORE_GBPS, ANY_GBPS)))
         chain_ns = np.nextafter(busy_and_path_ps(most)[1] / 1e3, 0.0)  # in ps no more than the chain, however rounded
         rows = [(0, 0.0, np.eye(self.n_dims)[dim] * load[dim]) for dim in range(self.n_dims)]
         constant = [(0, max(fixed_ns, chain_ns), np.zeros(self.n_dims))]

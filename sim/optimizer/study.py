@@ -109,9 +109,10 @@ class Study:
             time = self._formula(knobs).time
             return pareto_front(_around(design), self.cost, lambda feasible: design_analytic(time, feasible))
         best = self._best_simulated()
+        objective = self._make_objective(best.knobs, TWICE)  # its bounds hold for all of these budgets
         return pareto_front(
             _around(best.design), self.cost,
-            lambda feasible: design_simulated(best.objective, feasible, max_evaluations=self.evaluations),
+            lambda feasible: design_simulated(objective, feasible, max_evaluations=self.evaluations),
         )
 
     # --- parts
@@ -141,16 +142,17 @@ class Study:
             self._objectives[knobs] = self._make_objective(knobs)
         return self._objectives[knobs]
 
-    def _make_objective(self, knobs: Knobs) -> Simulated:
+    def _make_objective(self, knobs: Knobs, times: float = 1.0) -> Simulated:
+        """`times` the budget is the most that is asked of it."""
         options: dict[str, Any] = dict(knobs.options)
         if knobs.is_pipelined:
             options["pipeline_chunks"] = knobs.chunks
         model = Model(chunks=1 if knobs.is_pipelined else knobs.chunks)
-        topology = self.network.topology
+        topology, most_GBps = self.network.topology, times * self.feasible.most_GBps
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
-                most_GBps=self.feasible.most_GBps, **options,
+                most_GBps=most_GBps, **options,
             )
         training = Training(
             loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders)
@@ -159,7 +161,7 @@ class Study:
             training = replace(training, bucket_bytes=None)  # as LIBRA: each row reduces its own
         return iteration_objective(
             topology, self.placed, training, checkpointed=self.checkpointed, model=model, symmetry=self.symmetry,
-            most_GBps=self.feasible.most_GBps,
+            most_GBps=most_GBps,
         )
 
     def _best_simulated(self) -> Best:
@@ -227,6 +229,9 @@ class Formula(NamedTuple):
     time: Epigraph
 
 
+TWICE = 2.0
+"""The largest budget of a front, over that of its design."""
+
 _GOALS = {"time": "time", "time-cost": "time x cost"}
 LIBRA, LOAD = "LIBRA's formulas", "the busiest links and the longest chain"
 SENT = "the bytes that NPUs have to send in any schedule"
@@ -239,7 +244,7 @@ def _evaluator(objective: Objective) -> Callable[[F64], float]:
 
 def _around(design: Design) -> F64:
     """Total bandwidths from a quarter of the design's to twice it."""
-    totals: F64 = float(design.bandwidth_GBps.sum()) * np.geomspace(0.25, 2.0, 9)
+    totals: F64 = float(design.bandwidth_GBps.sum()) * np.geomspace(1 / 4, TWICE, 9)
     return totals
 
 

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
+from sim.optimizer import study
 
 NETWORK = "Topology: [Ring, FullyConnected, Switch]\nNpusCount: [4, 2, 4]\nCostDimension: [P, P, Q]\n"
 GROUPS = "Forward: [4, -1, -1]\nInputGrad: [4, -1, -1]\nWeightGrad: [-1, 2, 4]\n"
@@ -209,3 +211,26 @@ def test_groups_that_do_not_fit(files: dict[str, str], capsys: pytest.CaptureFix
     Path(files["groups"]).write_text(GROUPS.replace("2, 4", "2, 8"), encoding="utf-8")
     assert main(flags(files)) == EXIT_BAD_INPUT
     assert "line 3: WeightGrad: 8 NPUs of dimension 3, which has 4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--workload", "ncf", "--loop", "wfbp"],
+                                   ["--collective", "all-reduce", "--algorithm", "themis", "-b", "1M"]])
+def test_the_bounds_of_a_front_hold_for_each_of_its_budgets(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of up to twice the budget: what no run at the budget itself undercuts, others may."""
+    asked, real = [], study.design_simulated
+
+    def kept(objective: Any, feasible: Any, *rest: Any, **named: Any) -> Any:
+        asked.append((objective, feasible.most_GBps))
+        return real(objective, feasible, *rest, **named)
+
+    monkeypatch.setattr(study, "design_simulated", kept)
+    where = "--topology" if "--collective" in words else "--network"
+    plot = ["--budget", "100GB/s", "--evaluations", "2", "--plot", str(tmp_path / "a.png")]
+    assert main(["optimize", where, "RI(2)_SW(2)", *words, *plot]) == 0
+    assert max(most for _, most in asked) > 1.5 * min(most for _, most in asked)
+    for objective, most in asked:
+        split = np.full(objective.n_dims, most * (1 - 1e-6) / objective.n_dims)
+        for part, floor in zip(objective.evaluate(split).parts, objective.floors, strict=True):
+            assert floor.time_ns(split) <= part.time_ns * (1 + 1e-12)
