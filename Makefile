@@ -47,7 +47,7 @@ kernels: $(STAMP)  ## compile the kernels, which takes most of a minute once
 lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/ruff check .
-	$(BIN)/mypy $(ROOMS) weft.py
+	$(BIN)/mypy $(ROOMS)
 
 coverage: test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
 	$(PYTEST) --sample $(SHARE) --keep-full --at-least 4000 $(COVERED) --cov-append

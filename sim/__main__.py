@@ -1,8 +1,24 @@
-"""`python -m sim` is `weft`."""
+"""`python -m sim` is `weft`: from the first moment on, Ctrl-C and a missing package end it in one line."""
 
 import sys
 
-from weft import main
+
+def main() -> int:
+    """Run `weft`; returns the exit code."""
+    try:
+        from sim.cli import main as run  # takes a tenth of a second, and must not be interrupted with a traceback
+
+        return run()
+    except KeyboardInterrupt:
+        print("weft: interrupted, nothing was written", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if package in ("", "sim", "workloads", "collectives", "topologies"):
+            raise
+        print(f"weft: needs {package}, which is not installed: pip install {package}", file=sys.stderr)
+        return 2
+
 
 if __name__ == "__main__":
     sys.exit(main())
