@@ -15,6 +15,8 @@ from sim.cli import share
 from sim.cli.tenants import make_tenant
 from sim.faults.plan import FaultPlan
 from sim.measured.read import read_measurements
+from sim.papers import hardware
+from sim.papers.hardware import point_of
 from sim.report.results import read_result
 from sim.study.file import read_sweep
 from sim.study.spec import Spec
@@ -27,6 +29,7 @@ from tests.workloads.formats.test_goal import GOOD
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
 from topologies import read_topology, ring, write_topology
 from topologies.formats.files import Given, read_topology_file
+from topologies.machines.profile import machine
 from workloads.formats.chakra import read_trace
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.goal import read_goal
@@ -64,6 +67,14 @@ class Reader(NamedTuple):
     suffix: str
     good: bytes
     read: Callable[[Path], object]
+
+
+MACHINE = 'gpu = "h100"\ngpus = 8\ninside = "switch"\nnic = { like = "ib-ndr", reached = 0.9 }\nnics = 8\ncpu = "amd"\n'
+MEASURED = (
+    f"{','.join(hardware.COLUMNS)},busbw_GBps\n"
+    "x,8x H100,8,1,H100,NVSwitch,,all-reduce,auto,2.26,-g 8,1048576,28.5,\n"
+    "y,Polaris,8,2,A100,all-to-all,2x Slingshot 200Gb/s,sendrecv,auto,,,4194304,,7.5\n"
+)
 
 
 def _written(suffix: str, folder: Path) -> bytes:
@@ -154,6 +165,9 @@ def readers(folder: Path) -> dict[str, Reader]:
         "OSU text": one("sim.measured.read", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
         "JSON of weft": one("sim.measured.read", ".json", RESULT, lambda path: read_measurements(
             path, n_ranks=2, collective="all-reduce")),
+        "machine": one("topologies.machines.profile", ".toml", MACHINE, lambda path: machine(str(path))),
+        "measured machines": one("sim.papers.hardware", ".csv", MEASURED, lambda path: [
+            point_of(row) for row in hardware.read(str(path))]),
         "tenants": one("sim.cli.share", ".toml", TENANTS, _read_tenants),
         "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),
     }

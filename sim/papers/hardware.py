@@ -19,7 +19,7 @@ from sim.library.tuner import SENDRECV, Setting
 from sim.papers.hardware_figure import draw
 from sim.papers.tables import md_head, md_line, write_table
 from sim.whole_file import write_text_whole
-from topologies.checks import WeftError
+from topologies.checks import WeftError, told
 from topologies.machines.profile import sources
 from topologies.text.input_text import read_input
 from topologies.units import format_size
@@ -79,22 +79,44 @@ def read(path: str) -> list[dict[str, str]]:
 
     WeftError: it cannot be read, lacks a column, or has a number that is none.
     """
-    rows = list(_csv(read_input(path, "measurements")))
+    name = f"measurements {path}"
+    try:
+        rows = list(_csv(read_input(path, "measurements")))
+    except csv.Error as wrong:
+        raise WeftError(f"{name} are not CSV: {wrong}") from None
     for column in COLUMNS:
         if not rows or column not in rows[0]:
-            raise WeftError(f"measurements {path} lack the column {column!r}: expected are {', '.join(COLUMNS)}")
+            raise WeftError(f"{name} lack the column {column!r}: expected are {', '.join(COLUMNS)}")
     kept = []
     for number, row in enumerate(rows, start=2):
-        try:
-            size, gpus, time = int(row["size_bytes"]), int(row["gpus"]), float(row["time_us"] or 0)
-            if not time and (row.get("algbw_GBps") or row.get("busbw_GBps")):  # only a bandwidth was published
-                algbw = float(row.get("algbw_GBps") or 0) or float(row.get("busbw_GBps") or 0) / _factor(row, gpus)
-                time = size / algbw / 1e3 if algbw else 0.0
-        except (ValueError, ZeroDivisionError):
-            raise WeftError(f"measurements {path}, line {number}: a size, count or time is no number") from None
-        if time > 0 and size > 0:
-            kept.append(row | {"time_us": f"{time:.9g}"})
+        if None in row.values() or None in row:
+            raise WeftError(f"{name}, line {number} has not as many cells as the head")
+        size, gpus, nodes = (
+            _number(row[key], f"{name}, line {number}: {key}") for key in ("size_bytes", "gpus", "nodes")
+        )
+        if min(size, gpus, nodes) < 1 or gpus % nodes or (size % 1 or gpus % 1 or nodes % 1):
+            raise WeftError(f"{name}, line {number}: {size:g} B on {gpus:g} GPUs in {nodes:g} nodes cannot be")
+        time, algbw, busbw = (
+            _number(row.get(key) or "0", f"{name}, line {number}: {key}")
+            for key in ("time_us", "algbw_GBps", "busbw_GBps")
+        )
+        if not time:  # only a bandwidth was published
+            algbw = algbw or (busbw / _factor(row, int(gpus)) if gpus > 1 else 0.0)
+            time = size / algbw / 1e3 if algbw else 0.0
+        if time > 0:
+            kept.append(row | {"time_us": f"{time:.9g}", "size_bytes": f"{size:.0f}", "gpus": f"{gpus:.0f}",
+                               "nodes": f"{nodes:.0f}"})
     return kept
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        raise WeftError(f"{where} is {told(text)}: give a number") from None
+    if not 0 <= found < 2**50:
+        raise WeftError(f"{where} is {told(text)}: give a number from 0 to 2^50")
+    return found
 
 
 def _csv(text: str) -> Iterable[dict[str, str]]:
