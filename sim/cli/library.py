@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)
     if arguments.nccl_json:
-        write_text(arguments.nccl_json, nccl_json(rows, setting.n, spec.element_bytes, spec.collective.root or 0))
+        one_run = [row | {"algorithm": spec.library.name} for row in rows]  # which the library chose is not its name
+        write_text(arguments.nccl_json, nccl_json(one_run, setting.n, spec.element_bytes, spec.collective.root or 0))
 
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:

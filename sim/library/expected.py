@@ -65,7 +65,8 @@ def timed(setting: Setting, one: Candidate, size_bytes: int) -> Expected:
 def _links(setting: Setting, one: Candidate) -> str:
     if one.protocol == "LL":
         return "protocol"
-    return "between" if setting.between_GBps < setting.inside_GBps else "inside"
+    by_nics = one.algorithm in ("NVLSTree", "CollNet") or setting.between_GBps < setting.inside_GBps
+    return "between" if setting.nodes > 1 and by_nics else "inside"
 
 
 def _handshake_us(setting: Setting, one: Candidate, size_bytes: int) -> float:

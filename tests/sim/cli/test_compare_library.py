@@ -33,6 +33,20 @@ def test_a_profile_in_a_file_is_a_machine(tmp_path: Path, capsys: pytest.Capture
     assert "mine:2, 8 NPUs" in capsys.readouterr().out
 
 
+def test_the_json_of_nccl_tests_is_one_run_that_the_judge_calls_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, machine = tmp_path / "nccl.json", ["--machine", "dgx-h100:4", "--library", "nccl", "--quiet"]
+    assert main(["compare", *machine, "-b", "8", "-e", "8G", "--nccl-json", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("Tree", "NVLSTree", "between"))
+    assert main(["judge", str(file), *machine]) == 0
+    said = capsys.readouterr().out
+    assert "verdict     good" in said
+    assert "limited by  the NICs" in said
+    assert "reached     100.0%" in said
+
+
 @pytest.mark.parametrize(("words", "said"), [
     (["--topology", "torus:4x4", "--library", "nccl"], "torus"), (["--library", "nccl"], "no machine is given"),
     (["--topology", "dgx-h100:1", "--library", "mpi"], "mpi"),
