@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import codec, plain_loop, scale, speed
+from benchmarks import codec, plain_loop, scale, speed, stages
 from benchmarks.cases import Case
 from topologies.units import format_size
 
@@ -33,6 +33,8 @@ def main() -> None:
     lines += show("Against plain Python, in one process", RATIO_HEAD, ratios)
     lines += show("Against a plain C++ loop, in one process", PLAIN_HEAD, plain_rows(times))
     lines += show("What a record costs", LOG_HEAD, [log_row(speed.CASES[0], times)])
+    for title, head, rows in stages.TABLES:
+        lines += show(title, head, rows())
     coded = list(codec.measured(2 * times))
     lines += show("Homomorphic codec, 16 MiB, one core", codec.HEAD, (codec.row(*one) for one in coded))
     print("\nscaling ...", flush=True)

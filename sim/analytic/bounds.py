@@ -11,8 +11,9 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.engine._longest_path import work_and_path
 from sim.lower.lowered import Lowered
 from sim.program import Program, unique_rows
-from topologies import egress_Bps, ingress_Bps
+from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
+from topologies.flows.tightest_cut import remembered
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
@@ -67,21 +68,39 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     n = schedule.pattern.group_size
     if lowered.program.deliver_head or n == 1 or size == 0:
         return 0
-    into, out_of = ingress_Bps(schedule.topology), egress_Bps(schedule.topology)
+    ends = _ends(schedule.topology, schedule.pattern.root)
     share = size * (n - 1) / n
-    root = schedule.pattern.root
-    others = np.arange(p) != root
     reduced_on_the_way = (schedule.pattern.n_sources or p) > p  # switches are among the sources
     all_groups = 0 if reduced_on_the_way else 2 * (p - p // n) * size
     seconds = {
-        "all-reduce": max(size / into.min(), size / out_of.min(), all_groups / min(into.sum(), out_of.sum())),
-        "reduce-scatter": max(share / into.min(), share / out_of.min()),
-        "all-gather": max(share / into.min(), (share / (n - 1)) / out_of.min()),
-        "all-to-all": max(share / into.min(), share / out_of.min()),
-        "broadcast": max(size / into[others].min(), size / out_of[root]),
-        "reduce": max(size / into[root], size / out_of[others].min()),
+        "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / ends.all),
+        "reduce-scatter": max(share / ends.into, share / ends.out_of),
+        "all-gather": max(share / ends.into, (share / (n - 1)) / ends.out_of),
+        "all-to-all": max(share / ends.into, share / ends.out_of),
+        "broadcast": max(size / ends.into_others, size / ends.out_of_root),
+        "reduce": max(size / ends.into_root, size / ends.out_of_others),
     }[schedule.kind.name]
     return int(np.floor(seconds * PS_PER_S * (1 - 1e-12)))
+
+
+class _Ends(NamedTuple):
+    """Bandwidth of the links of an NPU, in bytes/s: the least of all NPUs, of all but the root, and the root's."""
+
+    into: np.float64
+    out_of: np.float64
+    all: np.float64  # of all NPUs together, the less of both directions
+    into_root: np.float64
+    out_of_root: np.float64
+    into_others: np.float64
+    out_of_others: np.float64
+
+
+@remembered
+def _ends(topology: Topology, root: int) -> _Ends:
+    into, out_of = ingress_Bps(topology), egress_Bps(topology)
+    others = np.arange(into.size) != root
+    least = (np.float64(of[others].min(initial=np.inf)) for of in (into, out_of))
+    return _Ends(into.min(), out_of.min(), min(into.sum(), out_of.sum()), into[root], out_of[root], *least)
 
 
 def _cut_bound_ps(lowered: Lowered) -> int:

@@ -1,0 +1,121 @@
+"""Everything around the engine: stages of commands, points of a sweep, bounds: `python -m benchmarks.stages`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import NamedTuple
+
+from collectives import ALGORITHMS, build
+from sim.analytic.bounds import bounds
+from sim.engine.run import run
+from sim.lower.job import lower
+from sim.program.model import Model
+from sim.study.file import make_sweep
+from sim.study.sweep import run_sweep
+from topologies import WeftError, torus
+
+FOUR = "--algorithms swing,ring,bucket,recursive-doubling -b 32 -e 512M -f 4"
+COMMANDS = (
+    f"compare --topology torus:64x64 {FOUR}",
+    f"compare --topology torus:64x64 {FOUR} --chunks 4",
+    "compare --topology dragonfly:33x16x8 --algorithms recursive-doubling -b 1M",
+)
+STAGES = ("imports", "proof", "quotient", "lowering", "bounds", "engine")
+STAGE_HEAD = ("command", "CPU s", *STAGES, "other")
+
+SWEEPS = (("torus:8x8", "swing"), ("torus:8x8", "bucket"), ("ring:64", "ring"), ("fat-tree:4", "ring"))
+SWEEP_HEAD = ("sweep over link bandwidths, 4 chunks", "points a CPU second")
+POINTS = 200
+
+SIDES = (8, 16, 32)
+SERVICES = 2_000_000
+"""Limit on the services of a run whose bounds are measured."""
+
+BOUND_HEAD = ("torus, all-reduce of 64 MiB, 16 chunks", "algorithms", "bounds / engine: median", "largest", "of")
+
+
+def stage_row(command: str) -> tuple[str, ...]:
+    """CPU seconds of the stages of a command, in a process of its own."""
+    words = [sys.executable, "-m", "sim", *command.split(), "--quiet", "--profile", "--json", "-"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    found = {row["stage"]: row["cpu_s"] for row in json.loads(done.stdout)["stages"]}
+    total = sum(found.values())
+    named = [found.get(stage, 0.0) for stage in STAGES]
+    return command, f"{total:.1f}", *(f"{one:.2f}" for one in (*named, total - sum(named)))
+
+
+def sweep_row(fabric: str, algorithm: str) -> tuple[str, ...]:
+    """Points of a sweep a second, from its sections to the stored rows; bandwidths alone differ."""
+    def swept(first: int, count: int, folder: str) -> None:
+        rates = [f"{first + number}Gb/s" for number in range(count)]
+        sections = {"topology": {"spec": fabric, "link_bandwidth": rates}, "model": {"chunks": 4},
+                    "collective": {"name": "all-reduce", "algorithms": [algorithm]}, "sweep": {"begin": "16M"}}
+        tally = run_sweep(make_sweep(sections).points, Path(folder) / f"{first}.db")
+        assert tally.computed == count and not tally.refused
+
+    with TemporaryDirectory() as folder:
+        swept(1, 2, folder)
+        cpu_s = _cpu_s(lambda: swept(10, POINTS, folder))
+    return f"{fabric}, {algorithm}", f"{POINTS / cpu_s:.0f}"
+
+
+class Ratio(NamedTuple):
+    """CPU time of the bounds of a schedule, those of its fabric known, over that of its run."""
+
+    algorithm: str
+    ratio: float
+
+
+def bound_ratios(side: int) -> Iterator[Ratio]:
+    """Every algorithm of the registry that does not read rates and whose run is not too long."""
+    topology = torus((side, side))
+    for name, algorithm in ALGORITHMS.items():
+        if algorithm.built_from_rates or "all-reduce" not in algorithm.functions:
+            continue
+        try:
+            lowered = lower(build(name, "all-reduce", topology, "64MiB"), Model())
+        except WeftError:
+            continue
+        if lowered.program.chunk_hops() <= SERVICES:
+            bounds(lowered)
+            yield Ratio(name, _best_s(partial(bounds, lowered)) / _best_s(partial(run, lowered.program)))
+
+
+def bound_row(side: int) -> tuple[str, ...]:
+    """The ratios at one size of torus."""
+    found = list(bound_ratios(side))
+    worst = max(found, key=lambda one: one.ratio)
+    middle = median(one.ratio for one in found)
+    return f"{side}x{side}", f"{len(found)}", f"{middle:.2f}", f"{worst.ratio:.2f}", worst.algorithm
+
+
+def _best_s(work: Callable[[], object]) -> float:
+    return min(_cpu_s(work) for _ in range(5))
+
+
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = process_time()
+    work()
+    return process_time() - began
+
+
+TABLES = (
+    ("Stages of commands, CPU s", STAGE_HEAD, lambda: map(stage_row, COMMANDS)),
+    ("Points of a sweep", SWEEP_HEAD, lambda: (sweep_row(*one) for one in SWEEPS)),
+    ("Bounds beside runs", BOUND_HEAD, lambda: map(bound_row, SIDES)),
+)
+
+
+if __name__ == "__main__":
+    from benchmarks.__main__ import show  # which imports this module
+
+    for title, head, rows in TABLES:
+        show(title, head, rows())
