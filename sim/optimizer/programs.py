@@ -6,6 +6,7 @@ links (`Algorithm.built_from_rates`): these are built anew at all bandwidths.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from sim.optimizer.rebuilt import Rebuilt, on_network
 from sim.optimizer.retime import retimed, with_base_rates
 from sim.program.model import Model
 from topologies import Topology
-from topologies.checks import checked
+from topologies.checks import Positive, checked
 from topologies.units import Quantity
 from workloads.job import Job
 from workloads.pipeline import pipeline_job
@@ -37,7 +38,7 @@ def collective_objective(
     *,
     model: Model = Model(),
     symmetry: str = "auto",
-    most_GBps: float = float("inf"),
+    most_GBps: Positive | None = None,
     **options: object,
 ) -> Simulated:
     """The time of one collective on any network whose links have dimensions or tiers.
@@ -50,14 +51,14 @@ def collective_objective(
         As `collectives.build` takes them.
     model : Model
     symmetry : {"auto", "off"}
-    most_GBps : float
-        No allowed bandwidths sum to more, for the floors of algorithms that are built from rates.
+    most_GBps : float, optional
+        No allowed bandwidths sum to more, for the floors; None: nothing limits them.
     """
 
     def schedule(on: Topology) -> Job:
         return Job.of(build(algorithm, collective, on, size, None, **options))
 
-    return Simulated([(1.0, _Parts(topology, algorithm, model, symmetry, most_GBps).part(schedule))])
+    return Simulated([(1.0, _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf).part(schedule))])
 
 
 class _Parts(NamedTuple):
@@ -84,7 +85,7 @@ def iteration_objective(
     checkpointed: bool = False,
     model: Model = Model(chunks=1),
     symmetry: str = "auto",
-    most_GBps: float = float("inf"),
+    most_GBps: Positive | None = None,
 ) -> Simulated:
     """The time of a training iteration of each workload, weighted and summed.
 
@@ -102,7 +103,7 @@ def iteration_objective(
     model : Model
     symmetry : {"auto", "off"}
     """
-    make = _Parts(topology, training.algorithm, model, symmetry, most_GBps)
+    make = _Parts(topology, training.algorithm, model, symmetry, most_GBps or math.inf)
     parts: list[tuple[float, Timed]] = []
     constant_ns = 0.0
     for one in placed:

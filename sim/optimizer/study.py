@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -148,7 +149,8 @@ class Study:
         if knobs.is_pipelined:
             options["pipeline_chunks"] = knobs.chunks
         model = Model(chunks=1 if knobs.is_pipelined else knobs.chunks)
-        topology, most_GBps = self.network.topology, times * self.feasible.most_GBps
+        topology, budget_GBps = self.network.topology, times * self.feasible.most_GBps
+        most_GBps = budget_GBps if math.isfinite(budget_GBps) else None
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,

@@ -19,7 +19,6 @@ from sim.study.points import Task, topology_of
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from topologies import Topology, WeftError
-from topologies.formats.files import SUFFIXES
 from topologies.text.input_text import stamp_of
 
 KEY_LETTERS = 32
@@ -52,7 +51,7 @@ def meaning(task: Task) -> dict[str, Any]:
     plan, model = spec.build_faults(), spec.build_model()
     return {
         "results": RESULTS_VERSION,
-        "fabric": fabric_digest(topology_of(spec), spec.topology.spec or ""),
+        "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
         "collective": spec.kind.name,
         "algorithm": _algorithm(task),
         "size_bytes": task.size_bytes,
@@ -72,9 +71,8 @@ def meaning(task: Task) -> dict[str, Any]:
 
 def stamps_of(task: Task) -> list[tuple[int | bytes, ...]]:
     """What differs once a file that a point reads has been changed."""
-    fabric, plan = task.spec.topology.spec or "", task.spec.model.faults
-    read = [fabric] * fabric.endswith(SUFFIXES) + [task.algorithm] * task.algorithm.endswith(SUFFIX)
-    return [stamp_of(name) for name in (*read, plan) if isinstance(name, str)]
+    plan, schedule = task.spec.model.faults, task.algorithm if task.algorithm.endswith(SUFFIX) else ""
+    return [stamp_of(name) for name in (task.spec.fabric_file, schedule, plan) if name and isinstance(name, str)]
 
 
 def point_spec(task: Task) -> Spec:
@@ -112,12 +110,12 @@ def _emitted(task: Task, form: str | None) -> str:
     return digest.hexdigest()[:KEY_LETTERS]
 
 
-def fabric_digest(topology: Topology, spec: str = "") -> str:
-    """A digest of nodes, links, their rates and latencies, and the router; the name of the file `spec` is left out."""
+def fabric_digest(topology: Topology, file: str = "") -> str:
+    """A digest of nodes, links, their rates and latencies, and the router; the name of the file is left out."""
     if topology not in _digests:
         name = topology.name
-        if spec.endswith(SUFFIXES):
-            name = name.replace(spec, "").replace(Path(spec).name, "")
+        for named in (file, Path(file).name, Path(file).stem) if file else ():
+            name = name.replace(named, "")
         digest = hashlib.sha256(
             repr((name, topology.shape, type(topology.router).__name__, topology.node_names)).encode()
         )

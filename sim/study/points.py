@@ -26,7 +26,6 @@ from sim.study.processes import processes
 from sim.study.spec import Spec
 from sim.why.spread import Spread
 from topologies import Topology, WeftError
-from topologies.formats.files import SUFFIXES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import format_time
@@ -238,8 +237,7 @@ def _collected(
 
 def topology_of(spec: Spec) -> Topology:
     """The fabric of a spec; specs with the same fabric share it, and what is cached for it."""
-    name = spec.fabric_file
-    key = spec.topology, spec.model.preset, stamp_of(name) if name.endswith((*SUFFIXES, ".toml")) else ()
+    key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
     return _small(*key) or _built(*key)
 
 

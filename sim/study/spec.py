@@ -154,9 +154,12 @@ class Spec(Sections):
 
     @property
     def fabric_file(self) -> str:
-        """What may be the name of a file with the fabric: it is none of a family or a known machine."""
-        machine, spec = self.topology.machine, self.topology.spec
-        return spec or "" if machine is None else machine if machine.endswith(".toml") else machine.rpartition(":")[0]
+        """The file with the fabric or the machine; "" for a family and for a machine that weft knows."""
+        machine = self.topology.machine
+        if machine is None:
+            name = self.topology.spec or ""
+            return name if name.endswith(SUFFIXES) else ""
+        return next((name for name in (machine, machine.rpartition(":")[0]) if name.endswith(".toml")), "")
 
     def build_machine(self) -> tuple[Machine, int]:
         """The machine and its number of nodes: that of `machine`, or of a topology that is one, such as dgx-h100:4.

@@ -24,7 +24,7 @@ from topologies.text.input_text import read_input
 from workloads.formats.goal import parse_goal
 
 READERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
-    "NCCL topology XML": (BOX, lambda text, name: parse_nccl_xml(text, name, copies=2)),
+    "NCCL topology XML": (BOX, lambda text, name: parse_nccl_xml(text, name, boxes=2)),
     "nvidia-smi": (table(all_to_all(4, 4)), lambda text, name: parse_nvidia_smi(text, name, nvlink="3")),
     "InfraGraph": (json.dumps(infra(), indent=1), parse_infragraph),
     "GOAL": (GOOD, lambda text, name: parse_goal(text, ring(2), name)),

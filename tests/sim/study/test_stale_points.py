@@ -32,6 +32,7 @@ from topologies.text import input_text
 
 Keys = dict[str, dict[str, Any]]
 
+MACHINE = 'gpu = "a100"\ngpus = 4\ninside = "switch"\nnic = "ib-hdr"\nnics = 4\ncpu = "amd"\n'
 PLAN = '[[straggler]]\nnpu = "npu1"\nspeed = 0.5\n'
 
 
@@ -72,6 +73,9 @@ def kinds(folder: Path) -> dict[str, tuple[str, str, str, Callable[[str], Keys]]
         "ASTRA-sim network": fabric(network_text(("Ring", 4)), network_text(("Ring", 5)), ".yml"),
         "NCCL topology XML": fabric(BOX, BOX.replace('count="12"', 'count="6"'), ".xml"),
         "nvidia-smi topo -m": fabric(table(all_to_all(4, 4)), table(all_to_all(4, 2)), ".txt", nvlink="3"),
+        "machine": (
+            ".toml", MACHINE, MACHINE.replace('"a100"', '"h100"'), lambda path: {"topology": {"machine": f"{path}:1"}},
+        ),
         "MSCCL XML": schedule_file(ALL_GATHER_OF_TWO, ALL_GATHER_OF_TWO.replace('proto="Simple"', 'proto="LL"')),
         "ForestColl XML": schedule_file(FORESTCOLL, two_trees),
         "fault plan": (
@@ -86,7 +90,7 @@ def kinds(folder: Path) -> dict[str, tuple[str, str, str, Callable[[str], Keys]]
     }
 
 
-KINDS = (*(one.name for one in FORMATS), "MSCCL XML", "ForestColl XML", "fault plan")
+KINDS = (*(one.name for one in FORMATS), "machine", "MSCCL XML", "ForestColl XML", "fault plan")
 
 
 def run(keys: Keys, store: Path) -> tuple[Tally, list[dict[str, Any]]]:
@@ -124,7 +128,7 @@ def test_every_key_of_a_sweep_that_may_name_a_file_is_tried() -> None:
         for name, key in keys_of(section).items()
         if "FILE" in key.metadata["metavar"] or "file" in key.metadata["help"]
     }
-    assert named == {"topology.spec", "topology.boxes", "collective.algorithms", "model.faults"}
+    assert named == {"topology.spec", "topology.boxes", "topology.machine", "collective.algorithms", "model.faults"}
 
 
 def own(fabric: Topology, steps: list[list[tuple[int, int, list[int]]]]) -> Algorithm:
