@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import InitVar, dataclass, is_dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property, wraps
 from math import inf
@@ -362,6 +362,8 @@ def kind_of(hint: Any) -> Kind:
     """What an annotation accepts."""
     import numpy as np  # here, at the first call of what is checked: a help checks nothing, and loads nothing
 
+    if isinstance(hint, InitVar):
+        return kind_of(hint.type)
     if hint in (Any, object) or isinstance(hint, TypeVar):
         return UNCHECKED
     origin, arguments = get_origin(hint), get_args(hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,8 @@ class Pattern:
         Symmetries, largest first.
     smaller : Smaller or None
         Of weft's own builders: the same algorithm on a smaller topology, proved where a pattern is itself too large. A
-        function of a caller is rejected, for nothing ties what it returns to what is simulated.
+        function of a caller is rejected, for nothing ties what it returns to what is simulated. Used when built and
+        not kept, nor is `own_proof`: `dataclasses.replace` with other transfers leaves them behind.
     root : int
     n_sources : int or None
         Number of sources of transfers if switches are among them (default: the ranks).
@@ -93,6 +94,8 @@ class Pattern:
         Of weft's own builders, for what the general proof cannot do; text or a function of a caller proves nothing.
     note : str
         What a reader of a result should know: "32 trees per root, 0.4 % below the optimum"; or "".
+    is_unnamed : bool
+        Whether the blocks of the transfers have no names, and the proof is another than the general one.
     proof : str
         "proved", or "proved on torus:4x4" for a larger member of the same family.
     """
@@ -105,22 +108,24 @@ class Pattern:
     emit: Emit
     blocks_of: BlocksOf
     groups: Groups | Sequence[Group] = ()  # those computed on demand stay so: they are not walked for a check
-    smaller: Smaller | None = None
+    smaller: InitVar[Smaller | None] = None
     root: int = 0
     n_sources: Count | None = None
     pools: tuple[Pool, ...] = ()
-    own_proof: OwnProof | None = None
+    own_proof: InitVar[OwnProof | None] = None
     note: str = ""
+    is_unnamed: bool = field(init=False)
     proof: str = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, smaller: Smaller | None, own_proof: OwnProof | None) -> None:
         p = self.p
         if self.n_blocks < 1 or self.n_blocks % self.kind.blocks_multiple(p):
             raise WeftError(f"{self.name}: {self.n_blocks} blocks do not fit {self.kind.name} over {p} ranks")
         if not 0 <= self.root < p:
             raise WeftError(f"root {self.root} is not one of the {p} ranks")
         object.__setattr__(self, "emit", Emission(self.emit, self.topology, self.n_sources or p, self.name))
-        object.__setattr__(self, "proof", self._prove())
+        object.__setattr__(self, "is_unnamed", own_proof is not None and own_proof.unnamed)
+        object.__setattr__(self, "proof", self._prove(smaller, own_proof))
 
     def __repr__(self) -> str:
         return f"<Pattern {cut(self.name, 40)} {self.kind.name} on {cut(self.topology.name, 40)}>"
@@ -131,7 +136,11 @@ class Pattern:
         return _restored, (self.topology, by_value.dumps(state, (self.topology, wiring_of(self.topology))))
 
     def on(self, topology: Topology) -> Pattern:
-        """The same transfers, with their proof, on a topology of the same wiring."""
+        """The same transfers, with their proof, on a topology of the same wiring; WeftError on any other."""
+        mine = self.topology
+        links = (topology.src, mine.src), (topology.dst, mine.dst)
+        if topology.n_npus != self.p or not all(np.array_equal(*pair) for pair in links):
+            raise WeftError(f"{self.name} on {mine.name} cannot be moved to {topology.name}: other NPUs or links")
         groups = self.groups.on(topology) if isinstance(self.groups, Groups) else self.groups
         return _copy({**vars(self), "topology": topology, "groups": groups})
 
@@ -155,11 +164,6 @@ class Pattern:
         """Whether ranks alone send, and none waits for a slot: all that most formats of other tools know."""
         return not self.pools and (self.n_sources or self.p) <= self.p
 
-    @property
-    def is_unnamed(self) -> bool:
-        """Whether the blocks of the transfers have no names, and the proof is another than the general one."""
-        return self.own_proof is not None and self.own_proof.unnamed
-
     def transfers(self) -> Transfers:
         """The transfers of every source."""
         return self.emit(np.arange(self.n_sources or self.p))
@@ -174,22 +178,22 @@ class Pattern:
         return bool(int(t.blocks.sum()) * self.p // few.size > PROOF_MOVES or most > PROOF_TRANSFERS)
 
     @staged("proof")
-    def _prove(self) -> str:
+    def _prove(self, smaller: Smaller | None, own_proof: OwnProof | None) -> str:
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
         if not self.is_unnamed and (is_no_smaller or not self.is_too_large()):
             self._prove_whole()
             return "proved"
         self._check_few()
-        if self.own_proof is not None:
-            return self.own_proof.prove()
-        if self.smaller is None:
+        if own_proof is not None:
+            return own_proof.prove()
+        if smaller is None:
             raise WeftError(
                 f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "
                 f"{PROOF_TRANSFERS:,} transfers per port), and it provides no smaller topology for the proof"
             )
         _SHRINKING.append(self.p)
         try:
-            small = self.smaller.build()
+            small = smaller.build()
         finally:
             _SHRINKING.pop()
         if small.proof != "proved":

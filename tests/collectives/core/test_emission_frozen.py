@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,15 @@ import pytest
 import collectives
 from collectives import build
 from collectives.core.collective import collective
-from collectives.core.pattern import OwnProof, Pattern
+from collectives.core.pattern import OwnProof, Pattern, Smaller
 from collectives.core.proof import ScheduleError
 from collectives.core.schedule import Schedule, schedule
 from collectives.core.sends import SendList
 from collectives.core.transfers import Transfers, TransferTable, take
+from collectives.formats.msccl_xml import to_msccl
+from collectives.trees.pack import gather_forest
 from sim import simulate
-from topologies import WeftError, ring, torus
+from topologies import Topology, WeftError, fully_connected, ring, torus
 
 FABRIC = ring(8)
 
@@ -152,11 +155,14 @@ def test_a_pickle_is_frozen_too():
         pattern.transfers().blocks[0] = 0
 
 
+SMALLER = Smaller(lambda: build("ring", "all-reduce", ring(64), "1MiB").pattern)
+
+
 def large(emit=None, **changes) -> Pattern:
     """A ring too large to be proved itself."""
     good = build("ring", "all-reduce", ring(512), "1MiB").pattern
     assert good.proof.startswith("proved on ")
-    return replace(good, emit=emit or good.emit, **changes)
+    return replace(good, emit=emit or good.emit, smaller=SMALLER, **changes)
 
 
 def test_a_large_pattern_that_emits_something_else_later_is_refused():
@@ -169,7 +175,7 @@ def test_a_large_pattern_that_emits_something_else_later_is_refused():
         t = emit(ranks)
         return t if len(seen) == 1 or ranks[0] > 0 else changed(t, "dst", int(np.flatnonzero(t.src == 0)[7]), 9)
 
-    pattern = replace(good, emit=fickle)
+    pattern = large(fickle)
     with pytest.raises(ScheduleError, match=r"ring.* on ring:512: slot \d+ of rank 0 is not what it was"):
         pattern.transfers()
     with pytest.raises(ScheduleError, match="not what it was"):
@@ -187,7 +193,7 @@ def test_every_column_of_a_large_pattern_is_compared(column):
         return t if len(seen) == 1 else changed(t, column, int(t.dep_ptr[1500]) if "dep" in column else 0, 5)
 
     with pytest.raises(ScheduleError, match="not what it was"):
-        replace(good, emit=fickle).emit(np.arange(4))
+        large(fickle).emit(np.arange(4))
 
 
 def test_a_large_pattern_serves_its_representative_from_what_was_kept():
@@ -206,7 +212,7 @@ def test_a_large_pattern_that_declares_too_few_blocks_is_refused():
         return t._replace(blocks=np.zeros_like(t.blocks))
 
     with pytest.raises(ScheduleError, match=r"slot \d+ of rank \d+ declares 0 blocks and has 1"):
-        replace(good, emit=fewer)
+        large(fewer)
 
 
 # --- links -------------------------------------------------------------------------------------------------------
@@ -240,7 +246,7 @@ def test_links_of_a_part_of_a_large_pattern_are_checked():
         links[t.src == 200] = 3
         return t._replace(via_ptr=np.arange(t.src.size + 1), via_links=links.astype(np.int32))
 
-    pattern = replace(good, emit=named)
+    pattern = replace(good, emit=named, smaller=SMALLER)
     assert pattern.emit(np.array([7, 8])).via_links is not None
     for ranks in ([200], [7, 200], range(512)):
         with pytest.raises(ScheduleError, match=r"slot \d+ of rank 200 names the links \[3\], which are no path"):
@@ -329,3 +335,37 @@ def test_the_smaller_member_of_a_caller_proves_nothing() -> None:
         )
     assert str(refused.value).count("\n") == 0
     assert not {"OwnProof", "Smaller"} & set(collectives.__all__)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind", "n", "proof"),
+    [
+        ("ring", "all-reduce", 8, "proved"), ("ring", "all-reduce", 512, "proved on torus:64"),
+        ("totient-rings", "all-reduce", 512, "proved on torus:16"),
+        ("pipelined", "all-gather", 256, "proved tree by tree"),
+    ],
+)
+def test_no_proof_goes_over_to_other_transfers(algorithm: str, kind: str, n: int, proof: str) -> None:
+    """Whatever proved a pattern, the same pattern with half of its steps is refused."""
+    good = build(algorithm, kind, ring(n), "1MiB").pattern
+    assert good.proof == proof
+    with pytest.raises(WeftError, match=r"ends without the contribution|too large to prove .* provides no smaller"):
+        replace(good, emit=partial(part_of, half(good)))
+
+
+def test_the_proof_of_a_program_does_not_go_over_to_other_transfers(tmp_path: Path) -> None:
+    """Its blocks have no names, so that nothing is left that could prove them."""
+    path = tmp_path / "a.xml"
+    path.write_text(to_msccl("all-gather", down=gather_forest(ring(4))))
+    good = build(str(path), "all-gather", ring(4), "64KiB").pattern
+    assert good.is_unnamed and good.proof.startswith("proved")
+    with pytest.raises(WeftError):
+        replace(good, emit=partial(part_of, take(good.transfers(), np.arange(1))))
+
+
+@pytest.mark.parametrize("other", [ring(4), ring(16), torus((2, 4)), fully_connected(8)])
+def test_a_proof_does_not_go_over_to_another_wiring(other: Topology) -> None:
+    pattern = build("ring", "all-reduce", ring(8), "1MiB").pattern
+    with pytest.raises(WeftError, match=r"ring on ring:8 cannot be moved to .*: other NPUs or links"):
+        pattern.on(other)
+    assert pattern.on(ring(8, bandwidth="100Gb/s")).proof == "proved"
