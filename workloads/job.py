@@ -9,7 +9,7 @@ real program, and only data holds them together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -343,3 +343,18 @@ class Job:
     def ranks(self, operation: Operation) -> Ranks:
         """NPUs that an operation covers."""
         return np.arange(self.topology.n_npus) if operation.npus is None else np.array(operation.npus, np.int64)
+
+
+def on_network(job: Job, topology: Topology) -> Job:
+    """The same operations and transfers on a topology of the same nodes and links: other bandwidths, another router."""
+    moved: dict[int, Schedule] = {}
+
+    def placed(one: Operation) -> Operation:
+        if not isinstance(one.work, Communicate):
+            return one
+        schedule = one.work.schedule
+        if id(schedule) not in moved:
+            moved[id(schedule)] = replace(schedule, pattern=schedule.pattern.on(topology))
+        return replace(one, work=Communicate(moved[id(schedule)]))
+
+    return Job(topology, list(map(placed, job.operations)), job.speed)

@@ -136,7 +136,7 @@ class Pattern:
         return _restored, (self.topology, by_value.dumps(state, (self.topology, wiring_of(self.topology))))
 
     def on(self, topology: Topology) -> Pattern:
-        """The same transfers, with their proof, on a topology of the same wiring; WeftError on any other."""
+        """The same transfers, with their proof, on a topology of the same NPUs and links; WeftError on any other."""
         mine = self.topology
         links = (topology.src, mine.src), (topology.dst, mine.dst)
         if topology.n_npus != self.p or not all(np.array_equal(*pair) for pair in links):

@@ -21,14 +21,14 @@ from sim.lower.quotient import Quotient, find_rows, quotient
 from sim.program import I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.model import Model
 from topologies import Topology, WeftError
-from topologies.core.rateless import alike
+from topologies.core.rateless import alike, wiring_of
 from topologies.text.brief import one_line
 
 MOST_SHAPES = 16
 """Limit on the shapes of one pattern that are kept."""
 
 _shapes: WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]] = WeakKeyDictionary()
-"""By what emits the transfers, which patterns on topologies of one wiring have in common."""
+"""By what emits the transfers, which patterns have in common on topologies of the same nodes and links."""
 
 
 class Timed(NamedTuple):
@@ -144,7 +144,9 @@ def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks 
     symmetry : {"auto", "off"}
     """
     known = _shapes.setdefault(pattern.emit, {})
-    key = tie, seed, symmetry, alike(pattern.topology) if symmetry == "auto" else b"", marks and marks.digest
+    topology = pattern.topology
+    links = alike(topology) if symmetry == "auto" else b""
+    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest

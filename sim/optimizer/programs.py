@@ -17,13 +17,13 @@ from collectives.registry import algorithm as find_algorithm
 from sim.analytic.libra import Placed
 from sim.lower.job import lower
 from sim.optimizer.objective import Simulated, Timed
-from sim.optimizer.rebuilt import Rebuilt, on_network
+from sim.optimizer.rebuilt import Rebuilt
 from sim.optimizer.retime import retimed, with_base_rates
 from sim.program.model import Model
 from topologies import Topology
 from topologies.checks import Positive, checked
 from topologies.units import Quantity
-from workloads.job import Job
+from workloads.job import Job, on_network
 from workloads.pipeline import pipeline_job
 from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
 from workloads.workload import Call

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from sim.optimizer.retime import Retimed, links_per_npu, retimed, with_bandwidth
 from sim.program.model import Model
 from topologies import Topology
 from topologies.core.product import DimensionOrderRouter
-from workloads.job import Communicate, Job
+from workloads.job import Communicate, Job, on_network
 
 MOST_KEPT = 32
 """Limit on the lowered programs of a part that are kept."""
@@ -87,19 +86,6 @@ def least_moved(schedule: Schedule) -> Moved:
         return Moved(dims, max(float(dims.sum()), size * (members - 1) / members))
     factor = 2 if kind == "all-reduce" else 1
     return Moved(factor * size * (extents - 1) / members, factor * size * (members - 1) / members)
-
-
-def on_network(job: Job, topology: Topology) -> Job:
-    """The same operations and transfers on the same network with other bandwidths."""
-    moved: dict[int, Schedule] = {}
-    for schedule in _schedules(job):
-        if id(schedule) not in moved:
-            moved[id(schedule)] = replace(schedule, pattern=schedule.pattern.on(topology))
-    operations = [
-        replace(one, work=Communicate(moved[id(one.work.schedule)])) if isinstance(one.work, Communicate) else one
-        for one in job.operations
-    ]
-    return Job(topology, operations, job.speed)
 
 
 def _schedules(job: Job) -> Iterable[Schedule]:

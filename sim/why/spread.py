@@ -19,7 +19,7 @@ from topologies.checks import Choice, Count, Natural, checked
 from topologies.core.routing import ShortestPathRouter
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
-from workloads.job import Job
+from workloads.job import Job, on_network
 
 REROUTED_NPUS = 64
 """Limit on NPUs for taking other routes: all ranks are then simulated."""
@@ -74,8 +74,11 @@ def spread(
 
     In every run each class of links (or, without symmetry, each link) has a rate up to 0.1 % higher or lower, first
     transfers start up to 0.1 % of the time late, and ties are decided in another order. Every other run has a number of
-    chunks nearby as well; every fourth takes other routes among equally short ones where only the numbers of nodes
-    decide between them (fabrics without a regular router, up to 64 NPUs).
+    chunks nearby as well. Where only the numbers of nodes decide between equally short routes (fabrics without a
+    regular router, up to 64 NPUs), one run of four draws each route, and the others have those of another numbering.
+
+    Transfers stay as they were built: ranks keep their numbers, and neither trees nor orders of peers, in which numbers
+    decide as well, are chosen anew.
 
     Parameters
     ----------
@@ -113,16 +116,28 @@ def spread(
     times = []
     for number in range(n):
         rng = np.random.default_rng([seed, number])
-        other = _nearby(job.topology, model, number, rng)
-        changed = program if other == model else lower(job, other, symmetry).program
+        moved, other = _renumbered(job, model, number, rng), _nearby(job.topology, model, number, rng)
+        changed = program if (moved, other) == (job, model) else lower(moved, other, symmetry).program
         times.append(time_ps(perturb(changed, rng, found)))
     return Spread(found, tuple(times))
 
 
+def _by_number(topology: Topology, model: Model) -> bool:
+    """Whether numbers of nodes decide between equally short routes, which are few enough to take others."""
+    return isinstance(topology.router, ShortestPathRouter) and model.tie == "first" and topology.n_npus <= REROUTED_NPUS
+
+
+def _renumbered(job: Job, model: Model, number: int, rng: np.random.Generator) -> Job:
+    """The job of a perturbed run: routes are those of another numbering of the nodes where they are not drawn."""
+    if number % 4 == 2 or not _by_number(job.topology, model):
+        return job
+    router = ShortestPathRouter(numbering=int(rng.integers(2**31)))
+    return on_network(job, replace(job.topology, router=router))
+
+
 def _nearby(topology: Topology, model: Model, number: int, rng: np.random.Generator) -> Model:
-    """The model of a perturbed run: chunks up to a quarter away in odd ones, other routes in every fourth."""
-    by_number = isinstance(topology.router, ShortestPathRouter) and topology.n_npus <= REROUTED_NPUS
-    if number % 4 == 2 and model.tie == "first" and by_number:
+    """The model of a perturbed run: chunks up to a quarter away in odd ones, drawn routes in every fourth."""
+    if number % 4 == 2 and _by_number(topology, model):
         return replace(model, tie="ecmp", seed=int(rng.integers(2**31)))
     if number % 2 == 0:
         return model

@@ -26,7 +26,14 @@ class ShortestPathRouter:
     """Routes with the fewest links through any network; NPUs may forward too.
 
     Shortest-path data for each destination is cached as long as a topology of the wiring lives.
+
+    Attributes
+    ----------
+    numbering : int or None
+        Seed of another numbering of the nodes, in whose order the links of a node come; None for the topology's own.
     """
+
+    numbering: int | None = None
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs; tie rules are described in the module docstring.
@@ -39,7 +46,7 @@ class ShortestPathRouter:
         targets, row = np.unique(_doors(topology).node[dst], return_inverse=True)
         size = _batch_size(topology)
         members = [np.flatnonzero(row // size == batch) for batch in range(-(-targets.size // size))]
-        parts = [_route(topology, src[member], dst[member], tie, seed) for member in members]
+        parts = [_route(topology, src[member], dst[member], tie, seed, self.numbering) for member in members]
         if len(parts) <= 1:
             return parts[0] if parts else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
         return _reorder(join_paths(parts), np.concatenate(members))
@@ -125,9 +132,11 @@ def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
     return distance.reshape(targets.size, n)
 
 
-def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int, numbering: int | None) -> Paths:
     targets, row = np.unique(_doors(topology).node[dst], return_inverse=True)
     onward = _onward(topology, targets)
+    if numbering is not None:
+        onward = [_renumbered(topology, way, numbering) for way in onward]
     cut_off = (np.array([way.distance for way in onward])[row, src] < 0) & (src != dst)
     if np.any(cut_off):
         source, target = (topology.node_name(int(node[cut_off][0])) for node in (src, dst))
@@ -145,6 +154,12 @@ def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Pat
     ends = row[pair], src[pair], dst[pair]
     paths, _ = _walk(topology, onward, *ends, lambda hop, route: -second[route].astype(np.int64))
     return paths._replace(pair=pair)
+
+
+def _renumbered(topology: Topology, way: _Onward, numbering: int) -> _Onward:
+    """The same paths, with the links of each node in the order of other numbers of the nodes that they lead to."""
+    number = hash64(numbering, np.arange(topology.n_nodes))
+    return way._replace(links=way.links[np.lexsort((number[topology.dst[way.links]], topology.src[way.links]))])
 
 
 def _draw(seed: int, src: Ints, dst: Ints, hop: int) -> Ints:

@@ -20,9 +20,9 @@ from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.perturb import SHARE, perturb
 from sim.study.tables import comparison_table, tied_with
-from sim.why.spread import Spread, _nearby, spread
+from sim.why.spread import Spread, _nearby, _renumbered, spread
 from topologies import Topology, WeftError, from_links, from_spec, ring
-from workloads.job import Job
+from workloads.job import Communicate, Job, on_network
 
 ACCIDENT = ("torus:16x8x4", "all-reduce", "16MiB")
 
@@ -99,6 +99,8 @@ def test_only_routes_that_numbers_decide_are_taken_otherwise() -> None:
         (line(65), Model(), True),
     ):
         assert (_nearby(fabric, model, 2, rng) == model) == same
+        job = Job(fabric)
+        assert [_renumbered(job, model, number, rng) is job for number in range(4)] == [same, same, True, same]
 
 
 def test_a_range_from_its_times() -> None:
@@ -118,8 +120,9 @@ def test_runs_are_perturbed_by_seed_and_number() -> None:
     assert found.time_ps == time_ps
     for number in range(4):
         rng = np.random.default_rng([3, number])
+        job = _renumbered(Job.of(schedule), model, number, rng)
         other = _nearby(schedule.topology, model, number, rng)
-        changed = perturb(lower(schedule, other).program, rng, time_ps)
+        changed = perturb(lower(job, other).program, rng, time_ps)
         assert found.times_ps[number] == run(changed).makespan_ps
     job = Job(ring(4))
     job.collective("reduce", build("ring", "all-reduce", job.topology, 4000))
@@ -137,6 +140,44 @@ def test_routes_that_only_numbers_decide_are_taken_differently() -> None:
     direct = simulate(build("direct", "all-gather", from_spec("mi250:1"), "16MiB"), chunks=4)
     times = direct.spread(8).times_ps
     assert max(abs(time / direct.time_ps - 1) for time in times[2::4]) > 0.02
+
+
+LADDER = [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)]
+
+
+def ladder(number: list[int]) -> Topology:
+    """Two rows of three NPUs: one graph, whatever the numbers."""
+    return from_links([(number[a], number[b], "10GB/s", "1us") for x, y in LADDER for a, b in ((x, y), (y, x))], 6)
+
+
+def test_a_range_holds_what_other_numbers_of_the_nodes_change() -> None:
+    """Direct takes the lowest links: a third less or half as much again, by numbers that mean nothing."""
+    numberings = [list(range(6)), *(np.random.default_rng(seed).permutation(6).tolist() for seed in range(1, 7))]
+    found = [simulate(build("direct", "all-gather", ladder(one), "16MiB"), chunks=4) for one in numberings]
+    times = [one.time_ps for one in found]
+    assert max(times) > 1.45 * min(times)
+    for result in (found[times.index(min(times))], found[times.index(max(times))]):
+        ends = result.spread(32)
+        assert ends.low_ps < 1.005 * min(times) and ends.high_ps > 0.995 * max(times)
+
+
+def test_other_numbers_change_routes_alone() -> None:
+    """Ranks, transfers, named links, speeds and computations of a job are the same; each schedule is moved once."""
+    fabric = ladder(list(range(6)))
+    job, schedule = Job(fabric, speed=np.linspace(1, 2, 6)), build("direct", "all-gather", fabric, "1MiB")
+    alone = _renumbered(Job.of(schedule), Model(), 0, np.random.default_rng(0))
+    hops = [lower(one, symmetry="off").program.route_hop.tolist() for one in (Job.of(schedule), alone)]
+    assert hops[0] != hops[1] and len(hops[0]) == len(hops[1])
+    for name in ("a", "b"):
+        job.collective(name, schedule)
+    job.compute("c", 10, after=[0])
+    other = _renumbered(job, Model(), 0, np.random.default_rng(0))
+    moved = [one.work.schedule for one in other.operations if isinstance(one.work, Communicate)]
+    assert moved[0] is moved[1] and moved[0].topology is other.topology
+    assert moved[0].pattern.emit is schedule.pattern.emit
+    assert other.operations[2] is job.operations[2] and other.speed is job.speed
+    assert other.topology.src is fabric.src and other.topology.router != fabric.router
+    assert on_network(other, fabric).operations[0].after == ()
 
 
 def test_only_healthy_simulated_runs_are_perturbed() -> None:

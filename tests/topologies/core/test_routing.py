@@ -173,6 +173,27 @@ def test_lowest_link_first_and_highest_second():
     assert t.paths(*one(3, 0), tie="split").pair.tolist() == [0]
 
 
+def test_another_numbering_has_the_routes_of_the_relabeled_graph():
+    """Node for node and link for link, whatever the tie rule that looks at the order of links alone."""
+    ladder = [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)]
+
+    def wired(number):
+        return from_links([(number[a], number[b], "1GB/s", 0) for x, y in ladder for a, b in ((x, y), (y, x))], 6)
+
+    t, pairs = wired(range(6)), np.array([(a, b) for a in range(6) for b in range(6) if a != b])
+    seen = set()
+    for seed in range(8):
+        number = np.argsort(np.argsort(hash64(seed, np.arange(6)))).tolist()
+        other, moved = wired(number), replace(t, router=ShortestPathRouter(numbering=seed))
+        for tie in ("first", "split"):
+            mine = moved.paths(*pairs.T, tie=tie)
+            its = other.paths(*np.array(number)[pairs].T, tie=tie)
+            at = [[number[node] for node in route_nodes(t, mine, route)] for route in range(mine.pair.size)]
+            assert at == [route_nodes(other, its, route) for route in range(its.pair.size)]
+        seen.add(moved.paths(*pairs.T).links.tobytes())
+    assert len(seen) > 1
+
+
 def test_alternating_without_coordinates_goes_by_the_rank_of_the_source():
     ends = [*((a, b) for a in (0, 1) for b in (2, 3)), (2, 4), (3, 4)]
     t = from_links([(a, b, "1GB/s", 0) for a, b in ends], n_npus=5)
