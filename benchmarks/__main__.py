@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tori of up to 128x128, fewer repeats; writes no file")
     quick = parser.parse_args().quick
     times = 2 if quick else 5
-    lines = [f"# Measured on {machine()}", ""]
+    lines = ["# Performance: all tables", "", f"Measured on {machine()}.", ""]
     lines += show("Chunk engine and tape", SPEED_HEAD, (speed_row(speed.measure(c, times)) for c in speed.CASES))
     ratios = (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES)
     lines += show("Against plain Python, in one process", RATIO_HEAD, ratios)

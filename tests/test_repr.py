@@ -163,6 +163,13 @@ def test_registries_and_constants_take_one_line() -> None:
         assert type(pickle.loads(pickle.dumps(one))) is type(one), name
 
 
+def test_the_size_of_a_tuple_with_names_is_not_told_as_its_length() -> None:
+    told = repr(result().lowered)
+    assert "program=Program(...)" in told
+    assert " of " not in told, "the number of fields says nothing of how much is in it"
+    assert is_brief(optimum().best)
+
+
 def test_what_has_rows_is_a_frame_of_them() -> None:
     some = [result(), EXAMPLES["sim.Shares"](), EXAMPLES["sim.Optimum"](), EXAMPLES["sim.Validation"]()]
     for one in some:

@@ -33,7 +33,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     if COMMANDS[arguments.command].chooses:
         return spec.choosing()
     if spec.chooses:
-        raise WeftError(f"weft {arguments.command}: --chunks {AUTO} is for compare, validate and sweep; give a number")
+        raise WeftError(f"--chunks {AUTO} is for compare, validate and sweep; give a number")
     return spec
 
 

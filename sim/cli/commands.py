@@ -27,6 +27,7 @@ class Command:
     defaults: Mapping[str, Any] = field(default_factory=dict)  # its own, by "section.key"
     # its own help of keys, by "section.key": what stands for the value, and the line
     helps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()  # keys whose default it does not take: without them it cannot run
     positional: str = ""  # key that is written without a flag
     run_flags: tuple[str, ...] = ()  # of "workers", "check" and "max_events": how a run is done, not its result
     outputs: tuple[str, ...] = ("json",)  # files that it writes; see `sim.cli.flags`
@@ -178,6 +179,7 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
         without=("model.deliver", "model.preset", "workload.job"),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check",),
+        helps={"collective.algorithms": ("NAME", "algorithm of all collectives")},
         outputs=("json", "csv", "plot", "perfetto"),
     ),
     "share": Command(
@@ -205,7 +207,8 @@ COMMANDS: dict[str, Command] = {
             "weft trace --topology Ring_16npus.yml --job allgather/all_gather --perfetto gather.json.gz",
         ),
         uses=("topology", "collective", "model", "sweep", "workload", "training"),
-        without=("model.preset", *SIZES), outputs=("json", "perfetto"),
+        without=("model.preset", *SIZES), outputs=("json", "perfetto"), needs=("collective.algorithms",),
+        helps={"collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file")},
     ),
     "optimize": Command(
         help="split a bandwidth budget across the dimensions of a network",
@@ -285,7 +288,7 @@ COMMANDS: dict[str, Command] = {
             "--msccl-trees 1",
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
         ),
-        uses=("topology", "collective", "sweep", "schedule"), without=SIZES,
+        uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=("collective.algorithms",),
         outputs=("json", "plot", "goal", "htsim", "chakra", "msccl"), figures=("trees", "steps"), more=_schedule,
     ),
     "pool": Command(

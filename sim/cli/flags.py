@@ -100,7 +100,10 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
     key, dest = keys_of(section)[name], f"{section}.{name}"
     kind = key.metadata["kind"]
     taken, text = command.helps.get(dest, (key.metadata["metavar"], key.metadata["help"]))
-    help_text = _help(key, text, AUTO if command.chooses and dest == "model.chunks" else command.defaults.get(dest))
+    default = "" if dest in command.needs else command.defaults.get(dest)
+    if dest == "model.chunks" and dest not in command.helps:
+        taken, text, default = _chunks(command, taken, text, default)
+    help_text = _help(key, text, default)
     if dest == command.positional:
         group.add_argument(dest, nargs="*" if kind in REPEATED else "?", metavar=taken, help=help_text)
     elif kind == "flag":
@@ -110,6 +113,11 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
             *flags_of(key), dest=dest, metavar=taken, help=help_text, type=partial(_parsed, kind),
             action="append" if kind in REPEATED else "store",
         )
+
+
+def _chunks(command: Command, taken: str, text: str, default: Any) -> tuple[str, str, Any]:
+    """Metavar, help and default of `--chunks`: only a command that chooses them takes "auto"."""
+    return (taken, text, AUTO) if command.chooses else ("N", text.partition(";")[0], default)
 
 
 def _help(key: Field[Any], text: str, default: Any) -> str:

@@ -18,6 +18,7 @@ from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
 from sim.why.spread import Spread
 from topologies import WeftError
+from topologies.text.brief import one_line
 from topologies.units import counted
 
 MOST_TAPES = 64
@@ -36,6 +37,7 @@ class Part(NamedTuple):
     service_ns: F64
 
 
+@one_line
 class Evaluation(NamedTuple):
     """A simulated time at one choice of bandwidths."""
 

@@ -1,7 +1,7 @@
 """What the engines run: a program is arrays of servers, routes, tasks and dependencies, and this is how one is made.
 
-Imports `topologies` only. What the arrays mean is in `contract`; how transfers become chunks, in `cutting`; how
-columns become a program, in `assemble`; how one is built task by task, in `builder`.
+Imports `topologies` only: `contract` says what the arrays mean, `cutting` how transfers become chunks, `assemble` how
+columns become a program, and `builder` how one is built task by task.
 """
 
 from __future__ import annotations

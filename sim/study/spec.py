@@ -230,9 +230,13 @@ class Spec(Sections):
     def algorithms(self) -> tuple[str, ...]:
         """Names of the algorithms; default: all for the collective."""
         named = self.collective.algorithms
-        for name in named or ():
+        if named is None:
+            return algorithms_for(self.kind.name)
+        for place, name in enumerate(named):
             algorithm(name)
-        return algorithms_for(self.kind.name) if named is None else named
+            if name in named[:place]:
+                raise WeftError(f"algorithm {told(name)} is given twice")
+        return named
 
     @property
     def engine(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -104,16 +104,21 @@ def _same(value: object, default: object) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
 
 
+def _is_collection(value: object) -> TypeGuard[Collection[object]]:
+    """Whether its length says how much is in it: a NamedTuple's is only its number of fields."""
+    return isinstance(value, (tuple, list, dict, set, frozenset)) and not hasattr(value, "_fields")
+
+
 def _value(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"<{value.shape if value.ndim != 1 else value.size} {value.dtype}>"
-    if isinstance(value, (tuple, list, dict, set, frozenset)) and len(value) > VALUE_WIDTH // 3:
+    if _is_collection(value) and len(value) > VALUE_WIDTH // 3:
         return f"<{type(value).__name__} of {len(value)}>"  # at least three characters an item
     if callable(value):
         return f"<{getattr(value, '__name__', type(value).__name__)}>"
     text = repr(value)
     if len(text) <= VALUE_WIDTH and text.isprintable():
         return text
-    if isinstance(value, (tuple, list, dict, set, frozenset)):
+    if _is_collection(value):
         return f"<{type(value).__name__} of {len(value)}>"
     return cut(text, VALUE_WIDTH) if isinstance(value, (str, int, float)) else f"{type(value).__name__}(...)"

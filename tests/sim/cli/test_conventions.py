@@ -49,6 +49,16 @@ def test_every_command_has_examples_a_help_for_every_flag_and_json(name: str) ->
     assert [flag for flag, action in flags.items() if not action.help] == []
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_offers_no_default_that_the_command_refuses(name: str) -> None:
+    told = {flag: str(action.help) for action in parsers()[name]._actions for flag in action.option_strings}
+    values = {flag: str(action.metavar) for action in parsers()[name]._actions for flag in action.option_strings}
+    if "--chunks" in told:
+        assert ("auto: chosen" in told["--chunks"]) == ("auto" in values["--chunks"]) == COMMANDS[name].chooses
+    if name in ("schedule", "trace"):
+        assert "default" not in told["--algorithm"], "it runs what is named, not all that can run"
+
+
 LIGHT = (
     "topology --json -",
     "topology --topology torus:2x2 --json -",

@@ -132,6 +132,7 @@ def test_an_unknown_key_is_named_with_the_accepted_ones(section: str) -> None:
         ({"collective": {"algorithms": []}}, "give a list of names"),
         ({"collective": {"algorithms": "swing"}}, "give a list of names"),
         ({"collective": {"algorithms": ["swingg"]}}, "algorithm 'swingg' is unknown"),
+        ({"collective": {"algorithms": ["swing", "ring", "swing"]}}, "algorithm 'swing' is given twice"),
         ({"collective": {"name": "all"}}, "collective 'all' is unknown"),
         ({"collective": {"form": "best"}}, "form 'best' belongs to none of swing"),
         ({"collective": {"form": "latency", "algorithms": ["ring"]}}, "their forms are none"),
