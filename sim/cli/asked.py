@@ -73,14 +73,17 @@ def check_used(sections: Mapping[str, Any], command: str, where: str) -> None:
                 )
 
 
-def required(spec: Spec, *names: str) -> None:
+def required(arguments: argparse.Namespace, spec: Spec, *names: str) -> None:
     """Reject a spec without one of these keys, as "section.key": the command has nothing to do."""
     for name in names:
         section, _, key = name.partition(".")
         if getattr(getattr(spec, section), key) is None:
             what = keys_of(section)[key]
-            flag = f"{flags_of(what)[0]} {what.metadata['metavar']}"
-            raise WeftError(f"no {key.replace('_', ' ')} is given: write {flag}, or {key} in [{section}] of --spec")
+            flag = "" if name == COMMANDS[arguments.command].positional else f"{flags_of(what)[0]} "
+            raise WeftError(
+                f"no {key.removesuffix('s').replace('_', ' ')} is given: write {flag}{what.metadata['metavar']}, "
+                f"or {key} in [{section}] of --spec"
+            )
 
 
 def document_spec(arguments: argparse.Namespace, spec: Spec) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from topologies.checks import WeftError
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
-    required(spec, "astra.workload", "astra.system", "astra.network")
+    required(arguments, spec, "astra.workload", "astra.system", "astra.network")
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
     if most < 1:
         raise WeftError(f"--max-events {most}: at least 1")

@@ -21,7 +21,7 @@ _TIMES = {one.key for one in CONSTANTS if one.time} | {"launch_per_gpu", "handsh
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print the profile."""
     spec = spec_of(arguments)
-    required(spec, "calibrate.files")
+    required(arguments, spec, "calibrate.files")
     if spec.library.name is None:
         raise WeftError("constants are those of a library: add --library nccl")
     tables: list[Table] = []

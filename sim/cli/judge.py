@@ -28,7 +28,7 @@ _HEAD = ["algorithm", "residual", "latency", "bandwidth", "score"]
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print and write."""
     asked = spec = spec_of(arguments)
-    required(spec, "measured.file")
+    required(arguments, spec, "measured.file")
     if spec.library.name is not None:
         judge_library.run(arguments, spec)
         return

@@ -18,7 +18,7 @@ from topologies.units import counted, format_time
 def run(arguments: argparse.Namespace) -> None:
     """Optimize, print, write the files."""
     spec = spec_of(arguments)
-    required(spec, "optimize.network")
+    required(arguments, spec, "optimize.network")
     studies = make_studies(spec)
     if arguments.plot and len(studies) > 1:
         raise WeftError(f"--plot draws one network, and {len(studies)} are given")

@@ -19,7 +19,7 @@ from topologies.checks import WeftError
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print, and write tables and figures."""
     spec = spec_of(arguments)
-    required(spec, "paper.name")
+    required(arguments, spec, "paper.name")
     name = str(spec.paper.name)
     out = arguments.out or Path("out") / name
     try:

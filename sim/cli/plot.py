@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not (arguments.plot or arguments.json):
         raise WeftError("nothing to write: give --plot FILE or --json FILE")
     asked = spec_of(arguments)
-    required(asked, "plot.files")
+    required(arguments, asked, "plot.files")
     size = None if asked.plot.size is None else parse_sweep_size(asked.plot.size, "--size")
     rows, spec = read([Path(name) for name in asked.plot.files or ()])
     if asked.plot.algorithms:

@@ -16,7 +16,7 @@ from sim.report.results import read_results
 def run(arguments: argparse.Namespace) -> None:
     """Read, rerun the runs that the page plays, and write the page."""
     spec = spec_of(arguments)
-    required(spec, "report.folder")
+    required(arguments, spec, "report.folder")
     folder = Path(spec.report.folder or "")
     arguments.page = spec.report.page or str(folder / "report.html")
     if folder.is_dir():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import COMMANDS, EXIT_CODES, main, parsers
+from sim.cli import COMMANDS, EXIT_BAD_INPUT, EXIT_CODES, main, parsers
 from sim.cli.paper import _value
 from tests.places import ROOT
 
@@ -57,6 +57,16 @@ def test_the_help_offers_no_default_that_the_command_refuses(name: str) -> None:
         assert ("auto: chosen" in told["--chunks"]) == ("auto" in values["--chunks"]) == COMMANDS[name].chooses
     if name in ("schedule", "trace"):
         assert "default" not in told["--algorithm"], "it runs what is named, not all that can run"
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if COMMANDS[name].positional])
+def test_what_stands_without_a_flag_is_asked_for_without_one(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = ["--plot", "never.png"] if name == "plot" else []
+    assert main([name, *outputs]) == EXIT_BAD_INPUT
+    told = capsys.readouterr().err
+    assert " give" in told
+    assert "write --" not in told
+    assert "no files is" not in told
 
 
 LIGHT = (
