@@ -6,12 +6,12 @@ each further child; likewise upward. A tree uses the lowest channel that none of
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import quoteattr
 
-from collectives.formats.msccl_program import MOST_BLOCKS, MOST_CHANNELS, MOST_COUNT
+from collectives.formats.msccl_program import MOST_BLOCKS, MOST_BLOCKS_OF_CHANNEL, MOST_CHANNELS, MOST_COUNT
 from collectives.trees.forest import Forest, Tree
 from collectives.trees.pattern import pieces_of
 from topologies import WeftError
@@ -42,10 +42,8 @@ class _Writer:
     def channel(self, pairs: set[tuple[int, int]]) -> int:
         """The lowest channel that these (sender, receiver) pairs do not use yet."""
         channel = 0
-        while self.used[channel] & pairs:
+        while not self.used[channel].isdisjoint(pairs):
             channel += 1
-        if channel >= MOST_CHANNELS:
-            raise WeftError(f"MSCCL XML: the trees need more than {MOST_CHANNELS} channels; use fewer trees per root")
         self.used[channel] |= pairs
         return channel
 
@@ -62,11 +60,26 @@ class _Writer:
         last = (after[-1], len(self.gpus[gpu][after[-1]].steps) - 1) if after else None
         thread.steps.append((kind, at, count, last))
         self.gpus[gpu].append(thread)
-        if len(self.gpus[gpu]) > MOST_BLOCKS:
-            raise WeftError(
-                f"MSCCL XML: GPU {gpu} needs more than {MOST_BLOCKS} thread blocks; use fewer trees per root"
-            )
         return len(self.gpus[gpu]) - 1
+
+    @property
+    def n_channels(self) -> int:
+        return max((channel for channel, pairs in self.used.items() if pairs), default=0) + 1
+
+    def check(self) -> None:
+        """Reject what no runtime loads: every limit that is exceeded, in one line."""
+        blocks, gpu = max((len(threads), -gpu) for gpu, threads in enumerate(self.gpus))
+        over = [(self.n_channels, MOST_CHANNELS, "channels"), (blocks, MOST_BLOCKS, f"thread blocks on GPU {-gpu}")]
+        for end in ("send", "receive"):
+            of_channel = Counter(
+                (gpu, one.channel) for gpu, threads in enumerate(self.gpus) for one in threads if getattr(one, end) >= 0
+            )
+            for (gpu, channel), count in of_channel.most_common(1):
+                what = f"thread blocks that {end} on channel {channel} of GPU {gpu}"
+                over.append((count, MOST_BLOCKS_OF_CHANNEL, what))
+        said = [f"{n} {what} (at most {most}: {n - most} too many)" for n, most, what in over if n > most]
+        if said:
+            raise WeftError(f"MSCCL XML: the trees need {' and '.join(said)}; use fewer trees per root, or deeper ones")
 
 
 def to_msccl(kind: str, up: Forest | None = None, down: Forest | None = None, name: str = "weft") -> str:
@@ -91,6 +104,7 @@ def to_msccl(kind: str, up: Forest | None = None, down: Forest | None = None, na
         for start in range(0, len(piece.blocks), MOST_COUNT):
             count = min(MOST_COUNT, len(piece.blocks) - start)
             _write_piece(writer, root * per_root + part + start, count, piece.up, piece.down)
+    writer.check()
     return _xml(writer, kind, name, p, p * per_root)
 
 
@@ -133,10 +147,9 @@ def _family(tree: Tree) -> tuple[dict[int, list[int]], dict[int, int]]:
 
 
 def _xml(writer: _Writer, kind: str, name: str, p: int, chunks: int) -> str:
-    channels = max((channel for channel, pairs in writer.used.items() if pairs), default=0) + 1
     lines = [
-        f'<algo name={quoteattr(name)} proto="Simple" nchannels="{channels}" nchunksperloop="{chunks}" ngpus="{p}" '
-        f'coll="{_COLL[kind]}" inplace="1" outofplace="0" minBytes="0" maxBytes="{MOST_BYTES}">'
+        f'<algo name={quoteattr(name)} proto="Simple" nchannels="{writer.n_channels}" nchunksperloop="{chunks}" '
+        f'ngpus="{p}" coll="{_COLL[kind]}" inplace="1" outofplace="0" minBytes="0" maxBytes="{MOST_BYTES}">'
     ]
     i_chunks, o_chunks = {"all-gather": (0, chunks), "reduce-scatter": (chunks, 0)}.get(kind, (chunks, 0))
     for gpu, threads in enumerate(writer.gpus):

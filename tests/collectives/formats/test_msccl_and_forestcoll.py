@@ -10,7 +10,7 @@ from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestc
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_program import RUNTIMES, not_run, parse_msccl
 from collectives.formats.msccl_xml import to_msccl
-from collectives.trees.forest import Forest
+from collectives.trees.forest import Edge, Forest, Tree
 from collectives.trees.pack import gather_forest, scatter_forest
 from sim import simulate
 from tests.places import SHARED
@@ -50,6 +50,32 @@ def test_forests_are_written_and_read_again(spec, k, kind):
 def test_too_many_trees_for_the_runtime_are_refused():
     with pytest.raises(WeftError, match="use fewer trees per root"):
         to_msccl("all-gather", down=gather_forest(from_spec("dgx-a100:2")))
+
+
+def stars(p: int, blocks: int) -> Forest:
+    """From each root to every other rank at once."""
+    rest = [[Edge(root, other) for other in range(p) if other != root] for root in range(p)]
+    return Forest(from_spec(f"switch:{p}"), tuple(Tree(root, blocks, tuple(edges)) for root, edges in enumerate(rest)))
+
+
+@pytest.mark.parametrize(("p", "blocks", "channels"), [(33, 1, 1), (2, 71 * 32, 32), (3, 71 * 2, 2)])
+def test_as_many_channels_are_declared_as_are_used_up_to_the_limits(p, blocks, channels):
+    text = to_msccl("all-gather", down=stars(p, blocks))
+    algo = parse_msccl(text)
+    assert f'nchannels="{channels}"' in text
+    assert {block.channel for blocks in algo.gpus for block in blocks} == set(range(channels))
+
+
+@pytest.mark.parametrize(("p", "blocks", "said"), [
+    (34, 1, "33 thread blocks that send on channel 0 of GPU 0 (at most 32: 1 too many) and "
+            "33 thread blocks that receive on channel 0 of GPU 0 (at most 32: 1 too many)"),
+    (2, 71 * 35, "35 channels (at most 32: 3 too many)"),
+    (5, 71 * 28, "224 thread blocks on GPU 0 (at most 216: 8 too many)"),
+])
+def test_the_limit_that_a_program_exceeds_is_named_and_by_how_much(p, blocks, said):
+    with pytest.raises(WeftError) as refused:
+        to_msccl("all-gather", down=stars(p, blocks))
+    assert str(refused.value) == f"MSCCL XML: the trees need {said}; use fewer trees per root, or deeper ones"
 
 
 @pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "mi250:1"])
