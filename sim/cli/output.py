@@ -33,10 +33,14 @@ STANDARD_OUTPUT = "-"
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Reject outputs that cannot be written, before anything is computed.
 
-    WeftError: no such folder, a folder instead of a file, no permission, or a figure of an unknown kind.
+    WeftError: no such folder, a folder instead of a file, no permission, a figure of an unknown kind, or two texts on
+    standard output.
     """
     if getattr(arguments, "baseline", None) and not (arguments.plot and arguments.figure == "speed-up"):
         raise WeftError(f"--baseline {arguments.baseline} is of a speed-up: add --plot FILE --figure speed-up")
+    printed = [f"--{flag.replace('_', '-')}" for flag in TEXTS if getattr(arguments, flag, None) == STANDARD_OUTPUT]
+    if len(printed) > 1:
+        raise WeftError(f"{' and '.join(printed)} are both standard output (-): give a file name to all but one")
     for flag in WRITTEN:
         name = getattr(arguments, flag, None)
         if name is None or (name == STANDARD_OUTPUT and flag in TEXTS):

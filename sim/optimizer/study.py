@@ -60,7 +60,7 @@ class Study:
     @property
     def title(self) -> str:
         if not self.placed:
-            return f"{self.collective} of {self.size_bytes} B on {self.network.name}"
+            return f"{self.collective} of {format_size(self.size_bytes)} on {self.network.name}"
         return f"{' + '.join(one.workload.name for one in self.placed)} on {self.network.name}"
 
     def settings(self) -> list[str]:

@@ -26,6 +26,9 @@ DEFAULT_CHUNKS = 16
 ENGINES = ("chunk", "reference", "analytic")
 SYMMETRY = ("auto", "off")
 
+MOST_SPREAD = 10_000
+"""Limit on the perturbed runs of a spread, whose range hardly grows after some tens."""
+
 
 @checked
 @one_line

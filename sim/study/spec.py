@@ -17,7 +17,7 @@ import numpy as np
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build, in_network
 from collectives.core.collective import Collective, collective
 from sim.faults.plan import FaultPlan
-from sim.program.model import DEFAULT_CHUNKS, ENGINES, PRESETS, SYMMETRY, Model, make_model
+from sim.program.model import DEFAULT_CHUNKS, ENGINES, MOST_SPREAD, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
 from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
 from sim.study.paths import with_paths_from
@@ -92,8 +92,8 @@ class Spec(Sections):
         choice(self.symmetry, SYMMETRY, "symmetry")
         if self.collective.root is not None and not self.kind.rooted:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
-        if self.account.spread is not None and self.account.spread < 0:
-            raise WeftError(f"spread {self.account.spread} is negative: give a number of perturbed runs, or 0 for none")
+        if self.account.spread is not None and not 0 <= self.account.spread <= MOST_SPREAD:
+            raise WeftError(f"spread {self.account.spread} is not a number of perturbed runs from 0 to {MOST_SPREAD}")
         names, form = self.algorithms, self.collective.form
         if form is not None:
             forms = {one for name in names for one in algorithm(name).forms_of(self.kind.name)}

@@ -12,10 +12,10 @@ from collectives.core.schedule import Schedule
 from sim.engine.run import Progress, check_memory, run
 from sim.lower.job import lower
 from sim.program import Program
-from sim.program.model import SYMMETRY, Model
+from sim.program.model import MOST_SPREAD, SYMMETRY, Model
 from sim.program.perturb import perturb
 from topologies import Topology
-from topologies.checks import Choice, Count, Natural, checked
+from topologies.checks import Choice, Integer, Natural, checked
 from topologies.core.routing import ShortestPathRouter
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
@@ -66,7 +66,7 @@ class Spread(NamedTuple):
 
 @checked
 def spread(
-    work: Schedule | Job, n: Count = 8, *, model: Model = Model(), seed: Natural = 0,
+    work: Schedule | Job, n: Annotated[int, Integer(1, MOST_SPREAD)] = 8, *, model: Model = Model(), seed: Natural = 0,
     symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     progress: Callable[[Progress], None] | None = None,
 ) -> Spread:
@@ -84,7 +84,7 @@ def spread(
     ----------
     work : Schedule or Job
     n : int
-        Number of perturbed runs.
+        Number of perturbed runs, at most 10,000.
     model : Model
     seed : int
         Equal seeds give equal ranges.
@@ -95,7 +95,7 @@ def spread(
     Raises
     ------
     WeftError
-        n below 1, or a run too large for memory.
+        n below 1 or above 10,000, or a run too large for memory.
 
     Examples
     --------

@@ -72,6 +72,21 @@ def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
 
 
+def test_two_texts_are_not_both_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--json", "-", "--csv", "-"]
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (
+        "", "weft compare: --json and --csv are both standard output (-): give a file name to all but one\n"
+    )
+
+
+def test_more_perturbed_runs_than_anyone_needs_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--spread", "1000000000"]) == 2
+    said = "weft compare: spread 1000000000 is not a number of perturbed runs from 0 to 10000\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     write_text("-", "text")
     assert capsys.readouterr().out == "text"
