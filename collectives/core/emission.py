@@ -169,8 +169,7 @@ def _frozen(t: Transfers, copy: bool = False) -> Transfers:
 def _read_only(column: npt.NDArray[Any], copy: bool) -> npt.NDArray[Any]:
     if copy or column.base is not None:
         column = column.copy()
-    column.flags.writeable = False
-    return column
+    return np.asarray(column.data.toreadonly())  # its flag cannot be set again, as that of an owner can
 
 
 def _first_difference(a: Transfers, b: Transfers) -> tuple[int, int] | None:

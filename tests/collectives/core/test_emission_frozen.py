@@ -145,6 +145,8 @@ def test_arrays_are_frozen_and_the_generators_own_are_not_shared():
         for ranks in (np.arange(8), np.array([3])):
             with pytest.raises(ValueError, match="read-only"):
                 getattr(pattern.emit(ranks), name)[0] = 0
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                getattr(pattern.emit(ranks), name).flags.writeable = True
     assert simulate(Schedule(replace(pattern), 2**20), symmetry="off").time_ps == time
     assert simulate(Schedule(pattern, 2**20), symmetry="off").time_ps == time
 
