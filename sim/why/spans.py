@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,6 +20,33 @@ from sim.why.names import NO_DIMENSION, WAIT_ELSEWHERE, Names
 from sim.why.path import Wait, Walk
 from sim.why.walks import Piece
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
+
+
+class Union:
+    """A union of intervals from time 0 on, for what of it lies between any two times."""
+
+    def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._before = [0]  # length of the union before each of its disjoint intervals, and of all
+        end = 0
+        for start, stop in sorted(intervals):
+            if stop > max(start, end):
+                self._starts.append(max(start, end))
+                self._before.append(self.length + stop - self._starts[-1])
+                end = stop
+
+    @property
+    def length(self) -> int:
+        """Of the union."""
+        return self._before[-1]
+
+    def between(self, start: int, end: int) -> int:
+        """Length of what lies between two times."""
+        return self._until(end) - self._until(start)
+
+    def _until(self, time: int) -> int:
+        at = bisect_right(self._starts, time) - 1
+        return min(self._before[at] + time - self._starts[at], self._before[at + 1]) if at >= 0 else 0
 
 
 class Span(NamedTuple):
@@ -54,7 +82,7 @@ class Spans:
 
     def compute_ps(self, rank: int) -> int:
         """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
-        return _covered([(span.start_ps, span.end_ps) for span in self._stream(rank)])
+        return Union((span.start_ps, span.end_ps) for span in self._stream(rank)).length
 
     def _stream(self, rank: int) -> list[Span]:
         return [
@@ -64,16 +92,16 @@ class Spans:
 
     def communication_ps(self, rank: int) -> dict[str, int]:
         """Time for which an NPU has an operation of each kind of communication in progress."""
-        return {kind: _covered(intervals) for kind, intervals in self._under_way(rank).items()}
+        return {kind: union.length for kind, union in self._under_way(rank).items()}
 
-    def _under_way(self, rank: int) -> dict[str, list[tuple[int, int]]]:
+    def _under_way(self, rank: int) -> dict[str, Union]:
         """When an NPU has an operation of each kind of communication in progress."""
         found: dict[str, list[tuple[int, int]]] = {}
         for span in self.of_rank.get(rank, ()):
             operation = self.operations[span.operation]
             if not isinstance(operation.work, Compute):
                 found.setdefault(operation.kind, []).append((span.start_ps, span.end_ps))
-        return found
+        return {kind: Union(intervals) for kind, intervals in found.items()}
 
     @cached_property
     def busy_ps(self) -> dict[tuple[str, str], int]:
@@ -117,7 +145,7 @@ class Spans:
                 key = self.names.exposed(piece)
                 length = own = piece.end_ps - piece.start_ps
                 if self._communicates(piece):
-                    own = _overlap(under_way.get(key[0], []), piece.start_ps, piece.end_ps)
+                    own = under_way[key[0]].between(piece.start_ps, piece.end_ps) if key[0] in under_way else 0
                 for name, part in ((key, own), ((WAIT_ELSEWHERE, NO_DIMENSION), length - own)):
                     if part:
                         found[name] = found.get(name, 0) + part
@@ -162,17 +190,3 @@ def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tu
     symmetry = "off" if lowered.is_whole else "auto"
     joined = change(lower(lowered.job, lowered.model, symmetry, joins=True, marks=lowered.marks))
     return joined, run_with_log(joined)
-
-
-def _overlap(intervals: list[tuple[int, int]], start: int, end: int) -> int:
-    """Length of what a union of intervals has between two times."""
-    return _covered([(max(one, start), min(other, end)) for one, other in intervals if one < end and other > start])
-
-
-def _covered(intervals: list[tuple[int, int]]) -> int:
-    """Length of a union of intervals."""
-    total = end = 0
-    for start, stop in sorted(intervals):
-        total += max(0, stop - max(start, end))
-        end = max(end, stop)
-    return total

@@ -10,6 +10,8 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectives import build
 from sim import FaultPlan, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, simulate
@@ -19,7 +21,7 @@ from sim.lower.lowered import Lowered
 from sim.program.model import Model
 from sim.why.explain import explain_run, run_with_log
 from sim.why.names import IDLE_ELSEWHERE, LATE, NO_DIMENSION, RECONFIGURATION, WAIT_ELSEWHERE, Names
-from sim.why.spans import Span, Spans, _covered, _overlap, run_with_joins
+from sim.why.spans import Span, Spans, Union, run_with_joins
 from sim.why.walks import Piece
 from topologies import Topology, WeftError, from_links, from_spec, ring, torus
 from workloads.job import Job
@@ -108,12 +110,28 @@ def test_gaps_end_where_the_next_computation_begins_late() -> None:
     assert spans.compute_ps(0) == 200
 
 
-def test_intervals() -> None:
-    assert _covered([]) == 0
-    assert _covered([(5, 7), (0, 2), (1, 3), (2, 3)]) == 5
-    assert _covered([(0, 10), (2, 3), (10, 11)]) == 11
-    assert _overlap([(0, 4), (6, 9), (20, 30)], 3, 8) == 3
-    assert _overlap([(0, 3), (8, 9)], 3, 8) == 0
+@given(
+    intervals=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8),
+    start=st.integers(0, 31), end=st.integers(0, 31),
+)
+def test_a_union_has_what_any_of_its_intervals_has(intervals: list[tuple[int, int]], start: int, end: int) -> None:
+    intervals = [(min(one), max(one)) for one in intervals]
+    union = Union(intervals)
+    inside = [any(begin <= time < stop for begin, stop in intervals) for time in range(31)]
+    assert union.length == sum(inside)
+    assert union.between(min(start, end), max(start, end)) == sum(inside[min(start, end):max(start, end)])
+
+
+def test_what_is_under_way_is_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For an NPU and a kind, however many pieces its critical path has."""
+    made = []
+    monkeypatch.setattr(Union, "__init__", lambda self, found, make=Union.__init__: made.append(1) or make(self, found))
+    job = Job(fabric(2))
+    for number in range(20):
+        job.compute(f"c{number}", 100, after=range(len(job.operations)))
+        job.send(f"s{number}", 10, [0], [1], after=[len(job.operations) - 1])
+    assert spans_of(job).exposed_ps(0)
+    assert len(made) == 1
 
 
 def parts(job: Job, by: str = "dimension", *faults: object, **plan: object) -> dict[str, int]:
