@@ -76,6 +76,7 @@ class Spans:
         self.of_rank: dict[int, list[Span]] = {}
         for span in self.all:
             self.of_rank.setdefault(span.rank, []).append(span)
+        self._exposed: dict[int, dict[tuple[str, str], int]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_walk"}  # closures; walked again
@@ -138,6 +139,11 @@ class Spans:
         the NPU itself has none in progress is communication of others: no kind is exposed for longer than it is in
         progress. The run must have kept a log.
         """
+        if rank not in self._exposed:
+            self._exposed[rank] = self._work_out_exposed(rank)
+        return dict(self._exposed[rank])
+
+    def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
         found: dict[tuple[str, str], int] = {}
         under_way = self._under_way(rank)
         for gap in self._gaps(rank):
