@@ -7,7 +7,7 @@ A constant that the tables do not determine keeps the value of the profile; two 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -165,7 +165,9 @@ def _fit(start: Machine, tables: Sequence[Table]) -> tuple[list[Constant], Machi
             found = one.moved(found, float(by))
         return found
 
-    residuals: Callable[[F64], F64] = lambda x: _errors(at(x), tables)  # noqa: E731 - of one line, used twice
+    def residuals(x: F64) -> F64:
+        return _errors(at(x), tables)
+
     lowest = [-one.of(start) / UNIT_S - 1e-9 if one.time else -3.0 for one in chosen]
     solved: Any = least_squares(
         residuals, np.zeros(len(chosen)), bounds=(lowest, np.inf), loss="soft_l1", f_scale=NOISE, diff_step=0.02,
