@@ -1,10 +1,12 @@
-"""A line style for every algorithm, the same in all figures and in the report; and the colors of load."""
+"""A line for every algorithm, the same in all figures and in the report; and the colors of load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
 from typing import Any, NamedTuple
+
+from collectives.registry import ALGORITHMS
 
 
 class Line(NamedTuple):
@@ -13,11 +15,21 @@ class Line(NamedTuple):
     color: str
     marker: str
     dashes: str | tuple[int, tuple[float, ...]]
+    hollow: bool = False
 
     def style(self) -> dict[str, Any]:
-        """Arguments for `Axes.plot`."""
+        """Arguments for `Axes.plot`: a line with markers."""
+        face = {"markerfacecolor": "white", "markeredgecolor": self.color, "markeredgewidth": 0.8}
         return {"color": self.color, "marker": self.marker, "linestyle": self.dashes,
-                "markeredgecolor": "white", "markeredgewidth": 0.5}
+                **(face if self.hollow else {"markeredgecolor": "white", "markeredgewidth": 0.5})}
+
+    def curve(self) -> dict[str, Any]:
+        """Arguments for `Axes.plot`: the line alone, for what is simulated where `points` are published or measured."""
+        return {"color": self.color, "linestyle": self.dashes}
+
+    def points(self) -> dict[str, Any]:
+        """Arguments for `Axes.plot`: hollow markers alone, for what was published or measured."""
+        return self._replace(hollow=True).style() | {"linestyle": "none"}
 
 
 CYCLE = (
@@ -25,34 +37,64 @@ CYCLE = (
     Line("#D55E00", "s", (0, (5, 1.5))),
     Line("#009E73", "^", (0, (3, 1, 1, 1))),
     Line("#CC79A7", "D", (0, (1.2, 1.2))),
-    Line("#E69F00", "v", (0, (6, 1.2, 1.2, 1.2))),
+    Line("#E69F00", "v", (0, (7, 1.2, 1.2, 1.2))),
     Line("#56B4E9", "P", (0, (4, 1, 1, 1, 1, 1))),
     Line("#8C2D6B", "X", (0, (2, 1))),
-    Line("#333333", "h", (0, (7, 2))),
+    Line("#333333", "h", (0, (10, 2.5))),
 )
 """Colors that the color-blind can distinguish (six of Okabe and Ito, 2008), each with its own marker and dashes."""
 
 HEAT_STOPS = ("#dbe4ee", "#93bfe8", "#4f8fd0", "#8e4fa5", "#800026")
 """From idle to busy, monotonically darker for every eye. Idle links are pale, not white: they exist."""
 
-_OWN = ("swing", "recursive-doubling", "bucket", "ring", "pipelined", "direct", "mirrored-recursive-doubling",
-        "hierarchical")
-"""Algorithms with a reserved line, given by their place in the cycle."""
+_OTHER_MARKERS = "H.*dp<>8"
+
+_PLACES = (
+    "swing", "recursive-doubling", "bucket", "ring", "pipelined", "direct", "mirrored-recursive-doubling",
+    "hierarchical",
+    "dimension-wise", "bfb", "tacos", "parameter-server", "totient-rings", "nccl-rings", "double-binary-tree",
+    "in-network",
+    "themis", "concurrent-flow", "tree", "pairwise",
+)
+"""Algorithms by place, a row of colors each: what is often compared differs in color; others of the registry follow."""
 
 
-def lines_of(algorithms: Iterable[str]) -> dict[str, Line]:
-    """A line for every algorithm of a figure, all different.
+def line_of(algorithm: str) -> Line:
+    """The line of an algorithm of the registry, the same in every figure."""
+    others = (name for name in ALGORITHMS if name not in _PLACES)
+    return _line([*_PLACES, *others].index(algorithm))
 
-    The most common ones keep theirs, so that figures can be compared; the others take the remaining lines.
+
+def lines_of(names: Iterable[str]) -> dict[str, Line]:
+    """A line for every series of a figure, all different.
+
+    An algorithm has its own. Variants, "swing (latency)" or "swing, chunks 4", have its color, with other markers and
+    dashes, if the figure is of several algorithms. Everything else takes the lines that are left.
     """
-    names = list(dict.fromkeys(algorithms))
-    places = {name: _OWN.index(name) for name in names if name in _OWN}
-    free = (place for place in count() if place not in places.values())
-    return {name: _line(places[name] if name in places else next(free)) for name in names}
+    names = list(dict.fromkeys(names))
+    bases = {name: _algorithm(name) for name in names}
+    found = {name: line_of(name) for name in names if name in ALGORITHMS}
+    for name in names:
+        if name not in found and bases[name] and len(set(bases.values())) > 1:
+            found[name] = next(line for line in _variants(line_of(bases[name])) if line not in found.values())
+    free = (line for line in map(_line, count()) if line not in found.values())
+    return {name: found.get(name) or next(free) for name in names}
+
+
+def _algorithm(series: str) -> str:
+    """The algorithm that the name of a series begins with, or ""."""
+    first = series.partition(",")[0].partition(" ")[0]
+    return first if first in ALGORITHMS else ""
+
+
+def _variants(line: Line) -> Iterable[Line]:
+    yield line
+    yield from (place for place in map(_line, count()) if place.color == line.color)
 
 
 def _line(place: int) -> Line:
-    """Beyond the cycle, colors repeat with other markers and dashes."""
+    """Beyond the cycle, colors repeat with other dashes, first with hollow markers, then with other shapes."""
     again, at = divmod(place, len(CYCLE))
-    marker, dashes = (CYCLE[(at + shift * again) % len(CYCLE)] for shift in (3, 2))
-    return Line(CYCLE[at].color, marker.marker, dashes.dashes)
+    shifted = CYCLE[(at + 3 * again) % len(CYCLE)]
+    marker = shifted.marker if again < 2 else _OTHER_MARKERS[(at + again) % len(_OTHER_MARKERS)]
+    return Line(CYCLE[at].color, marker, shifted.dashes, hollow=again % 2 == 1)

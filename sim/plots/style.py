@@ -1,6 +1,13 @@
-"""How figures look: sizes for a two-column page, fonts, axes; `sim.plots.lines` has the lines.
+"""How figures look: sizes for a two-column page, fonts, axes, legends; `sim.plots.lines` has the lines.
 
-Every function that draws a figure takes its `path`, .png, .pdf or .svg, and if it comes in both widths, a `width`.
+Every function that draws a figure takes its `path`, .png, .pdf or .svg, and if it comes in both widths, a `width`:
+
+    with figure(path, width) as drawn:
+        axes = drawn.add_subplot()
+        axes.plot(sizes, times, label=name, **line_of(name).style())
+        sizes_axis(axes, sizes)
+        log_axis(axes)
+        legend(drawn)
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -19,6 +27,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from sim.plots.lines import CYCLE as CYCLE
 from sim.plots.lines import Line as Line
+from sim.plots.lines import line_of as line_of
 from sim.plots.lines import lines_of as lines_of
 from sim.whole_file import write_whole
 
@@ -28,6 +37,9 @@ Row = Mapping[str, Any]
 
 NARROW, WIDE = "narrow", "wide"
 """3.3 in: one column of a two-column page; 7 in: both."""
+
+REFERENCE: dict[str, Any] = {"color": "#444444", "linewidth": 0.7, "linestyle": (0, (1, 1.5)), "zorder": 1}
+"""Arguments for `Axes.plot` and `axhline`: a bound, a threshold, a published headline."""
 
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -81,6 +93,27 @@ def log_axis(axes: Axes) -> None:
 def time_unit(seconds: float) -> tuple[float, str]:
     """The unit in which a time is shown: its length in seconds, and its name."""
     return next((one for one in TIME_UNITS if seconds >= one[0]), TIME_UNITS[-1])
+
+
+def legend(drawn: Figure, handles: Sequence[Artist] | None = None, *, title: str | None = None) -> None:
+    """One legend below the panels, which it never covers; the figure grows by its height.
+
+    `handles`: default: whatever has a label, once.
+    """
+    if handles is None:
+        labeled: dict[str, Artist] = {}
+        for axes in drawn.axes:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                labeled.setdefault(label, handle)
+        handles = list(labeled.values())
+    for columns in range(len(handles), 0, -1):
+        balanced = -(-len(handles) // -(-len(handles) // columns))
+        made = drawn.legend(handles=handles, loc="outside lower center", ncols=balanced, title=title)
+        box = made.get_window_extent()
+        if box.width <= drawn.bbox.width or columns == 1:
+            drawn.set_figheight(drawn.get_figheight() + box.height / drawn.dpi)
+            return
+        made.remove()
 
 
 def heading(drawn: Figure, rows: Sequence[Row]) -> None:

@@ -17,7 +17,7 @@ from sim.plots.compare import curves_of, draw_comparison, gains
 from sim.plots.fabric import draw_topology
 from sim.plots.heatmap import draw_heatmap
 from sim.plots.layout import CLEARANCE, layout
-from sim.plots.style import CYCLE, NARROW, WIDE, figure, lines_of, size_label
+from sim.plots.style import CYCLE, NARROW, WIDE, figure, line_of, lines_of, size_label
 from sim.plots.validate import draw_validation
 from sim.study.validation import validate
 from tests.places import ROOT
@@ -116,6 +116,21 @@ def test_figures_have_the_widths_of_a_page(tmp_path: Path, width: str, inches: f
     assert mpl.rcParams["pdf.fonttype"] == mpl.rcParamsDefault["pdf.fonttype"]
 
 
+def test_unnamed_lines_have_the_colors_of_the_style(tmp_path: Path) -> None:
+    with figure(tmp_path / "page.png"):
+        colors = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+    assert colors == [line.color for line in CYCLE]
+
+
+def test_text_stays_text_and_fonts_are_embedded(tmp_path: Path) -> None:
+    draw_comparison(rows("swing", sizes=(32, 8192)), tmp_path / "figure.svg")
+    draw_comparison(rows("swing", sizes=(32, 8192)), tmp_path / "figure.pdf")
+    assert ">swing</text>" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    pdf = (tmp_path / "figure.pdf").read_bytes()
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+
+
 def test_lines_are_told_apart_without_color() -> None:
     assert len({line.marker for line in CYCLE}) == len({line.color for line in CYCLE}) == len(CYCLE)
     assert len({str(line.dashes) for line in CYCLE}) == len(CYCLE)
@@ -125,6 +140,14 @@ def test_an_algorithm_keeps_its_line() -> None:
     alone = {name: lines_of([name])[name] for name in ("swing", "ring", "bucket")}
     together = lines_of(ALGORITHMS)
     assert all(together[name] == line for name, line in alone.items())
+
+
+def test_variants_of_an_algorithm_have_its_color_beside_others_and_their_own_alone() -> None:
+    forms = ("swing (latency)", "swing (bandwidth)")
+    beside = lines_of([*forms, "ring"])
+    assert {beside[form].color for form in forms} == {line_of("swing").color}
+    assert len(set(beside.values())) == 3
+    assert len({line.color for line in lines_of(forms).values()}) == 2
 
 
 def test_lines_of_one_figure_are_all_different() -> None:

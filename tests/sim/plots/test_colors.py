@@ -1,4 +1,4 @@
-"""Can the color-blind tell the lines of a figure apart, and does gray print keep the order of the heat?
+"""Can the color-blind and readers of gray print tell the lines of a figure apart, and does heat keep its order?
 
 Color vision deficiency as in Machado, Oliveira and Fernandes (2009), severity 1; differences in CIE L*a*b*.
 """
@@ -11,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from collectives import ALGORITHMS
+from collectives.core.collective import COLLECTIVES
+from collectives.registry import algorithms_for
 from sim.plots.heatmap import HEAT
-from sim.plots.lines import CYCLE
+from sim.plots.lines import CYCLE, Line, line_of
 from sim.plots.trees import ADDS, SPREADS
 
 Floats = npt.NDArray[np.float64]
@@ -46,6 +49,27 @@ def test_lines_are_told_apart(sight: str) -> None:
     seen = lab(np.array([rgb_of(line.color) for line in CYCLE]), sight)
     least = min(float(np.hypot.reduce(one - other)) for one, other in combinations(seen, 2))
     assert least > 10
+
+
+def apart(one: Line, other: Line, difference: float) -> bool:
+    """Whether two lines of one figure differ: in marker always, and in dashes unless the tones are far apart."""
+    return (one.marker, one.hollow) != (other.marker, other.hollow) and (one.dashes != other.dashes or difference > 10)
+
+
+@pytest.mark.parametrize("kind", COLLECTIVES)
+@pytest.mark.parametrize("sight", [*SIGHT, "gray"])
+def test_no_two_algorithms_of_a_default_comparison_look_alike(kind: str, sight: str) -> None:
+    lines = {name: line_of(name) for name in algorithms_for(kind)}
+    seen = dict(zip(lines, lab(np.array([rgb_of(line.color) for line in lines.values()]),
+                               "full" if sight == "gray" else sight), strict=True))
+    channels = slice(0, 1) if sight == "gray" else slice(None)
+    alike = [(a, b) for a, b in combinations(lines, 2)
+             if not apart(lines[a], lines[b], float(np.hypot.reduce((seen[a] - seen[b])[channels])))]
+    assert not alike
+
+
+def test_every_algorithm_has_its_own_line_at_once_with_all_others() -> None:
+    assert len({line_of(name) for name in ALGORITHMS}) == len(ALGORITHMS)
 
 
 @pytest.mark.parametrize("sight", SIGHT)
