@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -111,8 +111,13 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     if nothing or not is_cheap(topology):
         return 0
     reducing = (pattern.n_sources or pattern.p) > pattern.p
-    found = cut_bound(topology, schedule.kind.name, pattern.root, reducing_switches=reducing)
-    return math.floor(found.s_per_byte * schedule.size_bytes * PS_PER_S)
+    ps_per_byte = _cut_ps_per_byte(topology, schedule.kind.name, pattern.root, reducing)
+    return ps_per_byte.numerator * schedule.size_bytes // ps_per_byte.denominator
+
+
+@remembered
+def _cut_ps_per_byte(topology: Topology, collective: str, root: int, reducing: bool) -> Fraction:
+    return cut_bound(topology, collective, root, reducing_switches=reducing).s_per_byte * PS_PER_S
 
 
 @staged("bounds")

@@ -38,6 +38,7 @@ from sim.engine._fifo_state import (
     KEY,
     LATE,
     LEVELS,
+    MOVING,
     NOW,
     OPEN,
     OPENED,
@@ -167,6 +168,10 @@ def advance(program, state, until_ps):
     """
     register, occupied = state.register, state.occupied
     while register[HAPPENED] == register[OPENED] and register[LATE] == 0:
+        if register[MOVING] != NONE:
+            if not _move_down(state, register[MOVING]):
+                return NEEDS_TOKENS
+            register[MOVING] = NONE
         # 64 slots a word. Nothing waits below the present's own.
         word = ((register[NOW] >> register[WIDTH]) & (SLOTS - 1)) >> 6
         while word < LEVELS * WORDS and occupied[u64(word)] == 0:
@@ -181,17 +186,14 @@ def advance(program, state, until_ps):
         if present > until_ps:
             return PAUSED
         slot = level * SLOTS + digit
-        count = np.int64(state.slot[u64(2 * slot + 1)])
-        if count > state.order.size if level == 0 else register[BLOCKS] < min(count, SLOTS):
+        if level == 0 and state.slot[u64(2 * slot + 1)] > state.order.size:
             return NEEDS_TOKENS
         register[NOW] = present
         occupied[u64(word)] &= ~_BIT[u64(digit & 63)]
-        block = np.int64(state.slot[u64(2 * slot)])
-        state.slot[u64(2 * slot + 1)] = 0
         if level == 0:
-            _open(program, state, block, count)
+            _open(program, state, slot)
         else:
-            _move_down(state, block, count)
+            register[MOVING] = slot
     offset = np.int64(_ENTRY)
     if register[HAPPENED] < register[OPENED]:
         offset = state.order[u64(register[HAPPENED])] >> 32
@@ -216,22 +218,27 @@ def _give_back(state, block):
 
 
 @helper
-def _move_down(state, block, count):
-    """Put the events of a slot anew: the present has moved to its first time."""
+def _move_down(state, slot):
+    """Put the events of a slot anew: the present has moved to its first time. Returns False where there is no room."""
+    count, block = np.int64(state.slot[u64(2 * slot + 1)]), np.int64(state.slot[u64(2 * slot)])
     # The last event of the block that is read goes before the block is given back and written to.
-    while count > 0:
+    while count > 0 and state.register[BLOCKS] > 0:
         count -= 1
         at = EVENT_WORDS * (block * BLOCK + (count & (BLOCK - 1)))
         time, key, place = state.event[u64(at)], state.event[u64(at + 1)], state.event[u64(at + 2)]
         if count & (BLOCK - 1) == 0:
             block = _give_back(state, block)
         _store(state, time, key, place, (time ^ state.register[NOW]) >> state.register[WIDTH])
+    state.slot[u64(2 * slot + 1)], state.slot[u64(2 * slot)] = count, block
+    return count == 0
 
 
 @helper
-def _open(program, state, block, count):
+def _open(program, state, slot):
     """Open a bucket: sort its events, and replace the time of each, which `order` has, by the kind of its hop."""
     register = state.register
+    count, block = np.int64(state.slot[u64(2 * slot + 1)]), np.int64(state.slot[u64(2 * slot)])
+    state.slot[u64(2 * slot + 1)] = 0
     left, old = state.slot[u64(2 * OPEN + 1)], np.int64(state.slot[u64(2 * OPEN)])
     while left > 0:
         old = _give_back(state, old)

@@ -23,13 +23,13 @@ RADIX = 256
 
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, top of the stack; servers
 # touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
-# events in the heap of the late, an event
-# delivered in this bucket whose place is free; first free block, free blocks; and the constants of the run: bits of
-# the offset in a bucket, of a task, a hop and a chunk in a key.
+# events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
+# the slot whose events move to the levels below; and the constants of the run: bits of the offset in a bucket, of a
+# task, a hop and a chunk in a key.
 (
-    NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, WIDTH, TASK_BITS,
-    HOP_BITS, CHUNK_BITS, REGISTERS,
-) = range(18)
+    NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, WIDTH,
+    TASK_BITS, HOP_BITS, CHUNK_BITS, REGISTERS,
+) = range(19)
 
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3

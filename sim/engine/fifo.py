@@ -36,13 +36,18 @@ def _bits(program: Program) -> list[int]:
 
 def _width(program: Program) -> int:
     """Bits of a bucket, from the median of first services."""
-    tasks = np.arange(0, program.n_tasks, max(program.n_tasks // SAMPLE, 1))
-    tasks = tasks[np.diff(program.route_ptr)[program.task_route[tasks]] > 0]
-    if tasks.size == 0:
+    step = max(program.n_tasks // SAMPLE, 1)
+    route, cut = program.task_route[::step], program.task_cut[::step]
+    first = program.route_ptr[route]
+    if (first == program.route_ptr[route + 1]).any():
+        crosses = first < program.route_ptr[route + 1]
+        first, cut = first[crosses], cut[crosses]
+    if first.size == 0:
         return 0
-    server = program.hop_server[program.route_hop[program.route_ptr[program.task_route[tasks]]]]
-    service = program.service_ps[program.cut_size[program.task_cut[tasks], 0], program.server_rate[server]]
-    span = int(np.median(service)) * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
+    server = program.hop_server[program.route_hop[first]]
+    service = program.service_ps[program.cut_size[cut, 0], program.server_rate[server]]
+    median = int(np.partition(service, service.size // 2)[service.size // 2])
+    span = median * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
     return min(max(span.bit_length() - 1, 0), 30)
 
 
@@ -64,7 +69,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     register[fields.LEFT] = n_tasks
     register[fields.TOP] = ready[0] if ready.size else NONE
     register[fields.BLOCKS] = n_blocks
-    register[fields.SPARE] = NONE
+    register[[fields.SPARE, fields.MOVING]] = NONE
     register[fields.WIDTH] = _width(program)
     register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = _bits(program)[:3]
     base = log_base(program) if log else np.zeros(0, np.int64)

@@ -200,6 +200,7 @@ class Lowered(NamedTuple):
     def wire_bytes(self) -> int:
         """Bytes that leave all ranks, padding included, headers not."""
         images = self.images()
-        if float(np.dot(self.task_bytes.astype(np.float64), images)) < 2.0**62:
+        # Not `np.dot`: of floats it runs on threads, which go on spinning for longer than it took.
+        if np.multiply(self.task_bytes, images, dtype=np.float64).sum() < 2.0**62:
             return int((self.task_bytes * images).sum())
         return int(np.dot(self.task_bytes.astype(object), images.astype(object)))

@@ -38,6 +38,12 @@ _RESOLVED = {
 }
 """Keys of a spec identified by their resolved value: links, fields of the model, options of the algorithm, size."""
 
+_OTHERS = tuple(
+    (section, tuple(key.name for key in fields(kind) if key.name not in _RESOLVED.get(section, ())))
+    for section, kind in EXPERIMENT.items()
+)
+"""The keys of a spec that are taken as spelled."""
+
 
 def point_key(task: Task) -> str:
     """The key of a point: equal for equal results, whatever the spelling of sizes, rates and defaults."""
@@ -135,9 +141,8 @@ _digests: WeakKeyDictionary[Topology, str] = WeakKeyDictionary()
 
 
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
-    """Keys taken as spelled: the form, and any key that a spec may get later."""
-    others = {
-        section: {name: value for name, value in keys.items() if name not in _RESOLVED.get(section, ())}
-        for section, keys in spec.to_dict(EXPERIMENT).items()
-    }
-    return {section: keys for section, keys in others.items() if keys}
+    """What is given of the keys taken as spelled: the form, and any key that a spec may get later."""
+    others = {section: {name: getattr(getattr(spec, section), name) for name in names} for section, names in _OTHERS}
+    given = {section: {name: value for name, value in keys.items() if value is not None}
+             for section, keys in others.items()}
+    return {section: keys for section, keys in given.items() if keys}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -136,7 +137,7 @@ class Topology:
     def n_links(self) -> int:
         return int(self.src.size)
 
-    @property
+    @cached_property
     def n_npus(self) -> int:
         return int(np.count_nonzero(self.kind == NPU))
 

@@ -15,7 +15,7 @@ from benchmarks.cases import ring_all_reduce, torus_all_to_all
 from sim.engine import _draw, fifo
 from sim.engine import run as engine
 from sim.engine._fifo import run_fifo
-from sim.engine._fifo_state import WIDTH
+from sim.engine._fifo_state import BLOCK, WIDTH
 from sim.engine._kernel import run_general
 from sim.engine._state import LOGGED
 from sim.engine.reference import run_reference
@@ -142,6 +142,27 @@ def test_tokens_grow_when_chunks_in_flight_exceed_them() -> None:
     one.advance()
     assert one.tokens > few
     assert_same(one.outcome(), run_reference(program))
+
+
+def test_what_moves_to_a_lower_level_makes_room_as_it_goes() -> None:
+    """600 events of one slot, each due in a bucket of its own: as many blocks, which are not there when it begins."""
+    builder = ProgramBuilder("store-and-forward")
+    for bucket in np.random.default_rng(0).permutation(600).tolist():
+        builder.task(1, [(builder.server(1e12), 10**9 + 8192 * bucket), (builder.server(1e12), 0)])
+    program = builder.build()
+    one = Run(program, log=True)
+    one.state.register[WIDTH] = 10
+    few = one.tokens
+    one.advance()
+    assert few < 600 * BLOCK <= one.tokens
+    assert_same(one.outcome(), run_reference(program, log=True))
+
+
+def test_room_is_for_what_is_in_flight() -> None:
+    """On a ring a few chunks of every NPU are in flight; the levels of the calendar take no room of their own."""
+    one = Run(ring_all_reduce(64, 16))
+    one.advance()
+    assert one.tokens < 2 * 16 * 64
 
 
 @pytest.mark.parametrize("discipline", ["fifo", "lowest-chunk-first"])
