@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,17 @@ from sim.study.paths import with_paths_from
 from sim.study.spec import Spec, changes_in, read_sections
 from topologies.checks import WeftError
 from topologies.stages import staged
+from workloads.models import MODELS
+
+OTHER_NEEDS = {"tenant": '"all-reduce ring 64MiB"', "plot": "FILE", "json": "FILE"}
+"""What commands need besides keys of a spec, and what stands for the value."""
 
 
 @staged("parse")
 def spec_of(arguments: argparse.Namespace) -> Spec:
     """The spec that a call describes.
 
-    WeftError: a section or key that the command does not use, or a value that is not accepted.
+    WeftError: a section or key that the command does not use, a value that is not accepted, or what is missing.
     """
     spec = Spec().updated(by_section(COMMANDS[arguments.command].defaults))
     if path := arguments.spec:
@@ -30,6 +34,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
         check_used(sections, arguments.command, where)
         spec = spec.updated(changes)
     spec = spec.updated(changes_of(arguments))
+    required(arguments, spec)
     if COMMANDS[arguments.command].chooses:
         return spec.choosing()
     if spec.chooses:
@@ -73,17 +78,47 @@ def check_used(sections: Mapping[str, Any], command: str, where: str) -> None:
                 )
 
 
-def required(arguments: argparse.Namespace, spec: Spec, *names: str) -> None:
-    """Reject a spec without one of these keys, as "section.key": the command has nothing to do."""
-    for name in names:
-        section, _, key = name.partition(".")
-        if getattr(getattr(spec, section), key) is None:
-            what = keys_of(section)[key]
-            flag = "" if name == COMMANDS[arguments.command].positional else f"{flags_of(what)[0]} "
-            raise WeftError(
-                f"no {key.removesuffix('s').replace('_', ' ')} is given: write {flag}{what.metadata['metavar']}, "
-                f"or {key} in [{section}] of --spec"
-            )
+def required(arguments: argparse.Namespace, spec: Spec) -> None:
+    """Reject a call without what its command cannot do without: all that is missing, in one line."""
+    needs = [one.split("|") for one in _needs(arguments, spec)]
+    absent = [names for names in needs if not any(_given(arguments, spec, name) for name in names)]
+    if not absent:
+        return
+    first = [_shown(arguments, names[0]) for names in absent]
+    others = [", ".join(_shown(arguments, name)[1].partition(" ")[0] for name in names[1:]) for names in absent]
+    flags = " ".join(f"{one[1]} (or {other})" if other else one[1] for one, other in zip(first, others, strict=True))
+    *nouns, last = (noun for noun, _, _ in first)
+    what = f"{', '.join(nouns)} or {last}" if nouns else last
+    keys = ", ".join(key for _, _, key in first if key)
+    raise WeftError(f"no {what} is given: write {flags}{f', or {keys} in --spec' if keys else ''}")
+
+
+def _needs(arguments: argparse.Namespace, spec: Spec) -> Iterator[str]:
+    if arguments.command == "schedule" and spec.schedule.list:
+        return
+    yield from COMMANDS[arguments.command].needs
+    if arguments.command in ("train", "trace") and spec.workload.name in MODELS:
+        yield from ("workload.samples", "workload.peak", "workload.efficiency")
+
+
+def _given(arguments: argparse.Namespace, spec: Spec, name: str) -> bool:
+    section, dot, key = name.partition(".")
+    if not dot:
+        return bool(getattr(arguments, name) or (name == TENANT and spec.tenant))
+    return getattr(getattr(spec, section), key) is not None
+
+
+def _shown(arguments: argparse.Namespace, name: str) -> tuple[str, str, str]:
+    """What is missing: as a noun, as a flag with its value, and as a key of a spec."""
+    section, dot, key = name.partition(".")
+    if not dot:
+        return name, f"--{name} {OTHER_NEEDS[name]}", f"[[{name}]]" if name == TENANT else ""
+    field = keys_of(section)[key]
+    command = COMMANDS[arguments.command]
+    taken, _ = command.helps.get(name, (field.metadata["metavar"], ""))
+    flag = "" if name == command.positional else f"{flags_of(field)[0]} "
+    noun = section if key in ("name", "spec") else key.removesuffix("s") if key != "samples" else key
+    return noun.replace("_", " "), f"{flag}{taken}", name
 
 
 def document_spec(arguments: argparse.Namespace, spec: Spec) -> dict[str, Any]:

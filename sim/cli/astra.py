@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
-from sim.cli.asked import required, spec_of
+from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
 from topologies.checks import WeftError
 
@@ -15,7 +15,6 @@ from topologies.checks import WeftError
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
-    required(arguments, spec, "astra.workload", "astra.system", "astra.network")
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
     if most < 1:
         raise WeftError(f"--max-events {most}: at least 1")

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from sim.cli.asked import required, spec_of
+from sim.cli.asked import spec_of
 from sim.cli.library import setting_of
 from sim.cli.output import say, write_json
 from sim.measured.calibrate import CONSTANTS, Calibrated, Table, calibrate
@@ -21,9 +21,6 @@ _TIMES = {one.key for one in CONSTANTS if one.time} | {"launch_per_gpu", "handsh
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print the profile."""
     spec = spec_of(arguments)
-    required(arguments, spec, "calibrate.files")
-    if spec.library.name is None:
-        raise WeftError("constants are those of a library: add --library nccl")
     tables: list[Table] = []
     for file in spec.calibrate.files or ():
         measured = read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement)

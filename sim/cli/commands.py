@@ -27,7 +27,8 @@ class Command:
     defaults: Mapping[str, Any] = field(default_factory=dict)  # its own, by "section.key"
     # its own help of keys, by "section.key": what stands for the value, and the line
     helps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()  # keys whose default it does not take: without them it cannot run
+    # without one of each it cannot run, as "key|key"; a name without a dot is a flag of the command line alone
+    needs: tuple[str, ...] = ()
     positional: str = ""  # key that is written without a flag
     run_flags: tuple[str, ...] = ()  # of "workers", "check" and "max_events": how a run is done, not its result
     outputs: tuple[str, ...] = ("json",)  # files that it writes; see `sim.cli.flags`
@@ -88,6 +89,8 @@ FILE has the sections [topology] [collective] [model] [sweep] of an experiment; 
 SIZES = ("sweep.end", "sweep.factor", "sweep.step")
 """Keys of a sweep over sizes, not used by commands that take one size."""
 
+FABRIC = "topology.spec|topology.machine"
+
 LINKS = ("topology.link_bandwidth", "topology.link_latency", "topology.hop_latency")
 
 COMMANDS: dict[str, Command] = {
@@ -101,6 +104,7 @@ COMMANDS: dict[str, Command] = {
             "weft compare --topology switch:8 --collective all-gather -b 1M --forwarding store-and-forward --json -",
             "weft compare --topology dgx-h100:4 --library nccl:2.27 -b 1K -e 8G",
         ),
+        needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "account", "library"),
         run_flags=("workers", "check", "max_events"),
         outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
@@ -116,6 +120,7 @@ COMMANDS: dict[str, Command] = {
             "weft validate --topology torus:4x4 --algorithm ring -b 64K --figure timeline --plot links-over-time.pdf",
             "weft validate --topology switch:8 --algorithm ring --endpoint-latency 2us --measured nccl.json",
         ),
+        needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
         without=("model.engine",), run_flags=("check", "max_events"),
         outputs=("json", "csv", "plot", "heatmap", "links"),
@@ -130,6 +135,7 @@ COMMANDS: dict[str, Command] = {
             "weft judge nccl.txt --topology torus:8x8 --collective all-reduce --known latency --json -",
             "weft judge nccl.txt --library nccl --machine dgx-h100:2",
         ),
+        needs=("measured.file", f"{FABRIC}|library.name"),
         uses=("measured", "bound.reducing_switches", "topology", "collective", "model", "library"),
         without=("model.engine", "model.faults"), positional="measured.file", outputs=("json", "csv"),
     ),
@@ -139,6 +145,7 @@ COMMANDS: dict[str, Command] = {
             "weft calibrate all_reduce.txt all_gather.txt --machine dgx-h100:1 --library nccl > mine.toml",
             "weft calibrate nccl.json --machine p4de:2 --library nccl:2.18 --gpus-per-process 8 --json -",
         ),
+        needs=("calibrate.files", FABRIC, "library.name"),
         uses=("calibrate", "measured.placement", "topology.spec", "topology.machine", "collective.name", "library"),
         positional="calibrate.files",
     ),
@@ -161,6 +168,7 @@ COMMANDS: dict[str, Command] = {
             "weft bound --topology mesh:4x4 --link-bandwidth 1GB/s --collective all-reduce --program",
             "weft bound --topology torus:8x8 --collective all-to-all --program --json -",
         ),
+        needs=(FABRIC,),
         uses=("topology", "collective.name", "collective.root", "bound"), outputs=("json", "csv"),
     ),
     "train": Command(
@@ -176,6 +184,7 @@ COMMANDS: dict[str, Command] = {
             'weft train --topology "SW(8)_SW(16)" --workload GPT_3.txt --loop dear --plot timeline.png '
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
+        needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
         without=("model.deliver", "model.preset", "workload.job"),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check",),
@@ -193,6 +202,7 @@ COMMANDS: dict[str, Command] = {
             '--tenant "all-to-all direct 8MiB start=1ms" --json -',
             "weft share --spec tenants.toml --faults faults.toml --check --csv shares.csv",
         ),
+        needs=(FABRIC, "tenant"),
         uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"), run_flags=("check",),
         outputs=("json", "csv", "perfetto"), more=_share,
     ),
@@ -207,7 +217,8 @@ COMMANDS: dict[str, Command] = {
             "weft trace --topology Ring_16npus.yml --job allgather/all_gather --perfetto gather.json.gz",
         ),
         uses=("topology", "collective", "model", "sweep", "workload", "training"),
-        without=("model.preset", *SIZES), outputs=("json", "perfetto"), needs=("collective.algorithms",),
+        without=("model.preset", *SIZES), outputs=("json", "perfetto"),
+        needs=(FABRIC, "collective.algorithms|workload.name|workload.job"),
         helps={"collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file")},
     ),
     "optimize": Command(
@@ -228,6 +239,8 @@ COMMANDS: dict[str, Command] = {
             "--microbatches 8 --budget 300GB/s --chunks 2 --evaluations 40",
             'weft optimize --network 3d_network.yml --workload llama-3-70b --budget 900GB/s --constraint "B1 >= B2"',
         ),
+        needs=("optimize.network", "optimize.workload|collective.name",
+               "optimize.budget|optimize.budget_cost|optimize.constraint"),
         uses=(
             "optimize", "topology.link_latency", "topology.hop_latency", "collective.name", "collective.algorithms",
             "sweep.begin", "model.symmetry", "workload.samples", "workload.efficiency", "workload.compute_scale",
@@ -288,7 +301,7 @@ COMMANDS: dict[str, Command] = {
             "--msccl-trees 1",
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
         ),
-        uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=("collective.algorithms",),
+        uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=(FABRIC, "collective.algorithms"),
         outputs=("json", "plot", "goal", "htsim", "chakra", "msccl"), figures=("trees", "steps"), more=_schedule,
     ),
     "pool": Command(
@@ -312,6 +325,7 @@ COMMANDS: dict[str, Command] = {
             "weft paper swing --quick --out out/swing",
             "weft paper libra --quick --json - > libra.json",
         ),
+        needs=("paper.name",),
         uses=("paper",), positional="paper.name", more=_paper,
     ),
     "report": Command(
@@ -321,6 +335,7 @@ COMMANDS: dict[str, Command] = {
             "weft report out --page report.html --title 'Swing on tori' --frames 120",
             "weft report out --page - > report.html",
         ),
+        needs=("report.folder",),
         uses=("report",), positional="report.folder", outputs=("json",),
     ),
     "plot": Command(
@@ -330,6 +345,7 @@ COMMANDS: dict[str, Command] = {
             "weft plot torus-4x4.json torus-8x8.json torus-16x16.json --figure scaling --size 64M --plot scaling.pdf",
             "weft plot all-reduce.json --figure roofline --plot roofline.png",
         ),
+        needs=("plot.files", "plot|json"),
         uses=("plot",), positional="plot.files", outputs=("plot", "json"),
         figures=("comparison", "speed-up", "scaling", "roofline", "account"),
     ),
@@ -341,6 +357,7 @@ COMMANDS: dict[str, Command] = {
             "--json -",
             "weft astra --workload traces/gpt --system system.json --network network.yml --backend unaware",
         ),
+        needs=("astra.workload", "astra.system", "astra.network"),
         uses=("astra",), run_flags=("max_events",),
     ),
     "completion": Command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import Field
 from functools import partial
@@ -13,6 +14,9 @@ from sim.study.keys import AUTO, KINDS, REPEATED, SECTIONS, flags_of, keys_of, s
 from topologies.checks import nearest
 
 EXIT_BAD_INPUT = 2
+
+NEGATIVE = re.compile(r"-\.?\d")
+"""What begins like this is a value, which its reader then rejects or takes."""
 
 OUTPUTS = {
     "json": "write results and their provenance, to run again with --spec ('-': standard output)",
@@ -40,6 +44,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **named})
+        self._negative_number_matcher = NEGATIVE  # else "-5GB/s" is taken for a flag, and its own flag has no value
 
     def error(self, message: str) -> NoReturn:
         unknown = next((word for word in message.split() if word.startswith("-")), "")
@@ -100,7 +105,7 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
     key, dest = keys_of(section)[name], f"{section}.{name}"
     kind = key.metadata["kind"]
     taken, text = command.helps.get(dest, (key.metadata["metavar"], key.metadata["help"]))
-    default = "" if dest in command.needs else command.defaults.get(dest)
+    default = "" if any(dest in one.split("|") for one in command.needs) else command.defaults.get(dest)
     if dest == "model.chunks" and dest not in command.helps:
         taken, text, default = _chunks(command, taken, text, default)
     help_text = _help(key, text, default)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sim.cli import judge_library
-from sim.cli.asked import required, spec_of
+from sim.cli.asked import spec_of
 from sim.cli.compare import missing
 from sim.cli.library import no_library
 from sim.cli.output import say, write_csv, write_json
@@ -28,7 +28,6 @@ _HEAD = ["algorithm", "residual", "latency", "bandwidth", "score"]
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print and write."""
     asked = spec = spec_of(arguments)
-    required(arguments, spec, "measured.file")
     if spec.library.name is not None:
         judge_library.run(arguments, spec)
         return

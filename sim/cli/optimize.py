@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from sim import plots
-from sim.cli.asked import required, spec_of
+from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
@@ -18,7 +18,6 @@ from topologies.units import counted, format_time
 def run(arguments: argparse.Namespace) -> None:
     """Optimize, print, write the files."""
     spec = spec_of(arguments)
-    required(arguments, spec, "optimize.network")
     studies = make_studies(spec)
     if arguments.plot and len(studies) > 1:
         raise WeftError(f"--plot draws one network, and {len(studies)} are given")

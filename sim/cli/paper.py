@@ -10,7 +10,7 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from sim.cli.asked import required, spec_of
+from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, write_json
 from sim.study.tables import from_csv
 from topologies.checks import WeftError
@@ -19,7 +19,6 @@ from topologies.checks import WeftError
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print, and write tables and figures."""
     spec = spec_of(arguments)
-    required(arguments, spec, "paper.name")
     name = str(spec.paper.name)
     out = arguments.out or Path("out") / name
     try:

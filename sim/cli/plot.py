@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.cli.asked import required, spec_of
+from sim.cli.asked import spec_of
 from sim.cli.output import write_figure, write_json
 from sim.report.results import read_result
 from sim.study.spec import Spec
@@ -17,10 +17,7 @@ from topologies.units import parse_sweep_size
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, choose, draw."""
-    if not (arguments.plot or arguments.json):
-        raise WeftError("nothing to write: give --plot FILE or --json FILE")
     asked = spec_of(arguments)
-    required(arguments, asked, "plot.files")
     size = None if asked.plot.size is None else parse_sweep_size(asked.plot.size, "--size")
     rows, spec = read([Path(name) for name in asked.plot.files or ()])
     if asked.plot.algorithms:

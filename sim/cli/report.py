@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from sim.cli.asked import required, spec_of
+from sim.cli.asked import spec_of
 from sim.cli.output import check_outputs, write_json, write_text
 from sim.cli.progress import progress
 from sim.report import report_page
@@ -16,7 +16,6 @@ from sim.report.results import read_results
 def run(arguments: argparse.Namespace) -> None:
     """Read, rerun the runs that the page plays, and write the page."""
     spec = spec_of(arguments)
-    required(arguments, spec, "report.folder")
     folder = Path(spec.report.folder or "")
     arguments.page = spec.report.page or str(folder / "report.html")
     if folder.is_dir():

@@ -38,8 +38,6 @@ def run(arguments: argparse.Namespace) -> None:
         registry = algorithm_facts()
         write_json(arguments, spec, registry, algorithms=registry)
         return
-    if not spec.collective.algorithms:
-        raise WeftError("no algorithm is given: write --algorithm swing, or --list to see them all")
     schedules = _schedules(spec)
     facts = [describe(schedule, spec.schedule.rank) for schedule in schedules]
     written, traces = _exports(arguments, schedules), _traces(arguments, schedules)

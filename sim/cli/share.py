@@ -17,7 +17,6 @@ from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
 from sim.timeline.perfetto import write_perfetto
 from sim.why.path import by_kind
-from topologies.checks import WeftError
 from topologies.units import PS_PER_S, counted, format_time
 
 
@@ -43,15 +42,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def read(arguments: argparse.Namespace) -> Spec:
-    """The spec, with the tenants of the file and then those of the flags.
-
-    WeftError: there are no tenants.
-    """
+    """The spec, with the tenants of the file and then those of the flags."""
     spec = spec_of(arguments)
-    tables = (*spec.tenant, *map(read_tenant, arguments.tenant))
-    if not tables:
-        raise WeftError('there are no tenants: write --tenant "all-reduce ring 64MiB", or [[tenant]] in --spec FILE')
-    return replace(spec, tenant=tables)
+    return replace(spec, tenant=(*spec.tenant, *map(read_tenant, arguments.tenant)))
 
 
 def given(spec: Spec, tenants: Sequence[Described]) -> Spec:

@@ -143,7 +143,7 @@ def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | J
         raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
     size = parse_sweep_size(table["size"], "size")
     schedule = build(named, kind, topology, size, table.get("form"), **options)
-    return schedule, f"{kind} {schedule.name} {format_size(size)}"
+    return schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}"
 
 
 WORKLOAD_KEYS = {

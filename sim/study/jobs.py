@@ -62,8 +62,8 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
 def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
     """A built-in model; all its layers, whatever the pipeline."""
     if work.samples is None or work.peak is None or work.efficiency is None:
-        missing = next(name for name in ("samples", "peak", "efficiency") if getattr(work, name) is None)
-        raise WeftError(f"--workload {work.name} needs --{missing}")
+        missing = [f"--{name}" for name in ("samples", "peak", "efficiency") if getattr(work, name) is None]
+        raise WeftError(f"--workload {work.name} needs {', '.join(missing)}")
     for flag in ("communicator", "groups"):
         if getattr(work, flag) is not None:
             raise WeftError(f"--{flag} is for workload files: the groups of a model are given by --parallelism")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from collectives import ALGORITHMS
 from collectives.core.collective import collective
 from sim.result import Result
 from topologies.units import PS_PER_S, format_size, format_time
@@ -103,7 +104,8 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
 
     `=` is at those whose range over perturbed runs overlaps that of the fastest. The form is named by its first letters
     where an algorithm has several; the last column is the lead of the winner over the second, "tied" where it has none.
-    Algorithms that do not fit a line of `width` characters follow in tables of their own.
+    Algorithms that do not fit a line of `width` characters follow in tables of their own, the last with the winner's
+    name.
     """
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
@@ -121,6 +123,11 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
         lines.append(line)
     widths = [max(len(line[column]) for line in lines) + 2 for column in range(len(lines[0]))]
     blocks: list[list[int]] = [[0]]
+    if sum(widths) > width and len(names) > 1:
+        widths[-1] += max(map(len, names))
+        for line, size in zip(lines[1:], sizes, strict=True):
+            of_size = (row for row in rows if row["size_bytes"] == size)
+            line[-1] = f"{min(of_size, key=lambda row: float(row['time_s']))['algorithm']} {line[-1]}".strip()
     for column, needed in enumerate(widths[1:], 1):
         if len(blocks[-1]) > 1 and sum(widths[one] for one in blocks[-1]) + needed > width:
             blocks.append([0])
@@ -192,12 +199,17 @@ def legend(rows: Sequence[Row]) -> list[str]:
 
 
 def abbreviations(forms: Iterable[str]) -> dict[str, str]:
-    """The first letters of each form, as many as distinguish them all."""
-    names = [form for form in dict.fromkeys(forms) if form]
-    letters = 1
-    while len({name[:letters] for name in names}) < len(names):
-        letters += 1
-    return {name: name[:letters].capitalize() for name in names}
+    """The first letters of each form, as many as none before it has: the same on every fabric.
+
+    Those of the algorithms, in the order of the registry, come before those of files.
+    """
+    found: dict[str, str] = {}
+    given = [form for form in dict.fromkeys(forms) if form]
+    registered = (form for one in ALGORITHMS.values() for kind in one.functions for form in one.forms_of(kind))
+    for form in dict.fromkeys([*registered, *given]):
+        starts = (form[:letters].capitalize() for letters in range(1, len(form) + 1))
+        found[form] = next((start for start in starts if start not in found.values()), form)
+    return {form: found[form] for form in given}
 
 
 def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:

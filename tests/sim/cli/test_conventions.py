@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from sim.cli import COMMANDS, EXIT_BAD_INPUT, EXIT_CODES, main, parsers
+from sim.cli.flags import accepted
 from sim.cli.paper import _value
+from sim.study.keys import flags_of, keys_of
 from tests.places import ROOT
 
 ESCAPE = "\x1b"
@@ -47,6 +49,63 @@ def test_every_command_has_examples_a_help_for_every_flag_and_json(name: str) ->
     flags = {flag: action for action in parser._actions for flag in action.option_strings}
     assert "--json" in flags or name == "completion", f"weft {name} writes no JSON"
     assert [flag for flag, action in flags.items() if not action.help] == []
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.needs])
+def test_all_that_is_missing_is_named_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name]) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    for needed in COMMANDS[name].needs:
+        for one in needed.split("|"):
+            section, dot, key = one.partition(".")
+            flag = flags_of(keys_of(section)[key])[0] if dot else f"--{one}"
+            assert one == COMMANDS[name].positional or flag in said
+
+
+def test_a_model_lacks_what_only_models_need(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--workload", "gpt-3", "--peak", "312"]) == EXIT_BAD_INPUT
+    assert "no topology, samples or efficiency is given" in capsys.readouterr().err
+
+
+COLLECTIVE_CALLS = {
+    "compare": "--topology ring:4 --algorithm ring -b 1K --json -", "bound": "--topology torus:4x4 --json -",
+    "validate": "--topology ring:4 --algorithm ring -b 1K --json -",
+    "judge": "{measured} --topology switch:8 --algorithm ring --json -",
+    "calibrate": "{measured} --machine dgx-h100:1 --library nccl",
+    "trace": "--topology ring:4 --algorithm ring -b 1K --json -",
+    "optimize": "--network torus:4x4 --algorithm bucket -b 1M --budget 200GB/s --chunks 1 --json -",
+    "reconfigure": "--topology ring:8 --size 1K --delay 1us --json -",
+    "schedule": "--topology ring:4 --algorithm ring -b 1K --json -",
+}
+"""A call of every command with --collective."""
+
+VARIES = re.compile(r'"(wall_s|seconds_per_evaluation|\w*cpu_s)": [^,\n]*')
+"""Of JSON, what a clock measures."""
+
+
+@pytest.mark.parametrize("name", [
+    name for name, one in COMMANDS.items() if one.positional != "spec" and "name" in accepted(one).get("collective", ())
+])
+def test_a_collective_has_one_meaning_however_it_is_spelled(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = tmp_path / "measured.json"
+    rank_8 = "compare --topology switch:8 --algorithm ring --chunks 1 -b 1K -e 64M -f 4 --nccl-json"
+    assert main([*rank_8.split(), str(measured)]) == 0
+    capsys.readouterr()
+    words = COLLECTIVE_CALLS[name].format(measured=measured).split()
+    said = set()
+    for spelled in ("all-reduce", "allreduce", "all_reduce", "ALLREDUCE"):
+        assert main([name, *words, "--collective", spelled]) == 0
+        said.add(VARIES.sub("", capsys.readouterr().out).replace(f'"name": "{spelled}"', ""))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("value", ["-5GB/s", "-.5GB/s", "-1B/s"])
+def test_a_negative_value_is_a_value(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And no flag, which would leave that before it without a value."""
+    assert main(["compare", "--topology", "ring:4", "--link-bandwidth", value]) == EXIT_BAD_INPUT
+    assert value in (said := capsys.readouterr().err) and "above zero" in said
 
 
 @pytest.mark.parametrize("name", COMMANDS)

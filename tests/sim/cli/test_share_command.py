@@ -155,7 +155,7 @@ COLLECTIVE = "collective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[topology]", "there are no tenants"),
+        ("[topology]", "no tenant is given"),
         ("[tenant]\na = 1", "write it as [[tenant]] with its keys below"),
         ("[sweep]\nbegin = '1K'", "weft share does not use [sweep]: it takes topology, model, tenant"),
         ("[other]\na = 1\n[[tenant]]\njob = 'a'", "unknown section 'other'"),

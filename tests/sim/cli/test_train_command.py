@@ -100,7 +100,7 @@ def test_the_bubble_is_told_beside_the_ideal_one(capsys: pytest.CaptureFixture[s
     [
         ([], "no workload is given"),
         (["--workload", "gone.txt", "--groups", "a=1,1"], "'gone.txt' is neither a file nor a model"),
-        (["--workload", "gpt-3"], "gpt-3 needs --samples"),
+        (["--workload", "gpt-3"], "no samples, peak or efficiency is given"),
         (["--workload", "gpt-3", "--samples", "1", "--peak", "1", "--efficiency", "1", "--groups", "a=1"],
          "--groups is for workload files"),
         (["--workload", "gpt-3", "--samples", "1", "--peak", "1", "--efficiency", "1", "--parallelism", "pp=4"],

@@ -9,9 +9,18 @@ from typing import Any
 
 import pytest
 
-from collectives import COLLECTIVES, build
+from collectives import ALGORITHMS, COLLECTIVES, build
 from sim import FaultPlan, SlowLink, simulate
-from sim.study.tables import aligned, common_notes, comparison_table, legend, links_csv, nccl_table, to_csv
+from sim.study.tables import (
+    abbreviations,
+    aligned,
+    common_notes,
+    comparison_table,
+    legend,
+    links_csv,
+    nccl_table,
+    to_csv,
+)
 from topologies import from_spec
 
 PER_RANK = ("all-gather", "reduce-scatter", "all-to-all")
@@ -91,13 +100,23 @@ def test_the_winner_is_marked_at_every_size() -> None:
 
 
 def test_a_wide_table_is_broken_between_algorithms() -> None:
-    """Nothing is lost: the tables side by side are the table on a screen that is wide enough."""
+    """Nothing is lost: the tables side by side are the table on a screen that is wide enough, and the winner's name."""
     rows = [row(f"algorithm-{n}", size, n * 1e-6) for n in range(1, 12) for size in (4, 8)]
     blocks = [block.splitlines() for block in comparison_table(rows, 80).split("\n#\n")]
     assert len(blocks) > 1 and max(len(line) for block in blocks for line in block) <= 80
     beside = [[cell for index, block in enumerate(blocks) for cell in block[line].split()[2 * (index > 0):]]
               for line in range(3)]
+    assert [line.pop(-2) for line in beside[1:]] == ["algorithm-1"] * 2
     assert beside == [line.split() for line in comparison_table(rows, 1000).splitlines()]
+
+
+def test_a_form_has_the_same_letters_in_every_table() -> None:
+    """Whichever forms run on a fabric; and no two have the same."""
+    forms = dict.fromkeys(form for one in ALGORITHMS.values() for kind in one.functions for form in one.forms_of(kind))
+    every = abbreviations(forms)
+    assert len(forms) > 5 and len(set(every.values())) == len(forms)
+    assert all(abbreviations([form]) == {form: every[form]} for form in forms)
+    assert every | {"bound": "Bo"} == abbreviations(["bound", *forms])
 
 
 def test_equal_times_are_both_marked() -> None:
