@@ -12,7 +12,17 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from sim.program import DELIVERY, DISCIPLINES, FORWARDING, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
+from sim.program import (
+    DELIVERY,
+    DISCIPLINES,
+    FORWARDING,
+    PER_CHUNK,
+    PER_TASK,
+    Cutting,
+    Posting,
+    Program,
+    ProgramBuilder,
+)
 
 SMALL_RATES = tuple(Fraction(10**12) / ps for ps in (1, 2, 3, 5, Fraction(1, 2)))
 REALISTIC_RATES = (Fraction(50 * 10**9), Fraction(25 * 10**9), Fraction(50 * 2**30), Fraction(10**11, 3))
@@ -148,3 +158,35 @@ def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capaci
         drawn.builder.give(giver, pool, units, PER_CHUNK)
     else:
         drawn.builder.give(giver, pool, total, PER_TASK)
+
+
+@st.composite
+def nic_programs(draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES) -> Program:
+    """Programs in which up to three NPUs post some of the tasks; all that wait, wait for earlier tasks."""
+    push_ps, queue = Fraction(draw(st.sampled_from((0, 1, 3, 6))), 3), draw(st.sampled_from((1, 3, 10, 10**6)))
+    posting = Posting(draw(st.sampled_from((0, 1, 2, 5))), push_ps, queue, draw(st.booleans()))
+    builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)), posting)
+    drawn = _Drawn(draw, builder, small=True)
+    rate, discipline = st.sampled_from(SMALL_RATES), st.sampled_from(disciplines)
+    nics = [builder.nic(draw(rate), drawn.integer(1, 3), draw(discipline)) for _ in range(drawn.integer(1, 3))]
+    drawn.servers += [builder.server(draw(rate), draw(discipline)) for _ in range(drawn.integer(1, MAX_SERVERS))]
+    sent: list[int] = []
+    for task in range(drawn.integer(1, MAX_TASKS)):
+        cutting, work = _cutting_and_work(drawn)
+        nic = draw(st.sampled_from((*nics, *nics, None)))
+        path = [] if nic is None else [(nic, draw(st.sampled_from(SMALL_LATENCIES)))]
+        pushed = drawn.some(sent, 2)
+        after = drawn.some(set(range(task)) - set(pushed), 2)
+        stream = drawn.some(set(range(task)) - {*pushed, *after}, 2)
+        builder.task(
+            work, path + _path(drawn), cutting, after=after, stream=stream, pushed=pushed, port=drawn.integer(0, 2),
+            flow=drawn.integer(0, 3) + 4 * (nic or 0), tie_class=draw(st.sampled_from((0, 0, 1, 2))),
+            priority=drawn.integer(-1, 2),
+        )
+        drawn.chunks.append(cutting.cut(work)[0])
+        drawn.ancestors.append(set())
+        sent += [task] * (nic is not None)
+    for task in range(len(drawn.chunks)):
+        if drawn.rarely(6):
+            builder.window(task, task, drawn.integer(1, 3))
+    return builder.build()

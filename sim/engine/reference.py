@@ -19,6 +19,7 @@ import simpy
 from simpy.events import NORMAL, EventPriority
 
 from sim.engine.reference_faults import Conditions, route_from
+from sim.engine.reference_nic import Nic
 from sim.program import (
     FIFO,
     I64,
@@ -26,6 +27,7 @@ from sim.program import (
     PER_CHUNK,
     PER_TASK,
     PRIORITY,
+    PUSHED,
     SMALLEST_FIRST,
     WHOLE,
     Program,
@@ -35,7 +37,7 @@ from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished,
 
 SETTLE = NORMAL
 """Ends of service, deliveries, releases and requests; also where SimPy puts every event that succeeds."""
-GRANT, ARRIVE, CHOOSE = (EventPriority(SETTLE + phase) for phase in (1, 2, 3))
+GRANT, POST, ARRIVE, CHOOSE = (EventPriority(SETTLE + phase) for phase in (1, 2, 3, 4))
 
 Steps = Generator[simpy.Event, None, None]
 TieKey = tuple[int, int, int, int, int, int]
@@ -65,7 +67,7 @@ class _Moment(simpy.Event):
 
 @dataclass
 class Need:
-    """What a task waits for: another task, whole, chunk by chunk (lag 0) or in a window (lag >= 1)."""
+    """What a task waits for: another task, whole or pushed, chunk by chunk (lag 0) or in a window (lag >= 1)."""
 
     parent: TaskProcess
     lag: int
@@ -89,6 +91,8 @@ class TaskProcess:
     work: int
     tie_class: int
     priority: int
+    port: int = 0
+    flow: int = 0
     needs: list[Need] = field(default_factory=list)
     pool: UnitPool | None = None
     units: int = 0
@@ -97,6 +101,7 @@ class TaskProcess:
     deadline: simpy.Event | None = None
     delivered: int = 0
     arrived: set[int] = field(default_factory=set)
+    pushed: simpy.Event | None = None
     start_ps: int = -1
     finish_ps: int = -1
     _milestones: dict[int, simpy.Event] = field(default_factory=dict)
@@ -108,6 +113,11 @@ class TaskProcess:
     def released(self, chunk: int) -> Steps:
         """Wait until nothing that `chunk` depends on is missing."""
         for need in self.needs:
+            if need.lag == PUSHED:
+                assert need.parent.pushed is not None
+                if not need.parent.pushed.triggered:
+                    yield need.parent.pushed
+                continue
             count = need.deliveries(chunk, self.chunks)
             if need.parent.delivered < count and not self.waits_no_more:
                 delivered = need.parent.has_delivered(count)
@@ -242,6 +252,11 @@ class Visit:
         for name in ("server", "hop", "at", "latency_ps", "row", "onward"):
             setattr(self, name, getattr(way, name))
 
+    @property
+    def work(self) -> int:
+        """Bytes or ps of the chunk."""
+        return int(self.server.conditions.program.chunk_work[self.size])
+
     def time_at(self, rate: int) -> int:
         """Service time at a rate."""
         return int(self.server.conditions.program.service_ps[self.size, rate])
@@ -267,6 +282,7 @@ class Server:
     discipline: int
     conditions: Conditions
     way_now: Callable[[Visit], Visit | None]
+    nic: Nic | None = None
     waiting: list[Visit] = field(default_factory=list)
     done: list[Visit] = field(default_factory=list)
     dropped: list[Visit] = field(default_factory=list)
@@ -310,6 +326,8 @@ class Server:
             self._start(visit)
             yield self.clock.at(visit.end_ps, SETTLE)
             visit.ended.succeed()
+            if self.nic is not None:
+                self.nic.served(visit.work)
 
     def _send(self, visit: Visit, way: Visit) -> None:
         """Let a chunk at its source take another route, which may start elsewhere."""
@@ -378,6 +396,7 @@ class Simulation:
             for index, discipline in enumerate(self.program.server_discipline)
         ]
         self.tasks = [self._task(index) for index in range(self.program.n_tasks)]
+        self._add_nics()
         self._add_needs()
         self._add_pools()
 
@@ -398,13 +417,26 @@ class Simulation:
             yield from task.released(chunk)
             yield from task.granted(chunk)
             first = self.visits(task, chunk, 0)
-            if first is not None:
+            if first is not None and first.server.nic is not None:
+                yield from self.push(first, first.server.nic)
+            elif first is not None:
                 injected = self.clock.event()
                 self.clock.process(self.cross(first, injected))
                 yield injected
             else:
                 task.start_ps = self.clock.now_ps if chunk == 0 else task.start_ps
                 task.deliver(chunk)
+
+    def push(self, first: Visit, nic: Nic) -> Steps:
+        """A chunk is posted and pushed into the queue of its NIC, which keeps an engine busy for a while."""
+        task = first.task
+        yield nic.send(task, first.chunk, first.work, self.clock.event())
+        self.clock.process(self.cross(first, self.clock.event()))
+        yield self.clock.at(self.clock.now_ps + int(self.program.push_ps[first.size]), SETTLE)
+        is_last = first.chunk == task.chunks - 1
+        nic.engine_is_done(task, is_last)
+        if is_last and task.pushed is not None:
+            task.pushed.succeed()
 
     def cross(self, first: Visit, injected: simpy.Event) -> Steps:
         """The life of a chunk, from its injection to its delivery; it is sent again as often as it is lost."""
@@ -495,8 +527,36 @@ class Simulation:
             deadline=self.clock.at(deadline_ps, SETTLE) if deadline_ps < NEVER_PS else None,
         )
 
+    def _add_nics(self) -> None:
+        p = self.program
+        for server in self.servers if p.has_nics else []:
+            number = int(p.server_nic[server.conditions.index])
+            if number >= 0:
+                server.nic = Nic(
+                    lambda: self.clock.now_ps, self._hold_round, int(p.nic_engines[number]), p.nic_queue, p.post_ps,
+                    bool(p.ports_in_turn),
+                )
+        for task in self.tasks if p.has_nics else []:
+            task.port, task.flow = int(p.task_port[task.index]), int(p.task_flow[task.index])
+            task.pushed = self.clock.event()
+            first = self.visits(task, 0, 0)
+            if first is not None and first.server.nic is not None:
+                first.server.nic.unpushed[task.port] += 1
+
+    def _hold_round(self, nic: Nic, time_ps: int) -> None:
+        if time_ps not in nic.due:
+            nic.due.add(time_ps)
+            self.clock.process(self._round(nic, time_ps))
+
+    def _round(self, nic: Nic, time_ps: int) -> Steps:
+        yield self.clock.at(time_ps, POST)
+        nic.due.remove(time_ps)
+        nic.round()
+
     def _add_needs(self) -> None:
         p = self.program
+        for parent, child in zip(*p.pushed_edges(), strict=True):
+            self.tasks[child].needs.append(Need(self.tasks[parent], PUSHED))
         for parent, child in zip(*p.whole_edges(), strict=True):
             self.tasks[child].needs.append(Need(self.tasks[parent], WHOLE))
         for parent, child, lag in zip(*p.stream_edges(), strict=True):

@@ -61,6 +61,8 @@ class Run:
     def __post_init__(self) -> None:
         self.state: State | FifoState
         self._kernel: Callable[..., int]
+        if self.program.has_nics:
+            raise WeftError("the chunk engine has no NICs yet: choose the reference engine")
         if fifo.runs(self.program) and not self.general:
             self.state, self._kernel = fifo.initial_state(self.program, self.log), _fifo.run_fifo
         else:

@@ -6,7 +6,7 @@ columns become a program, and `builder` how one is built task by task.
 
 from __future__ import annotations
 
-from sim.program.assemble import NO_POOLS, Columns, Pools, Works, assemble
+from sim.program.assemble import NO_POOLS, Columns, Nics, Pools, Posting, Works, assemble
 from sim.program.builder import ProgramBuilder
 from sim.program.columns import i32, unique_rows
 from sim.program.contract import (
@@ -22,6 +22,7 @@ from sim.program.contract import (
     PER_CHUNK,
     PER_TASK,
     PRIORITY,
+    PUSHED,
     SMALLEST_FIRST,
     WHOLE,
     Program,
@@ -32,7 +33,7 @@ from sim.program.waits import Waits, waits_of
 
 __all__ = [
     "CLOCK_END_PS", "DELIVERY", "DISCIPLINES", "FIFO", "FORWARDING", "I8", "I32", "I64", "LOWEST_CHUNK_FIRST",
-    "NO_POOLS", "PER_CHUNK", "PER_TASK", "PRIORITY", "SMALLEST_FIRST", "WHOLE", "Columns", "Cutting", "Pools",
-    "Program", "ProgramBuilder", "Waits", "Works", "assemble", "check_healthy", "i32",
+    "NO_POOLS", "PER_CHUNK", "PER_TASK", "PRIORITY", "PUSHED", "SMALLEST_FIRST", "WHOLE", "Columns", "Cutting", "Nics",
+    "Pools", "Posting", "Program", "ProgramBuilder", "Waits", "Works", "assemble", "check_healthy", "i32",
     "service_time_ps", "unique_rows", "waits_of",
 ]

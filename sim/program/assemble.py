@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.program.checks import check_clock, check_windows, served
+from sim.program.checks import check_clock, check_nics, check_windows, served
 from sim.program.columns import i32, unique_rows
 from sim.program.contract import (
     CLOCK_END_PS,
@@ -74,6 +75,25 @@ class Pools(NamedTuple):
 NO_POOLS = Pools([], [], [], [])
 
 
+class Posting(NamedTuple):
+    """How NPUs post transfers and NICs take them."""
+
+    post_ps: int = 0  # between two posts of an NPU
+    push_ps: Fraction = Fraction(0)  # in which an engine pushes a unit of work
+    queue: int = 1  # work in the queue of a NIC at which engines wait; 1: one chunk, so that engines take turns
+    in_turn: bool = False  # whether the port posted last is left out
+
+
+class Nics(NamedTuple):
+    """Servers that are NICs, with their engines, and port and flow of each task; ports are numbered from 0."""
+
+    server: Sequence[int] | I32
+    engines: Sequence[int] | I32
+    task_port: I32
+    task_flow: I32
+    posting: Posting
+
+
 def assemble(
     columns: Columns,
     cuttings: Sequence[Cutting],
@@ -81,6 +101,7 @@ def assemble(
     deliver: str = "tail",
     pools: Pools = NO_POOLS,
     *,
+    nics: Nics | None = None,
     waits: Waits | None = None,
     works: Works | None = None,
 ) -> Program:
@@ -128,7 +149,9 @@ def assemble(
         **waits.columns,
         **_pool_arrays(pools, n_tasks),
         chunk_work=np.ascontiguousarray(sizes),
+        **({} if nics is None else _nic_arrays(nics, sizes, columns.server_rate.size)),
     )
+    check_nics(program)
     check_windows(program, *waits.windows)
     check_times(program, columns.rates)
     return program
@@ -218,4 +241,19 @@ def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, Any]:
         "give_pool": i32(give[:, 1]),
         "give_units": i32(give[:, 2]),
         "give_per": np.ascontiguousarray(give[:, 3], np.int8),
+    }
+
+
+def _nic_arrays(nics: Nics, sizes: I64, n_servers: int) -> dict[str, Any]:
+    server_nic = np.full(n_servers, -1, np.int32)
+    server_nic[nics.server] = np.arange(len(nics.server))
+    return {
+        "server_nic": server_nic,
+        "nic_engines": i32(nics.engines),
+        "task_port": i32(nics.task_port),
+        "task_flow": i32(unique_rows(nics.task_flow)[1]),
+        "push_ps": np.array([max(1, ceil(nics.posting.push_ps * int(size))) for size in sizes], np.int64),
+        "post_ps": nics.posting.post_ps,
+        "nic_queue": nics.posting.queue,
+        "ports_in_turn": int(nics.posting.in_turn),
     }

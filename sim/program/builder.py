@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.program.assemble import Columns, Pools, assemble
+from sim.program.assemble import Columns, Nics, Pools, Posting, assemble
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DISCIPLINES, FIFO, I64, PER_CHUNK, WHOLE, Program
+from sim.program.contract import CLOCK_END_PS, DISCIPLINES, FIFO, I64, PER_CHUNK, PUSHED, WHOLE, Program
 from sim.program.cutting import MOST_WORK, Cutting
 from topologies import WeftError
 from topologies.checks import choice
@@ -46,12 +46,15 @@ class ProgramBuilder:
 
     forwarding: str = "cut-through"
     deliver: str = "tail"
+    posting: Posting = Posting()
     _servers: list[tuple[Fraction, int]] = field(default_factory=list)
     _tasks: list[tuple[int, Cutting, tuple[tuple[int, int], ...], int, int]] = field(default_factory=list)
     _edges: list[tuple[int, int, int]] = field(default_factory=list)
     _many: list[_Many] = field(default_factory=list)
     _orders: list[tuple[I64, I64]] = field(default_factory=list)
     _pools: Pools = field(default_factory=lambda: Pools([], [], [], []))
+    _nics: dict[int, int] = field(default_factory=dict)
+    _sends: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def server(self, rate: float | Fraction, discipline: str = "fifo") -> int:
         """Add a server of `rate` work per second (bytes/s for a link, 10^12 for work in ps); returns its index."""
@@ -60,6 +63,14 @@ class ProgramBuilder:
             raise WeftError(f"server {len(self._servers)} has rate {rate}; it must be above zero")
         self._servers.append((Fraction(rate), DISCIPLINES.index(discipline)))
         return len(self._servers) - 1
+
+    def nic(self, rate: float | Fraction, engines: int = 1, discipline: str = "fifo") -> int:
+        """Add a server that is a NIC; `posting` of the builder holds for all of them. Returns its index."""
+        if engines < 1:
+            raise WeftError(f"server {len(self._servers)} is a NIC of {engines} engines; at least 1")
+        server = self.server(rate, discipline)
+        self._nics[server] = engines
+        return server
 
     def servers(self, rates: Sequence[Fraction]) -> I64:
         """Add fifo servers of these rates; returns their indices."""
@@ -114,13 +125,17 @@ class ProgramBuilder:
         after: Iterable[int] = (),
         stream: Iterable[int] = (),
         window: Iterable[tuple[int, int]] = (),
+        pushed: Iterable[int] = (),
         tie_class: int = 0,
         priority: int = 0,
+        port: int = 0,
+        flow: int | None = None,
     ) -> int:
         """Add a task of `work` bytes or ps over a path of (server, latency_ps); returns its index.
 
         `after` are waited for whole, `stream` chunk by chunk, `window` are (task, w): chunk j waits for its
-        chunk j - w.
+        chunk j - w. `pushed` are waited for until they are in the queue of their NIC.
+        `port` and `flow` are of a task that a NIC takes; without a flow it has one of its own.
         """
         task = len(self._tasks)
         if self._many:
@@ -130,7 +145,9 @@ class ProgramBuilder:
         if work >= MOST_WORK:
             raise WeftError(f"task {task} has work of {work}; it must be below 2^62 (bytes or ps)")
         self._tasks.append((work, cutting, tuple(path), tie_class, priority))
+        self._sends[task] = port, -1 - task if flow is None else flow
         self._edges += [(parent, task, WHOLE) for parent in after]
+        self._edges += [(parent, task, PUSHED) for parent in pushed]
         self._edges += [(parent, task, 0) for parent in stream]
         for parent, lag in window:
             self.window(task, parent, lag)
@@ -178,7 +195,15 @@ class ProgramBuilder:
         )
         if self._many:
             columns = self._with_many(columns, cuttings)
-        return assemble(columns, cuttings, self.forwarding, self.deliver, self._pools)
+        return assemble(columns, cuttings, self.forwarding, self.deliver, self._pools, nics=self._with_nics(columns))
+
+    def _with_nics(self, columns: Columns) -> Nics | None:
+        if not self._nics:
+            return None
+        port, flow = np.zeros((2, columns.task_work.size), np.int64)
+        for task, sent in self._sends.items():
+            port[task], flow[task] = sent
+        return Nics(list(self._nics), list(self._nics.values()), i32(port), i32(flow), self.posting)
 
     def _with_many(self, columns: Columns, cuttings: list[Cutting]) -> Columns:
         """The columns with the tasks that were added by the array; equal hops become one route."""

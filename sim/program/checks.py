@@ -25,6 +25,26 @@ def check_windows(program: Program, parent: I32, child: I32, lag: I32) -> None:
         )
 
 
+def check_nics(program: Program) -> None:
+    """NICs are where routes begin, a task that asks a pool has none, and only what a NIC takes is ever pushed."""
+    if not program.has_nics and not program.pushed_child.size:
+        return
+    nic = program.server_nic if program.has_nics else np.full(program.n_servers, -1, np.int32)
+    first = np.zeros(program.route_hop.size, np.bool_)
+    first[program.route_ptr[:-1][np.diff(program.route_ptr) > 0]] = True
+    at = np.flatnonzero((nic[program.route_server] >= 0) & ~first)
+    if at.size:
+        raise WeftError(f"server {program.route_server[at[0]]} is a NIC: routes begin there, and do not cross it")
+    has_nic = np.zeros(program.n_tasks, np.bool_)
+    routed = program.hops() > 0
+    has_nic[routed] = nic[program.route_server[program.route_ptr[program.task_route[routed]]]] >= 0
+    if program.task_pool.size and np.any(both := has_nic & (program.task_pool >= 0)):
+        raise WeftError(f"task {np.flatnonzero(both)[0]} asks a pool and a NIC; a task may ask one of them")
+    parent = program.pushed_edges()[0]
+    if np.any(~has_nic[parent]):
+        raise WeftError(f"task {parent[~has_nic[parent]][0]} is waited for until it is pushed, and has no NIC")
+
+
 def served(program: Program) -> npt.NDArray[np.bool_]:
     """Which chunk sizes occur at which rates, (Z, R): on the routes and detours of the tasks, and at any time."""
     cut, route = program.task_cut.astype(np.int64), program.task_route
@@ -64,12 +84,17 @@ def check_clock(program: Program) -> None:
         return
     slowest = program.service_ps.max(initial=1)
     longest = program.hop_latency_ps.max(initial=0)
-    bound = program.chunk_hops() * (int(slowest) + int(longest))
+    bound = program.chunk_hops() * (int(slowest) + int(longest)) + _posting_ps(program)
     if bound >= CLOCK_END_PS:
-        bound = _exact_bound(program)
+        bound = _exact_bound(program) + _posting_ps(program)
     if bound >= CLOCK_END_PS:
         last, end = format_time(bound), format_time(CLOCK_END_PS)
         raise WeftError(f"the run could last {last}; the clock ends at {end}")
+
+
+def _posting_ps(program: Program) -> int:
+    """At most the time for all posts and pushes, one after the other."""
+    return int(program.chunks().sum()) * (program.post_ps + int(program.push_ps.max(initial=0)))
 
 
 def _exact_bound(program: Program) -> int:

@@ -19,6 +19,20 @@ Release
 Injection
     A released chunk joins its first server when the chunk before it has ended its service there (at its
     release, if that is later). A task has one chunk at most at its first server.
+NIC
+    A server that is the NIC of an NPU (`server_nic`) is the first of the routes of the tasks that the NPU sends, and of
+    no other hop. Before it such a chunk goes through four stages, each of which takes the least (ps at which the
+    chunk got there, class, chunk, hop, task):
+    Post. A released chunk whose transfer holds no engine waits to be posted. The NPU posts one every `post_ps`. With
+    `ports_in_turn`, the port of its last post is left out as long as another of its ports has transfers that are not
+    pushed in full.
+    Engine. The NIC has `nic_engines`. A posted transfer takes a free one, unless another transfer of its flow (source
+    and destination, `task_flow`) holds one; then it waits for that one, and then takes its place by when it was posted.
+    Push. The engine pushes the chunk into the queue of the NIC as soon as the chunks there, the one in service
+    included, have less than `nic_queue` of work; the chunk arrives at the server then, and the engine has pushed it
+    `push_ps[z]` later. If the next chunk is released by then, it waits to be pushed; else the engine is free, and that
+    chunk will be posted when it is released.
+    A child that waits for a pushed parent (`pushed_child`) waits until an engine has pushed the last chunk of it.
 Pool
     A chunk that would join (or, on an empty route, be delivered) first asks its task's pool, if any, for
     units: each chunk (`PER_CHUNK`), or the first chunk for all (`PER_TASK`). Requests are served in the
@@ -27,6 +41,8 @@ Order inside one picosecond
     1. Ends of service, deliveries, units given back, releases and requests, to their fixpoint. Then every
        pool grants what it can, in its order; what a grant delivers is part of the next fixpoint. Repeat
        until nothing changes.
+       Then every NPU posts, its free engines take transfers, and engines push; nothing of this delivers or releases
+       anything in the same picosecond.
     2. All arrivals at servers, the injected ones included.
     3. Each free server that has waiting chunks chooses one and starts it.
 Choice
@@ -79,6 +95,8 @@ DELIVERY = ("tail", "head")
 PER_CHUNK, PER_TASK = 0, 1
 WHOLE = -1
 """Lag of an edge to a child that waits for the whole task; 0 is chunk by chunk, w >= 1 a window."""
+PUSHED = -2
+"""Lag of an edge to a child that waits until all of the task is pushed into the queue of a NIC."""
 
 CLOCK_END_PS = 2**62
 
@@ -155,6 +173,22 @@ class Program(NamedTuple):
         NEVER_PS where there is none.
     seed : int
         Of loss and jitter.
+    server_nic : (S,) or (0,) int32
+        NIC that a server is, -1 for others. Empty, as all that follows, where there are no NICs.
+    nic_engines : (N,) int32
+        Engines of each NIC.
+    task_port, task_flow : (T,) or (0,) int32
+        Port from which a task is posted, and source and destination as one number.
+    push_ps : (Z,) or (0,) int64
+        Time in which an engine pushes a chunk of each size, at least 1.
+    pushed_ptr, pushed_child : (T+1,) or (0,) int32, int32
+        Children that wait until a task is pushed.
+    post_ps : int
+        Between two posts of an NPU.
+    nic_queue : int
+        Work of the chunks in the queue of a NIC at which engines wait.
+    ports_in_turn : int
+        0 or 1.
     """
 
     cut_through: int
@@ -208,12 +242,27 @@ class Program(NamedTuple):
     detour_route: I32 = _NONE[1]
     task_deadline_ps: I64 = _NONE[2]
     seed: int = 0
+    server_nic: I32 = _NONE[1]
+    nic_engines: I32 = _NONE[1]
+    task_port: I32 = _NONE[1]
+    task_flow: I32 = _NONE[1]
+    push_ps: I64 = _NONE[2]
+    pushed_ptr: I32 = _NONE[1]
+    pushed_child: I32 = _NONE[1]
+    post_ps: int = 0
+    nic_queue: int = 0
+    ports_in_turn: int = 0
 
     @property
     def is_healthy(self) -> bool:
         """Whether nothing changes in time, nothing is lost and nothing is drawn."""
         given = (self.timetable_ptr, self.server_loss, self.server_jitter, self.detour_ptr, self.task_deadline_ps)
         return all(array.size == 0 for array in given)
+
+    @property
+    def has_nics(self) -> bool:
+        """Whether transfers are posted, and pushed into the queues of NICs."""
+        return bool(self.nic_engines.size)
 
     @property
     def n_servers(self) -> int:
@@ -241,6 +290,15 @@ class Program(NamedTuple):
     def whole_edges(self) -> tuple[I32, I32]:
         """Parent and child of each wait for a whole task, in the order of the parents."""
         return _owners(self.whole_ptr), self.whole_child
+
+    @property
+    def pushed_waits(self) -> I32:
+        """Number of parents of each task that it waits for until they are pushed, (T,); computed."""
+        return np.bincount(self.pushed_child, minlength=self.n_tasks).astype(np.int32)
+
+    def pushed_edges(self) -> tuple[I32, I32]:
+        """Parent and child of each wait for a task to be pushed, in the order of the parents."""
+        return _owners(self.pushed_ptr), self.pushed_child
 
     def stream_edges(self) -> tuple[I32, I32, I32]:
         """Parent, child and lag of each wait chunk by chunk or in a window, in the order of the children."""
@@ -276,6 +334,8 @@ def _owners(ptr: I32) -> I32:
 
 
 def check_healthy(program: Program, what: str) -> None:
-    """Reject a program in which something changes in time, for code that does not support that."""
+    """Reject a program in which something changes in time, or that has NICs, for code that does not support that."""
     if not program.is_healthy:
         raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
+    if program.has_nics:
+        raise WeftError(f"{what} does not follow NICs: simulate with the chunk or the reference engine")

@@ -76,6 +76,8 @@ def disrupt(program: Program, faults: Disruptions) -> Program:
         A factor above 1, times out of order, a loss that never ends, a detour of a task without a route, or a
         chunk that could take longer than the clock goes.
     """
+    if program.has_nics:
+        raise WeftError("faults and NICs are not simulated together: give one of them")
     for add in (_timetables, _losses, _jitter, _detours, _deadlines):
         program = add(program, faults)
     program = program._replace(seed=faults.seed)

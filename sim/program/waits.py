@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.columns import by_key
-from sim.program.contract import I32, WHOLE
+from sim.program.contract import I32, PUSHED, WHOLE
 from topologies import WeftError
 
 
@@ -20,22 +20,24 @@ class Waits(NamedTuple):
 
 
 def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
-    """The dependencies of some tasks, sorted; lag WHOLE, 0 (chunk by chunk) or a window.
+    """The dependencies of some tasks, sorted; lag WHOLE, PUSHED, 0 (chunk by chunk) or a window.
 
     Raises
     ------
     WeftError
         Tasks that wait for each other in a circle, windows left out.
     """
-    whole, rest, window, firm = map(_rows, (lag == WHOLE, lag != WHOLE, lag > 0, lag <= 0))
+    whole, pushed, rest, window, firm = map(_rows, (lag == WHOLE, lag == PUSHED, lag >= 0, lag > 0, lag <= 0))
     circle = _circle(n_tasks, parent[firm], child[firm])
     if circle:
         raise Cycle(circle)
     whole_ptr, whole_child, _ = by_key(parent[whole], child[whole], None, n_tasks)
+    pushed_ptr, pushed_child, _ = by_key(parent[pushed], child[pushed], None, n_tasks)
     stream_ptr, stream_child, stream_lag = by_key(parent[rest], child[rest], lag[rest], n_tasks)
     parent_ptr, parents, parent_lag = by_key(child[rest], parent[rest], lag[rest], n_tasks)
     columns = {
         "whole_ptr": whole_ptr, "whole_child": whole_child,
+        "pushed_ptr": pushed_ptr, "pushed_child": pushed_child,
         "stream_ptr": stream_ptr, "stream_child": stream_child, "stream_lag": stream_lag,
         "parent_ptr": parent_ptr, "parent": parents, "parent_lag": parent_lag,
     }
