@@ -88,7 +88,7 @@ def machine_of(name: str, gpu: str, gpus: int, inside: str, nic: str) -> Machine
     # four GPUs of one node are joined directly unless a switch is named
     quad = gpus == 4 and inside and not re.search(r"Switch|NVL\d", inside) and not profile.startswith("gb")
     joined = "alone" if gpus == 1 else "mesh" if meshed or quad or profile.startswith("mi") else "switch"
-    amd = re.search(r"Polaris|Sirius|Perlmutter|Frontier|MI\d|A100", whole) is not None
+    amd = re.search(r"Polaris|Sirius|Perlmutter|Frontier|MI25|DGX A100|ND A100", whole) is not None
     cpu = "arm" if re.search(r"G[BH]\d", gpu) else "amd" if amd else "intel"
     # a box has eight GPUs and a NIC for each unless the words say otherwise
     spare = port.startswith("ib") and count is not None and count > gpus and count % gpus  # ports for other purposes

@@ -14,8 +14,8 @@ from sim.library.tuner import SENDRECV, Candidate, Setting, candidates, channel_
 from topologies.text.brief import one_line
 
 MIB = 2**20
-AT_ONCE = 256
-"""Bytes per rank from which a network may ask the receiver first."""
+AT_ONCE = 2048
+"""Bytes of a message from which a network may ask the receiver first."""
 
 
 @one_line
@@ -49,7 +49,7 @@ def expected(setting: Setting, size_bytes: int) -> Expected:
 
 def timed(setting: Setting, one: Candidate, size_bytes: int) -> Expected:
     """The time of a candidate."""
-    algbw = one.algbw_GBps
+    algbw = one.algbw_GBps * _dip(one, size_bytes)
     if one.algorithm == SENDRECV and setting.collective == SENDRECV and setting.nodes == 1:
         algbw = min(algbw, channel_GBps(setting, size_bytes))
     launch = setting.launch_s * 1e6
@@ -71,7 +71,7 @@ def _links(setting: Setting, one: Candidate) -> str:
 
 def _handshake_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
     """What a network hop of a message that is not sent at once takes longer."""
-    if size_bytes < AT_ONCE * setting.n:
+    if size_bytes * one.message < AT_ONCE:
         return 0.0
     nic = setting.machine.nic
     return (nic.handshake_simple if one.protocol == "Simple" else nic.handshake) * 1e6
@@ -79,17 +79,22 @@ def _handshake_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
 
 def _ramp_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
     """What a collective loses to channels that wait for the slowest, inside a node."""
-    if one.protocol != "Simple" or setting.between_GBps < setting.inside_GBps or setting.collective == SENDRECV:
+    if one.protocol == "LL" or setting.between_GBps < setting.inside_GBps or setting.collective == SENDRECV:
         return 0.0
-    factor = float(tables()["reached"]["multicast_ramp"][0]) if one.algorithm == "NVLS" else 1.0
-    return factor * setting.machine.gpu.ramp * 1e6 * math.sqrt(size_bytes / MIB)
+    gpu = setting.machine.gpu
+    factor = setting.reached.multicast_ramp if one.algorithm == "NVLS" else 1.0
+    return factor * (gpu.ramp if one.protocol == "Simple" else gpu.ramp_ll128) * 1e6 * math.sqrt(size_bytes / MIB)
 
 
 def _believed_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
+    return one.believed_us + size_bytes / (one.algbw_GBps * _dip(one, size_bytes)) / 1e3
+
+
+def _dip(one: Candidate, size_bytes: int) -> float:
+    """What a Tree keeps of its bandwidth at a size."""
     dip = tables()["dip"][one.protocol] if one.algorithm == "Tree" else ()
     at = max(0, int(math.log2(max(size_bytes, 64) / 64)))
-    factor = dip[at] if at < len(dip) else 1.0
-    return one.believed_us + size_bytes / (one.algbw_GBps * factor) / 1e3
+    return float(dip[at]) if at < len(dip) else 1.0
 
 
 def expected_row(setting: Setting, one: Expected, topology: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -56,6 +56,23 @@ def version(library: str) -> tuple[int, int]:
     return found
 
 
+class Reached(NamedTuple):
+    """Constants of the library that were calibrated: `[reached]` of `nccl.toml`."""
+
+    multicast_ramp: float
+    network_channel: float
+    most_of_a_channel: float
+    send: float
+    peer: float
+    scatter: float
+
+
+@cache
+def reached() -> Reached:
+    """Those of `nccl.toml`."""
+    return Reached(**{name: float(value) for name, (value, _) in tables()["reached"].items()})
+
+
 @checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +91,9 @@ class Setting:
     algorithms, protocols : tuple of str
         The library is told to choose among these (`NCCL_ALGO`, `NCCL_PROTO`); empty: free.
     gpus_per_process : int
+    graphs : bool
+        Whether CUDA graphs start the collectives: no time to launch.
+    reached : Reached
     """
 
     machine: Machine
@@ -84,6 +104,8 @@ class Setting:
     algorithms: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
     gpus_per_process: Count = 1
+    graphs: bool = False
+    reached: Reached = field(default_factory=reached)
 
     def __post_init__(self) -> None:
         gpu = self.machine.gpu
@@ -113,8 +135,14 @@ class Setting:
 
     @property
     def inside_GBps(self) -> float:
-        """Rate of a ring inside a node; infinite with one GPU."""
-        return self.machine.gpu.ring / 1e9 if self.gpus > 1 else math.inf
+        """Rate of a ring inside a node; infinite with one GPU.
+
+        A ring over several nodes has a hop less in each: where every hop has its own links, those carry more.
+        """
+        if self.gpus == 1:
+            return math.inf
+        spare = self.nodes > 1 and self.machine.inside == "mesh"
+        return self.machine.gpu.ring / 1e9 * (self.gpus / (self.gpus - 1) if spare else 1.0)
 
     @property
     def between_GBps(self) -> float:
@@ -125,6 +153,8 @@ class Setting:
     @property
     def launch_s(self) -> float:
         """Least time between two collectives."""
+        if self.graphs:
+            return 0.0
         gpu, driven = self.machine.gpu, self.gpus_per_process
         return gpu.launch + (gpu.launch_per_gpu * driven if driven > 1 else 0.0)
 
@@ -145,7 +175,10 @@ class Setting:
 
 
 class Candidate(NamedTuple):
-    """An algorithm by a protocol: latency and bandwidth, the latency that the library believes in, network hops."""
+    """An algorithm by a protocol: latency and bandwidth, the latency that the library believes in, network hops.
+
+    `message`: share of the array that a network message carries.
+    """
 
     algorithm: str
     protocol: str
@@ -153,6 +186,7 @@ class Candidate(NamedTuple):
     algbw_GBps: float
     believed_us: float
     hops: float = 0.0
+    message: float = 1.0
 
 
 def candidates(setting: Setting) -> list[Candidate]:
@@ -180,10 +214,8 @@ def _every(setting: Setting) -> Iterator[Candidate]:
     for protocol in protocols:
         yield _ring(setting, protocol)
     if setting.collective == "all-reduce":
-        # two nodes of four directly linked GPUs: rings, as measured (Polaris, Sirius, Perlmutter)
-        if setting.machine.inside != "mesh" or setting.nodes != 2 or setting.gpus > 4:
-            for protocol in protocols:
-                yield _tree(setting, protocol)
+        for protocol in protocols:
+            yield _tree(setting, protocol)
         if setting.machine.gpu.multicast and setting.machine.inside == "switch" and setting.gpus > 1:
             yield _nvls(setting)
         if setting.nodes > 1:
@@ -225,7 +257,10 @@ def _ring(setting: Setting, protocol: str) -> Candidate:
     steps = 1 if rooted else (2 if both else 1) * (n - 1)
     between = 0 if nodes == 1 else 1 if rooted else (2 if both else 1) * (nodes - 1)
     hop = known["network_ring"][at] + setting.machine.nic.latency * 1e6
-    latency = known["base_ring"][at] + (steps - between) * known[_hop(setting, "ring")][at] + between * hop
+    inside = known[_hop(setting, "ring")][at]
+    if between and not rooted:
+        inside = max(inside, known["network_post"][setting.machine.cpu] * (3 if protocol == "Simple" else 1))
+    latency = known["base_ring"][at] + (steps - between) * inside + between * hop
     rate = min(setting.inside_GBps, setting.between_GBps)
     busbw = {
         "LL": min(_ll_GBps(setting), known["ll_share"] * rate),
@@ -233,7 +268,7 @@ def _ring(setting: Setting, protocol: str) -> Candidate:
         "Simple": rate,
     }[protocol]
     longer = known["ring_allreduce_between_nodes"] if both and between and protocol == "Simple" else 1.0
-    return Candidate("Ring", protocol, latency, busbw / setting.bus_factor, latency * longer, between)
+    return Candidate("Ring", protocol, latency, busbw / setting.bus_factor, latency * longer, between, 1 / n)
 
 
 def _tree(setting: Setting, protocol: str) -> Candidate:
@@ -245,8 +280,9 @@ def _tree(setting: Setting, protocol: str) -> Candidate:
     if protocol == "Simple" and setting.version < _NEW_TREES:
         slow = known["old_tree_simple"]
         believed = base + 2 * ((setting.gpus - 1) * slow + depth * (slow + setting.machine.nic.latency * 1e6))
-    # of two nodes, each sends only half of what it does in a ring
-    rate = min(setting.inside_GBps, (2 if nodes == 2 else 1) * setting.between_GBps)
+    # of two nodes, each sends only half of what it does in a ring, if links inside carry twice what the NICs do
+    half = nodes == 2 and setting.machine.inside != "mesh"
+    rate = min(setting.inside_GBps, (2 if half else 1) * setting.between_GBps)
     rate = min(known["tree_share"] * rate, _caps(setting, "tree"))
     if protocol == "LL":
         rate = min(known["tree_ll_share"] * rate, _ll_GBps(setting))
@@ -270,24 +306,22 @@ def _nvls(setting: Setting) -> Candidate:
 
 def _messages(setting: Setting) -> tuple[float, float]:
     """Latency and bandwidth of an all-to-all, or of a ring of single messages without their channels."""
-    reached = {name: float(pair[0]) for name, pair in tables()["reached"].items()}
-    nic, n = setting.machine.nic, setting.n
+    known, nic, n = setting.reached, setting.machine.nic, setting.n
     if setting.collective == SENDRECV:
         if setting.nodes == 1:
-            return reached["send"], setting.inside_GBps
+            return known.send, setting.inside_GBps
         port = nic.port * nic.reached / 1e9 * max(1, setting.nics // setting.gpus)
-        return reached["send"] + nic.latency * 1e6, min(reached["network_channel"], port)
+        return known.send + nic.latency * 1e6, min(known.network_channel, port)
     if setting.nodes == 1:
-        return reached["scatter"], setting.inside_GBps * n / (n - 1)
+        return known.scatter, setting.inside_GBps * n / (n - 1)
     away = (n - setting.gpus) / n
     rate = setting.nics * nic.port * nic.messages / 1e9 / setting.gpus
-    return reached["send"] + reached["peer"] * n + nic.latency * 1e6, rate / away
+    return known.send + known.peer * n + nic.latency * 1e6, rate / away
 
 
 def channel_GBps(setting: Setting, size_bytes: int) -> float:
     """What the channels of a single message inside a node copy: as many as there are for a peer, doubled by size."""
-    most = float(tables()["reached"]["most_of_a_channel"][0])
     channels = max(1, 32 // setting.n)
-    while channels < 32 and size_bytes / channels > most:
+    while channels < 32 and size_bytes / channels > setting.reached.most_of_a_channel:
         channels *= 2
     return channels * setting.machine.gpu.channel / 1e9

@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sim.library.described import asked_of, machine_of, processes_of, version_of
 from sim.library.expected import Expected, expected
 from sim.library.tuner import SENDRECV, Setting
+from sim.library.tuner import tables as known
 from sim.papers.hardware_figure import draw
+from sim.papers.hardware_left_out import Row, left_out
 from sim.papers.tables import md_head, md_line, write_table
 from sim.whole_file import write_text_whole
 from topologies.checks import WeftError, told
@@ -61,7 +65,7 @@ def run(out: Path, quick: bool, data: str | None = None) -> None:
     points = [point_of(row) for row in (shipped() if data is None else read(data))]
     write_table(out / "points.csv", [_row(point) for point in points])
     write_table(out / "systems.csv", summary(points, lambda point: point.run["system"]))
-    text = report(points)
+    text = report(points, () if quick else left_out_by_system(points))
     write_text_whole(out / "hardware.md", "\n".join([*_HEADING, *text, *tables(points), *_constants()]) + "\n")
     print("\n".join(text))
     if not quick:
@@ -157,7 +161,7 @@ def setting_of(row: Mapping[str, str]) -> Setting:
     return Setting(
         machine=machine_of(row["system"], row["gpu"], each, row["intra_link"], row["nic"]), nodes=nodes, gpus=each,
         collective=collective, version=version_of(row["nccl_version"]), algorithms=algorithms, protocols=protocols,
-        gpus_per_process=processes_of(row["notes"], each),
+        gpus_per_process=processes_of(row["notes"], each), graphs="CUDA graphs" in row["notes"],
     )
 
 
@@ -224,8 +228,58 @@ _HEADING = [
 ]
 
 
-def report(points: Sequence[Point]) -> list[str]:
-    """Errors overall, by system, collective, size and what limits a row; what is left out, and why."""
+def left_out_by_system(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Errors of each system by constants that were fitted to all others, and the constants that it alone determines."""
+    rows: dict[str, list[Row]] = {}
+    for point in points:
+        if point.counted and point.setting is not None:
+            own = (point.setting, point.size_bytes, point.measured_us / 1e6)
+            rows.setdefault(point.run["system"], []).append(own)
+    found = []
+    for name, own_rows in rows.items():
+        one = left_out(own_rows, [row for other, group in rows.items() if other != name for row in group])
+        each = zip(np.abs(one.errors).tolist(), own_rows, strict=True)
+        found.append({
+            "name": name, "errors": [(error, size, setting.nodes) for error, (setting, size, _) in each],
+            "alone": [str(constant) for constant in one.alone],
+        })
+    return found
+
+
+def _generalization(systems: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of `left_out_by_system`."""
+    def median(kept: Callable[[int, int], bool], among: Sequence[Mapping[str, Any]] = systems) -> float | None:
+        errors = [error for one in among for error, size, nodes in one["errors"] if kept(size, nodes)]
+        return statistics.median(errors) if errors else None
+
+    def is_large(size: int) -> bool:
+        return size >= 0.99 * MIB
+
+    lines = [
+        "", "Each system predicted by constants that were fitted to all other systems. What it alone determines takes",
+        "what would be assumed of a machine that nobody has measured: a NIC like InfiniBand, a GPU like the H100. The",
+        "forms of the terms were chosen with all tables in view, and Sirius is of the same make as Polaris.", "",
+        *md_head("left out", "rows", "median error", "median from 1 MiB", "it alone determines"),
+    ]
+    for one in systems:
+        lines.append(md_line(
+            one["name"], len(one["errors"]), _percent(median(lambda *_: True, [one])),
+            _percent(median(lambda size, _: is_large(size), [one])), ", ".join(one["alone"]) or "-",
+        ))
+    groups: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
+        ("all", lambda *_: True), ("1 MiB and more inside a node", lambda size, nodes: is_large(size) and nodes == 1),
+        ("1 MiB and more between nodes", lambda size, nodes: is_large(size) and nodes > 1),
+        ("less than 1 MiB", lambda size, _: not is_large(size)),
+    )
+    lines += ["", *md_head("rows, their system left out", "median error", numbers=1)]
+    return lines + [md_line(name, _percent(median(kept))) for name, kept in groups]
+
+
+def report(points: Sequence[Point], systems: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """Errors overall, by system, collective, size and what limits a row; what is left out, and why.
+
+    `systems`: of `left_out_by_system`.
+    """
     inside = [point for point in points if large(point) and not between(point)]
     outside = [point for point in points if large(point) and between(point)]
     small = [point for point in points if not large(point)]
@@ -245,6 +299,8 @@ def report(points: Sequence[Point]) -> list[str]:
                     f"{row['largest']:+.0%}", _percent(row["median_from_1_MiB"]))
             for row in summary(points, named)
         ]
+    if systems:
+        lines += _generalization(systems)
     left = {point.run["id"]: point.reason for point in points if point.reason}
     lines += ["", "No error is counted of these runs:", ""]
     return lines + [f"- {key}: {why}" for key, why in left.items()] + [""]
@@ -300,4 +356,5 @@ def _constants() -> list[str]:
             for key, source in found.items():
                 if source.startswith("calibrated: "):
                     lines.append(md_line(name, key, source.removeprefix("calibrated: ")))
+    lines += [md_line("nccl", key, why.removeprefix("calibrated: ")) for key, (_, why) in known()["reached"].items()]
     return [*lines, ""]

@@ -63,6 +63,7 @@ class Gpu:
     launch: float = 0.0
     launch_per_gpu: float = 0.0
     ramp: float = 0.0
+    ramp_ll128: float = 0.0
     channel: float = 0.0
 
 
@@ -83,7 +84,7 @@ class Nic:
 
 _READS: dict[type, dict[str, Callable[[Any, str], Any]]] = {
     Gpu: {"architecture": _word, "link": _rate, "ring": _rate, "multicast": _rate, "launch": _seconds,
-          "launch_per_gpu": _seconds, "ramp": _seconds, "channel": _rate},
+          "launch_per_gpu": _seconds, "ramp": _seconds, "ramp_ll128": _seconds, "channel": _rate},
     Nic: {"port": _rate, "reached": _share, "messages": _share, "latency": _seconds, "ll128": truth,
           "handshake": _seconds, "handshake_simple": _seconds},
 }
@@ -142,11 +143,16 @@ class Machine:
 
 
 @cache
+def _tables(kind: str) -> dict[str, Table]:
+    return parse_toml((FOLDER / f"{kind}.toml").read_text(encoding="utf-8"), f"{kind}.toml")
+
+
+@cache
 def profiles(kind: str) -> dict[str, Table]:
     """The tables of `gpus`, `nics` or `boxes` by name, with what they take from another (`like`)."""
     found: dict[str, Table] = {}
-    for name, table in parse_toml((FOLDER / f"{kind}.toml").read_text(encoding="utf-8"), f"{kind}.toml").items():
-        found[name] = found[table["like"]] | table if "like" in table else table
+    for name, table in _tables(kind).items():
+        found[name] = {**found[table["like"]], **table} if "like" in table else table
     return found
 
 
@@ -214,6 +220,24 @@ def sources(kind: str) -> dict[str, dict[str, str]]:
         name: {key: pair[1] for key, pair in table.items() if key != "like" and pair}
         for name, table in profiles(kind).items()
     }
+
+
+@cache
+def origin(kind: str, name: str, key: str) -> tuple[str, str] | None:
+    """Profile and key whose calibrated value this one is; None if it was not calibrated.
+
+    Followed are `like`, and sources such as "as H100" and "as reached".
+    """
+    table = _tables(kind)[name]
+    if key not in table:
+        return origin(kind, table["like"], key) if "like" in table else None
+    source = table[key][1] if table[key] else ""
+    if source.startswith("calibrated"):
+        return name, key
+    other = source.removeprefix("as ").lower()
+    if source.startswith("as ") and other in _tables(kind):
+        return origin(kind, other, key)
+    return origin(kind, name, other) if source.startswith("as ") and other in table else None
 
 
 FIELDS = {kind: tuple(field.name for field in fields(kind)[1:]) for kind in (Gpu, Nic)}

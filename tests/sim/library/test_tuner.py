@@ -141,3 +141,26 @@ def test_messages_inside_a_node_use_more_channels_as_they_grow() -> None:
     asked = setting(collective=SENDRECV)
     rates = [2**power / expected(asked, 2**power).time_s / 1e9 for power in (26, 27, 28, 29)]
     assert rates == pytest.approx([80, 160, 300, 355], rel=0.08)  # as measured on 8 H100
+
+
+def test_every_step_of_a_ring_between_nodes_posts_to_a_nic() -> None:
+    """tuning.cc: at least the network's post overhead, which AMD doubles; 22 us of an all-gather of 2 x 4 (Polaris)."""
+    asked = setting("polaris", 2, "all-gather", algorithms=("Ring",), protocols=("LL",))
+    assert expected(asked, 1024).time_s * 1e6 == pytest.approx(6.6 + 6 * 2.0 + 2.7, rel=0.01)
+    alone = setting("polaris", 1, "all-gather", algorithms=("Ring",), protocols=("LL",), graphs=True)
+    assert expected(alone, 1024).time_s * 1e6 == pytest.approx(6.6 + 3 * 0.6, rel=0.01)
+
+
+def test_two_directly_linked_nodes_start_by_a_tree_and_go_on_by_rings() -> None:
+    """Measured on Polaris, Sirius and Perlmutter: 22 us to 1 KiB, and no bandwidth beyond the NICs."""
+    asked = setting("polaris", 2)
+    assert expected(asked, 256).algorithm == "Tree"
+    large = expected(asked, 2**30)
+    assert large.algorithm == "Ring"
+    assert 2**30 / large.time_s / 1e9 * asked.bus_factor <= asked.between_GBps
+
+
+def test_links_between_two_gpus_carry_more_where_a_ring_leaves_the_node() -> None:
+    """A ring of eight has seven hops inside each of several nodes: 358 GB/s measured (OCI MI300X), 315 inside one."""
+    assert setting("mi300x", 2).inside_GBps == pytest.approx(setting("mi300x", 1).inside_GBps * 8 / 7)
+    assert setting("dgx-h100", 2).inside_GBps == setting("dgx-h100", 1).inside_GBps

@@ -5,10 +5,12 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.papers import hardware
 from sim.papers.hardware import Point, between, large, median_error, point_of, shipped
+from sim.papers.hardware_left_out import Calibrated, left_out, with_values
 from topologies import WeftError
 
 
@@ -70,3 +72,28 @@ def test_other_tables_are_read_and_bad_ones_named(tmp_path: Path) -> None:
 def test_the_figures_are_drawn(tmp_path: Path) -> None:
     hardware.draw(tmp_path, [point for point in map(point_of, shipped()) if "together" in point.run["id"]])
     assert (tmp_path / "hardware-h100.png").stat().st_size > 10_000
+
+
+def test_a_system_is_predicted_without_it() -> None:
+    """What it alone determines is named and assumed; what others determine is fitted to them."""
+    rows = [
+        (one.setting, one.size_bytes, one.measured_us / 1e6) for one in map(point_of, shipped())
+        if one.counted and one.setting is not None and one.setting.machine.nic.name in ("tcpx-200", "slingshot-11")
+    ]
+    tcpx = [row for row in rows if row[0].machine.nic.name == "tcpx-200"]
+    polaris = [row for row in rows if row[0].machine.name == "ALCF Polaris"]
+    found = left_out(tcpx, [row for row in rows if row not in tcpx])
+    assert {"tcpx-200 reached", "tcpx-200 latency"} <= set(map(str, found.alone))
+    assert statistics.median(np.abs(found.errors)) > 0.3  # nobody else says what TCPX takes
+    found = left_out(polaris, [row for row in rows if row not in polaris])
+    assert not any("slingshot" in str(one) for one in found.alone)
+    assert statistics.median(np.abs(found.errors)) < 0.25
+
+
+def test_a_constant_moves_every_profile_that_has_it_from_there() -> None:
+    (row,) = [one.setting for one in map(point_of, shipped()) if one.run["id"] == "spark-2n-ar-pr103"][:1]
+    assert row is not None
+    assert row.machine.gpu.launch == 17e-6  # as H100
+    other = with_values(row, {Calibrated("gpu", "h100", "launch"): 1e-5})
+    assert other.machine.gpu.launch == 1e-5
+    assert other.machine.gpu.ring == row.machine.gpu.ring
