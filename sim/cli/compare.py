@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     rows, stuck = compute(spec, names, arguments)
     say(arguments, *report(spec, rows, refused, stuck))
     if arguments.plot:
-        write_figure(arguments, rows, spec)
+        write_figure(arguments, rows, [spec])
     write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | stuck)
     write_csv(arguments, rows)
     if arguments.nccl_json:

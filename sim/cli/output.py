@@ -89,11 +89,11 @@ def write_csv(arguments: argparse.Namespace, rows: Sequence[Row]) -> None:
 
 @staged("output")
 def write_figure(
-    arguments: argparse.Namespace, rows: Sequence[Row], spec: Spec | None = None, size_bytes: int | None = None
+    arguments: argparse.Namespace, rows: Sequence[Row], specs: Sequence[Spec] = (), size_bytes: int | None = None
 ) -> None:
     """Draw the figure that `--figure` names to the file of `--plot`."""
     def drawing(path: Path) -> plots.Drawing:
-        return plots.Drawing(rows, path, arguments.columns, spec, getattr(arguments, "baseline", None), size_bytes)
+        return plots.Drawing(rows, path, arguments.columns, specs, getattr(arguments, "baseline", None), size_bytes)
 
     write_whole(arguments.plot, lambda path: plots.draw(arguments.figure, drawing(path)))
 

@@ -19,21 +19,21 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, choose, draw."""
     asked = spec_of(arguments)
     size = None if asked.plot.size is None else parse_sweep_size(asked.plot.size, "--size")
-    rows, spec = read([Path(name) for name in asked.plot.files or ()])
+    rows, specs = read([Path(name) for name in asked.plot.files or ()])
     if asked.plot.algorithms:
         rows = chosen(rows, asked.plot.algorithms)
     if arguments.plot:
-        write_figure(arguments, rows, spec, size)
+        write_figure(arguments, rows, specs, size)
     write_json(arguments, asked, rows)
 
 
-def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:
-    """The rows of all files, and the spec if there is one file and it has one.
+def read(files: list[Path]) -> tuple[list[dict[str, Any]], list[Spec]]:
+    """The rows of all files, and the specs of those that have one.
 
     WeftError: a file that is not a result, or whose rows have no collective.
     """
     rows: list[dict[str, Any]] = []
-    spec = None
+    specs = []
     for path in files:
         result = read_result(path, str(path))
         for row in result.rows:
@@ -41,9 +41,9 @@ def read(files: list[Path]) -> tuple[list[dict[str, Any]], Spec | None]:
             if missing:
                 raise WeftError(f"{path} cannot be drawn: its rows have no {missing[0]}")
             rows.append(dict(row))
-        if len(files) == 1 and isinstance(result.data.get("spec"), dict):
-            spec = Spec.from_dict(result.data["spec"], f"{path}: spec")
-    return rows, spec
+        if isinstance(result.data.get("spec"), dict):
+            specs.append(Spec.from_dict(result.data["spec"], f"{path}: spec"))
+    return rows, specs
 
 
 def chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:

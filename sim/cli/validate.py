@@ -161,7 +161,7 @@ def _draw_figure(
 ) -> None:
     """The figure of `--plot`: of all rows, or of the last run."""
     if arguments.figure not in RUN_FIGURES:
-        write_figure(arguments, rows, spec)
+        write_figure(arguments, rows, [spec])
         return
 
     def draw(path: Path) -> None:

@@ -2,67 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.figure import Figure
 
-from sim.plots.style import WIDE, Row, figure, lines_of, size_label, sizes_axis
+from sim.plots.style import (
+    WIDE,
+    Line,
+    Row,
+    by_fabric,
+    figure,
+    heading,
+    labels_across,
+    legend,
+    lines_of,
+    log_axis,
+    panels,
+    size_label,
+    sizes_axis,
+    subject,
+)
 from topologies.units import counted
 
 Curves = dict[str, list[tuple[int, float]]]
 """By algorithm: (size in bytes, time in seconds), ascending."""
 
-MOST_IN_AXES = 6
-"""Algorithms whose legend fits among the curves."""
+Lines = Mapping[str, Line]
 
 SMALL_BYTES = 32 * 1024
-"""Sizes up to this have a goodput too small for the figure: the runtime is drawn instead."""
+"""Sizes up to this have a goodput too small to see beside the others: their runtime is drawn instead."""
 
 
 def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *, width: str = WIDE) -> None:
-    """Draw a comparison.
+    """Draw a comparison: goodput by size, and the runtime of small arrays on a logarithmic axis.
 
-    `rows`: of one topology and one collective; sizes of 0 are left out.
+    `rows`: of one collective; several fabrics are drawn side by side; sizes of 0 are left out.
     `title`: default: "all-reduce on torus:8x8".
-    `width`: {"narrow", "wide"}; narrow shows the goodput alone.
+    `width`: {"narrow", "wide"}; wide figures of one fabric have the lead of the fastest too.
     """
-    curves = curves_of(rows)
-    small = [size for size in sizes_of(curves) if size <= SMALL_BYTES]
-    crowded = len(curves) > MOST_IN_AXES
-    columns = 5 if width == WIDE else 2
-    legend_in = crowded * (0.2 + 0.14 * -(-len(curves) // columns))
-    with figure(path, width, height_in=(3.1 if width == WIDE else 2.5) + legend_in) as drawn:
-        if width != WIDE:
-            draw_goodput(drawn.add_subplot(), curves, most=7)
-        elif len(curves) > 1:
-            places = drawn.add_gridspec(2, 2, width_ratios=(1.75, 1))
-            draw_goodput(drawn.add_subplot(places[:, 0]), curves)
-            draw_runtime(drawn.add_subplot(places[0, 1]), curves, small or sizes_of(curves))
-            draw_gain(drawn.add_subplot(places[1, 1]), curves)
+    fabrics = {name: curves_of(own) for name, own in by_fabric(rows).items()}
+    lines = lines_of(name for curves in fabrics.values() for name in curves)
+    alone = width == WIDE and len(fabrics) == 1
+    with figure(path, width, height_in=3.1 if alone else 3.4) as drawn:
+        if alone:
+            _draw_wide(drawn, next(iter(fabrics.values())), lines)
         else:
-            left_axes, right_axes = drawn.subplots(1, 2, width_ratios=(1.4, 1))
-            draw_goodput(left_axes, curves)
-            draw_runtime(right_axes, curves, small or sizes_of(curves))
-        first = rows[0]
-        if crowded:
-            handles = drawn.axes[0].get_legend_handles_labels()
-            drawn.legend(*handles, loc="outside lower center", ncols=columns, fontsize=6)
-        else:
-            drawn.axes[0].legend(loc="upper left")
-        drawn.suptitle(title or f"{first['collective']} on {first['topology']}", fontsize=9.5, weight="bold")
-        if width == WIDE:
-            drawn.text(1, 1, assumptions(first), fontsize=6, color="#777777", ha="right", va="top")
-        else:
-            drawn.axes[0].set_title(assumptions(first), fontsize=6, color="#777777", weight="normal", loc="center")
+            _draw_side_by_side(drawn, fabrics, lines)
+        heading(drawn, title or subject(rows))
+        legend(drawn, title=assumptions(rows[0]))
+
+
+def _draw_wide(drawn: Figure, curves: Curves, lines: Lines) -> None:
+    """Goodput on the left; runtime and, of several algorithms, the lead of the fastest on the right."""
+    several = len(curves) > 1
+    places = drawn.add_gridspec(2, 2, width_ratios=(1.75, 1))
+    draw_goodput(drawn.add_subplot(places[:, 0]), curves, lines)
+    runtime = drawn.add_subplot(places[0, 1] if several else places[:, 1])
+    draw_runtime(runtime, curves, lines)
+    log_axis(runtime, most=5)
+    if several:
+        draw_gain(drawn.add_subplot(places[1, 1]), curves, lines)
+
+
+def _draw_side_by_side(drawn: Figure, fabrics: dict[str, Curves], lines: Lines) -> None:
+    """A column for each fabric, goodput above runtime, on the same scales."""
+    columns = panels(drawn, len(fabrics), 2, height_ratios=(1.3, 1))
+    most = labels_across(drawn, len(fabrics))
+    for (above, below), (name, curves) in zip(columns, fabrics.items(), strict=True):
+        draw_goodput(above, curves, lines, most)
+        draw_runtime(below, curves, lines, most)
+        above.set_xlabel("")
+        if len(fabrics) > 1:
+            above.set_title(name)
+            below.set_title("")
+        for axes in (above, below):
+            if not axes.get_subplotspec().is_first_col():  # type: ignore[union-attr]  # it is one of a grid
+                axes.set_ylabel("")
+    for _, below in columns:
+        log_axis(below, most=6)
 
 
 def assumptions(row: Row) -> str:
     """What decides the times: forwarding, chunking, engine."""
     count = f"{counted(row['chunks'], 'chunk')} per transfer"
     cut = f"{size_label(row['chunk_bytes'])} chunks" if row["chunk_bytes"] else count
-    return f"{row['forwarding']}, {cut}, {row['engine']} engine "
+    return f"{row['forwarding']}, {cut}, {row['engine']} engine"
 
 
 def curves_of(rows: Sequence[Row]) -> Curves:
@@ -89,9 +115,8 @@ def gains(curves: Curves) -> list[tuple[int, float, str]]:
     return found
 
 
-def draw_goodput(axes: Axes, curves: Curves, most: int = 13) -> None:
+def draw_goodput(axes: Axes, curves: Curves, lines: Lines, most: int = 13) -> None:
     """Goodput, 8 x size / time, in Gb/s; at most so many sizes are labeled."""
-    lines = lines_of(curves)
     for name, points in curves.items():
         sizes = [size for size, _ in points]
         axes.plot(sizes, [8e-9 * size / time_s for size, time_s in points], label=name, **lines[name].style())
@@ -101,28 +126,22 @@ def draw_goodput(axes: Axes, curves: Curves, most: int = 13) -> None:
     axes.set_xlabel("size of the array")
 
 
-def draw_runtime(axes: Axes, curves: Curves, sizes_bytes: Sequence[int]) -> None:
-    """Runtime at some sizes, in microseconds, on a logarithmic axis if algorithms differ widely."""
-    lines = lines_of(curves)
-    shown = [time_s for points in curves.values() for size, time_s in points if size in sizes_bytes]
+def draw_runtime(axes: Axes, curves: Curves, lines: Lines, most: int = 6) -> None:
+    """Runtime in microseconds of small arrays, or of all if none is small; `log_axis` comes after the last panel."""
+    sizes = sizes_of(curves)
+    small = [size for size in sizes if size <= SMALL_BYTES] or sizes
     for name, points in curves.items():
-        some = [(size, 1e6 * time_s) for size, time_s in points if size in sizes_bytes]
+        some = [(size, 1e6 * time_s) for size, time_s in points if size in small]
         axes.plot([size for size, _ in some], [time_us for _, time_us in some], **lines[name].style())
-    sizes_axis(axes, sizes_bytes, most=6)
-    if shown and max(shown) > 5 * min(shown):
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        axes.set_ylim(bottom=0)
-    axes.set_title("runtime of small arrays" if max(sizes_bytes, default=0) <= SMALL_BYTES else "runtime")
+    sizes_axis(axes, small, most=most)
+    axes.set_title("runtime of small arrays" if max(small, default=0) <= SMALL_BYTES else "runtime")
     axes.set_ylabel("time (µs)")
+    axes.set_xlabel("size of the array")
 
 
-def draw_gain(axes: Axes, curves: Curves) -> None:
+def draw_gain(axes: Axes, curves: Curves, lines: Lines) -> None:
     """By how much the fastest beats the second, each bar in the color of the fastest."""
-    found, lines = gains(curves), lines_of(curves)
+    found = gains(curves)
     sizes = [size for size, _, _ in found]
     places = range(len(found))
     axes.bar(places, [gain for _, gain, _ in found], color=[lines[name].color for _, _, name in found], width=0.72)

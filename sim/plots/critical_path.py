@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from sim.plots.lines import CYCLE
-from sim.plots.style import WIDE, figure, time_unit
+from sim.plots.style import WIDE, figure, heading, legend, time_unit
 from sim.result import Result
 from sim.why.path import Why, by_kind
 from sim.why.walks import Piece
@@ -48,10 +48,10 @@ def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None
         stairs.set_xlabel(f"time ({unit})")
         stairs.grid(visible=False, axis="y")
         patches = [Patch(color=color, label=kind) for kind, color in colors.items()]
-        drawn.legend(handles=patches, loc="outside lower center", ncols=5 if width == WIDE else 3, fontsize=6.5)
+        legend(drawn, patches)
         size = format_size(result.schedule.size_bytes)
         head = f"critical path: {result.schedule.name}, {size} on {result.schedule.topology.name}"
-        drawn.suptitle(f"{head}, {format_time(why.makespan_ps)}", fontsize=8 if width == WIDE else 6.5, weight="bold")
+        heading(drawn, f"{head}, {format_time(why.makespan_ps)}")
 
 
 def row_names(result: Result, why: Why) -> list[str]:

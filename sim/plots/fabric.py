@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from sim.plots.heatmap import check_drawable, draw_fabric, fabric_figure
 from sim.plots.layout import layout
-from sim.plots.style import CYCLE
+from sim.plots.style import CYCLE, heading, legend
 from topologies import NPU, Topology
 from topologies.units import format_rate
 
@@ -26,13 +26,11 @@ def draw_topology(topology: Topology, path: Path) -> None:
     placed = layout(topology)
     with fabric_figure(path, placed) as (drawn, axes):
         draw_fabric(axes, topology, placed, colors)
-        drawn.suptitle(topology.name, fontsize=9, weight="bold")
-        labels = [_label(topology, int(dim)) for dim in dimensions]
-        handles = [Line2D([], [], color=CYCLE[int(dim) % len(CYCLE)].color, linewidth=2) for dim in dimensions]
+        heading(drawn, topology.name)
+        handles = [Line2D([], [], color=CYCLE[dim % len(CYCLE)].color, linewidth=2, label=_label(topology, dim))
+                   for dim in dimensions.tolist()]
         if handles:
-            room = 2 if drawn.get_figwidth() < 5 else 4
-            columns = max(1, min(len(labels), room * 24 // max(map(len, labels))))
-            drawn.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=6.5)
+            legend(drawn, handles)
 
 
 def _label(topology: Topology, dimension: int) -> str:

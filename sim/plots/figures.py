@@ -13,7 +13,7 @@ from sim.plots.compare import draw_comparison
 from sim.plots.roofline import draw_roofline
 from sim.plots.scaling import draw_scaling
 from sim.plots.speedup import draw_speedup
-from sim.plots.style import NARROW, WIDE, Row
+from sim.plots.style import NARROW, WIDE, Row, by_fabric
 from sim.plots.validate import draw_validation
 from sim.program.model import Model
 from topologies import Topology
@@ -51,7 +51,7 @@ class Drawing:
     rows: Sequence[Row]  # sizes above zero
     path: Path
     columns: int = 2
-    spec: FigureSpec | None = None  # of the rows; a roofline needs it for the fabric
+    specs: Sequence[FigureSpec] = ()  # of the rows; a roofline needs them for the fabrics
     baseline: str | None = None  # of a speed-up
     size_bytes: int | None = None  # of a scaling
 
@@ -61,17 +61,20 @@ class Drawing:
 
 
 def _roofline(wanted: Drawing) -> None:
-    if wanted.spec is None:
-        raise WeftError("a roofline needs the fabric: results that carry their spec, of one file")
-    model, topology = wanted.spec.build_model(), wanted.spec.build_topology()
-    if model.deliver == "head":
-        raise WeftError("a roofline is for chunks that are delivered with their tail: --deliver head has no cut bound")
-    reduces = any(row["algorithm"] in _IN_SWITCHES for row in wanted.rows)
-    top = roof(
-        topology, wanted.spec.kind.name, wanted.spec.collective.root or 0,
-        endpoint_latency_ps=model.endpoint_latency_ps, reducing_switches=reduces,
-    )
-    draw_roofline(wanted.rows, wanted.path, top, width=wanted.width)
+    roofs = {}
+    for spec in wanted.specs:
+        model, topology = spec.build_model(), spec.build_topology()
+        if model.deliver == "head":
+            raise WeftError("a roofline is of chunks delivered with their tail: --deliver head has no cut bound")
+        reduces = any(row["algorithm"] in _IN_SWITCHES for row in wanted.rows if row["topology"] == topology.name)
+        roofs[topology.name] = roof(
+            topology, spec.kind.name, spec.collective.root or 0, endpoint_latency_ps=model.endpoint_latency_ps,
+            reducing_switches=reduces,
+        )
+    bare = [name for name in by_fabric(wanted.rows) if name not in roofs]
+    if bare:
+        raise WeftError(f"a roofline needs the fabric: results that carry their spec; not so {bare[0]}")
+    draw_roofline(wanted.rows, wanted.path, roofs, width=wanted.width)
 
 
 def _account(wanted: Drawing) -> None:
@@ -91,8 +94,8 @@ FIGURES: dict[str, Callable[[Drawing], None]] = {
 }
 """Figures drawn from rows of results."""
 
-ONE_FABRIC = ("comparison", "speed-up", "roofline")
-"""Those of a single fabric and collective."""
+BY_SIZE = ("comparison", "speed-up", "roofline")
+"""Those of a single collective, with a panel for each fabric."""
 
 
 def draw(name: str, wanted: Drawing) -> None:
@@ -105,8 +108,7 @@ def draw(name: str, wanted: Drawing) -> None:
         raise WeftError(f"--columns {wanted.columns}: a figure takes 1 or 2 columns of a page")
     if not any(row.get("size_bytes") and row.get("time_s") for row in wanted.rows):
         raise WeftError("there is nothing to draw: no row has a size and a time above zero")
-    for key in ("topology", "collective") if name in ONE_FABRIC else ():
-        found = list(dict.fromkeys(str(row.get(key)) for row in wanted.rows))
-        if len(found) > 1:
-            raise WeftError(f"a {name} is of one {key}: here are {', '.join(found[:4])}")
+    found = list(dict.fromkeys(str(row.get("collective")) for row in wanted.rows))
+    if name in BY_SIZE and len(found) > 1:
+        raise WeftError(f"a {name} is of one collective: here are {', '.join(found[:4])}")
     drawing(wanted)

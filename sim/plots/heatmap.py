@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from sim.plots.layout import Floats, Layout, layout
 from sim.plots.lines import HEAT_STOPS
-from sim.plots.style import CYCLE, NARROW, WIDE, figure
+from sim.plots.style import CYCLE, NARROW, WIDE, figure, heading, legend
 from topologies import NPU, Topology, WeftError
 
 MOST_NODES_DRAWN = 300
@@ -49,7 +49,8 @@ def draw_heatmap(
         return
     with figure(path, NARROW) as drawn:
         _draw_ranked(drawn.add_subplot(), topology, utilization)
-        drawn.suptitle(title, fontsize=8, weight="bold")
+        heading(drawn, title)
+        legend(drawn)
 
 
 @contextmanager
@@ -105,7 +106,7 @@ def _finish(drawn: Figure, axes: Sequence[Axes], title: str) -> None:
     bar = drawn.colorbar(ScalarMappable(_BUSY, HEAT), ax=list(axes), shrink=0.8, aspect=26, pad=0.02)
     bar.set_label("busy share of the time")
     bar.outline.set_visible(False)
-    drawn.suptitle(title, fontsize=7, weight="bold")
+    heading(drawn, title)
 
 
 def _draw_images(drawn: Figure, topology: Topology, utilization: Floats) -> list[Axes]:
@@ -137,4 +138,3 @@ def _draw_ranked(axes: Axes, topology: Topology, utilization: Floats) -> None:
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("share of the links, the busiest first")
     axes.set_ylabel("busy share of the time")
-    axes.legend()

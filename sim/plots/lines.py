@@ -20,16 +20,18 @@ class Line(NamedTuple):
     def style(self) -> dict[str, Any]:
         """Arguments for `Axes.plot`: a line with markers."""
         face = {"markerfacecolor": "white", "markeredgecolor": self.color, "markeredgewidth": 0.8}
-        return {"color": self.color, "marker": self.marker, "linestyle": self.dashes,
+        return {"marker": self.marker, **self.curve(),
                 **(face if self.hollow else {"markeredgecolor": "white", "markeredgewidth": 0.5})}
 
     def curve(self) -> dict[str, Any]:
         """Arguments for `Axes.plot`: the line alone, for what is simulated where `points` are published or measured."""
-        return {"color": self.color, "linestyle": self.dashes}
+        dashes = (1.0, 0.0) if isinstance(self.dashes, str) else self.dashes[1]
+        # The more gaps, the higher: where lines coincide, the lower one shows through.
+        return {"color": self.color, "linestyle": self.dashes, "zorder": 2 + sum(dashes[1::2]) / sum(dashes)}
 
     def points(self) -> dict[str, Any]:
         """Arguments for `Axes.plot`: hollow markers alone, for what was published or measured."""
-        return self._replace(hollow=True).style() | {"linestyle": "none"}
+        return self._replace(hollow=True).style() | {"linestyle": "none", "zorder": 3}
 
 
 CYCLE = (

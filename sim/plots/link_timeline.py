@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from sim.plots.heatmap import HEAT
 from sim.plots.lines import CYCLE
-from sim.plots.style import WIDE, figure, time_unit
+from sim.plots.style import WIDE, figure, heading, legend, time_unit
 from sim.program import I32
 from sim.result import Result
 from sim.timeline.link_load import Services, link_load, services
@@ -49,7 +49,7 @@ def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None
         axes.grid(visible=False)
         size = format_size(result.schedule.size_bytes)
         head = f"{result.schedule.name}, {size} on {result.schedule.topology.name}: {format_time(result.time_ps)}"
-        drawn.suptitle(head, fontsize=8 if width == WIDE else 6.5, weight="bold")
+        heading(drawn, head)
 
 
 def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server_link: I32) -> None:
@@ -75,10 +75,7 @@ def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server
     axes.set_yticks(range(used.size), [topology.link_name(link) for link in links], fontsize=5.5)
     shown = names[: len(CYCLE)]
     patches = [Patch(color=colors[at], label=f"step {name}") for at, name in enumerate(shown)]
-    columns = 8 if drawn.get_figwidth() > 5 else 4
-    drawn.legend(handles=patches, loc="outside lower center", ncols=columns, fontsize=6, handlelength=1.2,
-                 title=None if names.size <= len(CYCLE) else f"{names.size} steps; colors repeat",
-                 title_fontsize=6)
+    legend(drawn, patches, title=None if names.size <= len(CYCLE) else f"{names.size} steps; colors repeat")
 
 
 def _draw_image(axes: Axes, drawn: Figure, result: Result) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.ticker import LogLocator, ScalarFormatter
 
 from sim.optimizer.pareto import FrontPoint
-from sim.plots.style import CYCLE, NARROW, figure
+from sim.plots.style import CYCLE, NARROW, figure, legend
 
 
 def draw_pareto(front: Sequence[FrontPoint], path: Path) -> None:
@@ -32,4 +32,4 @@ def draw_pareto(front: Sequence[FrontPoint], path: Path) -> None:
         axes.minorticks_off()
         axes.set_xlabel("network cost (M$)")
         axes.set_ylabel("iteration time (ms)")
-        axes.legend()
+        legend(drawn)

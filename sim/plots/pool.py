@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.ticker import NullLocator
 
-from sim.plots.style import WIDE, Row, figure, lines_of, size_label
+from sim.plots.style import REFERENCE, WIDE, Row, figure, heading, legend, lines_of, size_label
 
 
 def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
@@ -28,14 +28,13 @@ def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
         if len(named) == 1:
             own = next(iter(named.values()))
             closed = [8e-9 * row["size_bytes"] / row["closed_form_s"] for row in own]
-            axes.plot([row["slots"] for row in own], closed, color="#222222", linewidth=0.8, linestyle=":",
-                      label="closed form")
-        axes.axvline(rows[0]["slots_needed"], color="#444444", linewidth=0.6, linestyle=(0, (4, 3)))
+            axes.plot([row["slots"] for row in own], closed, label="closed form", **REFERENCE)
+        axes.axvline(rows[0]["slots_needed"], label="slots of one round trip", **REFERENCE | {"linestyle": (0, (4, 3))})
         axes.set_xscale("log", base=2)
         axes.set_xticks(slots, [str(count) for count in slots], rotation=35 if len(slots) > 8 else 0)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("slots of a job (dashed: one round trip)")
+        axes.set_xlabel("slots of a job")
         axes.set_ylabel("goodput (Gb/s)")
-        axes.legend()
-        drawn.suptitle(f"{size_label(rows[0]['size_bytes'])}, {rows[0]['workers']} workers", fontsize=9, weight="bold")
+        heading(drawn, f"{size_label(rows[0]['size_bytes'])}, {rows[0]['workers']} workers")
+        legend(drawn)

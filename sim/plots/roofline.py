@@ -2,46 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from sim.analytic.roof import Roof
 from sim.plots.compare import curves_of, sizes_of
-from sim.plots.style import WIDE, Row, figure, heading, lines_of, log_axis, sizes_axis
+from sim.plots.style import (
+    REFERENCE,
+    WIDE,
+    Row,
+    by_fabric,
+    figure,
+    heading,
+    labels_across,
+    legend,
+    lines_of,
+    log_axis,
+    panels,
+    sizes_axis,
+    subject,
+)
 from topologies import WeftError
 
 
-def draw_roofline(rows: Sequence[Row], path: Path, roof: Roof, *, width: str = WIDE) -> None:
-    """Draw algbw by size on logarithmic axes, under the roof of the fabric.
+def draw_roofline(rows: Sequence[Row], path: Path, roofs: Mapping[str, Roof], *, width: str = WIDE) -> None:
+    """Draw algbw by size on logarithmic axes, under the roof of the fabric; several fabrics side by side.
 
-    `rows`: of one topology and one collective.
+    `rows`: of one collective.
+    `roofs`: by the fabric of the rows.
     """
-    curves = curves_of(rows)
-    sizes = sizes_of(curves)
-    if not sizes:
+    fabrics = {name: curves for name, own in by_fabric(rows).items() if sizes_of(curves := curves_of(own))}
+    if not fabrics:
         raise WeftError("a roofline needs rows of sizes above zero")
-    lines = lines_of(curves)
-    with figure(path, width, height_in=3.2 if width == WIDE else 2.8) as drawn:
-        axes = drawn.add_subplot()
-        for name, points in curves.items():
-            axes.plot([size for size, _ in points], [size / time_s / 1e9 for size, time_s in points], label=name,
-                      **lines[name].style())
-        log_axis(axes)
-        lowest = min(size / time_s for points in curves.values() for size, time_s in points) / 1e9
-        grid = np.geomspace(min(sizes), max(max(sizes), min(sizes) + 1), 200)
-        top = np.array([size / roof.time_s(size) / 1e9 for size in grid]) if roof.time_s(max(sizes)) else np.array([])
-        if top.size:
-            axes.plot(grid, top, color="#222222", linewidth=1.6, label="roof", zorder=1)
-            axes.fill_between(grid, top, 3 * top.max(), color="#ececec", linewidth=0, zorder=0)
-            axes.set_ylim(lowest / 2, 2 * float(top.max()))
-        if min(sizes) < roof.ridge_bytes < max(sizes):
-            axes.axvline(roof.ridge_bytes, color="#222222", linewidth=0.6, linestyle=(0, (4, 3)))
-            axes.annotate("latency | bandwidth", (roof.ridge_bytes, axes.get_ylim()[0]), xytext=(0, 4), ha="center",
-                          textcoords="offset points", fontsize=6, color="#444444")
-        sizes_axis(axes, sizes, most=13 if width == WIDE else 7)
-        axes.set_ylabel("algbw (GB/s)")
-        axes.set_xlabel("size of the array")
-        axes.legend(loc="upper left")
-        heading(drawn, rows)
+    lines = lines_of(name for curves in fabrics.values() for name in curves)
+    with figure(path, width, height_in=2.8) as drawn:
+        columns = panels(drawn, len(fabrics))
+        most = labels_across(drawn, len(fabrics))
+        for (axes,), (fabric, curves) in zip(columns, fabrics.items(), strict=True):
+            for name, points in curves.items():
+                axes.plot([size for size, _ in points], [size / time_s / 1e9 for size, time_s in points], label=name,
+                          **lines[name].style())
+            sizes_axis(axes, sizes_of(curves), most=most)
+            axes.set_xlabel("size of the array")
+            axes.set_title(fabric if len(fabrics) > 1 else "")
+        lowest = min(size / time_s for curves in fabrics.values() for points in curves.values()
+                     for size, time_s in points) / 1e9
+        highest = max([0.0, *(_draw_roof(axes, sizes_of(curves), roofs[fabric])
+                              for (axes,), (fabric, curves) in zip(columns, fabrics.items(), strict=True))])
+        columns[0][0].set_yscale("log")
+        if highest:
+            columns[0][0].set_ylim(lowest / 2, 2 * highest)
+        for (axes,) in columns:
+            log_axis(axes, most=12)
+        columns[0][0].set_ylabel("algbw (GB/s)")
+        heading(drawn, subject(rows))
+        legend(drawn)
+
+
+def _draw_roof(axes: Axes, sizes: Sequence[int], roof: Roof) -> float:
+    """The roof, what is above it, and its ridge; its height in GB/s, 0 without one."""
+    grid = np.geomspace(min(sizes), max(max(sizes), min(sizes) + 1), 200)
+    if not roof.time_s(max(sizes)):
+        return 0.0
+    top = np.array([size / roof.time_s(size) / 1e9 for size in grid])
+    axes.plot(grid, top, color="#222222", linewidth=1.6, label="roof", zorder=1)
+    axes.fill_between(grid, top, 1e6 * top.max(), color="#ececec", linewidth=0, zorder=0)
+    if min(sizes) < roof.ridge_bytes < max(sizes):
+        axes.axvline(roof.ridge_bytes, **REFERENCE)
+        axes.annotate("latency \N{LEFTWARDS ARROW} \N{RIGHTWARDS ARROW} bandwidth", (roof.ridge_bytes, 0),
+                      xycoords=axes.get_xaxis_transform(), xytext=(0, 3), textcoords="offset points", ha="center",
+                      fontsize=6, color="#444444")
+    return float(top.max())

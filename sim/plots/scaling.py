@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.ticker import NullLocator
 
-from sim.plots.style import WIDE, Row, figure, lines_of, log_axis, size_label
+from sim.plots.style import REFERENCE, WIDE, Row, figure, heading, legend, lines_of, log_axis, size_label
 from topologies import WeftError, from_spec
 
 Points = dict[str, dict[int, Row]]
@@ -33,7 +33,7 @@ def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = No
         axes = list(drawn.subplots(1, 2)) if width == WIDE else [drawn.add_subplot()]
         for name, own in points.items():
             its, style = sorted(own), lines[name].style()
-            thin: dict[str, Any] = {"color": lines[name].color, "linewidth": 0.6, "linestyle": ":"}
+            thin: dict[str, Any] = REFERENCE | {"color": lines[name].color}
             axes[0].plot(its, [own[npus]["algbw_GBps"] for npus in its], label=name, **style)
             axes[0].plot(its, [_bound_GBps(own[npus]) for npus in its], **thin)
             if width == WIDE:
@@ -46,11 +46,11 @@ def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = No
             one.set_xlabel("NPUs")
         axes[0].set_ylim(bottom=0)
         axes[0].set_ylabel("algbw (GB/s)")
-        axes[0].legend()
         if width == WIDE:
             log_axis(axes[1])
             axes[1].set_ylabel("time (µs)")
-        drawn.suptitle(f"{rows[0]['collective']} of {size_label(size)}", fontsize=9, weight="bold")
+        heading(drawn, f"{rows[0]['collective']} of {size_label(size)}, lower bounds dotted")
+        legend(drawn)
 
 
 def common_size(rows: Sequence[Row]) -> int:

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.plots.compare import curves_of
-from sim.plots.style import WIDE, Row, figure, heading, lines_of, sizes_axis
+from sim.plots.style import (
+    REFERENCE,
+    WIDE,
+    Row,
+    by_fabric,
+    figure,
+    heading,
+    labels_across,
+    legend,
+    lines_of,
+    panels,
+    sizes_axis,
+    subject,
+)
 from topologies import WeftError
 
 
@@ -26,23 +39,28 @@ def check_baseline(names: Sequence[str], baseline: str | None) -> str:
 def draw_speedup(rows: Sequence[Row], path: Path, *, baseline: str | None = None, width: str = WIDE) -> None:
     """Draw speed-up by size.
 
-    `rows`: of one topology and one collective.
+    `rows`: of one collective; several fabrics are drawn side by side.
     `baseline`: the algorithm that the others are compared with; default: the first of the rows.
-    WeftError: the baseline is not among the algorithms, or is the only one.
+    WeftError: the baseline is not among the algorithms of a fabric, or is the only one.
     """
-    curves = curves_of(rows)
-    base = check_baseline(list(curves), baseline)
-    times, lines = dict(curves[base]), lines_of(curves)
-    with figure(path, width) as drawn:
-        axes = drawn.add_subplot()
-        for name, points in curves.items():
-            shared = [(size, times[size] / time_s) for size, time_s in points if size in times]
-            if name != base:
-                axes.plot([size for size, _ in shared], [gain for _, gain in shared], label=name, **lines[name].style())
-        axes.axhline(1, color="#444444", linewidth=0.8)
-        sizes_axis(axes, list(times), most=13 if width == WIDE else 7)
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel(f"speed-up over {base}")
-        axes.set_xlabel("size of the array")
-        axes.legend(ncols=1 if len(curves) < 7 else 2)
-        heading(drawn, rows)
+    fabrics = {name: curves_of(own) for name, own in by_fabric(rows).items()}
+    bases = {name: check_baseline(list(curves), baseline) for name, curves in fabrics.items()}
+    lines = lines_of(name for curves in fabrics.values() for name in curves)
+    with figure(path, width, height_in=2.5) as drawn:
+        columns = panels(drawn, len(fabrics))
+        most = labels_across(drawn, len(fabrics))
+        for (axes,), (fabric, curves) in zip(columns, fabrics.items(), strict=True):
+            times = dict(curves[bases[fabric]])
+            for name, points in curves.items():
+                shared = [(size, times[size] / time_s) for size, time_s in points if size in times]
+                if name != bases[fabric]:
+                    axes.plot([size for size, _ in shared], [gain for _, gain in shared], label=name,
+                              **lines[name].style())
+            axes.axhline(1, **REFERENCE)
+            sizes_axis(axes, list(times), most=most)
+            axes.set_xlabel("size of the array")
+            axes.set_title(fabric if len(fabrics) > 1 else "")
+        columns[0][0].set_ylim(bottom=0)
+        columns[0][0].set_ylabel(f"speed-up over {' or '.join(dict.fromkeys(bases.values()))}")
+        heading(drawn, subject(rows))
+        legend(drawn)

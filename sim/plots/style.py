@@ -12,6 +12,7 @@ Every function that draws a figure takes its `path`, .png, .pdf or .svg, and if 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from sim.plots.lines import CYCLE as CYCLE
 from sim.plots.lines import Line as Line
@@ -73,21 +74,70 @@ def size_label(size_bytes: float) -> str:
 
 
 def sizes_axis(axes: Any, sizes_bytes: Iterable[int], most: int = 8) -> None:
-    """A logarithmic axis, base 2, labeled at sizes of the sweep."""
+    """A logarithmic axis, base 2, labeled at `most` sizes of the sweep; more than four labels are slanted."""
     sizes = sorted({size for size in sizes_bytes if size > 0})
     axes.set_xscale("log", base=2)
-    every = max(1, -(-len(sizes) // most))
-    axes.set_xticks(sizes[::every], [size_label(size) for size in sizes[::every]], rotation=35, ha="right",
-                    rotation_mode="anchor")
+    shown = sizes[:: max(1, -(-len(sizes) // most))]
+    slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if most > 4 else {}
+    axes.set_xticks(shown, [size_label(size) for size in shown], **slant)
     axes.minorticks_off()
 
 
-def log_axis(axes: Axes) -> None:
-    """A logarithmic axis of values, base 10, with plain numbers; 1, 2 and 5 are labeled where space permits."""
+def log_axis(axes: Axes, *, most: int = 9) -> None:
+    """A logarithmic axis of values with at most so many labels in plain numbers; after its lines are drawn."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(FixedLocator(log_ticks(low, high, most)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylim(low, high)
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from low to high: 1, 2, 5 of each decade if they are few enough, else whole decades."""
+    if high < 5 * low:
+        even = MaxNLocator(min(most, 5), steps=[1, 2, 5, 10]).tick_values(low, high)
+        return [float(tick) for tick in even if low <= tick <= high]
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 5)):
+        ticks = [step * 10.0**power for power in range(first, last + 1) if power % every == 0 for step in steps]
+        shown = [tick for tick in ticks if low <= tick <= high]
+        if len(shown) <= most:
+            break
+    return shown
+
+
+def number(value: float) -> str:
+    """A number on an axis: 0.001, 2, 50000, and 10 with its power beyond."""
+    return f"{value:g}" if 1e-4 <= value < 1e5 else f"$10^{{{math.log10(value):.0f}}}$"
+
+
+def by_fabric(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of each fabric, in the order in which they come."""
+    fabrics: dict[str, list[Row]] = {}
+    for row in rows:
+        fabrics.setdefault(row["topology"], []).append(row)
+    return fabrics
+
+
+def labels_across(drawn: Figure, panels: int) -> int:
+    """Sizes that an axis of one of several panels side by side has room for."""
+    return max(3, round(1.85 * drawn.get_figwidth() / min(panels, 4)))
+
+
+def panels(drawn: Figure, count: int, rows: int = 1, **options: Any) -> list[list[Axes]]:
+    """Axes for `count` fabrics side by side, as many columns as the width has room for; per fabric, its `rows` axes."""
+    across = min(count, 4 if drawn.get_figwidth() > 5 else 2)
+    down = -(-count // across)
+    if "height_ratios" in options:
+        options["height_ratios"] = [*options["height_ratios"]] * down
+    drawn.set_figheight(drawn.get_figheight() * down)
+    grid = drawn.subplots(rows * down, across, squeeze=False, sharey="row", **options)
+    found = [[grid[rows * (at // across) + row, at % across] for row in range(rows)] for at in range(across * down)]
+    for unused in found[count:]:
+        for axes in unused:
+            axes.remove()
+    return found[:count]
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -108,7 +158,8 @@ def legend(drawn: Figure, handles: Sequence[Artist] | None = None, *, title: str
         handles = list(labeled.values())
     for columns in range(len(handles), 0, -1):
         balanced = -(-len(handles) // -(-len(handles) // columns))
-        made = drawn.legend(handles=handles, loc="outside lower center", ncols=balanced, title=title)
+        made = drawn.legend(handles=handles, loc="outside lower center", ncols=balanced, title=title,
+                            title_fontproperties={"size": 6})
         box = made.get_window_extent()
         if box.width <= drawn.bbox.width or columns == 1:
             drawn.set_figheight(drawn.get_figheight() + box.height / drawn.dpi)
@@ -116,7 +167,16 @@ def legend(drawn: Figure, handles: Sequence[Artist] | None = None, *, title: str
         made.remove()
 
 
-def heading(drawn: Figure, rows: Sequence[Row]) -> None:
-    """"all-reduce on torus:8x8" above a figure."""
-    size = 9.0 if drawn.get_figwidth() > 5 else 8.0
-    drawn.suptitle(f"{rows[0]['collective']} on {rows[0]['topology']}", fontsize=size, weight="bold")
+def heading(drawn: Figure, text: str) -> None:
+    """A title above the panels: "all-reduce on torus:8x8"; smaller if it is too long for the width."""
+    points = 9.0 if drawn.get_figwidth() > 5 else 8.0
+    made = drawn.suptitle(text, fontsize=points, weight="bold")
+    while made.get_window_extent().width > 0.98 * drawn.bbox.width and points > 5:
+        points -= 0.25
+        made.set_fontsize(points)
+
+
+def subject(rows: Sequence[Row]) -> str:
+    """"all-reduce on torus:8x8", or only the collective where the panels name the fabrics."""
+    fabrics = by_fabric(rows)
+    return f"{rows[0]['collective']} on {next(iter(fabrics))}" if len(fabrics) == 1 else str(rows[0]["collective"])

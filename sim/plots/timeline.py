@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sim.plots.style import CYCLE, WIDE, figure, time_unit
+from sim.plots.style import CYCLE, WIDE, figure, legend, time_unit
 from sim.result import Result
 from sim.why.spans import Span
 from topologies.units import PS_PER_S
@@ -56,7 +56,5 @@ def _draw(drawn: Figure, result: Result, rows: dict[tuple[int, str], list[Span]]
     axes.invert_yaxis()
     axes.set_xlim(0, max(result.time_s / scale, 1e-12))
     axes.set_xlabel(f"time ({unit})")
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    if handles:
-        axes.legend(handles.values(), handles.keys(), ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     axes.grid(visible=False, axis="y")
+    legend(drawn)

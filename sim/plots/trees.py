@@ -18,7 +18,7 @@ from collectives import Schedule, Transfers
 from collectives.core.routes import paths_of
 from sim.plots.heatmap import HEAT, check_drawable, draw_fabric
 from sim.plots.layout import Layout, layout
-from sim.plots.style import WIDE, figure
+from sim.plots.style import NARROW, WIDE, figure, heading, legend
 from topologies import Paths, WeftError
 from topologies.units import format_size
 
@@ -70,9 +70,8 @@ def draw_steps(schedule: Schedule, path: Path, width: str = WIDE) -> None:
         for one, (step, load) in zip(axes, shown, strict=True):
             colors = np.where((load > 0)[:, None], HEAT(0.25 + 0.75 * load / max(most, 1)), IDLE)
             draw_fabric(one, schedule.topology, placed, colors, order=np.argsort(load, kind="stable"))
-            one.set_title(f"step {step}: {format_size(int(load.max(initial=0)))} on the fullest link", fontsize=6.5,
-                          loc="center")
-        several = "" if len(shown) == len(loads) else f", the first and last of {len(loads)} steps"
+            one.set_title(f"step {step}: up to {format_size(int(load.max(initial=0)))}", fontsize=6.5, loc="center")
+        several = ", per link" if len(shown) == len(loads) else f", per link, first and last of {len(loads)} steps"
         _finish(drawn, schedule, several, [])
 
 
@@ -149,7 +148,8 @@ def _draw_way(axes: Axes, schedule: Schedule, placed: Layout, way: Way) -> None:
 
 @contextmanager
 def _panels(path: Path, placed: Layout, count: int, width: str) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Axes for drawings of one fabric, side by side in rows that fit the width."""
+    """Axes for drawings of one fabric, side by side in rows that fit the width; a single one is narrow."""
+    width = width if count > 1 else NARROW
     wide, tall = (side + 1.0 for side in placed.extent())
     most = (3 if width == WIDE else 2) if wide < 2.5 * tall else (2 if width == WIDE else 1)
     columns = 4 if count == 4 and most == 3 else min(most, max(count, 1))
@@ -177,7 +177,6 @@ def _tree_legend(ways: Sequence[Way]) -> list[Line2D]:
 
 def _finish(drawn: Figure, schedule: Schedule, several: str, handles: list[Line2D]) -> None:
     head = f"{schedule.name} {schedule.kind.name} on {schedule.topology.name}{several}"
-    drawn.suptitle(head, fontsize=8, weight="bold")
+    heading(drawn, head)
     if handles:
-        columns = 5 if drawn.get_figwidth() > 5 else 2
-        drawn.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=6.5)
+        legend(drawn, handles)

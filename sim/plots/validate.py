@@ -7,9 +7,22 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from sim.plots.critical_path import KINDS
-from sim.plots.style import CYCLE, WIDE, Row, figure, lines_of, size_label, sizes_axis
+from sim.plots.style import (
+    CYCLE,
+    REFERENCE,
+    WIDE,
+    Row,
+    figure,
+    heading,
+    legend,
+    lines_of,
+    size_label,
+    sizes_axis,
+    subject,
+)
 from sim.why.path import by_kind
 
 
@@ -21,8 +34,13 @@ def draw_validation(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> No
         else:
             left, right = drawn.subplots(2, 1)
         draw_ratios(left, rows)
-        draw_parts(right, rows, 5 if width == WIDE else 3)
-        drawn.suptitle(f"{rows[0]['collective']} on {rows[0]['topology']}", fontsize=9.5, weight="bold")
+        draw_parts(right, rows)
+        heading(drawn, subject(rows))
+        roles = [Line2D([], [], color="#555555", marker="o", label="over the estimate"),
+                 Line2D([], [], color="#555555", marker="o", markerfacecolor="white", label="over the lower bound"),
+                 Line2D([], [], linestyle="none", label=" ")]
+        named = [handle for axes in (left, right) for handle in axes.get_legend_handles_labels()[0]]
+        legend(drawn, [*roles, *named])
 
 
 def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
@@ -30,25 +48,23 @@ def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     for name, line in lines_of(row["algorithm"] for row in rows).items():
         own = [row for row in rows if row["algorithm"] == name and row["size_bytes"] > 0]
         sizes = [row["size_bytes"] for row in own]
-        style = line.style()
-        axes.plot(sizes, [row["time_s"] / row["estimate_s"] for row in own], label=f"{name} / estimate", **style)
-        hollow = style | {"markerfacecolor": "white", "markeredgecolor": style["color"], "markeredgewidth": 0.9,
-                          "linewidth": 0.7, "alpha": 0.85}
-        axes.plot(sizes, [row["time_s"] / row["lower_bound_s"] for row in own], label=f"{name} / lower bound", **hollow)
-    axes.axhline(1, color="#444444", linewidth=0.7)
+        solid, hollow = line._replace(hollow=False).style(), line._replace(hollow=True).style()
+        axes.plot(sizes, [row["time_s"] / row["lower_bound_s"] for row in own], **hollow | {"linewidth": 0.7})
+        axes.plot(sizes, [row["time_s"] / row["estimate_s"] for row in own], label=name, **solid)
+    axes.axhline(1, **REFERENCE)
     sizes_axis(axes, [row["size_bytes"] for row in rows], most=8)
     axes.set_title("simulated over predicted")
-    axes.legend(fontsize=6, loc="best")
 
 
-def draw_parts(axes: Axes, rows: Sequence[Row], columns: int = 5) -> None:
-    """Shares of the critical path, one bar per row; the legend in so many columns."""
+def draw_parts(axes: Axes, rows: Sequence[Row]) -> None:
+    """Shares of the critical path, one bar per row."""
     places = np.arange(len(rows))
     bottom = np.zeros(len(rows))
     parts = [(row, by_kind(row["why"]["parts_ps"])) for row in rows]
     for line, name in zip(CYCLE, KINDS, strict=False):
         share = np.array([100 * part.get(name, 0) / max(row["why"]["makespan_ps"], 1) for row, part in parts])
-        axes.bar(places, share, bottom=bottom, width=0.78, color=line.color, label=name, linewidth=0)
+        if share.any():
+            axes.bar(places, share, bottom=bottom, width=0.78, color=line.color, label=name, linewidth=0)
         bottom += share
     every = max(1, -(-len(rows) // 14))
     axes.set_xticks(places[::every], [_label(row, rows) for row in rows][::every], rotation=35, ha="right",
@@ -56,8 +72,6 @@ def draw_parts(axes: Axes, rows: Sequence[Row], columns: int = 5) -> None:
     axes.grid(visible=False, axis="x")
     axes.set_ylim(0, 100)
     axes.set_title("where the time went (%)")
-    axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.3),
-                ncols=columns, handlelength=1, columnspacing=1)
 
 
 def _label(row: Row, rows: Sequence[Row]) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from collectives import build
+from collectives import algorithms_for, build
 from sim import simulate
 from sim.analytic.roof import roof
 from sim.cli import main
@@ -16,7 +17,7 @@ from sim.plots.critical_path import draw_critical_path, kind_of, row_names
 from sim.plots.figures import FIGURES, Drawing, draw
 from sim.plots.link_timeline import draw_link_timeline
 from sim.plots.scaling import by_npus, common_size
-from sim.plots.style import NARROW, WIDE, time_unit
+from sim.plots.style import NARROW, WIDE, line_of, log_ticks, time_unit
 from sim.plots.trees import draw_steps, draw_trees, step_loads, ways_of
 from sim.study.spec import Spec
 from sim.study.validation import validate
@@ -41,7 +42,7 @@ def rows() -> list[dict[str, Any]]:
 )
 def test_every_figure_is_drawn(name: str, columns: int, rows: list[dict[str, Any]], tmp_path: Path) -> None:
     path = tmp_path / "figure.svg"
-    draw(name, Drawing(rows, path, columns, spec_of("torus:4x4"), baseline="bucket"))
+    draw(name, Drawing(rows, path, columns, [spec_of("torus:4x4")], baseline="bucket"))
     text = path.read_text()
     assert text.startswith("<?xml")
     inches = float(text.partition('width="')[2].partition("pt")[0]) / 72
@@ -72,21 +73,57 @@ def test_every_figure_has_a_help() -> None:
         ("speed-up", {"baseline": "tree"}, "baseline 'tree' is not among the algorithms: swing, bucket"),
         ("scaling", {}, "scaling needs fabrics of several sizes"),
         ("scaling", {"size_bytes": 7}, "at 7 B there is 0"),
-        ("roofline", {"spec": None}, "a roofline needs the fabric"),
+        ("roofline", {"specs": []}, "a roofline needs the fabric"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
     name: str, changes: dict[str, Any], said: str, rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"rows": rows, "path": tmp_path / "figure.svg", "spec": spec_of("torus:4x4")} | changes
+    given: dict[str, Any] = {"rows": rows, "path": tmp_path / "figure.svg", "specs": [spec_of("torus:4x4")]} | changes
     with pytest.raises(WeftError, match=said):
         draw(name, Drawing(**given))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_of_several_fabrics_make_no_comparison(rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    mixed = [*rows, rows[0] | {"topology": "torus:9"}]
-    with pytest.raises(WeftError, match="a comparison is of one topology: here are torus:4x4, torus:9"):
+def rows_of(fabric: str, *algorithms: str, sizes: tuple[int, ...] = (64, 1024, 2**15, 2**20, 2**25)) -> list[Any]:
+    topology = from_spec(fabric)
+    return [simulate(build(name, "all-reduce", topology, size)).row() for name in algorithms for size in sizes]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("name", ["comparison", "speed-up", "roofline"])
+@pytest.mark.parametrize("fabrics", [FABRICS, (*FABRICS, "fat-tree:4", "ring:8", "ring:4")])
+def test_fabrics_are_drawn_side_by_side_on_one_scale(
+    fabrics: tuple[str, ...], name: str, columns: int, tmp_path: Path, inspected: list[Figure]
+) -> None:
+    mixed = [row for fabric in fabrics for row in rows_of(fabric, "ring", "direct", sizes=(64, 2**15, 2**25))]
+    draw(name, Drawing(mixed, tmp_path / "figure.svg", columns, [spec_of(fabric) for fabric in fabrics]))
+    (drawn,) = inspected
+    panels = [axes for axes in drawn.axes if axes.get_title(loc="left") in fabrics]
+    assert [axes.get_title(loc="left") for axes in panels] == list(fabrics)
+    assert len({axes.get_ylim() for axes in panels[:2]}) == 1
+    colors = [{line.get_label(): line.get_color() for line in axes.lines} for axes in panels]
+    assert all(own["direct"] == line_of("direct").color for own in colors)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("some", [("swing",), ("swing", "ring"), algorithms_for("all-reduce")])
+def test_the_runtime_of_small_arrays_is_on_a_logarithmic_axis(
+    some: tuple[str, ...], columns: int, tmp_path: Path, inspected: list[Figure]
+) -> None:
+    here = rows_of("torus:4x4", "swing", "ring")
+    every = [row | {"algorithm": name} for name in some for row in here if row["algorithm"] == "swing"]
+    draw("comparison", Drawing([*here, *every], tmp_path / "figure.pdf", columns))
+    scales = {axes.get_ylabel(): axes.get_yscale() for axes in inspected[0].axes}
+    assert scales["goodput (Gb/s)"] == "linear"
+    assert scales["time (µs)"] == "log"
+
+
+def test_rows_of_several_collectives_make_no_comparison(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    mixed = [*rows, rows[0] | {"collective": "broadcast"}]
+    with pytest.raises(WeftError, match="a comparison is of one collective: here are all-reduce, broadcast"):
         draw("comparison", Drawing(mixed, tmp_path / "figure.svg"))
     with pytest.raises(WeftError, match="needs rows with their critical path"):
         draw("account", Drawing([row | {"why": {}} for row in rows], tmp_path / "figure.svg"))
@@ -172,12 +209,18 @@ def test_time_has_a_unit_that_suits(seconds: float, unit: str) -> None:
     assert time_unit(seconds)[1] == unit
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(1, 12, [1, 2, 5, 10]), (25, 31, [26, 28, 30]), (0.4, 900, [1, 10, 100]), (1e-4, 1e5, [1e-4, 1e-2, 1, 1e2, 1e4])],
+)
+def test_logarithmic_axes_have_round_labels(low: float, high: float, ticks: list[float]) -> None:
+    assert log_ticks(low, high, 5) == pytest.approx(ticks)
+
+
 @pytest.mark.table
 @pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"])
 @pytest.mark.parametrize("fabric", ["torus:3x2", "switch:3"])
 def test_no_run_is_above_the_roof(fabric: str, kind: str) -> None:
-    from collectives import algorithms_for
-
     topology = from_spec(fabric)
     top = roof(topology, kind, reducing_switches=True)
     for name in algorithms_for(kind):
