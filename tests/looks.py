@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.text import Text
@@ -82,9 +83,9 @@ def _cut_off(drawn: Figure) -> Iterator[str]:
             yield f"{text.get_text()!r} is cut off"
 
 
-def _tick_labels(axis: object) -> list[Text]:
-    low, high = sorted(axis.get_view_interval())  # type: ignore[attr-defined]
-    return [tick.label1 for tick in axis.get_major_ticks()  # type: ignore[attr-defined]
+def _tick_labels(axis: Axis) -> list[Text]:
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks()
             if low <= tick.get_loc() <= high and tick.label1.get_visible() and tick.label1.get_text()]
 
 
