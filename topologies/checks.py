@@ -353,9 +353,45 @@ def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
                 _, plain, reads, least, most = by_name[name]
                 if not (reads is None or (kind := type(value)) in plain or (kind is int and least <= value <= most)):
                     kwargs[name] = reads(value, name)
-        return call(*read, *args[len(read):], **kwargs)
+        try:
+            return call(*read, *args[len(read):], **kwargs)
+        except MemoryError as fault:
+            raise WeftError(out_of_memory(fault)) from fault
+        except TypeError as fault:
+            if fault.__traceback__ is None or fault.__traceback__.tb_next is not None:
+                raise  # from within, not of the call itself
+            raise WeftError(_unbound(annotated, call, args, kwargs) or fault) from None
 
     return checking
+
+
+def out_of_memory(fault: MemoryError) -> str:
+    """What happened, and what would take less."""
+    return f"out of memory{f': {fault}' if str(fault) else ''}: give a smaller fabric or fewer chunks"
+
+
+def _unbound(annotated: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """What is wrong with the arguments of a call, which does not accept them; "" where nothing is."""
+    own = 0 if call is annotated else 1  # self
+    parameters = list(inspect.signature(call).parameters.values())[own:]
+    names = [one.name for one in parameters if one.kind is not one.VAR_POSITIONAL]
+    called = annotated.__name__
+    unknown = [name for name in kwargs if name not in names]
+    if unknown:
+        return f"{called} has no argument {told(unknown[0])}: it takes {', '.join(names)}{nearest(unknown[0], names)}"
+    in_order = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    missing = [
+        one.name for one in parameters
+        if one.default is one.empty and one.name not in kwargs and one not in in_order[: len(args) - own]
+        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if missing:
+        return f"{called} needs {', '.join(missing)}: it takes {', '.join(names)}"
+    if len(args) - own > len(in_order):
+        rest = ", ".join(one.name for one in parameters[len(in_order):])
+        return (f"{called} takes at most {len(in_order)} without a name, and {len(args) - own} are given"
+                f"{f'; by name: {rest}' if rest else ''}")
+    return ""
 
 
 def kind_of(hint: Any) -> Kind:

@@ -16,7 +16,7 @@ from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_in_order
 from sim.version import __version__
-from topologies.checks import WeftError, nearest, told
+from topologies.checks import WeftError, nearest, out_of_memory, told
 from topologies.stages import end_profile, staged, start_profile
 
 EXIT_NOT_WRITTEN = 1
@@ -63,8 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"weft {name}: interrupted, nothing was written", file=sys.stderr)
         return _interrupted(signal)
     except MemoryError as fault:
-        print(f"weft {name}: out of memory{f': {fault}' if str(fault) else ''}: give a smaller fabric or fewer chunks",
-              file=sys.stderr)
+        print(f"weft {name}: {out_of_memory(fault)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except BrokenPipeError:
         _settle_standard_output()

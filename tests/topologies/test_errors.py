@@ -30,3 +30,36 @@ def test_an_item_of_an_item_is_named_by_both_places() -> None:
     assert table([[1], [2]]) == 2
     with pytest.raises(WeftError, match=r"^rows, item 1, item 0, is 0\.5: give an integer below 2\^63$"):
         table([[1], [0.5]])  # type: ignore[list-item]  # what is rejected
+
+
+@checked
+class Cut:
+    def __init__(self, size: int, chunks: int = 1, *, header: int = 0) -> None:
+        self.parts = size, chunks, header
+
+
+@pytest.mark.parametrize(("given", "named", "message"), [
+    ((1,), {"chunk": 2}, "Cut has no argument 'chunk': it takes size, chunks, header (did you mean chunks?)"),
+    ((), {"chunks": 2}, "Cut needs size: it takes size, chunks, header"),
+    ((1, 2, 3), {}, "Cut takes at most 2 without a name, and 3 are given; by name: header"),
+])
+def test_calls_that_a_signature_does_not_accept(given: tuple[int, ...], named: dict[str, int], message: str) -> None:
+    with pytest.raises(WeftError) as wrong:
+        Cut(*given, **named)
+    assert str(wrong.value) == message
+
+
+def test_an_argument_given_twice_is_an_error_of_the_call() -> None:
+    with pytest.raises(WeftError, match="multiple values for argument 'size'"):
+        Cut(1, size=2)  # type: ignore[misc]  # what is rejected
+
+
+def test_errors_within_a_call_are_its_own_but_for_memory() -> None:
+    @checked
+    def fail(how: type) -> None:
+        raise how("of a million arrays")
+
+    with pytest.raises(TypeError, match=r"^of a million arrays$"):
+        fail(TypeError)
+    with pytest.raises(WeftError, match=r"^out of memory: of a million arrays: give a smaller fabric or fewer chunks$"):
+        fail(MemoryError)

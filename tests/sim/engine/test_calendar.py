@@ -1,0 +1,164 @@
+"""The calendar of the fifo loop against a heap, as plain Python, event by event."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from types import FunctionType
+
+import numpy as np
+import pytest
+
+from sim.engine import _calendar, _jit
+from sim.engine._fifo_state import BLOCK, BLOCKS, EVENT_WORDS, KEY, LATE, NOW, OPEN, PLACE, TIME, WIDTH, FifoState
+from sim.engine._state import FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
+from sim.engine.fifo import initial_state, with_more_room
+from sim.program import I64, ProgramBuilder
+
+MOST_CALLS = 100_000
+"""In a test: a calendar that does not come to its end fails, and does not go on for ever."""
+
+builder = ProgramBuilder()
+builder.task(10, [(builder.server(1e12), latency) for latency in range(5)])
+PROGRAM = builder.build()
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helpers as Python: compiled ones have no callers but the loop."""
+    for name, one in list(vars(_calendar).items()):
+        if isinstance(getattr(one, "py_func", None), FunctionType):
+            monkeypatch.setattr(_calendar, name, one.py_func)
+    monkeypatch.setattr(_calendar, "count_leading_zeros", _jit._leading_zeros)
+    monkeypatch.setattr(_calendar, "count_trailing_zeros", _jit._trailing_zeros)
+
+
+class Calendar:
+    """A calendar and a heap of the same events: of time, key and place."""
+
+    def __init__(self, width: int) -> None:
+        self.state: FifoState = initial_state(PROGRAM, False)
+        self.state.register[WIDTH] = width
+        self.heap: list[tuple[int, int, int]] = []
+        self.keys = 0
+
+    @property
+    def now(self) -> int:
+        return int(self.state.register[NOW])
+
+    def put(self, time: int, event: int = NONE) -> None:
+        """Put an event into both; `event`: one that has just happened, whose place is free."""
+        while self.state.register[BLOCKS] < 1 or self.state.register[LATE] + 2 > self.state.late.size:
+            self.state = with_more_room(self.state)
+        place = NONE if self.keys % 3 == 0 else self.keys % 5 << 32 | self.keys
+        heappush(self.heap, (time, self.keys, place))
+        _calendar.put(PROGRAM, self.state, np.int64(time), np.int64(self.keys), np.int64(place), np.int64(event))
+        self.keys += 1
+
+    def take(self) -> tuple[list[tuple[int, int]], list[int]]:
+        """Keys and places of what is due now, and where they lay."""
+        taken, events = [], []
+        for _ in range(MOST_CALLS):
+            event = int(_calendar.take(self.state))
+            if event == NONE:
+                return taken, events
+            row = self.state.event[EVENT_WORDS * event : EVENT_WORDS * (event + 1)]
+            if row[PLACE] != NONE:
+                assert row[TIME] == PROGRAM.route_hop[row[PLACE] >> 32]
+            taken.append((int(row[KEY]), int(row[PLACE])))
+            events.append(event)
+        raise AssertionError("events are due without end")
+
+    def advance(self, until: int) -> int:
+        for _ in range(100):
+            before, status = self.now, int(_calendar.advance(PROGRAM, self.state, np.int64(until)))
+            assert before <= self.now <= max(until, before)
+            if status != NEEDS_TOKENS:
+                return status
+            self.state = with_more_room(self.state)
+        raise AssertionError("no room is enough")
+
+
+STEPS = 1, 1, 2, 3, 40, 1000, 2**13, 2**20, 2**33
+"""From an event to those that it causes: in the open bucket, in the next, and on all levels of the wheel."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("width", [0, 3, 10, 30])
+def test_events_happen_in_the_order_of_a_heap(width: int, seed: int) -> None:
+    draw, calendar = np.random.default_rng(seed), Calendar(width)
+    for _ in range(300):
+        calendar.put(int(draw.choice(STEPS)) * int(draw.integers(1, 50)))
+    for _ in range(MOST_CALLS):
+        if not calendar.heap:
+            break
+        due = calendar.heap[0][0]
+        if draw.random() < 0.3:  # a pause before it: the present stays before it, too
+            assert calendar.advance(due - 1) == PAUSED
+        assert calendar.advance(due + int(draw.choice([0, 10**9]))) == FINISHED
+        assert calendar.now == due
+        expected = []
+        while calendar.heap and calendar.heap[0][0] == due:
+            expected.append(heappop(calendar.heap)[1:])
+        taken, events = calendar.take()
+        assert sorted(taken) == expected
+        for event in events[: max(0, 1500 - calendar.keys)]:
+            calendar.put(due + int(draw.choice(STEPS)), event)
+            if draw.random() < 0.3:
+                calendar.put(due + int(draw.choice(STEPS)) * int(draw.integers(1, 5)))
+    assert calendar.keys > 1000 and calendar.advance(2**61) == STUCK
+
+
+def test_what_has_happened_leaves_its_room() -> None:
+    """However many events follow each other in buckets of their own, they need a block for each time and no more."""
+    calendar = Calendar(0)
+    room = calendar.state.next_block.size
+    calendar.put(1)
+    for time in range(1, 50 * BLOCK):
+        assert calendar.advance(2**61) == FINISHED
+        calendar.take()
+        calendar.put(time + 1)
+    assert calendar.state.next_block.size == room and calendar.state.register[BLOCKS] >= room - 2
+
+
+@pytest.mark.parametrize("most", [1, 2, 255, 256, 2**16 - 1, 2**16, 2**30 - 1])
+@pytest.mark.parametrize("least", [0, 5])
+@pytest.mark.parametrize("count", [33, 100, 1000])
+def test_words_are_sorted_by_their_offsets(count: int, least: int, most: int) -> None:
+    """Up to any difference, and where two offsets differ in one bit alone."""
+    offset = least + np.random.default_rng(count).integers(most + 1, size=count)
+    offset[:2] = least + most, least
+    words = np.random.default_rng(1).permutation((offset << 32) | np.arange(count))
+    expected = words[np.argsort(words >> 32, kind="stable")]
+    state = initial_state(PROGRAM, False)
+    state = state._replace(order=words.copy(), other=np.zeros(count, np.int64))
+    _calendar._radix(state, count, np.int64(least), np.int64(least + most))
+    np.testing.assert_array_equal(state.order, expected)
+
+
+def test_few_words_are_sorted() -> None:
+    draw = np.random.default_rng(0)
+    for count in range(12):
+        words: I64 = draw.integers(20, size=count)
+        expected = np.sort(words)
+        _calendar._insert(words, count)
+        np.testing.assert_array_equal(words, expected)
+
+
+def test_what_is_open_is_counted() -> None:
+    """Events of the open bucket that come late get blocks of their own, which go back when the next bucket opens."""
+    calendar = Calendar(20)
+    calendar.put(1)
+    heappop(calendar.heap)
+    assert calendar.advance(2**61) == FINISHED
+    calendar.take()
+    free = int(calendar.state.register[BLOCKS])
+    for time in range(2 * BLOCK):
+        calendar.put(2 + time)
+    assert calendar.state.slot[2 * OPEN + 1] == 2 * BLOCK + 1
+    calendar.put(2**21)
+    while calendar.heap[0][0] < 2**21:
+        heappop(calendar.heap)
+        calendar.advance(2**61)
+        calendar.take()
+    assert calendar.advance(2**61) == FINISHED and calendar.now == 2**21
+    assert calendar.state.register[BLOCKS] == free
