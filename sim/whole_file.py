@@ -7,22 +7,29 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from topologies.text.input_text import is_special
+
 
 def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     """Write a file through a temporary one beside it, so that it appears whole or not at all.
 
-    A link is followed. A device or a pipe, which nothing may replace, is written to in one go.
+    A link is followed. A device or a pipe, which nothing may replace, is written to in one go; a pipe that nobody reads
+    is an error at once.
 
     `write`: writes the file whose name it is given; the suffix is that of `path`.
     OSError: it could not be written, and what was there is as before.
     """
-    path = Path(path).resolve()
-    special = path.exists() and not path.is_file()
+    path = Path(path)
+    special = is_special(path)
+    if not special:
+        path = path.resolve()
     temporary = _new_for(Path(tempfile.gettempdir()) / path.name if special else path)
     try:
         write(temporary)
         if special:
-            with path.open("wb") as target:
+            handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # or a pipe would wait for its reader for ever
+            os.set_blocking(handle, True)
+            with open(handle, "wb") as target:
                 target.write(temporary.read_bytes())
         else:
             temporary.chmod(0o666 & ~_umask())

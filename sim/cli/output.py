@@ -33,8 +33,8 @@ STANDARD_OUTPUT = "-"
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Reject outputs that cannot be written, before anything is computed.
 
-    WeftError: no such folder, a folder instead of a file, no permission, a figure of an unknown kind, or two texts on
-    standard output.
+    WeftError: no such folder, a folder or a named pipe instead of a file, no permission, a figure of an unknown kind,
+    or two texts on standard output.
     """
     if getattr(arguments, "baseline", None) and not (arguments.plot and arguments.figure == "speed-up"):
         raise WeftError(f"--baseline {arguments.baseline} is of a speed-up: add --plot FILE --figure speed-up")
@@ -52,6 +52,8 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{given}: there is no folder {path.parent}")
         if path.is_dir():
             raise WeftError(f"{given} is a folder: give a file name")
+        if path.resolve().is_fifo():  # those of this process, as of >(COMMAND), have no name of their own
+            raise WeftError(f"{given} is a named pipe, which waits for its reader: give a file name, or /dev/stdout")
         if not os.access(path.parent, os.W_OK):
             raise WeftError(f"{given}: the folder {path.parent} is not writable")
         if flag in SUFFIXES and path.suffix not in SUFFIXES[flag]:

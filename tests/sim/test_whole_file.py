@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import threading
 from pathlib import Path
 
 import pytest
@@ -33,12 +32,22 @@ def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
 def test_a_pipe_gets_all_of_it_and_stays(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
-    reader.start()
+    with pytest.raises(OSError, match="No such device or address") as wrong:  # nobody reads it: no wait for ever
+        write_text_whole(pipe, "text")
+    assert wrong.value.errno == errno.ENXIO
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     write_text_whole(pipe, "text")
-    reader.join(30)
-    assert read == ["text"] and pipe.is_fifo()
+    assert os.read(reader, 100) == b"text" and pipe.is_fifo()
+    os.close(reader)
+
+
+def test_pipes_without_a_name_are_written_to() -> None:
+    """As those that a shell passes for >(COMMAND)."""
+    reader, writer = os.pipe()
+    write_text_whole(f"/dev/fd/{writer}", "text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    os.close(writer)
 
 
 def test_a_device_stays() -> None:

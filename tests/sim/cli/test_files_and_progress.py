@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from sim.cli import main
+from sim.cli.commands import COMMANDS
+from sim.cli.flags import EXIT_BAD_INPUT
 from sim.cli.output import write_text, write_whole
 from sim.cli.progress import _Warning, progress
 from sim.engine.run import Progress
@@ -45,6 +47,16 @@ def test_memory_that_is_not_there_takes_one_line(
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
     assert said.err.startswith("weft compare: out of memory: Unable to allocate 1.82 TiB: ")
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.outputs])
+def test_a_named_pipe_is_no_output(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would wait for its reader for ever; none is asked for what else is missing."""
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    for kind in COMMANDS[name].outputs:
+        assert main([name, f"--{kind.replace('_', '-')}", str(pipe)]) == EXIT_BAD_INPUT
+        assert "is a named pipe" in capsys.readouterr().err
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
