@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from collectives.formats.files import SUFFIX
+from collectives.registry import ALGORITHMS
 from sim import plots
 from sim.cli import library
 from sim.cli.asked import spec_of
@@ -190,8 +191,16 @@ def _ranges(rows: Sequence[Row]) -> list[str]:
         "-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, chunk counts nearby), where wider "
         "than 1 %"
     ]
+    kept = [one["algorithm"] for one in rows if one not in without and _built_from_rates(one["algorithm"])]
+    if kept:
+        names_of = ", ".join(dict.fromkeys(kept))
+        lines.append(f"perturbed runs of {names_of} keep the schedule that was built from the rates as they are given")
     why = "with faults, dear (--spread N asks for N), or switched off"
     return lines + ([f"no perturbed runs of {names}: {why}"] if without else [])
+
+
+def _built_from_rates(name: str) -> bool:
+    return name in ALGORITHMS and ALGORITHMS[name].built_from_rates
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

@@ -13,7 +13,7 @@ from sim.engine.run import check_memory, run
 from sim.engine.tape import Tape, can_record
 from sim.optimizer.retime import Retimed
 from sim.program import Program
-from sim.program.perturb import perturb
+from sim.program.perturb import SHARE, perturb
 from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
 from sim.why.spread import Spread
@@ -134,21 +134,28 @@ class Simulated:
         return self.constant_ns + sum(times) / 1e3
 
     def spread(self, bandwidth_GBps: F64) -> Spread:
-        """The time, and those of runs with rates and starts up to 0.1 % away and other ties; of each point once."""
+        """The time, and those of runs with rates and starts up to 0.1 % away and other ties; of each point once.
+
+        Schedules that are built from bandwidths are built from some up to 0.1 % away in each run.
+        """
         found = self.evaluate(bandwidth_GBps)
         key = found.bandwidth_GBps.tobytes()
         if key not in self._spreads:
-            programs = [part.retimed(found.bandwidth_GBps).at(found.bandwidth_GBps) for _, part in self.parts]
             times = []
             for number in range(PERTURBED):
                 rng = np.random.default_rng([0, number])
+                away = np.random.default_rng([1, number]).uniform(-SHARE, SHARE, self.n_dims)
                 changed = (
                     part.weight * run(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
-                    for part, program in zip(found.parts, programs, strict=True)
+                    for part, program in zip(found.parts, self._programs(found.bandwidth_GBps, away), strict=True)
                 )
                 times.append(round(self.constant_ns * 1e3 + sum(changed)))
             self._spreads[key] = Spread(round(found.time_ns * 1e3), tuple(times))
         return self._spreads[key]
+
+    def _programs(self, bandwidth_GBps: F64, away: F64) -> list[Program]:
+        """The programs of all parts at some bandwidths, with the structure of others nearby."""
+        return [part.retimed(bandwidth_GBps * (1 + away)).at(bandwidth_GBps) for _, part in self.parts]
 
     def _part(self, index: int, bandwidth: F64) -> Part:
         weight, part = self.parts[index]

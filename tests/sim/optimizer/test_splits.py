@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 
 from sim.analytic.constraints import Feasible, budget, parse_constraint
 from sim.analytic.cost import Cost
+from sim.analytic.traffic import F64
 from sim.cli import main
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.programs import collective_objective
+from sim.optimizer.retime import Retimed
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
 from topologies import from_spec
@@ -30,6 +33,27 @@ def found(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[dict[st
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert main(["optimize", *asked, *more]) == 0
     return row, capsys.readouterr().out
+
+
+def test_what_is_built_from_bandwidths_is_built_anew_in_perturbed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From others up to 0.1 % away in each; programs that do not depend on them are the same one."""
+    split = np.array([100.0, 90.0, 80.0])
+    for algorithm, is_rebuilt in (("themis", True), ("bucket", False)):
+        objective = collective_objective(from_spec("RI(2)_FC(4)_SW(2)"), "all-reduce", algorithm, "1MiB")
+        part, asked = objective.parts[0][1], []
+        build = part.retimed
+
+        def noted(_: object, at: F64, build: Callable[[F64], Retimed] = build, asked: list[F64] = asked) -> Retimed:
+            asked.append(at)
+            return build(at)
+
+        monkeypatch.setattr(type(part), "retimed", noted)
+        objective.evaluate(split)
+        found = objective.spread(split)
+        near = np.array(asked[1:])
+        assert len({row.tobytes() for row in near}) == len(found.times_ps) == 8
+        assert np.all(np.abs(near / split - 1) <= 0.001) and not np.any(near == split)
+        assert (len({id(build(row)) for row in near}) > 1) == is_rebuilt
 
 
 def test_a_gain_within_the_spread_is_not_chased(capsys: pytest.CaptureFixture[str]) -> None:

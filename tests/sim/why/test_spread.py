@@ -206,6 +206,14 @@ def test_compare_shows_ranges_and_marks_what_is_tied(tmp_path: Path, capsys: pyt
     assert main([*words, "--spread", "-1"]) == EXIT_BAD_INPUT
 
 
+def test_compare_says_which_schedules_stay_as_they_were_built(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--topology", "RI(2)_SW(4)", "--algorithms", "themis,bucket", "-b", "64K", "--quiet"]
+    assert main(words) == 0
+    assert "perturbed runs of themis keep the schedule that was built from the rates" in capsys.readouterr().out
+    assert main([*words, "--spread", "0"]) == 0
+    assert "keep the schedule" not in capsys.readouterr().out
+
+
 def test_only_overlapping_ranges_are_tied() -> None:
     def row(name: str, time_s: float, low_s: float | None, high_s: float | None) -> dict[str, object]:
         ends = {"spread_low_s": low_s, "spread_high_s": high_s}
