@@ -217,8 +217,20 @@ def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
             later |= sets[-1]
         return tuple(reversed(sets))
 
+    @cache
+    def sizes() -> list[int]:
+        """Sizes of the sets of rank 0, of members alone: as bit masks, a million ranks would take 100 GB."""
+        found, later = [], np.arange(p) == 0
+        for step in reversed(range(len(peers))):
+            reached = peers[step](np.zeros(1, np.int64))
+            for after in peers[step + 1:]:
+                reached = np.unique(np.concatenate([reached, after(reached)]))
+            found.append(int(np.count_nonzero(~later[reached])))
+            later[reached] = True
+        return found[::-1]
+
     def size(step: int) -> int:
-        return p >> (step + 1) if is_power_of_two(p) else sent(0)[step].bit_count()
+        return p >> (step + 1) if is_power_of_two(p) else sizes()[step]
 
     return BlockSets(sent, met, size)
 

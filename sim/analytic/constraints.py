@@ -19,6 +19,9 @@ from topologies.units import parse_bandwidth
 
 GBps = Annotated[float, InUnit(Number(0, above=True), lambda text, what: parse_bandwidth(text, what) / 1e9, "100GB/s")]
 
+MOST = 1e15
+"""In GB/s, or in dollars."""
+
 _SIDES = re.compile(r"(<=|>=|==|=)")
 _TERM = re.compile(r"^(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?B(?P<dim>[0-9]+)$")
 
@@ -118,6 +121,8 @@ class Feasible:
         self.matrix = np.array([one.coefficients for one in self.constraints], np.float64).reshape(-1, n_dims)
         self.bound = np.array([one.bound for one in self.constraints], np.float64)
         self.equal = np.array([one.equal for one in self.constraints], bool)
+        if (large := next((one for one in self.constraints if abs(one.bound) > MOST), None)) is not None:
+            raise WeftError(f"constraint {large.text}: the most that a solver tells apart from its error is {MOST:g}")
         self._refuse_empty()
         self._refuse_starved()
 

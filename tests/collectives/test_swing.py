@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from collectives import ALGORITHMS, swing
+from collectives.butterfly import Grid
 from collectives.core.pattern import Pattern
 from collectives.swing import odd_groups, rho
 from topologies import WeftError, ring, switch, torus
@@ -33,6 +34,19 @@ def blocks(pattern: Pattern, rank: int, port: int = 0) -> list[set[int]]:
     t = pattern.emit(np.array([rank]))
     slots = t.slot[t.port == port]
     return [{block - port * pattern.p for block in pattern.blocks_of(rank, slot)} for slot in slots.tolist()]
+
+
+@pytest.mark.parametrize("shape", [(6,), (10,), (14,), (24,), (62,), (100,), (6, 10), (12, 2)])
+def test_blocks_are_counted_as_they_are_listed(shape: tuple[int, ...]) -> None:
+    butterfly = swing._butterfly(Grid(shape), "bandwidth")
+    for peers_of, (sent, _, size) in zip(butterfly.ports, butterfly._sets, strict=True):
+        assert [size(step) for step in range(len(peers_of))] == [one.bit_count() for one in sent(0)]
+
+
+def test_a_million_ranks_send_each_block_once() -> None:
+    """None of their sets is made, which would not fit in memory."""
+    butterfly = swing._butterfly(Grid((10**6,)), "bandwidth")
+    assert sum(butterfly._sets[0].size(step) for step in range(len(butterfly.ports[0]))) == 10**6 - 1
 
 
 def test_distances():

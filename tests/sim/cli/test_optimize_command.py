@@ -39,6 +39,20 @@ def flags(files: dict[str, str], *more: str) -> list[str]:
             "--cost", files["cost"], "--budget", "100GB/s", *more]
 
 
+@pytest.mark.parametrize(("budget", "said"), [
+    ("-5GB/s", "budget '-5GB/s' must be above zero and finite"),
+    ("-.5GB/s", "budget '-.5GB/s' must be above zero and finite"),
+    ("0GB/s", "budget '0GB/s' must be above zero and finite"),
+    ("1e300GB/s", "budget '1e300GB/s' must be above zero and finite"),
+    ("1e20GB/s", "constraint sum of B = 1e+20 GB/s: the most that a solver tells apart from its error is 1e+15"),
+    ("500", "budget '500' is not a rate"),
+])
+def test_budgets_that_cannot_be_spent(budget: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number below zero is a value, whatever its unit, and not an unknown flag."""
+    assert main(["optimize", "--network", "RI(4)_FC(8)", "--workload", "gpt-3", "--budget", budget]) == EXIT_BAD_INPUT
+    assert said in capsys.readouterr().err
+
+
 def row_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert set(row) >= KEYS
