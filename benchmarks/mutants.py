@@ -16,6 +16,7 @@ import gc
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,7 @@ JUDGED = Path(__file__).with_name("surviving_mutants.toml")
 PAGE = ROOT / "docs" / "reliability.md"
 COPIED = ("sim", "collectives", "topologies", "workloads", "tests", "benchmarks", "docs", "examples")
 LEAST_KILLED = 0.9
+MOST_BYTES = 8 << 30
 KILLED, RAN_OUT, TIMED_OUT = 1, 36, (-24, 24, 36, 152)
 """Exit codes of mutmut's children; any other is that of a survivor."""
 
@@ -62,8 +64,14 @@ SUBJECTS = {
         ("topologies/core/routing.py", "topologies/core/paths.py"), ("tests/topologies/core/test_routing.py", *LIGHT)
     ),
     "kernel": Subject(
-        tuple(f"sim/engine/_{name}.py" for name in ("kernel", "event", "heap", "wheel", "faults", "draw")),
-        ("tests/sim/engine/test_engine.py", "tests/sim/engine/test_faulty_programs.py", "-k=not bytes_a", *LIGHT),
+        tuple(
+            f"sim/engine/_{name}.py"
+            for name in ("kernel", "event", "heap", "wheel", "faults", "draw", "fifo", "calendar")
+        ),
+        (
+            *(f"tests/sim/engine/test_{name}.py" for name in ("calendar", "engine", "faulty_programs")),
+            "-k=not bytes_a", *LIGHT,
+        ),
     ),
     "lowering": Subject(
         tuple(f"sim/lower/{name}.py" for name in ("job", "job_symmetry", "shape", "templates")),
@@ -152,6 +160,7 @@ def run(name: str, only: Sequence[str], most: int | None) -> None:
 
 def run_here(only: Sequence[str], most: int | None) -> None:
     """Make and run the mutants of the working directory."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))  # a mutant that asks for more room for ever
     from mutmut import __main__ as mutmut
     from mutmut.mutation import file_mutation, mutators
     from mutmut.runners.harness import PytestRunner

@@ -176,6 +176,27 @@ def test_tokens_are_given_back(discipline: str) -> None:
     assert one.tokens == few < 2000
 
 
+def test_chunks_that_are_released_ahead_take_no_room() -> None:
+    """A task whose first server is behind has one event there, however many of its chunks are free to go."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    fast = builder.task(2000, [(builder.server(1e12), 1)], Cutting(chunks=2000))
+    builder.task(2000, [(builder.server(1e11), 1)], Cutting(chunks=2000), stream=[fast])
+    one = Run(builder.build())
+    few = one.tokens
+    assert one.advance() and one.now_ps == 20_003
+    assert one.tokens == few < 2000
+
+
+def test_a_run_that_cannot_go_on_ends() -> None:
+    """The second chunk of a task waits for the first of another, which waits for all of it."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    first = builder.task(4, [(builder.server(1e12), 1)], Cutting(chunks=2))
+    builder.window(first, builder.task(4, [(builder.server(1e12), 1)], after=[first]), 1)
+    for general in (False, True):
+        with pytest.raises(Deadlock):
+            Run(builder.build(), general=general).advance()
+
+
 def test_event_limit_says_how_far_it_came() -> None:
     """A run that reaches its limit reports simulated time and services done."""
     with pytest.raises(Stopped, match=r"limit of 5 services, at .* of 800 services"):
