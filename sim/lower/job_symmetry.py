@@ -48,7 +48,7 @@ def job_orbits(
         group = declared if marks is None else keeping(declared, marks)
         kept = tuple(action for action in group.generators if _keeps(job, action))
         held = _holding(emitters, Group(group.name, kept), tie, seed)
-        count = int(np.unique(orbits_of(held, sources, job.topology.n_links).rank).size)
+        count = orbits_of(held, sources, job.topology.n_links).sources.size
         if count < few:
             best, few = held, count
         if len(held.generators) == len(group.generators):

@@ -73,6 +73,13 @@ class Orbits(NamedTuple):
     rank: I32  # (1, sources) or (ports, sources): representative of each source, for all ports alike or port by port
     link: I32  # (n_links,): representative of each link
 
+    @property
+    def sources(self) -> I64:
+        """Sources that represent themselves or others, ascending."""
+        there = np.zeros(self.rank.shape[1], np.bool_)
+        there[self.rank.ravel()] = True
+        return np.flatnonzero(there)
+
     def rank_of(self, port: npt.NDArray[np.integer], src: npt.NDArray[np.integer]) -> I32:
         """Representative of each source, given the port of its transfer."""
         found: I32 = self.rank[np.minimum(port, len(self.rank) - 1), src]
@@ -123,7 +130,7 @@ def _largest(
         fault, how = check(pattern, candidate, tie, seed, marks)
         if fault is None:
             shrunk = f", shrunk: {'; '.join(notes)}" if notes else ""
-            p, few = pattern.p, np.unique(candidate.orbits.rank).size
+            p, few = pattern.p, candidate.orbits.sources.size
             words = f"{few} of {p} ranks simulated by {group.name}, {how}{shrunk}"
             return candidate._replace(symmetry=words)
         notes.append(f"{group.name}: {fault}")
@@ -144,7 +151,7 @@ def _shrink(pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, see
 def divide(pattern: Emitter, group: Group, tie: str, seed: int) -> Quotient:
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
-    transfers = _of_representatives(pattern.emit(np.unique(orbits.rank)), orbits)
+    transfers = _of_representatives(pattern.emit(orbits.sources), orbits)
     paths = _routes(transfers, pattern.topology, tie, seed)
     return Quotient(orbits, transfers, paths._replace(links=orbits.link[paths.links]), "")
 
@@ -206,7 +213,7 @@ def check(
     if marks is not None and not _same_marks(q, marks):
         return "faults of one orbit differ", ""
     sources = np.arange(pattern.n_sources or pattern.p)
-    per_source = q.transfers.src.size / np.unique(q.orbits.rank).size
+    per_source = q.transfers.src.size / q.orbits.sources.size
     full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
     if not full:
         crossings = q.paths.links.size / max(q.transfers.src.size, 1) * per_source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +23,29 @@ def move_nodes(topology: Topology, maps: Mapping[int, npt.NDArray[np.integer]]) 
         negative coordinates of switches, are unchanged.
     None if some node has no image.
     """
-    moved = topology.coords.astype(np.int64)
-    for dim, table in maps.items():
-        column = moved[:, dim]
-        moved[:, dim] = np.where(column >= 0, np.asarray(table)[np.maximum(column, 0)], column)
     low = topology.coords.min(axis=0).astype(np.int64)
     span = topology.coords.max(axis=0).astype(np.int64) - low + 1
     weights = np.concatenate(([1], np.cumprod(span[:-1])))
     keys = (topology.coords - low) @ weights
-    want = (moved - low) @ weights
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], want), keys.size - 1)
-    image = order[at]
-    if np.any(keys[image] != want) or np.unique(image).size != image.size:
-        return None
-    return np.asarray(image, np.int32)
+    want = keys.copy()
+    for dim, table in maps.items():
+        column = topology.coords[:, dim].astype(np.int64)
+        want += np.where(column >= 0, np.asarray(table)[np.maximum(column, 0)] - column, 0) * weights[dim]
+    image = _places(keys, want)
+    there = np.zeros(keys.size, np.bool_)
+    there[image] = True
+    return image if there.all() and np.array_equal(keys[image], want) else None
+
+
+def _places(keys: npt.NDArray[np.int64], want: npt.NDArray[np.int64]) -> Permutation:
+    """Place of each wanted number among distinct keys, or of another key where it is not among them."""
+    top = int(keys.max())
+    if top > 4 * keys.size + 1024:
+        order = np.argsort(keys).astype(np.int32)
+        return order[np.minimum(np.searchsorted(keys[order], want), keys.size - 1)]
+    place = np.zeros(top + 1, np.int32)
+    place[keys] = np.arange(keys.size)
+    return place[np.clip(want, 0, top)]
 
 
 def translation(topology: Topology, dim: int, by: int = 1) -> Permutation | None:
@@ -70,22 +79,23 @@ def link_permutation(topology: Topology, nodes: Permutation | None) -> Permutati
     if nodes is None:
         return None
     t = topology
-    rank = np.arange(t.n_links) - np.searchsorted(_pair(t, t.src, t.dst), _pair(t, t.src, t.dst))
-    image = t.link_ids(nodes[t.src], nodes[t.dst]).astype(np.int64)
+    src, dst = nodes[t.src], nodes[t.dst]
+    image = t.link_ids(src, dst)
     if np.any(image < 0):
         return None
-    image = image + rank
-    alike = (
-        bool(np.all(image < t.n_links))
-        and np.array_equal(t.src[image], nodes[t.src])
-        and np.array_equal(t.dst[image], nodes[t.dst])
-        and np.array_equal(t.bandwidth_Bps[image], t.bandwidth_Bps)
-        and np.array_equal(t.latency_ps[image], t.latency_ps)
-        and np.array_equal(t.kind[nodes], t.kind)
-        and np.array_equal(t.hop_latency_ps[nodes], t.hop_latency_ps)
-    )
-    return image.astype(np.int32) if alike else None
+    again = (t.src[1:] == t.src[:-1]) & (t.dst[1:] == t.dst[:-1])
+    if again.any():  # parallel links
+        place = np.arange(t.n_links)
+        image += place - np.maximum.accumulate(np.where(np.append(False, again), 0, place))
+        if not (np.all(image < t.n_links) and _keeps(t.src, image, src) and _keeps(t.dst, image, dst)):
+            return None
+    alike = (_keeps(t.bandwidth_Bps, image) and _keeps(t.latency_ps, image) and _keeps(t.kind, nodes)
+             and _keeps(t.hop_latency_ps, nodes))
+    return image if alike else None
 
 
-def _pair(t: Topology, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    return src.astype(np.int64) * t.n_nodes + dst
+def _keeps(values: npt.NDArray[Any], image: Permutation, wanted: npt.NDArray[Any] | None = None) -> bool:
+    """Whether the image of each item has the value that is wanted; default: its own."""
+    if wanted is None and (values == values[:1]).all():
+        return True
+    return np.array_equal(values[image], values if wanted is None else wanted)

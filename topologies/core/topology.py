@@ -97,8 +97,8 @@ class Topology:
     EXAMPLE: ClassVar[str] = 'from_spec("torus:4x4")'
 
     def __post_init__(self) -> None:
-        order = np.lexsort((self.dst, self.src))
-        if np.any(order != np.arange(order.size)):
+        if np.any(_pairs_fall(self.src, self.dst)):
+            order = np.lexsort((self.dst, self.src))
             for name in ("src", "dst", "bandwidth_Bps", "latency_ps", "dimension"):
                 object.__setattr__(self, name, getattr(self, name)[order])
         _validate(self)
@@ -199,6 +199,12 @@ class Topology:
             bandwidth_Bps=self.bandwidth_Bps if bandwidth_Bps is None else np.asarray(bandwidth_Bps, np.float64),
             latency_ps=self.latency_ps if latency_ps is None else np.asarray(latency_ps, np.int64),
         )
+
+
+def _pairs_fall(src: IntArray, dst: IntArray) -> npt.NDArray[np.bool_]:
+    """Where a link comes before the one in front of it, by source and destination."""
+    fall: npt.NDArray[np.bool_] = (src[1:] < src[:-1]) | ((src[1:] == src[:-1]) & (dst[1:] < dst[:-1]))
+    return fall
 
 
 def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
