@@ -15,7 +15,7 @@ CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome h
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-browser ready kernels lint coverage test-nojit fresh mutants verify bench docs clean
+.PHONY: demo test test-all test-browser ready kernels lint coverage test-nojit fresh mutants verify bench docs docs-site clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -29,14 +29,14 @@ test: ready  ## the loop: contracts, lint, types, then a sample of every table a
 test-all: ready  ## every case of every table, the documentation's snippets, the report in a browser
 	$(PYTEST) --at-least 7000
 ifneq ($(CHROMIUM),)
-	$(BIN)/pytest -q -m browser
+	$(BIN)/pytest -q -m "browser and not site"
 else
 	@echo "NOT RUN: the tests in a real browser, for there is no Chromium here (make test-browser installs one)"
 endif
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)
-	$(BIN)/pytest -q -m browser
+	$(BIN)/pytest -q -m "browser and not site"
 
 ready: $(STAMP)
 	$(MAKE) --jobs 2 --output-sync=target lint kernels
@@ -56,12 +56,12 @@ coverage: test-nojit  ## the sample of `make test` again; fails where a room has
 	  || failed=1; done; exit $$failed
 
 test-nojit: $(STAMP)  ## what the kernels do, without the compiler, which also shows which of their lines are covered
-	NUMBA_DISABLE_JIT=1 $(PYTEST) --sample $(SHARE) --keep-full --at-least 700 -m "not verify and not browser and not compiled" \
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --sample $(SHARE) --keep-full --at-least 700 -m "not verify and not browser and not site and not compiled" \
 	  $(COVERED) $(KERNELS)
 
 fresh: $(STAMP)  ## new random programs, fabrics and plans; SEED=N repeats a run, what fails is kept in out/corpus
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "make fresh SEED=$$seed draws these again"; \
-	$(PYTEST) -m "hypothesis and not verify and not browser" --hypothesis-profile new --hypothesis-seed $$seed \
+	$(PYTEST) -m "hypothesis and not verify and not browser and not site" --hypothesis-profile new --hypothesis-seed $$seed \
 	  --at-least 50 $(DRAWN)
 
 mutants: $(STAMP)  ## one change at a time in the core: the tests must notice; SUBJECTS="proof why" runs those alone
@@ -69,7 +69,7 @@ mutants: $(STAMP)  ## one change at a time in the core: the tests must notice; S
 	nice -n 19 $(BIN)/python -m benchmarks.mutants $(SUBJECTS)
 
 verify: $(STAMP)  ## the verification book: papers reproduced, tables in docs/
-	$(PYTEST) -m "verify or not verify" --hypothesis-profile new --timeout 7200
+	$(PYTEST) -m "not site" --hypothesis-profile new --timeout 7200
 	$(BIN)/python -m benchmarks.papers
 
 bench: $(STAMP)  ## speed and scale, table and plot in docs/
@@ -78,6 +78,13 @@ bench: $(STAMP)  ## speed and scale, table and plot in docs/
 docs: $(STAMP)  ## regenerate the tables that docs/ takes from the registries
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m benchmarks.matrix
+
+docs-site: $(STAMP)  ## the documentation as a site in out/site, to be opened as a file; any warning is an error
+	$(BIN)/python -m pip install --quiet --group docs
+	rm -rf out/site out/site-trees
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir out/site-trees docs out/site
+	$(BIN)/pytest -q -m "site$(if $(CHROMIUM),, and not browser)"
+	@echo "out/site/index.html is the first page$(if $(CHROMIUM),,; NOT RUN: its tests in a real browser, for there is no Chromium here)"
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

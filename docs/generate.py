@@ -42,18 +42,19 @@ def index() -> str:
     """The folders, and the pages in each by title."""
     text = ["# Documentation\n", "Four sections, by what a reader wants, and the results.\n"]
     for room, about in ABOUT.items():
-        its = {path.name: path for path in (DOCS / room).glob("*.md")}
-        links = [f"[{title(path)}]({room}/{name})" for name, path in sorted(its.items(), key=lambda one: title(one[1]))]
+        its = [path for path in (DOCS / room).iterdir() if path.suffix in (".md", ".py")]
+        links = [f"[{title(path)}]({room}/{path.name})" for path in sorted(its, key=title)]
         text.append(f"**{room}**, {about}: {', '.join(links)}.\n")
     others = sorted(path for path in DOCS.glob("*.md") if path.name != "README.md")
     text.append(f"**More**: {', '.join(f'[{title(path)}]({path.name})' for path in others)}.\n")
+    text.append("`make docs-site` makes a site of these pages with search and the docstrings, `out/site/index.html`.\n")
     text.append("The tests run the Python and every command after a `$` on these pages, and compare the output.")
     return "\n".join(text) + "\n"
 
 
 def title(page: Path) -> str:
-    """The first heading of a page."""
-    found = re.search(r"^# (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    """The first heading of a page or a notebook."""
+    found = re.search(r"^(?:# )?# (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return found.group(1) if found else page.stem
 
 

@@ -46,7 +46,7 @@ class Family:
     ----------
     name : str
         The part of the spec before the colon.
-    build : function of (argument, *, bandwidth, latency, hop_latency)
+    build : function of (argument, bandwidth=, latency=, hop_latency=)
         Builds the network from the text after the colon.
     help : str
         One line for the command line.
