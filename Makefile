@@ -83,7 +83,7 @@ docs-site: $(STAMP)  ## the documentation as a site in out/site, to be opened as
 	$(BIN)/python -m pip install --quiet --group docs
 	rm -rf out/site out/site-trees
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir out/site-trees docs out/site
-	$(BIN)/pytest -q -m "site$(if $(CHROMIUM),, and not browser)"
+	$(BIN)/pytest -q tests/docs -m "site$(if $(CHROMIUM),, and not browser)"
 	@echo "out/site/index.html is the first page$(if $(CHROMIUM),,; NOT RUN: its tests in a real browser, for there is no Chromium here)"
 
 $(STAMP): pyproject.toml
