@@ -15,7 +15,7 @@ CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome h
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-browser ready kernels lint coverage test-nojit fresh mutants verify bench docs docs-site clean
+.PHONY: demo test test-all test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench docs docs-site clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -42,7 +42,13 @@ ready: $(STAMP)
 	$(MAKE) --jobs 2 --output-sync=target lint kernels
 
 kernels: $(STAMP)  ## compile the kernels, which takes most of a minute once
-	$(BIN)/python -m tests.kernels
+	$(BIN)/weft warm
+
+wheel: $(STAMP)  ## dist/weft-*.whl with the engine compiled for every Python that is found, tried with each: minutes
+	$(BIN)/python -m benchmarks.wheel
+
+test-pythons: $(STAMP)  ## the wheel installed for each supported Python that is found, and a sample of the commands
+	$(BIN)/python -m benchmarks.wheel --try
 
 lint: $(STAMP)
 	$(BIN)/lint-imports
@@ -89,7 +95,7 @@ docs-site: $(STAMP)  ## the documentation as a site in out/site, to be opened as
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
 	mkdir -p out
 	touch $(STAMP)
 

@@ -13,10 +13,12 @@ def main() -> int:
         print("weft: interrupted, nothing was written", file=sys.stderr)
         return 130
     except ModuleNotFoundError as missing:
+        from topologies.checks import not_installed  # what is imported above may be interrupted
+
         package = (missing.name or "").partition(".")[0]
         if package in ("", "sim", "workloads", "collectives", "topologies"):
             raise
-        print(f"weft: needs {package}, which is not installed: pip install {package}", file=sys.stderr)
+        print(f"weft: {not_installed(package)}", file=sys.stderr)
         return 2
 
 

@@ -284,6 +284,24 @@ def choice(value: object, accepted: Iterable[str], what: str, also: str = "") ->
     raise WeftError(f"{what} {told(value)} is unknown: choose one of {accepted}{also}{nearest(value, words)}")
 
 
+EXTRAS = {"matplotlib": "plot", "clarabel": "solve", "networkx": "graph", "rustworkx": "graph", "simpy": "reference",
+          "pyarrow": "data", "pandas": "frame", "distributed": "dask"}
+"""The extra of weft that brings a package."""
+
+
+def not_installed(package: str) -> str:
+    """The message where a package is missing: which extra brings it.
+
+    Examples
+    --------
+    >>> not_installed("matplotlib")
+    'this needs weft[plot]: matplotlib is not installed (pip install matplotlib)'
+    """
+    if package not in EXTRAS:
+        return f"{package} is not installed: pip install {package}"
+    return f"this needs weft[{EXTRAS[package]}]: {package} is not installed (pip install {package})"
+
+
 def nearest(value: object, words: Iterable[str]) -> str:
     """The end of a message: " (did you mean fifo?)", or nothing if no word is near."""
     near = get_close_matches(value, list(words), 1) if isinstance(value, str) and len(value) <= LONGEST_TOLD else []

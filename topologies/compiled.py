@@ -21,7 +21,12 @@ import numba
 from llvmlite import binding
 from numba.core import caching
 
+from topologies.stages import compiling
+
 Function = Callable[..., Any]
+
+ANY_PROCESSOR = ("generic", "")
+"""As NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name a processor with nothing but the base instructions."""
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 ROOT = 0
@@ -47,9 +52,28 @@ def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Functio
     if not config.DISABLE_JIT:
         stamp = _digest(tuple(sources))
         folder = cache_folder(Path(function.__code__.co_filename).parent, stamp)
-        if folder is not None:
-            compiled._cache = _Cache(function, _Place(folder, stamp))  # type: ignore[attr-defined]  # numba's own
+        own = None if folder is None else _Cache(function, _Place(folder, stamp))
+        compiled._cache = _Caches(  # type: ignore[attr-defined]  # numba's own
+            function.__name__, own, _shipped(function, stamp)
+        )
     return compiled
+
+
+SHIPPED = Path(__file__).parent / "shipped"
+"""Code that came with the package, compiled for any processor of its kind: `python -m benchmarks.wheel`."""
+
+
+def shipped_folder(stamp: str) -> Path:
+    """Where code for this interpreter and this compiler would be."""
+    return SHIPPED / f"{sys.implementation.cache_tag}-numba{numba.__version__}-{stamp}"
+
+
+def _shipped(function: Function, stamp: str) -> _Cache | None:
+    """The code of a function that came with the package, if nobody else can have changed it."""
+    folder = shipped_folder(stamp)
+    if folder.is_dir() and _ours(SHIPPED) and _ours(folder):
+        return _Shipped(function, _Place(folder, stamp))
+    return None
 
 
 @cache
@@ -134,7 +158,12 @@ class _Cache(caching.FunctionCache):
         self._impl_class = implementation
         super().__init__(function)  # type: ignore[no-untyped-call]  # numba has no types
 
-    def load_overload(self, signature: Any, context: Any) -> Any:
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep code for the next process, if the disk takes it."""
+        with contextlib.suppress(OSError):
+            super().save_overload(signature, data)  # type: ignore[no-untyped-call]  # numba has no types
+
+    def find(self, signature: Any, context: Any) -> Any:
         """The code of a signature; None where there is none, or none that can be read."""
         try:
             return super().load_overload(signature, context)  # type: ignore[no-untyped-call]  # numba has no types
@@ -142,12 +171,43 @@ class _Cache(caching.FunctionCache):
             self._forget()
             return None
 
-    def save_overload(self, signature: Any, data: Any) -> None:
-        """Keep code for the next process, if the disk takes it."""
-        with contextlib.suppress(OSError):
-            super().save_overload(signature, data)  # type: ignore[no-untyped-call]  # numba has no types
-
     def _forget(self) -> None:
         """Remove the index: what it names is compiled anew."""
         with contextlib.suppress(OSError):
             os.unlink(self._cache_file._index_path)
+
+
+class _Shipped(_Cache):
+    """Code for any processor of its kind, which nothing is added to or removed from."""
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        found, (triple, *_), code = super()._index_key(signature, codegen)  # type: ignore[no-untyped-call]  # numba has no types
+        return found, (triple, *ANY_PROCESSOR), code
+
+    def _forget(self) -> None:
+        """It stays as it came."""
+
+
+class _Caches(caching.NullCache):
+    """The user's own cache, then what came with the package; what neither has is announced before it is compiled."""
+
+    def __init__(self, name: str, own: _Cache | None, shipped: _Cache | None) -> None:
+        self.name, self.own, self.shipped = name, own, shipped
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder of the user's own."""
+        return None if self.own is None else str(self.own.cache_path)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The code of a signature; None where there is none."""
+        for one in (self.own, self.shipped):
+            if one is not None and (found := one.find(signature, context)) is not None:
+                return found
+        compiling(self.name)
+        return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep code for the next process."""
+        if self.own is not None:
+            self.own.save_overload(signature, data)

@@ -101,6 +101,21 @@ def staged(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorated
 
 
+_tell: Callable[[str], None] | None = None
+
+
+def tell_compiling(tell: Callable[[str], None] | None) -> None:
+    """From now on, call this with the name of each kernel before it is compiled, which takes seconds."""
+    global _tell
+    _tell = tell
+
+
+def compiling(name: str) -> None:
+    """A kernel of this name is compiled next."""
+    if _tell is not None:
+        _tell(name)
+
+
 def _now() -> tuple[float, float, int]:
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource is not None else 0
     return perf_counter(), process_time(), peak

@@ -17,7 +17,7 @@ from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_in_order
 from sim.version import __version__
 from topologies.checks import WeftError, nearest, out_of_memory, told
-from topologies.stages import end_profile, staged, start_profile
+from topologies.stages import end_profile, staged, start_profile, tell_compiling
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""
@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = command_parser(name).parse_args(words[1:])
         parsed.stages = start_profile() if getattr(parsed, "profile", False) else None
         command, output = (_module(one) for one in (name, "output"))  # help needs neither
+        if not getattr(parsed, "quiet", False):
+            tell_compiling(lambda kernel: print(f"compiling the engine, once: {kernel}", file=sys.stderr, flush=True))
         with ends_in_order():
             output.check_outputs(parsed)
             command.run(parsed)
@@ -74,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"weft {name}: {named}{fault.strerror or fault}", file=sys.stderr)
         return EXIT_NOT_WRITTEN
     finally:
+        tell_compiling(None)
         end_profile()
 
 

@@ -360,6 +360,10 @@ COMMANDS: dict[str, Command] = {
         needs=("astra.workload", "astra.system", "astra.network"),
         uses=("astra",), run_flags=("max_events",),
     ),
+    "warm": Command(
+        help="compile the engine, once for each version and machine; any command does so if needed",
+        examples=("weft warm",), outputs=(),
+    ),
     "completion": Command(
         help="print a script that completes commands, flags and names in a shell",
         examples=(

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from sim.study.spec import Spec
 from sim.study.tables import Row, aligned, to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
-from topologies.checks import WeftError
+from topologies.checks import WeftError, not_installed
 from topologies.stages import Profile, staged
 from topologies.units import format_size
 
@@ -56,6 +57,8 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{given} is a named pipe, which waits for its reader: give a file name, or /dev/stdout")
         if not os.access(path.parent, os.W_OK):
             raise WeftError(f"{given}: the folder {path.parent} is not writable")
+        if SUFFIXES.get(flag) == FIGURES and find_spec("matplotlib") is None:
+            raise WeftError(f"{given}: {not_installed('matplotlib')}")
         if flag in SUFFIXES and path.suffix not in SUFFIXES[flag]:
             raise WeftError(f"{given} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -91,9 +92,9 @@ def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Ste
 def _shown(title: str, total: int, quiet: bool | None) -> AbstractContextManager[Steps]:
     if quiet or total < 1:
         return nullcontext(Steps(title, total))
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and find_spec("rich") is not None:  # an extra
         return _bar(title, total)
-    return nullcontext((_Warning if quiet is None else _Plain)(title, total))
+    return nullcontext((_Warning if quiet is None and not sys.stderr.isatty() else _Plain)(title, total))
 
 
 def _share(inside: Progress) -> float:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numba
 import pytest
+from numba.core.registry import cpu_target
 
-from topologies.compiled import _digest, cache_folder, cached
+from topologies.compiled import _digest, _shipped, cache_folder, cached, shipped_folder
+from topologies.stages import tell_compiling
 
 
 def twice(x: int) -> int:
@@ -102,3 +104,39 @@ def test_without_any_folder_there_is_no_cache(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no folder")
     assert cache_folder(file, "stamp") is None
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_code_that_came_with_the_package_is_taken_if_nobody_else_could_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a folder of one's own; damage costs a compilation and leaves it as it came."""
+    source, cache = tmp_path / "source.txt", private(tmp_path / "cache")
+    source.write_text("one")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
+    assert hits(source) == 0
+    shipped = private(tmp_path / "shipped")
+    monkeypatch.setattr("topologies.compiled.SHIPPED", shipped)
+    monkeypatch.setattr("topologies.compiled.ANY_PROCESSOR", cpu_target.target_context.codegen().magic_tuple()[1:])
+    (found,) = cache.iterdir()
+    found.rename(shipped_folder(_digest((source,))))
+    monkeypatch.setattr("topologies.compiled.cache_folder", lambda beside, stamp: None)
+    heard: list[str] = []
+    tell_compiling(heard.append)
+    assert hits(source) == 1 and heard == []
+    monkeypatch.setattr("topologies.compiled.ANY_PROCESSOR", ("another", ""))
+    assert hits(source) == 0 and heard == ["twice"]
+    monkeypatch.undo()
+    tell_compiling(None)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_shipped_code_in_a_folder_in_which_others_write_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setattr("topologies.compiled.SHIPPED", private(tmp_path / "shipped"))
+    folder = shipped_folder("stamp")
+    folder.mkdir()
+    folder.chmod(mode)
+    assert (_shipped(twice, "stamp") is not None) == (mode == 0o755)

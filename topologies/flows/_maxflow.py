@@ -35,7 +35,8 @@ def augment(first, following, head, left, source, sink, limit, level, current, q
     """
     pushed = limit * 0
     while pushed < limit:
-        level[:] = -1
+        for node in range(len(level)):
+            level[node] = -1
         level[source] = 0
         queue[0] = source
         begin, end = 0, 1
@@ -52,7 +53,8 @@ def augment(first, following, head, left, source, sink, limit, level, current, q
                 arc = following[arc]
         if level[sink] < 0:
             break
-        current[:] = first
+        for node in range(len(current)):  # a copy of arrays would compile the text of its error message, for 2 s
+            current[node] = first[node]
         depth = 0
         node = source
         while True:

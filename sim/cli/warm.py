@@ -1,0 +1,73 @@
+"""`weft warm`: every kernel is compiled, or found compiled, so that no later command waits for the compiler."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from time import monotonic
+
+import numpy as np
+
+from collectives import build
+from sim.engine.tape import Tape
+from sim.faults.plan import FaultPlan, SlowLink
+from sim.lower.job import lower
+from sim.program.model import Model
+from sim.simulation import simulate
+from sim.why.gradient import gradient
+from topologies import from_spec
+from topologies.stages import tell_compiling
+from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """One small run through each kernel; a line for each part, with what had to be compiled."""
+    compiled: list[str] = []
+    tell_compiling(compiled.append)
+    for number, (name, work) in enumerate(PARTS.items(), 1):
+        print(f"{number}/{len(PARTS)} {name} ... ", end="", flush=True)
+        compiled.clear()
+        begin = monotonic()
+        work()
+        print(f"compiled {', '.join(dict.fromkeys(compiled))}, {monotonic() - begin:.1f} s" if compiled else "ready",
+              flush=True)
+
+
+def _plain() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
+
+
+def _general() -> None:
+    simulate(build("hierarchical", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
+
+
+def _faults() -> None:
+    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), faults=plan)
+
+
+def _replay() -> None:
+    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), Model()).program
+    gradient(Tape.record(program), program)
+
+
+def _trees() -> None:
+    build("pipelined", "all-gather", from_spec("mesh:2x2"), "1KiB")  # its trees are packed by maximum flows
+
+
+def _compression() -> None:
+    """A sum of two workers in each layout, with each index of the positions."""
+    for dtype in ("int32", "int64", "float32", "float64"):
+        x = np.zeros(64, dtype)
+        x[::8] = 1
+        for form in FORMS:
+            for index in (Bitmap(64), NibbleSum(64), bloom_for(64, 8, 0.02)):
+                codec = Codec(layout_for(64, 8, 2.0, form), index, dtype)
+                codec.decode(codec.sum([x, x]), median=True)
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "bounds and trees": _trees, "events in fifo order": _plain, "events in any order": _general, "faults": _faults,
+    "replay": _replay, "compression": _compression,
+}
+"""What is compiled, the most wanted first."""
