@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import codec, plain_loop, scale, speed, stages
 from benchmarks.cases import Case
+from sim.plots.style import WIDE, figure, legend, line_of, log_axis
 from topologies.units import format_size
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -115,22 +116,17 @@ def show(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list
 
 def plot(found: Sequence[scale.Scale], file: Path) -> None:
     """CPU seconds and peak memory over NPUs, log-log."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-    for algorithm in scale.ALGORITHMS:
-        runs = [one for one in found if one.algorithm == algorithm and one.topology.count("x") == 1]
-        npus = [one.n_npus for one in runs]
-        axes[0].loglog(npus, [one.cpu_s for one in runs], "o-", label=algorithm)
-        axes[1].loglog(npus, [one.peak_bytes / 2**30 for one in runs], "o-", label=algorithm)
-    for axis, what in zip(axes, ("CPU seconds, topology to result", "peak memory, GiB"), strict=True):
-        axis.set(xlabel="NPUs of a square torus", ylabel=what)
-        axis.grid(alpha=0.3)
-    axes[0].legend()
-    figure.savefig(file, dpi=150)
+    with figure(file, WIDE, 2.6) as drawn:
+        axes = drawn.subplots(1, 2)
+        for algorithm in scale.ALGORITHMS:
+            runs = [one for one in found if one.algorithm == algorithm and one.topology.count("x") == 1]
+            npus, style = [one.n_npus for one in runs], line_of(algorithm).style()
+            axes[0].plot(npus, [one.cpu_s for one in runs], label=algorithm, **style)
+            axes[1].plot(npus, [one.peak_bytes / 2**30 for one in runs], **style)
+        for axis, what in zip(axes, ("CPU seconds, topology to result", "peak memory (GiB)"), strict=True):
+            axis.set(xlabel="NPUs of a square torus", ylabel=what, xscale="log")
+            log_axis(axis)
+        legend(drawn)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from collectives import ALGORITHMS, algorithms_for, build
 from sim import Result, simulate
-from sim.plots.style import WIDE, figure
+from sim.plots.style import CYCLE, WIDE, figure, legend
 from sim.study.points import Task, compute
 from sim.study.spec import Spec
 from sim.study.tables import aligned
@@ -173,8 +173,8 @@ def draw() -> dict[int, Result]:
             one.set_title(f"{chunks} chunks per transfer: {format_time(result.time_ps)}", fontsize=8)
         axes[-1].set_xlabel("time (µs)")
         for number, extent in enumerate(names):
-            axes[1].barh(0, 0, color=f"C{number}", label=f"dimension {number}: {extent} ranks")
-        axes[1].legend(loc="center right", fontsize=7)
+            axes[1].barh(0, 0, color=CYCLE[number].color, label=f"dimension {number}: {extent} ranks")
+        legend(drawn)
     return results
 
 
@@ -189,8 +189,8 @@ def _ports(axes: Axes, result: Result) -> None:
     for key in np.unique(np.stack([port, step], 1), axis=0):
         rows = np.flatnonzero((port == key[0]) & (step == key[1]))
         start, end = outcome.start_ps[rows].min() / 1e6, outcome.finish_ps[rows].max() / 1e6
-        axes.barh(key[0], end - start, left=start, height=0.7, color=f"C{int(dimension[rows[0]])}", edgecolor="white",
-                  linewidth=0.6)
+        axes.barh(key[0], end - start, left=start, height=0.7, color=CYCLE[int(dimension[rows[0]])].color,
+                  edgecolor="white", linewidth=0.6)
     axes.set_yticks(range(int(port.max()) + 1))
     axes.set_ylabel("port")
     axes.invert_yaxis()

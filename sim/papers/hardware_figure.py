@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.plots.style import CYCLE, WIDE, figure
+from sim.plots.style import CYCLE, NARROW, WIDE, figure, legend, log_axis, sizes_axis
 
 MOST_PANELS = 12
 LEAST_SIZES = 8
@@ -28,19 +28,18 @@ def draw(out: Path, points: Sequence[Any]) -> None:
 def _picture(path: Path, runs: Sequence[Sequence[Any]]) -> None:
     across = min(4, len(runs))
     down = -(-len(runs) // across)
-    with figure(path, WIDE, 0.9 + 1.4 * down) as drawn:
+    with figure(path, WIDE if across > 1 else NARROW, 0.3 + 1.5 * down) as drawn:
         grid = drawn.subplots(down, across, squeeze=False)
         for axes, run in zip(grid.flat, runs, strict=False):
             sizes = [point.size_bytes for point in run]
-            axes.loglog(sizes, [point.measured_us for point in run], ".", color="#000000", markersize=3,
-                        label="measured")
-            axes.loglog(sizes, [point.found.time_s * 1e6 for point in run], label="predicted",
-                        **CYCLE[0].style() | {"marker": ""})
+            axes.plot(sizes, [point.measured_us for point in run], label="measured",
+                      **CYCLE[-1].points() | {"marker": "o", "markersize": 2.6})
+            axes.plot(sizes, [point.found.time_s * 1e6 for point in run], label="predicted", **CYCLE[0].curve())
+            sizes_axis(axes, sizes, most=4 if len(runs) < 4 else 3)
+            log_axis(axes, most=5)
             axes.set_title(run[0].run["id"], fontsize=6)
         for axes in list(grid.flat)[len(runs):]:
-            axes.set_visible(False)
-        for axes in grid[-1]:
-            axes.set_xlabel("bytes")
+            axes.set_axis_off()
         for axes in grid[:, 0]:
-            axes.set_ylabel("us")
-        drawn.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+            axes.set_ylabel("time (µs)")
+        legend(drawn)

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from sim.papers.libra_cases import GainPoint
-from sim.plots.style import CYCLE, WIDE, figure
+from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend
 
 SERIES = (
-    ("analytic", "analytic optimum, by formula", CYCLE[0]),
-    ("replayed", "the same split, simulated", CYCLE[1]),
-    ("simulated", "optimized for the simulation", CYCLE[2]),
+    ("analytic", "analytic optimum, by formula", CYCLE[0].curve()),
+    ("replayed", "the same split, simulated", CYCLE[1].points() | {"markersize": 5.0}),
+    ("simulated", "optimized for the simulation",
+     CYCLE[2].style() | {"linestyle": "none", "markersize": 3.2, "markeredgewidth": 0, "zorder": 4}),
 )
+"""Marks in one another, so that points that coincide are seen all the same."""
+
 FIGURES = {
     "speedup": ("time", "speedup", "speed-up over equal bandwidths"),
     "perf-per-cost": ("time-cost", "gain", "perf per cost over equal"),
@@ -26,7 +29,7 @@ def draw(out: Path, points: Sequence[GainPoint]) -> None:
         chosen = [point for point in points if point.goal == goal]
         networks = list(dict.fromkeys(point.network for point in chosen))
         workloads = list(dict.fromkeys(point.workload for point in chosen))
-        with figure(out / f"libra-{name}.png", WIDE, 0.9 + 1.4 * len(networks)) as drawn:
+        with figure(out / f"libra-{name}.png", WIDE, 0.5 + 1.4 * len(networks)) as drawn:
             grid = drawn.subplots(len(networks), len(workloads), sharex=True, squeeze=False)
             for row, network in enumerate(networks):
                 for column, workload in enumerate(workloads):
@@ -38,12 +41,12 @@ def draw(out: Path, points: Sequence[GainPoint]) -> None:
                         grid[row, column].set_ylabel(network)
                     if row == len(networks) - 1:
                         grid[row, column].set_xlabel("GB/s per NPU")
-            handles, labels = grid[0, 0].get_legend_handles_labels()
-            drawn.legend(handles, labels, loc="outside upper center", ncols=len(labels), title=label)
+            heading(drawn, label)
+            legend(drawn)
 
 
 def _panel(axes: Any, points: Sequence[GainPoint], quantity: str) -> None:
     budgets = [point.budget_GBps for point in points]
-    for prefix, label, line in SERIES:
-        axes.plot(budgets, [getattr(point, f"{prefix}_{quantity}") for point in points], label=label, **line.style())
-    axes.axhline(1.0, color="#888888", linewidth=0.6)
+    for prefix, label, style in SERIES:
+        axes.plot(budgets, [getattr(point, f"{prefix}_{quantity}") for point in points], label=label, **style)
+    axes.axhline(1.0, **REFERENCE)

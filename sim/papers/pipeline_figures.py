@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.plots.style import CYCLE, WIDE, Row, figure, lines_of, sizes_axis
+from sim.plots.style import CYCLE, REFERENCE, WIDE, Row, figure, heading, legend, lines_of, sizes_axis
 
 COLUMNS = 3
 
@@ -19,23 +19,23 @@ def draw_sizes(path: Path, kind: str, rows: Sequence[Row]) -> None:
     fabrics = list(dict.fromkeys(row["fabric"] for row in rows))
     lines = lines_of(row["algorithm"] for row in rows)
     height = -(-len(fabrics) // COLUMNS)
-    with figure(path, WIDE, 0.8 + 1.55 * height) as drawn:
+    with figure(path, WIDE, 0.4 + 1.4 * height) as drawn:
         panels = drawn.subplots(height, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
         for axes, fabric in zip(panels, fabrics, strict=False):
             for name, line in lines.items():
                 own = [row for row in rows if (row["fabric"], row["algorithm"]) == (fabric, name) and row["of_bound"]]
                 axes.plot([row["size_bytes"] for row in own], [100 * row["of_bound"] for row in own], label=name,
                           **line.style())
-            axes.axhline(100, color="#888888", linewidth=0.6)
+            axes.axhline(100, **REFERENCE)
             axes.set_title(fabric)
         for axes in panels[len(fabrics):]:
             axes.set_axis_off()
-        for at, axes in enumerate(panels[: len(fabrics)]):
+        for axes in panels[: len(fabrics)]:
             sizes_axis(axes, (row["size_bytes"] for row in rows), most=4)
-            axes.tick_params(labelbottom=at + COLUMNS >= len(fabrics))
+            axes.tick_params(labelbottom=True)
         drawn.supylabel("share of the bound (%)", fontsize=8)
-        handles, labels = panels[0].get_legend_handles_labels()
-        drawn.legend(handles, labels, loc="outside upper center", ncols=4, title=f"{kind}, best of 1, 8 and 64 chunks")
+        heading(drawn, f"{kind}, best of 1, 8 and 64 chunks")
+        legend(drawn)
 
 
 def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> None:
@@ -53,12 +53,11 @@ def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> 
             for line, (rows, column, label) in zip(CYCLE, series, strict=False):
                 own = [row for row in rows if row["fabric"] == fabric]
                 axes.plot([row["chunks"] for row in own], [row[column] for row in own], label=label, **line.style())
-            axes.axhline(1, color="#888888", linewidth=0.6)
+            axes.axhline(1, **REFERENCE)
             counts = sorted({row["chunks"] for row in service})
             axes.set_xscale("log", base=2)
             axes.set_xticks(counts, [str(count) for count in counts])
             axes.set_title(fabric)
-            axes.set_xlabel("chunks a tree")
+            axes.set_xlabel("chunks per tree")
         panels[0].set_ylabel("time over the bound")
-        handles, labels = panels[0].get_legend_handles_labels()
-        drawn.legend(handles, labels, loc="outside upper center", ncols=3)
+        legend(drawn)

@@ -83,14 +83,14 @@ def sizes_axis(axes: Any, sizes_bytes: Iterable[int], most: int = 8) -> None:
     axes.minorticks_off()
 
 
-def log_axis(axes: Axes, *, most: int = 9) -> None:
+def log_axis(axes: Axes, *, most: int = 9, horizontal: bool = False) -> None:
     """A logarithmic axis of values with at most so many labels in plain numbers; after its lines are drawn."""
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(FixedLocator(log_ticks(low, high, most)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylim(low, high)
+    axis = axes.xaxis if horizontal else axes.yaxis
+    axes.set(**{"xscale" if horizontal else "yscale": "log"})
+    low, high = axes.get_xlim() if horizontal else axes.get_ylim()
+    axis.set_major_locator(FixedLocator(log_ticks(low, high, most)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_minor_locator(NullLocator())
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:

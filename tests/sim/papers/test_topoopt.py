@@ -25,7 +25,8 @@ from workloads.topoopt import model
 
 
 def test_every_study_has_a_headline_and_a_figure() -> None:
-    assert STUDIES.keys() == HEADLINES.keys() == topoopt_figures._PANELS.keys()
+    assert STUDIES.keys() == HEADLINES.keys()
+    assert STUDIES.keys() - topoopt_figures.STUDIES.keys() == {"search"}  # it finds what it starts with
 
 
 def test_iterations_with_a_published_value_are_within_10_percent_or_between_bound_and_value(tmp_path: Path) -> None:
