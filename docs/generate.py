@@ -14,6 +14,7 @@ DOCS = Path(__file__).parent
 ABOUT = {
     "tutorial": "learn weft, from the first command to a figure and a report",
     "guides": "get something done",
+    "migrate": "come from another tool: its file, our command, the same number",
     "reference": "look something up",
     "background": "understand how it works and why",
     "papers": "published results next to ours",
@@ -40,7 +41,7 @@ def pages() -> dict[str, str]:
 
 def index() -> str:
     """The folders, and the pages in each by title."""
-    text = ["# Documentation\n", "Four sections, by what a reader wants, and the results.\n"]
+    text = ["# Documentation\n", "Sections, by what a reader wants, and the results.\n"]
     for room, about in ABOUT.items():
         its = [path for path in (DOCS / room).iterdir() if path.suffix in (".md", ".py")]
         links = [f"[{title(path)}]({room}/{path.name})" for path in sorted(its, key=title)]

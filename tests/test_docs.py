@@ -107,6 +107,7 @@ def test_what_a_page_runs_gives_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     names: dict[str, object] = {"__name__": "page"}
     printed = ""
     for language, text in blocks(page):
