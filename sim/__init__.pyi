@@ -14,9 +14,11 @@ from sim.faults.plan import Repair as Repair
 from sim.faults.plan import SlowLink as SlowLink
 from sim.faults.plan import Straggler as Straggler
 from sim.lower.tenants import Tenant as Tenant
+from sim.measured.fabric_run import FabricRun as FabricRun
 from sim.measured.judge import Judgment as Judgment
 from sim.measured.judge import judge as judge
-from sim.measured.read import Measurements as Measurements
+from sim.measured.library_run import LibraryRun as LibraryRun
+from sim.measured.points import Measurements as Measurements
 from sim.measured.read import read_measurements as read_measurements
 from sim.optimizer.cuts import Optimum as Optimum
 from sim.optimizer.cuts import optimize as optimize

@@ -21,7 +21,7 @@ from sim.report.results import read_result
 from sim.study.file import read_sweep
 from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
-from tests.sim.measured.test_measurements import NCCL, OSU, document
+from tests.sim.measured.test_measurements import HCCL, NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
 from tests.workloads.formats.test_chakra import ALL_GATHER
@@ -163,6 +163,8 @@ def readers(folder: Path) -> dict[str, Reader]:
             "sim.measured.read", ".json", document(), lambda path: read_measurements(path, n_ranks=2)
         ),
         "OSU text": one("sim.measured.read", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
+        "HCCL text": one("sim.measured.read", ".txt", HCCL, lambda path: read_measurements(
+            path, collective="all-reduce")),
         "JSON of weft": one("sim.measured.read", ".json", RESULT, lambda path: read_measurements(
             path, n_ranks=2, collective="all-reduce")),
         "machine": one("topologies.machines.profile", ".toml", MACHINE, lambda path: machine(str(path))),

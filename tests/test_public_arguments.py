@@ -85,7 +85,7 @@ def pipelined_workload() -> workloads.Workload:
 
 @cache
 def measured() -> sim.Measurements:
-    from sim.measured.read import Point
+    from sim.measured.points import Point
 
     points = tuple(Point(size, 1e-5 + size / 1e9) for size in (1024, 4096, 16384, 65536, 262144))
     return sim.Measurements("here", "table", points, 0, "all-reduce", 4)
@@ -98,8 +98,21 @@ def curves() -> tuple[Any, ...]:
 
 
 @cache
+def on_fabric() -> sim.FabricRun:
+    return sim.FabricRun("here", torus(), "all-reduce", curves(), measured().points)
+
+
+@cache
 def judged() -> sim.Judgment:
-    return sim.judge(measured(), torus(), curves())
+    return sim.judge([on_fabric()])
+
+
+def on_machine() -> dict[str, Any]:
+    from sim.library.tuner import Setting
+    from topologies.machines.profile import machine
+
+    setting = Setting(machine=machine("dgx-h100"), nodes=1, gpus=8, collective="all-reduce")
+    return {"source": "here", "setting": setting, "points": measured().points}
 
 
 def sweep_data() -> Arguments:
@@ -288,7 +301,11 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
         "reroute": "1us", "seed": 1},
     "sim.Feasible": lambda at: {"constraints": [sim.budget(100.0, 2, spent=True)], "n_dims": 2},
     "sim.Jitter": lambda at: {"mean": "1us", "link": "*", "npu": None, "distribution": "uniform"},
+    "sim.FabricRun": lambda at: {
+        "source": "here", "topology": torus(), "kind": "all-reduce", "curves": curves(), "points": measured().points,
+        "known": (), "reducing_switches": False},
     "sim.Judgment": lambda at: parts(judged()),
+    "sim.LibraryRun": lambda at: on_machine(),
     "sim.LinkDown": lambda at: {"link": "*", "at": "1us"},
     "sim.Loss": lambda at: {"link": "*", "probability": 0.5},
     "sim.Measurements": lambda at: parts(measured()),
@@ -324,9 +341,7 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "sim.iteration_objective": lambda at: {
         "topology": torus(), "placed": [sim.Placed(workload(), GROUPS)], "training": workloads.Training(),
         "checkpointed": False, "model": sim.Model(chunks=1), "symmetry": "auto"},
-    "sim.judge": lambda at: {
-        "measured": measured(), "topology": torus(), "curves": curves(), "known": (), "reducing_switches": False,
-        "done": lambda name: None},
+    "sim.judge": lambda at: {"runs": [on_fabric()]},
     "sim.link_load": lambda at: {"lowered": result().lowered, "outcome": result().outcome, "frames": 3},
     "sim.make_sweep": lambda at: {
         "data": sweep_data(), "where": "here", "check": False, "why": None, "max_events": None},

@@ -47,6 +47,22 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
                         help="compute on the Dask cluster whose scheduler has this address (default: this machine)")
 
 
+_JUDGE = """
+
+A machine (--machine, a --topology that is one, or the GPUs that the header lists) is judged by what NCCL or RCCL runs
+on it; any other fabric by simulated algorithms, ring and tree unless --algorithms names others.
+
+verdicts:
+  good          as such machines do
+  too-small     as expected, but the messages say nothing of the links
+  tree-2n       two nodes, busbw beyond the NICs: a tree; force Ring to test the NICs
+  wrong-config  sockets, NVLS, SHARP or LL128 off, a slower algorithm, protocol or path
+  slow-hw       a missing NIC, a path through the CPU, a shared link, other nodes, packets lost
+  slow-unknown  slower than expected, and like none of these
+  impossible    faster than any algorithm on these links
+"""
+
+
 def _schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--goal-chunks", type=int, default=1, metavar="C",
                         help="messages per transfer in GOAL (default: 1)")
@@ -127,17 +143,19 @@ COMMANDS: dict[str, Command] = {
         figures=("account", "roofline", "timeline", "critical-path", "heatmap"), chooses=True,
     ),
     "judge": Command(
-        help="fit latency and bandwidth to measured times, identify the algorithm, and grade the result",
+        help="is a measured table what the machine or fabric can do, and if not, what limits it?",
         examples=(
-            "weft judge measured.json --topology dgx-a100:1",
-            "weft judge osu.txt --topology switch:16 --link-bandwidth 200Gb/s --algorithms "
-            "ring,direct,recursive-doubling",
-            "weft judge nccl.txt --topology torus:8x8 --collective all-reduce --known latency --json -",
-            "weft judge nccl.txt --library nccl --machine dgx-h100:2",
+            "weft judge nccl.txt",
+            "weft judge nccl.txt --machine dgx-h100:4 --library nccl:2.21 --plot judged.pdf",
+            "weft judge all_reduce.txt all_gather.txt pair.txt --machine mine.toml",
+            "weft judge today.json --baseline last_week.json --machine p5:8 --json -",
+            "weft judge hccl.txt --topology switch:8 --link-bandwidth 200Gb/s --collective all-reduce",
+            "weft judge osu.txt --topology torus:8x8 --algorithms ring,swing --known latency",
         ),
-        needs=("measured.file", f"{FABRIC}|library.name"),
-        uses=("measured", "bound.reducing_switches", "topology", "collective", "model", "library"),
-        without=("model.engine", "model.faults"), positional="measured.file", outputs=("json", "csv"),
+        needs=("judge.files",),
+        uses=("judge", "measured.placement", "bound.reducing_switches", "topology", "collective", "model", "library"),
+        without=("model.engine", "model.faults"), positional="judge.files", outputs=("json", "csv", "plot"),
+        figures=("judged",), notes=_JUDGE,
     ),
     "calibrate": Command(
         help="fit the constants of a machine to tables of nccl-tests, and print its profile for --machine",

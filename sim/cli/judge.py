@@ -1,162 +1,201 @@
-"""`weft judge`: what measured times imply about latency, bandwidth and algorithm, and how good they are."""
+"""`weft judge`: is a measured table what the machine or fabric can do, and if not, what limits it?"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from sim.cli import judge_library
 from sim.cli.asked import spec_of
 from sim.cli.compare import missing
-from sim.cli.library import no_library
+from sim.cli.judged import Run, candidate_facts, change_facts, facts, range_of, rate_facts, report
+from sim.cli.library import no_library, setting_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
+from sim.library.described import machine_of
+from sim.library.tuner import tables as library_tables
+from sim.measured.baseline import Changes, changes
 from sim.measured.curves import curves
-from sim.measured.judge import Fit, Interval, Judgment, judge, unique_sizes
+from sim.measured.diagnosis import GOOD
+from sim.measured.fabric_run import FabricRun
+from sim.measured.judge import Judgment, judge
+from sim.measured.library_run import LibraryRun
+from sim.measured.points import Measurements
 from sim.measured.read import read_measurements
 from sim.study.points import check_joined
 from sim.study.spec import Spec
-from sim.study.tables import aligned
+from sim.whole_file import write_whole
 from topologies import Topology
 from topologies.checks import WeftError
-from topologies.units import counted, format_rate, format_size, format_time
+from topologies.machines.profile import Machine, profiles
 
-_HEAD = ["algorithm", "residual", "latency", "bandwidth", "score"]
+RUN_BY_LIBRARIES = {
+    "all-reduce": ("ring", "double-binary-tree", "recursive-doubling"),
+    "all-gather": ("ring", "recursive-doubling"), "reduce-scatter": ("ring", "recursive-doubling"),
+    "all-to-all": ("direct", "pairwise"), "broadcast": ("tree", "pipelined"), "reduce": ("tree", "pipelined"),
+}
+"""Candidates on a fabric that is no machine, unless others are named: what NCCL, HCCL and MPI libraries run."""
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, fit, print and write."""
-    asked = spec = spec_of(arguments)
-    if spec.library.name is not None:
-        judge_library.run(arguments, spec)
-        return
-    no_library(spec)
-    topology = spec.build_topology()
-    check_joined(topology)
-    measured = read_measurements(
-        spec.measured.file or "", collective=spec.collective.name, n_ranks=topology.n_npus,
-        placement=spec.measured.placement,
+    """Read, judge, print, draw and write."""
+    spec = spec_of(arguments)
+    refused: dict[str, str] = {}
+    runs = _runs(arguments, spec, spec.judge.files or (), refused)
+    with progress("judge", len(runs), arguments.quiet) as steps:
+        found = judge([one for _, one in runs])  # type: ignore[arg-type]
+        for measured, _ in runs:
+            steps.advance(measured.source)
+    changed = _changes(arguments, spec, runs)
+    found = _since(found, runs, changed)
+    say(arguments, *report(runs, found, changed), *missing(refused, {}))
+    rows, since = found.rows(), [change_facts(one) for one in changed]
+    write_json(
+        arguments, spec, rows, verdict=found.verdict, cause=found.cause, limit=found.limit,
+        rates=[rate_facts(rate) for rate in found.rates], tables=[facts(one) for one in found.tables], changes=since,
+        candidates=[candidate_facts(one) for _, one in runs if isinstance(one, FabricRun)], refused=refused,
     )
-    spec = spec.updated({"collective": {"name": measured.collective}})
-    candidates, refused = curves(spec, topology, spec.algorithms, unique_sizes(measured))
-    if spec.collective.algorithms and refused:
-        raise WeftError(next(iter(refused.values())))
-    with progress("judge", len(candidates), arguments.quiet) as steps:
-        found = judge(
-            measured, topology, candidates, spec.measured.known or (),
-            reducing_switches=spec.bound.reducing_switches, done=steps.advance,
-        )
-    say(arguments, *report(spec, found, refused))
-    rows = found.rows()
-    write_json(arguments, asked, rows, model=spec.build_model(), **facts(found), refused=refused)
     write_csv(arguments, rows)
+    if arguments.plot:
+        from sim.plots.figures import COLUMNS  # figures load matplotlib
+        from sim.plots.judged import draw_judgment
+
+        tables = [facts(one) | {"rows": one.rows()} for one in found.tables]
+        width = COLUMNS[arguments.columns]
+        write_whole(arguments.plot, lambda path: draw_judgment(tables, since, path, good=GOOD, width=width))
 
 
-def facts(found: Judgment) -> dict[str, Any]:
-    """The judgment as plain data, in SI units; an end of an interval is null if nothing determines it."""
-    measured = found.measured
-    return {
-        "measured": {
-            "file": measured.source, "format": measured.format, "points": len(measured.points),
-            "left_out": measured.left_out, "collective": measured.collective, "ranks": found.topology.n_npus,
-        },
-        "algorithm": found.best.algorithm, "alike": list(found.alike), "grade": found.grade(),
-        "bound_s_per_byte": found.bound_s_per_byte,
-        "fits": [
-            {
-                "algorithm": fit.algorithm, "possible": fit.possible, "residual": fit.residual,
-                "latency_s": _plain(fit.latency_s), "bandwidth_share": _plain(fit.share),
-                "score": fit.score(len(measured.points)),
-            }
-            for fit in found.fits
-        ],
-    }
+# --- what ran -----------------------------------------------------------------------------------------------------
 
 
-def _plain(interval: Interval) -> list[float | None]:
-    return [None if abs(end) > 1e300 or end < 1e-300 < interval.value else end for end in interval]
+def _runs(
+    arguments: argparse.Namespace, spec: Spec, files: Sequence[str], refused: dict[str, str]
+) -> list[tuple[Measurements, Run]]:
+    """Every file and what ran there: a library on a machine, or algorithms on a fabric."""
+    if not _by_library(spec):
+        no_library(spec)
+        topology = spec.build_topology()
+        check_joined(topology)
+        return [_on_fabric(spec, topology, file, refused) for file in files]
+    if spec.judge.known is not None or spec.bound.reducing_switches:
+        raise WeftError("--known and --reducing-switches are of fabrics that are no machine: omit them")
+    return [_on_machine(spec, file) for file in files]
 
 
-def report(spec: Spec, found: Judgment, refused: Mapping[str, str]) -> list[str]:
-    """The verdict, then the tables that support it."""
-    measured, topology, best = found.measured, found.topology, found.best
-    left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""
-    lines = [
-        f"# weft judge: {measured.collective} on {topology.name}, {counted(topology.n_npus, 'NPU')}; "
-        f"{counted(len(measured.points), 'point')} of {measured.source} ({measured.format}){left_out}",
-        f"# model: {spec.build_model().describe()}",
-        f"looks like  {best.algorithm}, within {best.residual:.1%} (root mean square of the relative errors)",
-        f"latency     {_time(best.latency_s)} per transfer, on top of the network's",
-        f"bandwidth   {_share(best.share)} of the links' {rates(topology)}",
-        *_alike(found),
-        *_good(found),
-        "#",
-        aligned([_HEAD, *(_line(found, fit) for fit in found.fits)], left=1),
-        "#",
-        aligned([["size", "measured", "simulated", "error", "busbw", "bound", "of the bound"], *_sizes(found)]),
+def _by_library(spec: Spec) -> bool:
+    """Whether the fabric is a machine that a library runs on; algorithms that are named are simulated instead."""
+    if spec.library.name is not None:
+        return True
+    if spec.collective.algorithms:
+        return False
+    if spec.fabric is None:
+        return True  # the header may name the machine
+    if spec.topology.machine is None:
+        name = (spec.topology.spec or "").partition(":")[0]
+        if name not in profiles("boxes") or spec.topology.link_bandwidth is not None:
+            return False
+    return spec.build_machine()[0].gpu.architecture in library_tables()["architecture"]
+
+
+def _on_machine(spec: Spec, file: str) -> tuple[Measurements, LibraryRun]:
+    named = spec.build_machine() if spec.fabric is not None else None
+    ranks = named[1] * named[0].gpus if named is not None and ":" in (spec.fabric or "") else None
+    measured = read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement, guess=ranks)
+    machine, nodes, gpus = _place(named, spec, measured)
+    told = spec.updated({"collective": {"name": measured.collective}})
+    library = told.library
+    if library.name is None:
+        kind = "rccl" if machine.gpu.architecture == "cdna" else "nccl"
+        told = told.updated({"library": {"name": f"{kind}:{measured.version}" if measured.version else kind}})
+    setting = replace(setting_of(told, (machine, nodes)), gpus=gpus)
+    if library.gpus_per_process is None and measured.gpus_per_process:
+        setting = replace(setting, gpus_per_process=min(measured.gpus_per_process, gpus))
+    return measured, LibraryRun(file, setting, [(point.size_bytes, point.time_s) for point in measured.points])
+
+
+def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements) -> tuple[Machine, int, int]:
+    """Machine, nodes and GPUs in use of each: as named, as far as the header does not say otherwise."""
+    ranks, hosts = measured.n_ranks, measured.hosts
+    each = ranks // hosts if ranks and hosts and ranks % hosts == 0 else 0
+    if named is None:
+        if not each or not measured.device:
+            raise WeftError(f"{measured.source} does not say what it ran on: give --machine, as in dgx-h100:2")
+        return machine_of(measured.device, measured.device, each, "", ""), hosts or 1, each
+    machine, nodes = named
+    if ranks is None or ranks == nodes * machine.gpus:
+        return machine, nodes, machine.gpus
+    most = nodes * machine.gpus if ":" in (spec.fabric or "") else None
+    if most is not None and ranks > most:
+        raise WeftError(f"{measured.source} measured ranks {ranks}, but {machine.name} has {most}")
+    if 0 < each <= machine.gpus:
+        return machine, hosts or 1, each
+    if ranks % machine.gpus and ranks > machine.gpus:
+        each_node = f"no multiple of the {machine.gpus} of {machine.name}"
+        raise WeftError(f"{measured.source} measured ranks {ranks}, {each_node}")
+    return machine, max(1, ranks // machine.gpus), min(ranks, machine.gpus)
+
+
+def _on_fabric(
+    spec: Spec, topology: Topology, file: str, refused: dict[str, str]
+) -> tuple[Measurements, FabricRun]:
+    measured = read_measurements(
+        file, collective=spec.collective.name, n_ranks=topology.n_npus, placement=spec.measured.placement
+    )
+    kind = measured.collective or ""
+    told = spec.updated({"collective": {"name": kind}})
+    names = told.algorithms if told.collective.algorithms else RUN_BY_LIBRARIES[kind]
+    sizes = sorted({point.size_bytes for point in measured.points})
+    candidates, wrong = curves(told, topology, names, sizes)
+    if told.collective.algorithms and wrong:
+        raise WeftError(next(iter(wrong.values())))
+    refused |= wrong
+    points = [(point.size_bytes, point.time_s) for point in measured.points]
+    return measured, FabricRun(
+        file, topology, kind, candidates, points, spec.judge.known or (), spec.bound.reducing_switches
+    )
+
+
+# --- an earlier run -----------------------------------------------------------------------------------------------
+
+
+def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Measurements, Run]]) -> list[Changes]:
+    """Every table against the earlier one of its collective and ranks."""
+    found, used = [], set()
+    earlier = [
+        read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement,
+                          guess=runs[0][0].n_ranks)
+        for file in spec.judge.baseline or ()
     ]
-    return [
-        *lines,
-        *missing(refused, {}),
-        "# intervals of 95 %; score: -2 log-likelihood plus a penalty for bandwidth off nominal, the lowest is the "
-        "most likely, a difference of 6 is 20 to 1",
-    ]
+    for measured, one in runs:
+        for at, old in enumerate(earlier):
+            same = old.collective == measured.collective and old.n_ranks in (None, measured.n_ranks)
+            if same and at not in used:
+                used.add(at)
+                points = [(point.size_bytes, point.time_s) for point in old.points]
+                found.append(changes(measured.source, one.points, old.source, points))
+                break
+    for at, old in enumerate(earlier):
+        if at not in used:
+            raise WeftError(f"--baseline {old.source} is of {old.collective} on {old.n_ranks or 'unnamed'} ranks: "
+                            "no table is")
+    return found
 
 
-def rates(topology: Topology) -> str:
-    """Bandwidth of the links, one or a range."""
-    low, high = float(topology.bandwidth_Bps.min()), float(topology.bandwidth_Bps.max())
-    return format_rate(low) if low == high else f"{format_rate(low)} to {format_rate(high)}"
+def _since(found: Judgment, runs: Sequence[tuple[Measurements, Run]], changed: Sequence[Changes]) -> Judgment:
+    """The verdict, if a table that is fine by itself became slower."""
+    for one in changed:
+        run = next(run for measured, run in runs if measured.source == one.source)
+        if not any(table.fine for table in found.tables if table.source == one.source) or not one.slower:
+            continue
+        nics = run.setting.nics if isinstance(run, LibraryRun) and run.setting.nodes > 1 else 0
+        if one.lost_rail(nics):
+            words = f"one NIC of {nics} less than in {one.before}: a dead rail"
+            return replace(found, verdict="slow-hw", cause="dead-rail", limit=words)
+        words = f"something since {one.before}: {range_of(one, one.slower)} slower by {_most(one):.0%}"
+        return replace(found, verdict="slow-unknown", cause="slower", limit=words)
+    return found
 
 
-def _time(interval: Interval) -> str:
-    low, high = format_time(interval.low * 1e12), format_time(interval.high * 1e12)
-    value = format_time(interval.value * 1e12)
-    return f"{value} [{low}, {high}]" if interval.high < 1e3 else f"{value} (these sizes do not determine it)"
-
-
-def _share(interval: Interval) -> str:
-    if interval.high > 1e3:
-        return f"{interval.value:.1%} (these sizes do not determine it)"
-    return f"{interval.value:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
-
-
-def _alike(found: Judgment) -> list[str]:
-    alike = f"or          {', '.join(found.alike)}: these points do not distinguish them"
-    wrong = "but         no candidate fits links as slow as in the topology: it, or the sizes, may be wrong"
-    return [alike] * bool(found.alike) + [wrong] * (not found.best.possible)
-
-
-def _good(found: Judgment) -> list[str]:
-    last = found.rows()[-1]
-    if last["bound_s"] is None:
-        return ["bound       not computed: the exact cut of this network is too expensive"]
-    size, grade = format_size(last["size_bytes"]), found.grade()
-    said = f"{grade}: {size} at {last['share_of_bound']:.1%} of the bound; from 80 % good, from 50 % fair"
-    if grade == "impossible":
-        few = ", ".join(format_size(size) for size in found.too_fast()[:4])
-        said = f"impossible: {few} measured faster than any algorithm on these links without switches that reduce"
-    return [
-        f"bound       {format_time(last['bound_s'] * 1e12)} for {size}, the exact cut, whatever the algorithm",
-        f"verdict     {said}",
-    ]
-
-
-def _line(found: Judgment, fit: Fit) -> list[str]:
-    note = "" if fit.possible else " (too fast for the links)"
-    score = f"{fit.score(len(found.measured.points)):.1f}"
-    return [fit.algorithm, f"{fit.residual:.1%}", _time(fit.latency_s), _share(fit.share) + note, score]
-
-
-def _sizes(found: Judgment) -> list[list[str]]:
-    return [
-        [
-            format_size(row["size_bytes"]), format_time(row["measured_s"] * 1e12),
-            format_time(row["simulated_s"] * 1e12), f"{row['error']:+.1%}", f"{row['busbw_GBps']:.4g} GB/s",
-            "-" if row["bound_s"] is None else format_time(row["bound_s"] * 1e12),
-            "-" if row["share_of_bound"] is None else f"{row['share_of_bound']:.1%}",
-        ]
-        for row in found.rows()
-    ]
-
+def _most(one: Changes) -> float:
+    factors = dict(zip(one.sizes, one.factors, strict=True))
+    return max(factors[size] for size in one.slower) - 1

@@ -13,7 +13,8 @@ from sim.cli.compare import Stuck, assumptions, missing, never_end, refusals
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
 from sim.measured.errors import geometric_error, mean_error, with_measured
-from sim.measured.read import Measurements, read_measurements
+from sim.measured.points import Measurements
+from sim.measured.read import read_measurements
 from sim.program.outcome import Deadlock
 from sim.study.points import Task, simulate_point
 from sim.study.spec import Spec

@@ -43,23 +43,32 @@ class Expected:
 
 def expected(setting: Setting, size_bytes: int) -> Expected:
     """What the library chooses for a size, and the time of it."""
-    chosen = min(candidates(setting), key=lambda one: _believed_us(setting, one, size_bytes))
-    return timed(setting, chosen, size_bytes)
+    return timed(setting, chosen(setting, size_bytes), size_bytes)
+
+
+def chosen(setting: Setting, size_bytes: int) -> Candidate:
+    """The candidate that the library believes to be the fastest."""
+    return min(candidates(setting), key=lambda one: _believed_us(setting, one, size_bytes))
 
 
 def timed(setting: Setting, one: Candidate, size_bytes: int) -> Expected:
     """The time of a candidate."""
-    algbw = one.algbw_GBps * _dip(one, size_bytes)
-    if one.algorithm == SENDRECV and setting.collective == SENDRECV and setting.nodes == 1:
-        algbw = min(algbw, channel_GBps(setting, size_bytes))
     launch = setting.launch_s * 1e6
-    moving = size_bytes / algbw / 1e3 + _ramp_us(setting, one, size_bytes)
-    latency = one.latency_us + one.hops * _handshake_us(setting, one, size_bytes)
+    latency, moving = parts_us(setting, one, size_bytes)
     time = max(launch, latency + moving)
     limit = "latency" if latency > moving else _links(setting, one)
     if time == launch:
         limit = "launch"
     return Expected(size_bytes, time / 1e6, one.algorithm, one.protocol, limit)
+
+
+def parts_us(setting: Setting, one: Candidate, size_bytes: int) -> tuple[float, float]:
+    """The time of a candidate that grows with its steps, and that which grows with its bytes."""
+    algbw = one.algbw_GBps * _dip(one, size_bytes)
+    if one.algorithm == SENDRECV and setting.collective == SENDRECV and setting.nodes == 1:
+        algbw = min(algbw, channel_GBps(setting, size_bytes))
+    moving = size_bytes / algbw / 1e3 + _ramp_us(setting, one, size_bytes)
+    return one.latency_us + one.hops * _handshake_us(setting, one, size_bytes), moving
 
 
 def _links(setting: Setting, one: Candidate) -> str:

@@ -33,25 +33,31 @@ class Curve:
     name: str
     sizes_bytes: tuple[int, ...]
     programs: tuple[tuple[Lowered, ...], ...]  # one for every form that can run, at each size
-    _known: dict[tuple[int, float], F64] = field(default_factory=dict)
+    _known: dict[tuple[int, tuple[float, ...]], F64] = field(default_factory=dict)
 
-    def times_s(self, latency_s: float, share: float) -> F64:
+    def times_s(self, latency_s: float, *shares: float) -> F64:
         """Time at each size, of the fastest form.
 
         `latency_s`: added to every transfer.
-        `share`: bandwidth of every link, relative to the topology.
+        `shares`: bandwidth of every link relative to the topology, or of each class of `link_classes`.
         """
-        key = round(latency_s * PS_PER_S), share
+        key = round(latency_s * PS_PER_S), shares
         if key not in self._known:
             times = [min(run(_at(one, *key)).makespan_ps for one in forms) for forms in self.programs]
             self._known[key] = np.array(times, np.float64) / PS_PER_S
         return self._known[key]
 
 
-def _at(lowered: Lowered, latency_ps: int, share: float) -> Program:
-    """The program with more latency of each transfer and another bandwidth of all links."""
+def link_classes(topology: Topology) -> tuple[float, ...]:
+    """Distinct bandwidths of links in bytes/s, ascending: links of one rate are one class."""
+    return tuple(np.unique(topology.bandwidth_Bps).tolist())
+
+
+def _at(lowered: Lowered, latency_ps: int, shares: tuple[float, ...]) -> Program:
+    """The program with more latency of each transfer and other bandwidths of links."""
     bandwidth, link_rate = np.unique(lowered.topology.bandwidth_Bps, return_inverse=True)
-    rates = [Fraction(float(rate)) * Fraction(share) for rate in bandwidth]
+    each = shares * len(bandwidth) if len(shares) == 1 else shares
+    rates = [Fraction(float(rate)) * Fraction(share) for rate, share in zip(bandwidth, each, strict=True)]
     link = lowered.server_link
     return retime(lowered.program, rates, np.where(link >= 0, link_rate[link], KEEPS_ITS_RATE), latency_ps)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sim.measured.read import Measurements
+from sim.measured.points import Measurements
 
 
 def with_measured(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[dict[str, Any]]:

@@ -1,28 +1,27 @@
-"""Measured times: nccl-tests text and JSON, OSU micro-benchmark text, and tables or JSON of our own.
+"""Measured times: text and JSON of nccl-tests and rccl-tests, text of OSU and HCCL, and tables or JSON of our own.
 
-Sizes are converted to those of nccl-tests, the whole array: OSU's all-gather and all-to-all report the bytes of one
-pair of ranks, which is 1/p of it. A reader follows the header of the file, not the position of columns.
+Sizes are converted to those of nccl-tests, the whole array. A reader follows the header of the file, not the position
+of columns; prefixes of `mpirun --tag-output`, `--timestamp-output` and `srun -l` are left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
+from sim.measured.other_text import hccl_text, is_hccl, is_osu, osu_text
+from sim.measured.points import Measurements, measured
 from topologies.checks import WeftError, checked, choice
-from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
 
 PLACEMENTS = ("out-of-place", "in-place")
 MOST_POINTS = 100_000
-MOST_BYTES = 2**50
-"""Of one array."""
 
 NCCL_TESTS = {
     "all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "all_gather": "all-gather",
@@ -30,19 +29,13 @@ NCCL_TESTS = {
 }
 """Programs of nccl-tests, without their "_perf"."""
 
-OSU_TESTS = {
-    "allreduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather",
-    "all-to-all personalized exchange": "all-to-all", "broadcast": "broadcast", "reduce": "reduce",
-}
-"""Titles of OSU tests, between "OSU MPI" and "Latency Test"."""
-
-_PER_PAIR = ("all-gather", "all-to-all")
-"""Collectives for which OSU counts the bytes of one pair of ranks."""
-
-_PREFIX = re.compile(r"^(?:\[[0-9, ]+\]\s*<std(?:out|err)>:|\s*[0-9]+:)\s?")
+_PREFIX = re.compile(
+    r"^(?:(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\s*(?:\[[0-9, ]+\])?\s*<std(?:out|err)>:|\s*[0-9]+:)\s?"
+)
+_VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
+_DRIVEN = re.compile(r"^#\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
 _NCCL_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?")
 _NCCL_NAME = re.compile(r"\b([a-z_]+?)_perf\b")
-_OSU_TITLE = re.compile(r"^#\s*OSU MPI(?:-CUDA|-ROCM)? (.+?) Latency Test", re.IGNORECASE)
 _NCCL_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
 _JSON_KEYS = {
     "version", "start_time", "args", "env", "nccl_version", "config", "devices", "results", "out_of_bounds",
@@ -55,52 +48,10 @@ _ROW_KEYS = {
 _TIME_KEYS = {"time", "cpu_time", "alg_bw", "bus_bw", "nwrong"}
 
 
-class Point(NamedTuple):
-    """One measurement: bytes of the whole array, and seconds."""
-
-    size_bytes: int
-    time_s: float
-
-
-@checked
-@one_line
-@dataclass(frozen=True)
-class Measurements:
-    """Points of one collective.
-
-    Attributes
-    ----------
-    source : str
-        The file.
-    format : str
-        For people: "nccl-tests JSON".
-    points : tuple of Point
-        By size; empty arrays and untimed rows are left out.
-    left_out : int
-        How many were.
-    collective : str or None
-        If the file states it.
-    n_ranks : int or None
-        Likewise.
-    hosts : int or None
-        Nodes that the header of nccl-tests lists.
-    device : str
-        GPU that it names first, such as "NVIDIA H100 80GB HBM3"; "" if none.
-    """
-
-    source: str
-    format: str
-    points: tuple[Point, ...]
-    left_out: int = 0
-    collective: str | None = None
-    n_ranks: int | None = None
-    hosts: int | None = None
-    device: str = ""
-
-
 @checked
 def read_measurements(
-    path: str | Path, *, collective: str | None = None, n_ranks: int | None = None, placement: str = PLACEMENTS[0]
+    path: str | Path, *, collective: str | None = None, n_ranks: int | None = None, placement: str = PLACEMENTS[0],
+    guess: int | None = None,
 ) -> Measurements:
     """The measurements of a file, whatever its format.
 
@@ -113,6 +64,8 @@ def read_measurements(
         Likewise; OSU files need it.
     placement : {"out-of-place", "in-place"}
         Which of the two measurements of nccl-tests to use.
+    guess : int, optional
+        Ranks where the file states none.
 
     Raises
     ------
@@ -126,11 +79,14 @@ def read_measurements(
     lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines()]
     if text.lstrip().startswith("{"):
         found = _json(text, name, placement)
-    elif any(_OSU_TITLE.match(line) for line in lines):
-        found = _osu(lines, name, collective, n_ranks)
+    elif is_osu(lines):
+        found = osu_text(lines, name, collective, n_ranks or guess)
+    elif is_hccl(lines):
+        found = hccl_text(lines, name, collective)
     else:
         found = _nccl_text(lines, name, placement)
-    return _agreed(found, None if collective is None else named(collective).name, n_ranks)
+    found = _agreed(found, None if collective is None else named(collective).name, n_ranks)
+    return replace(found, n_ranks=found.n_ranks or guess)
 
 
 def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) -> Measurements:
@@ -148,27 +104,6 @@ def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) ->
     return replace(found, points=points, collective=name, n_ranks=found.n_ranks or n_ranks)
 
 
-def _measured(
-    source: str, format: str, rows: Sequence[tuple[str, Any, Any]], collective: str | None, n_ranks: int | None = None,
-    *, size_factor: int = 1,
-) -> Measurements:
-    """Points of (where, size in bytes, time in us); empty arrays and missing times are counted."""
-    points, left_out = [], 0
-    for where, size, time_us in rows:
-        try:
-            number, time = int(size), float(time_us)
-        except (TypeError, ValueError, OverflowError):
-            raise WeftError(f"{source}, {where}: size {size!r} or time {time_us!r} is not a number") from None
-        fraction = isinstance(size, float) and size != number
-        if not 0 <= number <= MOST_BYTES or fraction or time < 0 or time == float("inf"):
-            raise WeftError(f"{source}, {where}: size {size!r} or time {time_us!r} is out of range")
-        if number == 0 or not time > 0:
-            left_out += 1
-        else:
-            points.append(Point(number * size_factor, time / 1e6))
-    return Measurements(source, format, tuple(points), left_out, collective, n_ranks)
-
-
 # --- nccl-tests ---------------------------------------------------------------------------------------------------
 
 
@@ -177,10 +112,14 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
     rows: list[tuple[str, Any, Any]] = []
     ranks: set[int] = set()
     hosts: set[str] = set()
-    device = ""
+    device = version = ""
+    driven: int | None = None
     collective, ended = None, False
     for number, line in enumerate(lines, start=1):
         words = line.lstrip("#").split()
+        version = version or _version_of(line)
+        if each := _DRIVEN.match(line):
+            driven = int(each[1]) * int(each[2])
         if line.startswith("#"):
             ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
             if words[:2] == ["size", "count"]:
@@ -202,9 +141,23 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
             at = [place for place, column in enumerate(columns) if column == "time"]
             rows.append((f"line {number}", words[0], words[at[PLACEMENTS.index(placement) if len(at) > 1 else 0]]))
     if not columns:
-        raise WeftError(f"{name} has no known format: nccl-tests text or JSON, OSU text, or weft's JSON are read")
-    found = _measured(name, "nccl-tests text", rows, collective, len(ranks) or None)
-    return replace(found, hosts=len(hosts) or None, device=device)
+        raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, OSU or HCCL text, or weft's JSON are "
+                        "read")
+    found = measured(name, "nccl-tests text", rows, collective, len(ranks) or None)
+    return replace(found, hosts=len(hosts) or None, device=device, version=version, gpus_per_process=driven)
+
+
+def _version_of(line: str) -> str:
+    """ "2.27" of "NCCL version 2.27.3+cuda12.8" or "nccl-library=22703"; "" if there is none."""
+    found = _VERSION.search(line)
+    if not found:
+        return ""
+    return _of_code(int(found[1])) if found[2] is None else f"{found[1]}.{found[2]}"
+
+
+def _of_code(code: int) -> str:
+    """A version as NCCL has it since 2.9: 10000 major + 100 minor + patch."""
+    return f"{code // 10000}.{code // 100 % 100}" if code >= 20000 else ""
 
 
 def _check_columns(columns: Sequence[str], where: str) -> None:
@@ -245,8 +198,18 @@ def _json(text: str, name: str, placement: str) -> Measurements:
         _check_keys(body or {}, _TIME_KEYS, f"{name}, {where}: {key}")
         rows.append((where, row["size"], 0 if body is None else body.get("time", body.get("cpu_time"))))
     devices = data.get("devices")
-    n_ranks = len(devices) if isinstance(devices, list) and devices else None
-    return _measured(name, "nccl-tests JSON", rows, _collective_of_args(data.get("args"), name), n_ranks)
+    listed = [one for one in devices if isinstance(one, Mapping)] if isinstance(devices, list) else []
+    hosts = {str(one["hostname"]) for one in listed if one.get("hostname")}
+    config, code = data.get("config"), data.get("nccl_version")
+    driven = config.get("ngpus") if isinstance(config, Mapping) else None
+    found = measured(
+        name, "nccl-tests JSON", rows, _collective_of_args(data.get("args"), name), len(listed) or None
+    )
+    return replace(
+        found, hosts=len(hosts) or None, device=str(listed[0].get("device_info", "")) if listed else "",
+        version=_of_code(code) if isinstance(code, int) else "",
+        gpus_per_process=driven if isinstance(driven, int) and driven > 0 and hosts != {"weft"} else None,
+    )
 
 
 def _check_keys(data: Mapping[str, Any], accepted: Collection[str], where: str) -> None:
@@ -270,42 +233,10 @@ def _own_json(data: Mapping[str, Any], name: str) -> Measurements:
             raise WeftError(f"{name} has rows of several: {key} {', '.join(sorted(names))}; one is expected")
     found = [(f"rows[{at}]", row.get("size_bytes"), _microseconds(row.get("time_s", 0))) for at, row in enumerate(rows)]
     kind = rows[0].get("collective") if rows else None
-    return _measured(name, "JSON of weft", found, kind if kind in COLLECTIVES else None)
+    return measured(name, "JSON of weft", found, kind if kind in COLLECTIVES else None)
 
 
 def _microseconds(seconds: Any) -> Any:
     """Values that are not numbers are kept, to be rejected where they occur."""
     plain = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     return float(seconds) * 1e6 if plain else str(seconds)
-
-
-# --- OSU ----------------------------------------------------------------------------------------------------------
-
-
-def _osu(lines: Sequence[str], name: str, collective: str | None, n_ranks: int | None) -> Measurements:
-    kind, columns = None, 0
-    rows: list[tuple[str, Any, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        if title := _OSU_TITLE.match(line):
-            test = title[1].lower()
-            if test not in OSU_TESTS:
-                raise WeftError(f"{name}, line {number}: the test {title[1]!r} is not one of {', '.join(OSU_TESTS)}")
-            if kind not in (None, OSU_TESTS[test]):
-                raise WeftError(f"{name}, line {number}: a second test, {title[1]!r}: one is expected")
-            kind = OSU_TESTS[test]
-        elif line.startswith("# Size"):
-            heads = re.split(r"\s{2,}", line.lstrip("# ").rstrip())
-            if heads[1:2] != ["Avg Latency(us)"]:
-                raise WeftError(f"{name}, line {number}: the second column is {heads[1:2]}, not Avg Latency(us)")
-            columns = len(heads)
-        elif line[:1].isdecimal():
-            words = line.split()
-            if len(words) < max(columns, 2):
-                raise WeftError(f"{name}, line {number}: {len(words)} of {columns} columns: is the file cut off?")
-            rows.append((f"line {number}", words[0], words[1]))
-    if not columns:
-        raise WeftError(f"{name} has no line '# Size  Avg Latency(us)'")
-    assert kind is not None
-    if kind in _PER_PAIR and n_ranks is None:
-        raise WeftError(f"{name} counts the bytes of a pair of ranks: the number of ranks is needed")
-    return _measured(name, "OSU text", rows, kind, size_factor=n_ranks if kind in _PER_PAIR and n_ranks else 1)

@@ -364,11 +364,22 @@ class AstraKeys:
 class MeasuredKeys:
     """Section `[measured]`: times of a machine."""
 
-    file: str | None = key("text", "nccl-tests text or JSON, OSU text, or the JSON of weft compare", "FILE",
+    file: str | None = key("text", "nccl-tests text or JSON, OSU or HCCL text, or the JSON of weft compare", "FILE",
                            ("--measured",))
     placement: str = key("text", "of nccl-tests: out-of-place or in-place", "WORD", value="out-of-place")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeKeys:
+    """Section `[judge]`: tables of one machine or fabric, and an earlier run of it."""
+
+    files: tuple[str, ...] | None = key(
+        "texts", "tables of nccl-tests, rccl-tests, OSU or hccl_test, or the JSON of weft compare; several of one "
+        "machine are judged together", "FILE")
+    baseline: tuple[str, ...] | None = key("texts", "an earlier run: what has become slower since; repeatable", "FILE")
     known: tuple[str, ...] | None = key(
-        "names", "taken from the topology, not fitted: latency, bandwidth, or both", "WORD[,WORD]", default="neither")
+        "names", "taken from a custom fabric, not fitted: latency, bandwidth, or both", "WORD[,WORD]",
+        default="neither")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,6 +452,7 @@ class Sections:
     circuits: CircuitsKeys = CircuitsKeys()
     astra: AstraKeys = AstraKeys()
     measured: MeasuredKeys = MeasuredKeys()
+    judge: JudgeKeys = JudgeKeys()
     calibrate: CalibrateKeys = CalibrateKeys()
     bound: BoundKeys = BoundKeys()
     schedule: ScheduleKeys = ScheduleKeys()

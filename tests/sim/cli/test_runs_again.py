@@ -49,7 +49,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     ),
     "judge": (
         "times.json --topology ring:4 --known latency --algorithms ring,direct",
-        "times.json --machine h100-quad:1 --library nccl",
+        "times.json results/times.json --machine h100-quad --library nccl --baseline times.json",
     ),
     "calibrate": ("times.json results/times.json --machine h100-quad --library nccl --gpus-per-process 4",),
     "sweep": ("sweep.toml --why", "sweep.toml", "inputs/sweep.toml"),

@@ -11,7 +11,8 @@ import pytest
 from sim.cli import main
 from sim.measured.errors import geometric_error, mean_error, with_measured
 from sim.measured.nccl_json import nccl_json
-from sim.measured.read import Measurements, Point, read_measurements
+from sim.measured.points import Measurements, Point
+from sim.measured.read import read_measurements
 from sim.study.tables import nccl_table
 from topologies import WeftError
 
@@ -36,6 +37,12 @@ OSU = """\
 # Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
 1                       2.81              1.89              3.73          10
 1048576               104.30            104.26            104.33          10
+"""
+HCCL = """\
+the minbytes is 1024, maxbytes is 1048576, iters is 20, warmup_iters is 5
+data_size(Bytes): |   aveg_time(us): | alg_bandwidth(GB/s): | check_result:
+1024              |     8.50         |       0.12           | success
+1048576           |     25.00        |       41.94          | NULL
 """
 POINTS = (Point(1024, 8.5e-6), Point(1048576, 25e-6))
 
@@ -82,6 +89,45 @@ def test_osu_counts_the_bytes_of_a_pair(tmp_path: Path) -> None:
     assert found.collective == "all-gather"
     reduced = read(OSU.replace("Allgather", "Allreduce"), tmp_path, n_ranks=8)
     assert reduced.points == (Point(1, 2.81e-6), Point(1048576, 104.3e-6))
+
+
+def test_hccl_text(tmp_path: Path) -> None:
+    found = read(HCCL, tmp_path, collective="all-gather", guess=8)
+    assert (found.points, found.collective, found.n_ranks, found.format) == (POINTS, "all-gather", 8, "HCCL text")
+    spelled = "alg_bandwidth(GB/s): | data_size(Bytes): | avg_time(us):\n0.12 | 1024 | 8.5\n41.94 | 1048576 | 25\n"
+    assert read(spelled, tmp_path, collective="all-reduce").points == POINTS
+
+
+@pytest.mark.parametrize("prefix", [
+    "", "[1,0]<stdout>: ", "0: ", "Thu Jul 18 15:41:05 2024<stdout>:", "Thu Jul 18 15:41:05 2024[1,0]<stdout>:",
+])
+def test_what_ran_is_read_from_the_header_behind_any_prefix(prefix: str, tmp_path: Path) -> None:
+    ranks = "".join(
+        f"#  Rank {rank:>2} Group  0 Pid  1 on  node{rank // 4} device {rank % 4} [0x1{rank % 4}] AMD Instinct MI300X\n"
+        for rank in range(8)
+    )
+    head = f"# nccl-tests version 2.13.9 nccl-headers=22304 nccl-library=22703\n# nThread 1 nGpus 2 minBytes 8\n{ranks}"
+    table = NCCL.replace("[1,0]<stdout>:", "").split("device  1 [0x0f] NVIDIA A100\n")[1]
+    text = f"# Collective test starting: all_gather_perf\n{head}{table}"
+    found = read("".join(f"{prefix}{line}\n" for line in text.splitlines()), tmp_path)
+    assert (found.points, found.collective) == (POINTS, "all-gather")
+    assert (found.n_ranks, found.hosts, found.device) == (8, 2, "AMD Instinct MI300X")
+    assert (found.version, found.gpus_per_process) == ("2.27", 2)
+
+
+@pytest.mark.parametrize(("line", "version"), [
+    ("NCCL version 2.21.5+cuda12.4", "2.21"), ("RCCL version 2.22.3+hip6.4", "2.22"), ("nccl-library=2708", ""),
+    ("nccl-library=23007", "2.30"), ("no version", ""),
+])
+def test_the_version_of_the_library(line: str, version: str, tmp_path: Path) -> None:
+    assert read(f"{line}\n{NCCL}", tmp_path).version == version
+
+
+def test_json_lists_hosts_and_gpus(tmp_path: Path) -> None:
+    devices = [{"rank": rank, "hostname": f"h{rank // 2}", "device_info": "NVIDIA H100"} for rank in range(4)]
+    found = read(document(devices=devices, nccl_version=22703, config={"ngpus": 1}), tmp_path)
+    assert (found.n_ranks, found.hosts, found.device, found.version) == (4, 2, "NVIDIA H100", "2.27")
+    assert found.gpus_per_process == 1
 
 
 def test_our_own_results_come_back_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,6 +194,11 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (NCCL.replace("#       size", "#       sise"), "numbers before the header"),
         (NCCL.replace("25.00", "fast"), "time 'fast' is not a number"),
         (NCCL + NCCL, "a second table; one is expected"),
+        (HCCL + HCCL, "line 6: a second table"),
+        (HCCL.replace("success", "failed"), "line 3: the result was wrong"),
+        (HCCL.replace("aveg_time(us)", "time"), "line 3: the table has no column aveg_time(us):"),
+        (HCCL[: HCCL.index("| NULL")], "3 of 4 columns: is the file cut off?"),
+        (HCCL, "does not name its collective: give --collective"),
         (OSU.replace("Allgather", "Barrier"), "the test 'Barrier' is not one of"),
         (OSU.replace("Avg Latency(us)", "Overall(us)"), "not Avg Latency(us)"),
         (OSU, "counts the bytes of a pair of ranks: the number of ranks is needed"),

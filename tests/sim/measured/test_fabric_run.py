@@ -1,4 +1,4 @@
-"""The judge: what was simulated with noise is found again, and what cannot be known is said to be unknown."""
+"""The judge of a fabric: what was simulated with noise is found again, and what cannot be known is said to be so."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pytest
 from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.measured.curves import Curve, curves
-from sim.measured.judge import Judgment, judge
-from sim.measured.read import Measurements, Point
+from sim.measured.curves import Curve, curves, link_classes
+from sim.measured.fabric_run import FabricRun
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
 
@@ -41,17 +40,18 @@ def pair() -> tuple[Topology, list[Curve]]:
     return topology, curves(spec, topology, ("ring",), SIZES)[0]
 
 
-def noisy(times_s: Iterable[float], noise: float, seed: int = 1, collective: str = "all-reduce") -> Measurements:
+def noisy(times_s: Iterable[float], noise: float, seed: int = 1) -> list[tuple[int, float]]:
     rng = np.random.default_rng(seed)
-    points = [
-        Point(size, float(time * np.exp(rng.normal(0, noise)))) for size, time in zip(SIZES, times_s, strict=True)
-    ]
-    return Measurements("noisy.json", "made up", tuple(points), 0, collective, 8)
+    return [(size, float(time * np.exp(rng.normal(0, noise)))) for size, time in zip(SIZES, times_s, strict=True)]
 
 
-def judged(topology: Topology, found: list[Curve], name: str, latency_s: float, share: float, seed: int) -> Judgment:
+def run_of(topology: Topology, found: list[Curve], points: list[tuple[int, float]], *known: str) -> FabricRun:
+    return FabricRun("noisy.json", topology, "all-reduce", found, points, known)
+
+
+def judged(topology: Topology, found: list[Curve], name: str, latency_s: float, share: float, seed: int) -> FabricRun:
     truth = next(one for one in found if one.name == name)
-    return judge(noisy(truth.times_s(latency_s, share), 0.02, seed), topology, found)
+    return run_of(topology, found, noisy(truth.times_s(latency_s, share), 0.02, seed))
 
 
 def test_a_curve_is_the_simulation_at_other_links() -> None:
@@ -73,10 +73,10 @@ def test_latency_bandwidth_and_algorithm_are_found_again(
     found = judged(*switch8, name, latency_s, share, seed=4)
     own = next(fit for fit in found.fits if fit.algorithm == name)
     assert own.latency_s.low <= latency_s <= own.latency_s.high
-    assert own.share.low <= share <= own.share.high
-    assert own.share.high - own.share.low < 0.1
-    assert name in (found.best.algorithm, *found.alike)
-    assert found.best.residual < 0.03
+    assert own.shares[0].low <= share <= own.shares[0].high
+    assert own.shares[0].high - own.shares[0].low < 0.1
+    assert name in (found.fits[0].algorithm, *found.alike)
+    assert found.fits[0].residual < 0.03
 
 
 @pytest.mark.verify
@@ -87,9 +87,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name: str, latency_s: flo
     spec = spec_of("switch:8")
     topology = spec.build_topology()
     one = curves(spec, topology, [name], SIZES)[0]
-    fits = [judged(topology, one, name, latency_s, share, seed).best for seed in range(30)]
+    fits = [judged(topology, one, name, latency_s, share, seed).fits[0] for seed in range(30)]
     assert sum(fit.latency_s.low <= latency_s <= fit.latency_s.high for fit in fits) >= 25
-    assert sum(fit.share.low <= share <= fit.share.high for fit in fits) >= 25
+    assert sum(fit.shares[0].low <= share <= fit.shares[0].high for fit in fits) >= 25
 
 
 def test_on_a_torus_swing_is_told_from_the_others() -> None:
@@ -97,62 +97,93 @@ def test_on_a_torus_swing_is_told_from_the_others() -> None:
     topology = spec.build_topology()
     found = curves(spec, topology, ("swing", "bucket"), SIZES)[0]
     truth = found[0].times_s(1e-6, 0.9)
-    measured = Measurements("f", "x", noisy(truth, 0.02).points, 0, "all-reduce", 16)
-    result = judge(measured, topology, found)
-    assert result.best.algorithm == "swing"
-    assert result.alike == ()
+    result = run_of(topology, found, noisy(truth, 0.02))
+    assert result.fits[0].algorithm == "swing"
+    assert result.alike == []
 
 
 def test_the_same_schedule_under_two_names_is_alike() -> None:
     spec = spec_of("ring:4")
     topology = spec.build_topology()
     found = curves(spec, topology, ("ring", "bucket"), SIZES)[0]
-    result = judge(noisy(found[0].times_s(1e-6, 0.9), 0.01), topology, found)
-    assert {result.best.algorithm, *result.alike} == {"ring", "bucket"}
+    result = run_of(topology, found, noisy(found[0].times_s(1e-6, 0.9), 0.01))
+    assert {result.fits[0].algorithm, *result.alike} == {"ring", "bucket"}
+    assert "would look the same" in result.diagnosis().notes[0]
 
 
 def test_what_is_known_is_not_fitted(pair: tuple[Topology, list[Curve]]) -> None:
     topology, found = pair
-    measured = noisy(found[0].times_s(0.0, 0.8), 0.01)
-    latency = judge(measured, topology, found, ["latency"]).best
+    points = noisy(found[0].times_s(0.0, 0.8), 0.01)
+    latency = run_of(topology, found, points, "latency").fits[0]
     assert latency.latency_s == (0.0, 0.0, 0.0)
-    assert latency.share.low <= 0.8 <= latency.share.high
-    nothing = judge(measured, topology, found, ["latency", "bandwidth"]).best
-    assert nothing.share == (1.0, 1.0, 1.0)
+    assert latency.shares[0].low <= 0.8 <= latency.shares[0].high
+    nothing = run_of(topology, found, points, "latency", "bandwidth").fits[0]
+    assert nothing.shares == ((1.0, 1.0, 1.0),)
     with pytest.raises(WeftError, match="--known 'color' is unknown"):
-        judge(measured, topology, found, ["color"])
+        run_of(topology, found, points, "color")
 
 
 def test_sizes_that_say_nothing_of_the_bandwidth(pair: tuple[Topology, list[Curve]]) -> None:
-    """Where a byte takes no time beside the latency, the interval of the bandwidth is wide open."""
+    """Where a byte takes no time beside the latency, the bandwidth is not determined, and nothing is said of it."""
     topology, _ = pair
     spec, sizes = spec_of("ring:2"), (32, 64, 128, 256)
     found = curves(spec, topology, ["ring"], sizes)[0]
     times = found[0].times_s(50e-6, 0.9) * np.array([1.01, 0.99, 0.99, 1.01])
-    points = tuple(Point(size, float(time)) for size, time in zip(sizes, times, strict=True))
-    fit = judge(Measurements("f", "x", points, 0, "all-reduce", 8), topology, found).best
-    assert fit.share.high / fit.share.low > 1e6
-    assert fit.latency_s.low <= 50e-6 <= fit.latency_s.high
+    run = run_of(topology, found, list(zip(sizes, times.tolist(), strict=True)))
+    assert run.fits[0].determined == (True, False)
+    assert run.fits[0].latency_s.low <= 50e-6 <= run.fits[0].latency_s.high
+    assert (run.diagnosis().verdict, run.diagnosis().cause) == ("too-small", "healthy")
 
 
 @pytest.mark.parametrize(
-    ("share", "grade"), [(1.0, "good"), (0.6, "fair"), (0.3, "poor"), (1.3, "impossible")]
+    ("share", "verdict"), [(1.0, "good"), (0.85, "good"), (0.6, "slow-unknown"), (0.3, "slow-unknown"),
+                           (1.3, "impossible")]
 )
-def test_grades(share: float, grade: str, pair: tuple[Topology, list[Curve]]) -> None:
+def test_verdicts(share: float, verdict: str, pair: tuple[Topology, list[Curve]]) -> None:
     topology, found = pair
-    result = judge(noisy(found[0].times_s(1e-6, share), 0.001), topology, found)
-    assert result.grade() == grade
-    assert (SIZES[-1] in result.too_fast()) == (grade == "impossible")
-    assert result.rows()[-1]["share_of_bound"] == pytest.approx(share, rel=0.12)
+    result = run_of(topology, found, noisy(found[0].times_s(1e-6, share), 0.001)).diagnosis()
+    assert result.verdict == verdict
+    assert ("16 MiB measured faster" in result.limit) == (verdict == "impossible")
+    assert result.share_of_bound == pytest.approx(share, rel=0.12)
+    assert result.share == pytest.approx(share, rel=0.12)
+
+
+def test_a_collapse_is_named(pair: tuple[Topology, list[Curve]]) -> None:
+    topology, found = pair
+    points = [(size, time * (5 if size > 2**20 else 1)) for size, time in noisy(found[0].times_s(1e-6, 0.9), 0.01)]
+    result = run_of(topology, found, points).diagnosis()
+    assert (result.verdict, result.cause) == ("slow-hw", "collapse")
+
+
+def test_an_outlier_moves_nothing(switch8: tuple[Topology, list[Curve]]) -> None:
+    topology, found = switch8
+    points = noisy(found[0].times_s(2e-6, 0.85), 0.01)
+    points[4] = points[4][0], 8 * points[4][1]
+    result = run_of(topology, found[:1], points)
+    assert result.fits[0].shares[0].value == pytest.approx(0.85, rel=0.04)
+    assert result.fits[0].latency_s.value == pytest.approx(2e-6, rel=0.04)
+    assert result.diagnosis().outliers == result.diagnosis().contradictions == (SIZES[4],)
+
+
+def test_links_of_each_rate_have_their_own_share() -> None:
+    """Two boxes: the links between them are the slower class, and at half of their rate."""
+    spec = spec_of("dgx-a100:2")
+    topology = spec.build_topology()
+    found = curves(spec, topology, ["nccl-rings"], SIZES)[0]
+    inside, between = link_classes(topology)[::-1]
+    assert inside > between
+    run = run_of(topology, found, noisy(found[0].times_s(1e-6, 0.5, 1.0), 0.01))
+    slow, _ = run.fits[0].shares
+    assert slow.low <= 0.5 <= slow.high
+    assert run.diagnosis().limit.startswith("the links of 25 GB/s")
 
 
 def test_too_few_sizes_and_no_candidate(pair: tuple[Topology, list[Curve]]) -> None:
     topology, found = pair
-    few = Measurements("few.json", "x", tuple(Point(size, 1e-6) for size in SIZES[:3]), 0, "all-reduce", 8)
-    with pytest.raises(WeftError, match=r"few\.json has 3 sizes; at least 4 needed"):
-        judge(few, topology, found)
+    with pytest.raises(WeftError, match=r"noisy\.json has 3 sizes; at least 4 needed"):
+        run_of(topology, found, [(size, 1e-6) for size in SIZES[:3]])
     with pytest.raises(WeftError, match="no algorithm can run all-reduce on ring:2"):
-        judge(noisy([1e-6] * len(SIZES), 0.01), topology, [])
+        run_of(topology, [], noisy([1e-6] * len(SIZES), 0.01))
 
 
 def measured_file(path: Path, fabric: str = "switch:8") -> Path:
@@ -160,7 +191,7 @@ def measured_file(path: Path, fabric: str = "switch:8") -> Path:
     topology = spec.build_topology()
     times = curves(spec, topology, ["ring"], SIZES)[0][0].times_s(2e-6, 0.85)
     rows = [
-        {"size": point.size_bytes, "out_of_place": {"time": point.time_s * 1e6}} for point in noisy(times, 0.02).points
+        {"size": size, "out_of_place": {"time": time * 1e6}} for size, time in noisy(times, 0.02)
     ]
     data = {"version": 3, "args": ["all_reduce_perf"], "devices": [{}] * topology.n_npus, "results": rows}
     path.write_text(json.dumps(data), encoding="utf-8")
@@ -172,14 +203,12 @@ def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFi
     words = ["judge", str(file), "--topology", "switch:8", "--algorithms", "ring,direct", "--quiet"]
     assert main([*words, "--csv", str(tmp_path / "rows.csv")]) == 0
     said = capsys.readouterr().out
-    assert "looks like  ring, within " in said
-    assert "verdict     good: 16 MiB at 8" in said
-    assert main([*words, "--json", "-"]) == 0
+    assert "verdict     good\nlimited by  the links of 50 GB/s, as ring uses them" in said
+    assert main([*words, "--json", "-", "--plot", str(tmp_path / "judged.svg")]) == 0
+    assert "measured" in (tmp_path / "judged.svg").read_text(encoding="utf-8")
     data = json.loads(capsys.readouterr().out)
-    assert data["algorithm"] == "ring"
-    assert data["grade"] == "good"
-    assert data["measured"]["points"] == len(data["rows"]) == len(SIZES)
-    low, high = data["fits"][0]["latency_s"][1:]
+    assert (data["verdict"], data["tables"][0]["algorithm"], len(data["rows"])) == ("good", "ring", len(SIZES))
+    low, high = data["candidates"][0]["fits"][0]["latency_s"][1:]
     assert low < 2e-6 < high
     assert (tmp_path / "rows.csv").read_text(encoding="utf-8").count("\n") == len(SIZES) + 1
 
@@ -190,13 +219,13 @@ def test_the_command_on_two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[
     words = ["judge", str(file), "--topology", "ring:2", "--algorithms", "ring,direct", "--quiet"]
     assert main([*words, "--json", str(tmp_path / "judged.json"), "--csv", str(tmp_path / "rows.csv")]) == 0
     said = capsys.readouterr().out
-    assert "looks like  ring, within 1" in said
-    assert "or          direct: these points do not distinguish them" in said
-    assert "verdict     good: 16 MiB at 8" in said
+    assert "note        direct would look the same" in said
+    assert "verdict     good" in said
     data = json.loads((tmp_path / "judged.json").read_text(encoding="utf-8"))
-    (_, low, high), (_, least, most) = data["fits"][0]["latency_s"], data["fits"][0]["bandwidth_share"]
+    (candidates,) = data["candidates"]
+    (_, low, high), ((_, least, most),) = (candidates["fits"][0][key] for key in ("latency_s", "bandwidth_shares"))
     assert low < 2e-6 < high and least < 0.85 < most
-    assert data["alike"] == ["direct"]
+    assert candidates["alike"] == ["direct"]
     assert (tmp_path / "rows.csv").read_text(encoding="utf-8").count("\n") == len(SIZES) + 1
 
 

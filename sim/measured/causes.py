@@ -1,0 +1,175 @@
+"""What may be wrong with a machine, and what its tables would then look like.
+
+Every cause is a machine that differs from the one described, and says how well its rates are known: a missing NIC is a
+sharp number, collisions of flows are not. The cause whose tables are most likely wins; one that is vague pays for what
+else it could have explained. `likely` is what a cause costs beforehand, twice the negative logarithm of how common it
+is: choices, in steps of `COMMON` and `RARE`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from sim.library.tuner import SENDRECV, Setting
+from sim.measured.fit import Prior
+from sim.measured.of_library import BETWEEN, INSIDE, by_protocols, ceiling, with_nics, without
+from topologies.text.brief import one_line
+
+SCATTER = Prior(0.0, 0.08)
+"""Of rates of healthy machines around the profile: public tables scatter by that much."""
+
+DELAY = Prior(0.0, 0.3)
+"""Of the latency of healthy machines."""
+
+COMMON, RARE = 3.0, 6.0
+DIFFERS = 0.12
+"""Least difference of two ceilings from which a table can tell them apart."""
+
+THROUGH_CPU_GBPS = 16.0
+"""Of a NIC whose data passes the CPU's root complex: nccl 412, a maintainer: 16 of 24 GB/s is normal there."""
+
+SOCKET_GBPS = (1.0, 5.0)
+"""Of a node in one socket, and of each port: Polaris 4.7 a port, nccl 489 1.5, dgx-spark 3."""
+
+PCIE_GBPS = (6.0, 48.0)
+"""Of a ring through PCIe: a shared slot of generation 3, and generation 5 of 16 lanes (NCCL topo.h: 12 a generation 3
+slot)."""
+
+SHARED, MOST_OF_SHARED = Prior(math.log(0.45), 0.2), 0.55
+"""Share of a link on which two flows meet: half, or less where they disturb each other."""
+
+
+@one_line
+@dataclass(frozen=True)
+class Cause:
+    """A machine that differs.
+
+    Attributes
+    ----------
+    name : str
+    verdict : str
+        Class of it.
+    words : str
+        What limits then, for people.
+    setting : Setting
+        What ran, on the machine as it is then.
+    priors : (Prior, Prior, Prior)
+        Of the shares inside and between, and of latency.
+    likely : float
+    most_GBps : float
+        Bus bandwidth that it cannot exceed.
+    """
+
+    name: str
+    verdict: str
+    words: str
+    setting: Setting
+    priors: tuple[Prior, Prior, Prior]
+    likely: float
+    most_GBps: float = math.inf
+
+    @property
+    def vague(self) -> bool:
+        """Whether its rates could be many."""
+        return max(self.priors[INSIDE].spread, self.priors[BETWEEN].spread) > SCATTER.spread
+
+    @property
+    def cost(self) -> float:
+        """Beforehand: how rare it is, and how vague."""
+        healthy = (SCATTER, SCATTER, DELAY)
+        vague = sum(2 * math.log(own.spread / usual.spread) for own, usual in zip(self.priors, healthy, strict=True))
+        return self.likely + vague
+
+
+def priors(inside: Prior = SCATTER, between: Prior = SCATTER, latency: Prior = DELAY) -> tuple[Prior, Prior, Prior]:
+    """Those of a healthy machine but for those given."""
+    return inside, between, latency
+
+
+def healthy(setting: Setting) -> Cause:
+    """Nothing is wrong."""
+    return Cause("healthy", "good", "", setting, priors(), 0.0)
+
+
+def causes(setting: Setting) -> list[Cause]:
+    """Everything that may be wrong with a machine."""
+    found = [healthy(setting), *_of_choice(setting)]
+    found += _inside(setting) if _limit(setting) == INSIDE else _between(setting)
+    return found
+
+
+def _limit(setting: Setting) -> int:
+    """Which links hold the largest messages: those whose rate matters more."""
+    return BETWEEN if setting.nodes > 1 and setting.between_GBps <= setting.inside_GBps * 2 else INSIDE
+
+
+def _of_choice(setting: Setting) -> Iterator[Cause]:
+    """What the library chooses or is told to choose."""
+    top = ceiling(setting)
+    named = (
+        ("nvls-off", ("NVLS", "NVLSTree"), "reducing switches (NVLS) are not in use: the rate of a ring or tree"),
+        ("sharp-off", ("CollNet",), "aggregation in the network (SHARP) is not in use: the rate of a ring"),
+    )
+    for name, algorithms, words in named:
+        if name == "sharp-off" and "CollNet" in setting.algorithms:
+            other: Setting | None = replace(setting, algorithms=())
+        else:
+            other = without(setting, *algorithms)
+        if other is not None and ceiling(other) < (1 - DIFFERS) * top:
+            yield Cause(name, "wrong-config", words, other, priors(), COMMON)
+    slow = Prior(math.log(3.0), 0.7)
+    yield Cause("per-step", "wrong-config", "time lost per step, not per byte: algorithm, protocol, channels, or what "
+                "drives the NICs", setting, priors(latency=slow), RARE)
+
+
+def _inside(setting: Setting) -> Iterator[Cause]:
+    rate = setting.inside_GBps
+    if rate > 2 * PCIE_GBPS[1]:
+        low, high = (math.log(one / rate) for one in PCIE_GBPS)
+        yield Cause("pcie", "wrong-config", "PCIe or host memory: the direct links between GPUs are not used (P2P off)",
+                    setting, priors(inside=Prior((low + high) / 2, (high - low) / 3)), COMMON)
+    yield Cause("slow-inside", "slow-unknown", "the links inside a node, below what they reach elsewhere", setting,
+                priors(inside=_UNKNOWN), RARE)
+
+
+_UNKNOWN = Prior(math.log(0.6), 0.5)
+
+
+def _between(setting: Setting) -> Iterator[Cause]:
+    nic, ports = setting.machine.nic, setting.nics
+    one = nic.port * nic.reached / 1e9
+    for left, name in ((1, "one-nic"), (ports - 1, "dead-rail"), (ports // 2, "half-the-nics")):
+        if 0 < left < ports and (name == "one-nic" or left > 1):
+            words = f"{'one NIC' if left == 1 else f'{left} NICs'} of {ports} in use: a dead rail, or NCCL_IB_HCA"
+            fewer = with_nics(setting, left)
+            yield Cause(name, "slow-hw", words, fewer, priors(), RARE, ceiling(fewer) / nic.reached)
+    if one > 1.2 * THROUGH_CPU_GBPS and setting.collective != SENDRECV:  # which one channel may limit
+        near = Prior(math.log(THROUGH_CPU_GBPS / one), 0.1)
+        yield Cause("through-cpu", "slow-hw", f"each NIC at about {THROUGH_CPU_GBPS:g} GB/s: not near its GPU, data "
+                    "passes the CPU", setting, priors(between=near), RARE + COMMON * (ports >= setting.gpus))
+    low, high = (math.log(rate / (one * ports)) for rate in (SOCKET_GBPS[0], SOCKET_GBPS[1] * ports))
+    if "tcp" not in nic.name:
+        yield Cause("sockets", "wrong-config", "the NICs are not used by RDMA: sockets (TCP), or copies through the "
+                    "host (GPUDirect off, ACS)", setting, priors(between=Prior((low + high) / 2, (high - low) / 3),
+                    latency=Prior(math.log(3.0), 0.7)), COMMON)
+    shared = MOST_OF_SHARED * ceiling(setting) / nic.reached
+    if "ib" in nic.name:
+        yield Cause("shared-link", "slow-hw", "two flows share a link between the switches (the spine)", setting,
+                    priors(between=SHARED), RARE, shared)
+    elif "roce" in nic.name:  # other fabrics spread packets by themselves
+        yield Cause("collisions", "wrong-config", "flows collide on links between the switches (the spine): adaptive "
+                    "routing, or more queue pairs", setting, priors(between=SHARED), COMMON, shared)
+    yield Cause("slow-between", "slow-unknown", "the NICs, below what they reach elsewhere", setting,
+                priors(between=_UNKNOWN), RARE)
+
+
+def ll128_off(setting: Setting) -> Cause | None:
+    """LL128 is off, which shows at medium sizes only; None where it is anyway.
+
+    LL and LL128 off at once look like any other delay of small messages, and are no cause of their own.
+    """
+    other = by_protocols(setting, "LL", "Simple")
+    words = "LL128 is off: a hole at medium sizes"
+    return None if other is None else Cause("ll128-off", "wrong-config", words, other, priors(), RARE)

@@ -1,0 +1,104 @@
+"""What a judge says of one table, whatever it ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sim.measured.evidence import Point
+from sim.measured.fit import Interval
+from topologies.text.brief import one_line
+from topologies.text.notebook import Tabular
+
+CLASSES = ("good", "too-small", "tree-2n", "wrong-config", "slow-hw", "slow-unknown", "impossible")
+FINE = CLASSES[:3]
+"""Classes in which nothing is wrong."""
+
+GOOD = 0.8
+"""Share of the expected bandwidth from which a number is good: tables of healthy machines scatter by that much."""
+
+PLATEAU = 0.93
+"""Share of the bandwidth of the largest messages below which a message is too small to judge a link by."""
+
+
+class Rate(NamedTuple):
+    """What the links of a class, or latencies, reach: a share or factor, and whether the points determine it."""
+
+    name: str
+    share: Interval
+    determined: bool
+    nominal: str
+
+
+@one_line
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(Tabular):
+    """Verdict on a table.
+
+    Attributes
+    ----------
+    source : str
+        The file, or another name of the table.
+    ran : str
+        What ran on what, for people.
+    collective : str
+    nodes, n_ranks, nics : int
+        Ports in use of a node; 0 where none is, or nobody knows.
+    points : tuple of (int, float)
+        Size in bytes and seconds, by size.
+    verdict : str
+        Of `CLASSES`.
+    cause : str
+        In a word, such as "one-nic"; "healthy" where nothing is wrong.
+    limit : str
+        What limits it, for people.
+    algorithm : str
+        That of the best size.
+    share, share_of_any : float
+        Best bandwidth over what this algorithm should reach at the same size on this machine, and over what the fastest
+        algorithm does.
+    share_of_bound : float or None
+        Best bandwidth over that of the raw links, whatever the algorithm; None where that is expensive to compute.
+    rates : tuple of Rate
+    switches, breaks : tuple of int
+        Sizes after which another protocol or algorithm is expected, and at which the measured curve breaks.
+    outliers : tuple of int
+        Sizes that no smooth curve explains.
+    contradictions : tuple of int
+        Sizes that took longer than larger ones.
+    notes : tuple of str
+    expected : tuple of mapping
+        One row per point; see `rows`.
+    """
+
+    source: str
+    ran: str
+    collective: str
+    nodes: int
+    n_ranks: int
+    nics: int
+    points: tuple[Point, ...]
+    verdict: str
+    cause: str
+    limit: str
+    algorithm: str
+    share: float
+    share_of_any: float
+    share_of_bound: float | None
+    rates: tuple[Rate, ...]
+    switches: tuple[int, ...]
+    breaks: tuple[int, ...]
+    outliers: tuple[int, ...]
+    contradictions: tuple[int, ...]
+    notes: tuple[str, ...]
+    expected: tuple[Mapping[str, Any], ...]
+
+    @property
+    def fine(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.verdict in FINE
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per point: measured and expected time, bus bandwidth, algorithm, protocol and limit."""
+        return [dict(row) for row in self.expected]

@@ -1,0 +1,111 @@
+"""What measured points say by themselves, whatever ran on whatever: contradictions, outliers, breaks."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from sim.analytic.traffic import F64
+
+Point = tuple[int, float]
+"""Size in bytes, and seconds."""
+
+FALLS = 0.75
+"""A time of which a larger size takes less than this contradicts it."""
+
+OUTLIER = 1.5
+COLLAPSE = 0.5
+LEAST_SEGMENT = 3
+BREAK = 0.02
+"""Root mean square of relative errors up to which pieces are good enough: tables repeat to that."""
+
+WORTH = 12.0
+"""What a break must save of n ln(error^2): two more parameters and the place of the break, with some certainty."""
+
+
+def by_size(points: Sequence[Point]) -> tuple[Point, ...]:
+    """The points by size, several of a size by their median; empty ones are left out."""
+    times: dict[int, list[float]] = {}
+    for size, time in points:
+        if size > 0 and time > 0:
+            times.setdefault(size, []).append(time)
+    return tuple((size, statistics.median(times[size])) for size in sorted(times))
+
+
+def contradictions(points: Sequence[Point]) -> tuple[int, ...]:
+    """Sizes that took much longer than a larger one: time does not fall with size."""
+    return tuple(
+        size for at, (size, time) in enumerate(points) if any(later < FALLS * time for _, later in points[at + 1:])
+    )
+
+
+def outliers(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[int, ...]:
+    """Sizes whose ratio to the expected time is off those of both neighbors."""
+    return tuple(
+        sizes[at] for at in range(1, len(ratios) - 1)
+        if not 1 / OUTLIER <= ratios[at] / statistics.median(ratios[at - 1:at + 2]) <= OUTLIER
+    )
+
+
+def collapse(points: Sequence[Point]) -> int:
+    """The size after which bandwidth falls to less than half and stays there; 0 if none."""
+    rates = [size / time for size, time in points]
+    for at, (size, _) in enumerate(points[:-1]):
+        if max(rates[at + 1:]) < COLLAPSE * rates[at]:
+            return size
+    return 0
+
+
+def breaks(points: Sequence[Point]) -> tuple[int, ...]:
+    """Sizes after which another latency and rate hold: where a protocol or an algorithm ends.
+
+    The curve is cut into lines time = a + b size with the fewest cuts that relative errors justify; the best cuts of
+    each number by dynamic programming.
+    """
+    n = len(points)
+    most = min(5, n // LEAST_SEGMENT)
+    if most < 2:
+        return ()
+    table = np.array(points, np.float64)
+
+    @cache
+    def error(first: int, last: int) -> float:
+        return _line_error(table[first:last])
+
+    @cache
+    def best(last: int, pieces: int) -> tuple[float, tuple[int, ...]]:
+        if pieces == 1:
+            return error(0, last), ()
+        return min(
+            (best(at, pieces - 1)[0] + error(at, last), (*best(at, pieces - 1)[1], at))
+            for at in range(LEAST_SEGMENT * (pieces - 1), last - LEAST_SEGMENT + 1)
+        )
+
+    found: tuple[int, ...] = ()
+    score = _score(best(n, 1)[0], n)
+    for pieces in range(2, most + 1):
+        if best(n, pieces - 1)[0] / n < BREAK**2:
+            break
+        total, cuts = best(n, pieces)
+        if _score(total, n) < score - WORTH:
+            found, score = cuts, _score(total, n)
+    return tuple(points[at - 1][0] for at in found)
+
+
+def _score(total: float, n: int) -> float:
+    return n * float(np.log(max(total / n, 1e-4)))
+
+
+def _line_error(table: F64) -> float:
+    """Sum of squared relative errors of the best line with no negative latency or rate."""
+    sizes, times = table.T
+    rows = np.stack([1 / times, sizes / times], axis=1)
+    scale = np.linalg.norm(rows, axis=0)
+    solved = np.linalg.lstsq(rows / scale, np.ones(len(times)), rcond=None)[0] / scale
+    if solved.min() < 0:  # one of the two alone
+        alone = [rows[:, at] @ np.ones(len(times)) / (rows[:, at] @ rows[:, at]) for at in (0, 1)]
+        return float(min(np.sum((rows[:, at] * alone[at] - 1) ** 2) for at in (0, 1)))
+    return float(np.sum((rows @ solved - 1) ** 2))

@@ -1,0 +1,327 @@
+"""The judge of a table on a fabric of one's own: latency, rate of the links, the likely algorithm, and how good it is.
+
+Every candidate is simulated at the measured sizes and fitted: a latency of every transfer (what the network's latencies
+do not include: launch, software, protocol), and a share of the bandwidth of the links, by class. Most curves are nearly
+straight lines, which two parameters fit for any algorithm. So a candidate whose links would have to be faster than in
+the topology is ranked last, and the others by their score: n ln(residual^2), twice the log-likelihood of n points, plus
+the squares of ln(share) over `SHARE_SPREAD`, for real links run close to their nominal rate.
+
+A simulated time is nearly latency + steps x delay + bytes / rate, so the fit works on that line through a few runs and
+simulates again where it ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from collectives.core.collective import collective
+from sim.analytic.cut_bound import cut_bound, is_cheap
+from sim.analytic.traffic import F64
+from sim.measured.curves import Curve, link_classes
+from sim.measured.diagnosis import GOOD, Diagnosis, Rate
+from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers
+from sim.measured.fit import Fitted, Interval, Prior, fit
+from topologies import Topology
+from topologies.checks import WeftError, checked, choice
+from topologies.text.brief import one_line
+from topologies.units import counted, format_rate, format_size
+
+LEAST_POINTS = 4
+SHARE_SPREAD = 0.25
+"""Standard deviation that the score gives to ln(share): a choice, not a measurement."""
+
+TELLS_APART = 6.0
+"""Difference of two scores from which one candidate is 20 times as likely as the other: 2 ln 20."""
+
+LEAST_RESIDUAL = 1e-4
+"""Residuals below this are rounding, and count as this."""
+
+FASTER_THAN_BOUND = 0.02
+"""Noise up to which a time below the bound is not called impossible."""
+
+MOST_CLASSES = 3
+"""Of links with a share of their own; with more, all have one."""
+
+MOVES = 0.3
+KNOWN = ("latency", "bandwidth")
+_WIDE = Prior(0.0, 2.0)
+_TURNS = 3
+_LEAST_NOISE = 1e-3
+_CONSISTENT = 1.4826
+"""Standard deviation over the median absolute deviation."""
+
+
+@one_line
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A candidate at its best-fit latency and bandwidth.
+
+    Attributes
+    ----------
+    algorithm : str
+    latency_s : Interval
+        Per transfer, on top of the network's latencies.
+    shares : tuple of Interval
+        Of the links' bandwidth, by class.
+    determined : tuple of bool
+        Whether the points determine the latency, and each share.
+    residual : float
+        Root mean square of the relative errors but for outliers.
+    times_s, nominal_s, still_s : (n_sizes,) float64
+        Simulated: as fitted, at the latency that was fitted on nominal links, and on links a thousand times as fast.
+    """
+
+    algorithm: str
+    latency_s: Interval
+    shares: tuple[Interval, ...]
+    determined: tuple[bool, ...]
+    residual: float
+    times_s: F64
+    nominal_s: F64
+    still_s: F64
+
+    @property
+    def possible(self) -> bool:
+        """Whether no link would have to be faster than in the topology, by more than rounding."""
+        return all(share.low <= 1.0 + LEAST_RESIDUAL for share in self.shares)
+
+    def score(self, n_points: int) -> float:
+        """How unlikely the candidate is; see the module."""
+        off = sum((math.log(share.value) / SHARE_SPREAD) ** 2 for share in self.shares)
+        return n_points * math.log(max(self.residual, LEAST_RESIDUAL) ** 2) + off
+
+
+@checked
+@one_line
+@dataclass(frozen=True)
+class FabricRun:
+    """A table, a fabric, and what may have run.
+
+    Attributes
+    ----------
+    source : str
+        The file, or another name.
+    topology : Topology
+    kind : str
+        The collective.
+    curves : sequence of Curve
+        Candidates, at the sizes of the points.
+    points : sequence of (int, float)
+        Size in bytes and seconds.
+    known : sequence of {"latency", "bandwidth"}
+        Taken from the topology, not fitted.
+    reducing_switches : bool
+        Whether the bound of an all-reduce may count on switches that add.
+
+    Raises
+    ------
+    WeftError
+        Too few sizes, no candidate, or an unknown word in `known`.
+    """
+
+    source: str
+    topology: Topology
+    kind: str
+    curves: Sequence[Curve]
+    points: Sequence[Point]
+    known: Sequence[str] = ()
+    reducing_switches: bool = False
+
+    def __post_init__(self) -> None:
+        for word in self.known:
+            choice(word, KNOWN, "--known")
+        object.__setattr__(self, "points", by_size(self.points))
+        if len(self.points) < LEAST_POINTS:
+            raise WeftError(f"{self.source} has {len(self.points)} sizes; at least {LEAST_POINTS} needed")
+        if not self.curves:
+            raise WeftError(f"no algorithm can run {self.kind} on {self.topology.name}")
+
+    @property
+    def classes(self) -> tuple[float, ...]:
+        """Rates in bytes/s of the links that have a share of their own; of the slowest if all have one."""
+        found = link_classes(self.topology)
+        return found if len(found) <= MOST_CLASSES else found[:1]
+
+    @cached_property
+    def fits(self) -> list[Fit]:
+        """The candidates, most likely first."""
+        found = [_fitted(one, self) for one in self.curves]
+        return sorted(found, key=lambda one: (not one.possible, one.score(len(self.points))))
+
+    @property
+    def alike(self) -> list[str]:
+        """Candidates that these points cannot distinguish from the first."""
+        first, n = self.fits[0], len(self.points)
+        return [
+            one.algorithm for one in self.fits[1:]
+            if one.possible == first.possible and one.score(n) < first.score(n) + TELLS_APART
+        ]
+
+    def diagnosis(self) -> Diagnosis:
+        """Judge it."""
+        first = self.fits[0]
+        measured = np.array([time for _, time in self.points])
+        bound = self._bound_s()
+        best = int(np.argmax(np.array([size for size, _ in self.points]) / measured))
+        fastest = min(float(one.nominal_s[best]) for one in self.fits)
+        rates = self._rates(first)
+        verdict, cause, limit = self._verdict(first, best, rates, bound)
+        ratios = (first.times_s / measured).tolist()
+        notes = [f"{', '.join(self.alike)} would look the same"] if self.alike else []
+        if not first.possible:
+            notes.append("no candidate fits links as slow as in the topology: it, or the sizes, may be wrong")
+        return Diagnosis(
+            source=self.source, ran=f"{self.kind} on {self.topology.name}, {counted(self.topology.n_npus, 'NPU')}",
+            collective=self.kind, nodes=1, n_ranks=self.topology.n_npus, nics=0,
+            points=tuple(self.points), verdict=verdict, cause=cause, limit=limit, algorithm=first.algorithm,
+            share=float(first.nominal_s[best] / measured[best]),
+            share_of_any=fastest / float(measured[best]),
+            share_of_bound=None if bound is None else float(bound[best] / measured[best]), rates=rates, switches=(),
+            breaks=breaks(self.points), outliers=outliers([size for size, _ in self.points], ratios),
+            contradictions=contradictions(self.points), notes=tuple(notes), expected=tuple(self._rows(first, bound)),
+        )
+
+    def _rows(self, first: Fit, bound: F64 | None) -> list[dict[str, object]]:
+        factor = collective(self.kind).bus_factor(self.topology.n_npus)
+        rows: list[dict[str, object]] = []
+        for at, (size, time) in enumerate(self.points):
+            nominal = float(first.nominal_s[at])
+            moves = 1 - float(first.still_s[at] / first.times_s[at])
+            rows.append({
+                "size_bytes": size, "measured_s": time, "expected_s": nominal, "ratio": nominal / time,
+                "busbw_GBps": size / time * factor / 1e9, "algorithm": first.algorithm, "protocol": "",
+                "limit": "links" if moves > 0.5 else "latency", "simulated_s": float(first.times_s[at]),
+                "bound_s": None if bound is None else float(bound[at]),
+            })
+        return rows
+
+    def _bound_s(self) -> F64 | None:
+        """Least time of every size on this fabric, whatever the algorithm; None where it is expensive."""
+        if not is_cheap(self.topology):
+            return None
+        found = cut_bound(self.topology, self.kind, reducing_switches=self.reducing_switches)
+        return float(found.s_per_byte) * np.array([size for size, _ in self.points], np.float64)
+
+    def _rates(self, first: Fit) -> tuple[Rate, ...]:
+        names = [format_rate(rate) for rate in self.classes]
+        if len(self.classes) == 1 and len(link_classes(self.topology)) > 1:
+            names = [f"{names[0]} to {format_rate(link_classes(self.topology)[-1])}"]
+        found = [
+            Rate("links", share, sure, name)
+            for name, share, sure in zip(names, first.shares, first.determined[1:], strict=True)
+        ]
+        return (*found, Rate("latency", first.latency_s, first.determined[0], "per transfer, on top of the network's"))
+
+    def _verdict(
+        self, first: Fit, best: int, rates: Sequence[Rate], bound: F64 | None
+    ) -> tuple[str, str, str]:
+        measured = np.array([time for _, time in self.points])
+        if bound is not None and np.any(bound > (1 + FASTER_THAN_BOUND) * measured):
+            few = [format_size(size) for (size, time), least in zip(self.points, bound, strict=True)
+                   if least > (1 + FASTER_THAN_BOUND) * time]
+            return "impossible", "too-fast", (f"nothing: {', '.join(few[:4])} measured faster than any algorithm on "
+                                              "these links without switches that reduce")
+        share = float(first.nominal_s[best] / measured[best])
+        at = collapse(self.points)
+        if at and float(first.nominal_s[-1] / measured[-1]) < GOOD:
+            return "slow-hw", "collapse", f"beyond {format_size(at)} larger messages are slower: packets are lost"
+        if 1 - float(first.still_s[best] / first.times_s[best]) < MOVES:
+            return "too-small", "healthy", "latency: these messages say nothing of the links"
+        sure = [rate for rate in rates[:-1] if rate.determined]
+        slow = min(sure, key=lambda rate: rate.share.value, default=rates[0])
+        if share >= GOOD:
+            return "good", "healthy", f"the links of {slow.nominal}, as {first.algorithm} uses them"
+        return "slow-unknown", "slow-links", f"the links of {slow.nominal}, at {slow.share.value:.0%} of their rate"
+
+
+def _fitted(one: Curve, run: FabricRun) -> Fit:
+    """A candidate, fitted on the line through simulations near the last fit."""
+    measured = np.array([time for _, time in run.points])
+    n_classes = len(run.classes)
+    unit = _delay_s(one, float(measured[0]))
+    free_latency, free_shares = "latency" not in run.known, "bandwidth" not in run.known
+    priors = (_WIDE,) * free_latency + (_WIDE,) * (n_classes * free_shares)
+
+    def meaning(x: F64) -> tuple[float, tuple[float, ...]]:
+        delay = float(np.exp(x[0])) * unit if free_latency else 0.0
+        return delay, tuple(np.exp(x[len(x) - n_classes:]).tolist()) if free_shares else (1.0,) * n_classes
+
+    x = np.array([prior.center for prior in priors], np.float64)
+    found = Fitted(x, x, priors, np.log(one.times_s(*_flat(meaning(x))) / measured), 0.0)
+    for turn in range(_TURNS if priors else 0):
+        line = _line(one, *meaning(found.x), wide=turn == 0)
+        noise = 0.1
+        for _ in range(3):  # the noise is that of the errors themselves
+            found = fit(lambda y, line=line: line(*meaning(y)), measured, priors, noise)  # type: ignore[misc]
+            noise = _noise(found.residuals, len(priors))
+    delay, shares = meaning(found.x)
+    delay = round(delay * 1e12) / 1e12
+    times = one.times_s(delay, *shares)
+    usual = _usual(np.log(times / measured))
+    at, spare = int(free_latency), len(usual) - len(priors)
+    nominal = (1.0,) * n_classes
+    each = [found.interval(at + place, spare) if free_shares else Interval(1.0, 1.0, 1.0)
+            for place in range(n_classes)]
+    return Fit(
+        one.name,
+        _scaled(found.interval(0, spare), unit) if free_latency else Interval(0.0, 0.0, 0.0),
+        tuple(each),
+        (not free_latency or found.determined(0),
+         *(not free_shares or found.determined(at + place) for place in range(n_classes))),
+        float(np.sqrt(np.mean(usual**2))), times, one.times_s(delay, *nominal),
+        one.times_s(delay, *(1000.0,) * n_classes),
+    )
+
+
+def _usual(error: F64) -> F64:
+    """Errors without outliers."""
+    spread = max(_CONSISTENT * float(np.median(np.abs(error))), _LEAST_NOISE)
+    found: F64 = error[np.abs(error) <= 4 * spread]
+    return found
+
+
+def _noise(error: F64, n_parameters: int) -> float:
+    usual = _usual(error)
+    return max(math.sqrt(float(usual @ usual) / max(usual.size - n_parameters, 1)), _LEAST_NOISE)
+
+
+def _flat(parameters: tuple[float, tuple[float, ...]]) -> tuple[float, ...]:
+    return parameters[0], *parameters[1]
+
+
+def _scaled(interval: Interval, unit: float) -> Interval:
+    return Interval(*(end * unit for end in interval))
+
+
+def _delay_s(one: Curve, first_s: float) -> float:
+    """A latency per transfer that explains the smallest size; the fit starts there."""
+    unit = 1e-6
+    bare, slowed = one.times_s(0.0, 1.0)[0], one.times_s(unit, 1.0)[0]
+    transfers = max((slowed - bare) / unit, 1.0)
+    return float(max((first_s - bare) / transfers, 1e-8))
+
+
+class _line:  # noqa: N801 - a function with its slopes
+    """Times that are linear in the delay and in the time per byte of each class, through simulations at one place."""
+
+    def __init__(self, one: Curve, delay_s: float, shares: tuple[float, ...], *, wide: bool) -> None:
+        width = 0.5 if wide else 0.1
+        self.delay, self.slowness = delay_s, 1 / np.array(shares)
+        self.middle = one.times_s(delay_s, *shares)
+        step = max(width * delay_s, 1e-9)
+        self.by_delay = (one.times_s(delay_s + step, *shares) - self.middle) / step
+        slopes = []
+        for at, share in enumerate(shares):
+            slower = tuple(one_share / (1 + width * (each == at)) for each, one_share in enumerate(shares))
+            slopes.append((one.times_s(delay_s, *slower) - self.middle) / (width / share))
+        self.by_slowness = np.stack(slopes, axis=1)
+
+    def __call__(self, delay_s: float, shares: tuple[float, ...]) -> F64:
+        moved = self.by_delay * (delay_s - self.delay) + self.by_slowness @ (1 / np.array(shares) - self.slowness)
+        found: F64 = np.maximum(self.middle + moved, 0.01 * self.middle)
+        return found

@@ -1,0 +1,83 @@
+"""Measured times, whatever they were read from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from topologies.checks import WeftError, checked
+from topologies.text.brief import one_line
+
+MOST_BYTES = 2**50
+"""Of one array."""
+
+
+class Point(NamedTuple):
+    """One measurement: bytes of the whole array, and seconds."""
+
+    size_bytes: int
+    time_s: float
+
+
+@checked
+@one_line
+@dataclass(frozen=True)
+class Measurements:
+    """Points of one collective.
+
+    Attributes
+    ----------
+    source : str
+        The file.
+    format : str
+        For people: "nccl-tests JSON".
+    points : tuple of Point
+        By size; empty arrays and untimed rows are left out.
+    left_out : int
+        How many were.
+    collective : str or None
+        If the file states it.
+    n_ranks : int or None
+        Likewise.
+    hosts : int or None
+        Nodes that the header of nccl-tests lists.
+    device : str
+        GPU that it names first, such as "NVIDIA H100 80GB HBM3"; "" if none.
+    version : str
+        Of the library, such as "2.27"; "" if none.
+    gpus_per_process : int or None
+        As its header says.
+    """
+
+    source: str
+    format: str
+    points: tuple[Point, ...]
+    left_out: int = 0
+    collective: str | None = None
+    n_ranks: int | None = None
+    hosts: int | None = None
+    device: str = ""
+    version: str = ""
+    gpus_per_process: int | None = None
+
+
+def measured(
+    source: str, format: str, rows: Sequence[tuple[str, Any, Any]], collective: str | None, n_ranks: int | None = None,
+    *, size_factor: int = 1,
+) -> Measurements:
+    """Points of (where, size in bytes, time in us); empty arrays and missing times are counted."""
+    points, left_out = [], 0
+    for where, size, time_us in rows:
+        try:
+            number, time = int(size), float(time_us)
+        except (TypeError, ValueError, OverflowError):
+            raise WeftError(f"{source}, {where}: size {size!r} or time {time_us!r} is not a number") from None
+        fraction = isinstance(size, float) and size != number
+        if not 0 <= number <= MOST_BYTES or fraction or time < 0 or time == float("inf"):
+            raise WeftError(f"{source}, {where}: size {size!r} or time {time_us!r} is out of range")
+        if number == 0 or not time > 0:
+            left_out += 1
+        else:
+            points.append(Point(number * size_factor, time / 1e6))
+    return Measurements(source, format, tuple(points), left_out, collective, n_ranks)

@@ -1,0 +1,86 @@
+"""What became slower since an earlier run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.cli import main
+from sim.measured.baseline import changes
+from topologies import WeftError
+
+SIZES = [2**power for power in range(10, 33)]
+Points = list[tuple[int, float]]
+
+
+def before(noise: float = 0.01, seed: int = 0) -> Points:
+    rng = np.random.default_rng(seed)
+    return [(size, (2e-5 + size / 150e9) * float(np.exp(rng.normal(0, noise)))) for size in SIZES]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_run_twice_is_unchanged(seed: int) -> None:
+    found = changes("now", before(seed=seed), "then", before(seed=seed + 100))
+    assert found.slower == found.faster == ()
+    assert not found.lost_rail(8)
+
+
+def test_a_range_is_slower_and_a_single_size_is_an_outlier() -> None:
+    now = [(size, time * (1.15 if size >= 2**28 else 1.4 if size == 2**15 else 1)) for size, time in before(seed=1)]
+    found = changes("now", now, "then", before())
+    assert found.slower == tuple(size for size in SIZES if size >= 2**28)
+    assert (found.outliers, found.faster) == ((2**15,), ())
+    back = changes("then", before(), "now", now)
+    assert (back.faster, back.slower) == (found.slower, ())
+    assert {row["change"] for row in found.rows()} == {"", "slower"}
+
+
+@pytest.mark.parametrize(("nics", "factor", "lost"), [
+    (8, 8 / 7, True), (4, 4 / 3, True), (8, 1.0, False), (8, 1.3, False), (1, 1.5, False), (0, 8 / 7, False),
+])
+def test_a_lost_rail_has_its_ratio(nics: int, factor: float, lost: bool) -> None:
+    now = [(size, time * (factor if size >= 2**22 else 1)) for size, time in before(seed=1)]
+    assert changes("now", now, "then", before()).lost_rail(nics) == lost
+
+
+def test_no_size_in_common() -> None:
+    with pytest.raises(WeftError, match="now and then have no size in common"):
+        changes("now", [(1024, 1.0)], "then", [(2048, 1.0)])
+
+
+def written(path: Path, points: Points, program: str = "all_gather") -> str:
+    rows = [{"size": size, "out_of_place": {"time": time * 1e6}} for size, time in points]
+    path.write_text(json.dumps({"args": [f"{program}_perf"], "devices": [{}] * 32, "results": rows}))
+    return str(path)
+
+
+def test_the_command_finds_a_dead_rail_that_a_single_table_cannot_show(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same machine, 32 GPUs of DGX A100, before and after; the table alone is good."""
+    words = ["compare", "--machine", "dgx-a100:4", "--library", "nccl", "--collective", "all-gather", "-b", "1K", "-e",
+             "8G", "--quiet"]
+    mine = tmp_path / "seven.toml"
+    mine.write_text('gpu = "a100"\ngpus = 8\ninside = "switch"\nnic = "ib-hdr"\nnics = 7\ncpu = "amd"\n')
+    assert main([*words, "--nccl-json", str(tmp_path / "old.json")]) == 0
+    assert main([*words, "--machine", f"{mine}:4", "--nccl-json", str(tmp_path / "new.json")]) == 0
+    judge = ["judge", str(tmp_path / "new.json"), "--machine", "dgx-a100:4", "--quiet"]
+    capsys.readouterr()
+    assert main(judge) == 0
+    assert "verdict     good" in capsys.readouterr().out
+    assert main([*judge, "--baseline", str(tmp_path / "old.json"), "--json", str(tmp_path / "out.json")]) == 0
+    assert "one NIC of 8 less than in " in capsys.readouterr().out
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert (data["verdict"], data["cause"]) == ("slow-hw", "dead-rail")
+    assert data["tables"][0]["verdict"] == "good"
+    assert {row["change"] for row in data["changes"][0]["rows"]} == {"", "slower"}
+
+
+def test_a_baseline_of_something_else_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = written(tmp_path / "now.json", before())
+    other = written(tmp_path / "other.json", before(), "all_reduce")
+    assert main(["judge", now, "--machine", "dgx-a100:4", "--baseline", other]) == 2
+    assert "is of all-reduce on 32 ranks: no table is" in capsys.readouterr().err

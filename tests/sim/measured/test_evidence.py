@@ -1,0 +1,47 @@
+"""What points say by themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sim.measured.evidence import breaks, by_size, collapse, contradictions, outliers
+
+SIZES = [2**power for power in range(10, 31)]
+
+
+def pieces(*lines: tuple[int, float, float], noise: float = 0.0, seed: int = 0) -> list[tuple[int, float]]:
+    """Up to each size, a latency and a rate."""
+    rng = np.random.default_rng(seed)
+    return [
+        (size, next(a + size / rate for upto, a, rate in lines if size <= upto) * float(np.exp(rng.normal(0, noise))))
+        for size in SIZES
+    ]
+
+
+def test_several_times_of_a_size_are_their_median_and_empty_ones_left_out() -> None:
+    assert by_size([(2, 5.0), (1, 3.0), (1, 1.0), (1, 2.0), (0, 1.0), (4, 0.0)]) == ((1, 2.0), (2, 5.0))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+@pytest.mark.parametrize("lines", [
+    ((2**30, 2e-5, 1e11),),
+    ((2**17, 1e-5, 2e10), (2**30, 6e-5, 1e11)),
+    ((2**14, 1e-5, 1e10), (2**22, 6e-5, 2e10), (2**30, 3e-4, 3e11)),
+])
+def test_breaks_are_where_the_line_changes(lines: tuple[tuple[int, float, float], ...], noise: float) -> None:
+    for seed in range(5):
+        assert breaks(pieces(*lines, noise=noise, seed=seed)) == tuple(size for size, _, _ in lines[:-1])
+
+
+def test_too_few_points_have_no_break() -> None:
+    assert breaks([(1, 1.0), (2, 9.0), (4, 1.0), (8, 9.0)]) == ()
+
+
+def test_contradictions_collapse_and_outliers() -> None:
+    points = [(1, 1.0), (2, 9.0), (4, 2.0), (8, 4.0)]
+    assert contradictions(points) == (2,)
+    assert collapse([(1, 1.0), (2, 2.0), (4, 10.0), (8, 21.0)]) == 2
+    assert collapse([(1, 1.0), (2, 2.0), (4, 10.0), (8, 9.0)]) == 0
+    assert outliers([1, 2, 4, 8], [1.0, 0.1, 1.0, 1.0]) == (2,)
+    assert outliers([1, 2, 4, 8], [1.0, 0.5, 0.5, 0.5]) == ()

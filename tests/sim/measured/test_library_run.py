@@ -1,0 +1,281 @@
+"""The judge of a library on a machine: are public threads judged as their maintainers did, and healthy tables good?"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pytest
+
+from sim.library.described import asked_of, machine_of
+from sim.library.expected import expected, timed
+from sim.library.tuner import Setting, candidates
+from sim.measured.causes import causes, healthy
+from sim.measured.diagnosis import CLASSES, Diagnosis
+from sim.measured.judge import Judgment, judge
+from sim.measured.library_run import LibraryRun
+from sim.measured.of_library import ceiling, times_of, with_nics
+from sim.papers.hardware import LEFT_OUT, setting_of, shipped
+from tests.places import DATA
+from topologies import WeftError
+from topologies.machines.profile import machine
+from topologies.units import parse_sweep_size
+
+CASES = list(csv.DictReader((DATA / "diagnosed.csv").read_text(encoding="utf-8").splitlines()))
+"""Public threads in which a run was diagnosed: points as size=us or size@busbw, those of another run of as many ranks
+that the thread names, what the thread does not say and is assumed, evidence M (a maintainer), U (confirmed by the
+asker), D (documentation) or N (a cause was not read)."""
+
+
+def runs_of(case: dict[str, str]) -> list[LibraryRun]:
+    algorithms, protocols = asked_of(case["algorithm"])
+    found = machine_of(case["system"], case["gpu"], int(case["each"]), case["inside"], case["nic"])
+    setting = Setting(
+        machine=found, nodes=int(case["nodes"]), gpus=int(case["each"]), collective=case["collective"],
+        algorithms=algorithms, protocols=protocols,
+    )
+
+    def points(text: str) -> list[tuple[int, float]]:
+        found = []
+        for word in text.split():
+            by_rate = "@" in word
+            size_text, value = word.split("@" if by_rate else "=")
+            size = parse_sweep_size(size_text)
+            found.append((size, size * setting.bus_factor / float(value) / 1e9 if by_rate else float(value) / 1e6))
+        return found
+
+    return [LibraryRun(case["id"], setting, points(case[key])) for key in ("points", "beside") if case[key]]
+
+
+def judged(case: dict[str, str]) -> Judgment:
+    return judge(runs_of(case))
+
+
+def test_confirmed_cases_are_judged_to_their_class() -> None:
+    confirmed = [case for case in CASES if case["evidence"] in "MUD"]
+    wrong = {case["id"]: judged(case).verdict for case in confirmed if judged(case).verdict != case["verdict"]}
+    assert len(confirmed) == 23
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["verdict"] == "good"], ids=lambda case: case["id"])
+def test_no_good_case_is_called_bad(case: dict[str, str]) -> None:
+    assert judged(case).tables[0].fine
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["evidence"] == "N"], ids=lambda case: case["id"])
+def test_what_nobody_explained_is_at_least_slow_or_not(case: dict[str, str]) -> None:
+    assert judged(case).tables[0].fine == (case["verdict"] == "good")
+
+
+NOT_REACHED = ("slinky-[0-9]+n-sr", "b200-2g-ar-ll128", "h100-4g-ata-2169", "aicad-4n-ar-t1am4")
+"""Public tables with a known shortfall: send/recv beyond eight nodes, LL128 on two B200, 4 H100 whose thread is about a
+drop, four Sparks with few channels."""
+
+
+def test_healthy_public_tables_are_good_and_broken_ones_are_not() -> None:
+    for name, group in groupby(shipped(), key=lambda row: row["id"]):
+        rows = list(group)
+        if "ag-collnet" in name or any(re.match(pattern, name) for pattern in NOT_REACHED):
+            continue
+        points = [(int(r["size_bytes"]), float(r["time_us"]) / 1e6) for r in rows]
+        found = LibraryRun(name, setting_of(rows[0]), points).diagnosis()
+        broken = any(re.search(pattern, name) for pattern, _ in LEFT_OUT)
+        if not broken:
+            assert found.fine, name
+        elif "tcp" in name:
+            assert (found.verdict, found.cause) == ("wrong-config", "sockets"), name
+
+
+# --- every rule by the input that only it decides ----------------------------------------------------------------
+
+SIZES = [2**power for power in range(10, 34)]
+FOUR = Setting(machine=machine("dgx-h100"), nodes=4, gpus=8, collective="all-gather")
+ONE = replace(FOUR, nodes=1, collective="all-reduce")
+GATHER = replace(ONE, collective="all-gather")
+SHARP = replace(FOUR, machine=machine("dgx-b200"), collective="all-reduce", algorithms=("CollNet",))
+SPINE = replace(FOUR, machine=machine("dgx-a100"))
+ROCE = replace(FOUR, machine=replace(machine("dgx-a100"), nic=machine("a3-ultra").nic))
+
+
+def times(setting: Setting, sizes: list[int] | None = None) -> list[tuple[int, float]]:
+    return [(size, expected(setting, size).time_s) for size in sizes or SIZES]
+
+
+def found(setting: Setting, points: list[tuple[int, float]]) -> Diagnosis:
+    return LibraryRun("table", setting, points).diagnosis()
+
+
+def at_rate(setting: Setting, share: float) -> list[tuple[int, float]]:
+    """As by the library, but the bytes take longer."""
+    slow = replace(setting, machine=replace(
+        setting.machine, nic=replace(setting.machine.nic, reached=setting.machine.nic.reached * share)))
+    by_name = [{(one.algorithm, one.protocol): one for one in candidates(each)} for each in (setting, slow)]
+    points = []
+    for size in SIZES:
+        one = expected(setting, size)
+        points.append((size, timed(slow, by_name[1][one.algorithm, one.protocol], size).time_s))
+    return points
+
+
+def collapsed(setting: Setting) -> list[tuple[int, float]]:
+    return [(size, time * (6 if size > 2**26 else 1)) for size, time in times(setting)]
+
+
+def through_cpu() -> list[tuple[int, float]]:
+    one = with_nics(replace(SPINE, machine=machine("dgx-a100")), 1)
+    return at_rate(one, 16.0 / (one.machine.nic.port * one.machine.nic.reached / 1e9))
+
+
+def delayed(setting: Setting, factor: float, sizes: list[int]) -> list[tuple[int, float]]:
+    """As by the library, but every step takes longer."""
+    x = np.log([1.0, 1.0, factor])
+    return list(zip(sizes, times_of(setting, sizes)(x).tolist(), strict=True))
+
+
+RULES = {
+    "healthy": (FOUR, times(FOUR), "good"),
+    "collapse": (FOUR, collapsed(FOUR), "slow-hw"),
+    "tree-2n": (replace(SPINE, nodes=2, collective="all-reduce", machine=replace(SPINE.machine, nics=2)),
+                [(2**32, 2**32 * 15 / 8 / 80e9)], "tree-2n"),
+    "protocol": (replace(ONE, protocols=("LL128",)), [(2**30, 2**30 * 1.75 / 150e9)], "wrong-config"),
+    "ll128-off": (replace(SPINE, machine=machine("dgx-h100"), nodes=4, collective="all-reduce"),
+                  times(replace(SPINE, machine=machine("dgx-h100"), collective="all-reduce",
+                                protocols=("LL", "Simple"))), "wrong-config"),
+    "nvls-off": (ONE, times(replace(ONE, algorithms=("Ring", "Tree"))), "wrong-config"),
+    "sharp-off": (SHARP, times(replace(SHARP, algorithms=("Ring",))), "wrong-config"),
+    "pcie": (ONE, [(size, 5e-5 + size * 1.75 / 20e9) for size in SIZES], "wrong-config"),
+    "slow-inside": (GATHER, [(size, time + size * 0.875 / 370e9 * 0.9) for size, time in times(GATHER)],
+                    "slow-unknown"),
+    "one-nic": (FOUR, times(with_nics(FOUR, 1)), "slow-hw"),
+    "half-the-nics": (FOUR, times(with_nics(FOUR, 4)), "slow-hw"),
+    "dead-rail": (with_nics(FOUR, 4), times(with_nics(FOUR, 3)), "slow-hw"),
+    "through-cpu": (with_nics(SPINE, 1), through_cpu(), "slow-hw"),
+    "sockets": (FOUR, at_rate(FOUR, 0.06), "wrong-config"),
+    "shared-link": (SPINE, at_rate(SPINE, 0.43), "slow-hw"),
+    "collisions": (ROCE, at_rate(ROCE, 0.45), "wrong-config"),
+    "slow-between": (FOUR, at_rate(FOUR, 0.65), "slow-unknown"),
+    "per-step": (SPINE, delayed(SPINE, 6.0, SIZES[8:17]), "wrong-config"),
+    "latency": (FOUR, [(size, 5 * time) for size, time in times(FOUR, SIZES[:6])], "slow-unknown"),
+}
+
+
+@pytest.mark.parametrize("cause", RULES)
+def test_every_cause_is_named(cause: str) -> None:
+    setting, points, verdict = RULES[cause]
+    one = found(setting, points)
+    assert (one.cause, one.verdict) == (cause, verdict)
+    assert verdict in CLASSES
+
+
+def test_all_causes_have_such_an_input() -> None:
+    every = {one.name for setting in (FOUR, ONE, SPINE, ROCE, with_nics(FOUR, 4), with_nics(SPINE, 1),
+                                      RULES["sharp-off"][0]) for one in causes(setting)}
+    assert every <= set(RULES)
+
+
+def test_small_messages_say_nothing() -> None:
+    assert found(FOUR, times(FOUR, SIZES[:6])).verdict == "too-small"
+    assert found(FOUR, times(FOUR, SIZES[:14])).verdict == "too-small"
+
+
+def test_one_outlier_decides_nothing_and_is_named() -> None:
+    points = [(size, time * (40 if size == 2**24 else 1)) for size, time in times(FOUR)]
+    one = found(FOUR, points)
+    assert (one.verdict, one.contradictions, one.outliers) == ("good", (2**24,), (2**24,))
+
+
+@pytest.mark.parametrize("share", [0.85, 0.925, 1.0])
+def test_what_an_engineer_calls_good_is_good(share: float) -> None:
+    """A ring at 92.5 % of its NICs is not fair."""
+    one = found(SPINE, at_rate(SPINE, share))
+    assert one.verdict == "good"
+    assert one.share == pytest.approx(share, rel=0.03)
+
+
+def test_one_rail_of_eight_is_within_the_scatter_and_noted() -> None:
+    one = found(SPINE, times(with_nics(SPINE, 7)))
+    assert one.verdict == "good"
+    assert "7 NICs of 8 in use" in one.notes[0]
+
+
+def test_a_shortfall_of_few_points_is_no_outlier() -> None:
+    """One point of 60 % is a shortfall, not a healthy machine with noise."""
+    size = 2**30
+    assert not found(SPINE, [(size, expected(SPINE, size).time_s / 0.6)]).fine
+
+
+def test_rates_have_intervals_or_are_not_determined() -> None:
+    near, link, latency = found(SPINE, at_rate(SPINE, 0.7)).rates
+    assert (near.name, link.name, latency.name) == ("NVLink", "NICs", "latency")
+    assert link.determined and link.share.low < 0.7 < link.share.high
+    assert not found(SPINE, times(SPINE, SIZES[:4])).rates[1].determined
+
+
+def test_a_missing_nic_is_not_blamed_for_more_than_the_rest_can_carry() -> None:
+    """60 GB/s pass neither half of eight ports of 12.5 GB/s nor half of a shared link."""
+    slow = replace(SPINE, machine=replace(SPINE.machine, nic=machine("dgx1").nic))
+    one = found(slow, [(2**30, 2**30 * 31 / 32 / 60e9)])
+    assert one.cause == "slow-between"
+    assert ceiling(with_nics(slow, 4)) < 60
+
+
+def test_switches_are_those_of_the_library_and_breaks_those_of_the_curve() -> None:
+    one = found(FOUR, times(FOUR))
+    assert one.switches == one.breaks != ()
+
+
+def test_nothing_to_judge_is_named() -> None:
+    with pytest.raises(WeftError, match="no measured time"):
+        LibraryRun("x", FOUR, [(0, 1.0)])
+    with pytest.raises(WeftError, match="no table"):
+        judge([])
+
+
+# --- several tables ----------------------------------------------------------------------------------------------
+
+
+def several(*tables: tuple[Setting, list[tuple[int, float]]]) -> Judgment:
+    return judge([LibraryRun(f"table {number}", *table) for number, table in enumerate(tables)])
+
+
+def test_the_same_run_on_other_nodes() -> None:
+    one = several((SPINE, times(SPINE)), (SPINE, times(with_nics(SPINE, 7))))
+    assert (one.verdict, one.cause) == ("slow-hw", "dead-rail")
+    assert "table 1 reaches 8" in one.limit and "one NIC of 8 is dead" in one.limit
+    other = several((SPINE, at_rate(SPINE, 0.75)), (SPINE, times(SPINE)))
+    assert (other.verdict, other.cause) == ("slow-hw", "other-nodes")
+    assert "table 0 reaches 7" in other.limit
+    assert several((SPINE, times(SPINE)), (SPINE, at_rate(SPINE, 0.95))).verdict == "good"
+
+
+def test_the_spine_is_what_more_nodes_share() -> None:
+    pair = replace(SPINE, nodes=2)
+    one = several((pair, times(pair)), (SPINE, at_rate(SPINE, 0.5)))
+    assert (one.verdict, one.cause) == ("slow-hw", "spine")
+    assert several((pair, at_rate(pair, 0.5)), (SPINE, at_rate(SPINE, 0.5))).cause != "spine"
+
+
+def test_collectives_that_lose_differently_are_not_of_their_links() -> None:
+    other = replace(SPINE, collective="reduce-scatter")
+    one = several((SPINE, at_rate(SPINE, 0.28)), (other, at_rate(other, 0.65)))
+    assert (one.verdict, one.cause) == ("wrong-config", "per-step")
+
+
+def test_one_rate_per_class_of_links_from_all_tables() -> None:
+    inside = replace(SPINE, nodes=1)
+    one = several((inside, times(inside)), (SPINE, at_rate(SPINE, 0.6)))
+    link = {rate.name: rate for rate in one.rates}
+    assert link["NVLink"].determined and link["NVLink"].share.value == pytest.approx(1.0, rel=0.02)
+    assert link["NICs"].determined and link["NICs"].share.value == pytest.approx(0.6, rel=0.02)
+    assert "NICs" not in {rate.name for rate in one.tables[0].rates}
+
+
+def test_what_is_vague_costs_more() -> None:
+    usual, *others = causes(SPINE)
+    assert usual.cost == healthy(SPINE).cost == 0
+    assert all(one.cost > 0 and math.isfinite(one.cost) for one in others)
