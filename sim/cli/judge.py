@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
     refused: dict[str, str] = {}
     runs = _runs(arguments, spec, spec.judge.files or (), refused)
     with progress("judge", len(runs), arguments.quiet) as steps:
-        found = judge([one for _, one in runs])  # type: ignore[arg-type]
+        found = judge([one for _, one in runs])
         for measured, _ in runs:
             steps.advance(measured.source)
     changed = _changes(arguments, spec, runs)
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> None:
     )
     write_csv(arguments, rows)
     if arguments.plot:
-        from sim.plots.figures import COLUMNS  # figures load matplotlib
-        from sim.plots.judged import draw_judgment
+        from sim.plots.figures import COLUMNS  # loads matplotlib
+        from sim.plots.judged import draw_judgment  # loads matplotlib
 
         tables = [facts(one) | {"rows": one.rows()} for one in found.tables]
         width = COLUMNS[arguments.columns]

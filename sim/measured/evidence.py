@@ -19,7 +19,7 @@ FALLS = 0.75
 OUTLIER = 1.5
 COLLAPSE = 0.5
 LEAST_SEGMENT = 3
-BREAK = 0.02
+BREAK = 0.03
 """Root mean square of relative errors up to which pieces are good enough: tables repeat to that."""
 
 WORTH = 12.0

@@ -13,9 +13,9 @@ simulates again where it ended.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -254,10 +254,10 @@ def _fitted(one: Curve, run: FabricRun) -> Fit:
     x = np.array([prior.center for prior in priors], np.float64)
     found = Fitted(x, x, priors, np.log(one.times_s(*_flat(meaning(x))) / measured), 0.0)
     for turn in range(_TURNS if priors else 0):
-        line = _line(one, *meaning(found.x), wide=turn == 0)
+        line = _Line(one, *meaning(found.x), wide=turn == 0)
         noise = 0.1
         for _ in range(3):  # the noise is that of the errors themselves
-            found = fit(lambda y, line=line: line(*meaning(y)), measured, priors, noise)  # type: ignore[misc]
+            found = fit(partial(_along, line, meaning), measured, priors, noise)
             noise = _noise(found.residuals, len(priors))
     delay, shares = meaning(found.x)
     delay = round(delay * 1e12) / 1e12
@@ -306,7 +306,11 @@ def _delay_s(one: Curve, first_s: float) -> float:
     return float(max((first_s - bare) / transfers, 1e-8))
 
 
-class _line:  # noqa: N801 - a function with its slopes
+def _along(line: _Line, meaning: Callable[[F64], tuple[float, tuple[float, ...]]], x: F64) -> F64:
+    return line(*meaning(x))
+
+
+class _Line:
     """Times that are linear in the delay and in the time per byte of each class, through simulations at one place."""
 
     def __init__(self, one: Curve, delay_s: float, shares: tuple[float, ...], *, wide: bool) -> None:

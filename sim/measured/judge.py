@@ -61,7 +61,7 @@ class Judgment(Tabular):
 
 
 @checked
-def judge(runs: Sequence[LibraryRun] | Sequence[FabricRun]) -> Judgment:
+def judge(runs: Sequence[LibraryRun | FabricRun]) -> Judgment:
     """Judge the tables of one machine, or of one fabric.
 
     Raises

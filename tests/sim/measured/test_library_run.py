@@ -224,9 +224,11 @@ def test_a_missing_nic_is_not_blamed_for_more_than_the_rest_can_carry() -> None:
     assert ceiling(with_nics(slow, 4)) < 60
 
 
-def test_switches_are_those_of_the_library_and_breaks_those_of_the_curve() -> None:
+def test_switches_are_those_of_the_library_and_breaks_those_that_show() -> None:
+    """A library that switches where both take as long leaves no break."""
     one = found(FOUR, times(FOUR))
-    assert one.switches == one.breaks != ()
+    assert one.switches[0] in one.breaks
+    assert set(one.breaks) <= set(one.switches)
 
 
 def test_nothing_to_judge_is_named() -> None:
