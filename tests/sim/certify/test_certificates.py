@@ -26,6 +26,13 @@ def test_every_run_passes(program: Program) -> None:
         return
 
 
+def test_nothing_to_do_is_done_at_once() -> None:
+    program = ProgramBuilder().build()
+    certify(program, run(program, log=True))
+    with pytest.raises(CertificateError, match="bound"):
+        certify(program, run(program, log=True), 1)
+
+
 def healthy() -> tuple[Program, Outcome]:
     builder = ProgramBuilder()
     wire = builder.server(1e9)

@@ -12,6 +12,7 @@ import pytest
 from collectives import build, ring_rounds
 from sim import simulate
 from sim.certify.healthy import CertificateError
+from sim.certify.schedule import _sum
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
@@ -162,5 +163,11 @@ def test_messages_by_named_links_pass() -> None:
 
 
 def test_rounds_with_chunks_of_their_own_pass() -> None:
-    fabric = from_spec("switch:6")
+    """At a rate at which the service of every chunk is rounded up, so that their number shows."""
+    fabric = from_spec("switch:6", "7GB/s")
     simulate(ring_rounds.all_reduce(fabric, 30_000, jumps=(1, 5)), chunks=7, check=True)
+
+
+def test_bytes_are_added_up_exactly() -> None:
+    for values in ([2**32], [2**32 - 1, 1], [2**62] * 5, [2**62 - 1] * 7, []):
+        assert _sum(np.array(values, np.int64)) == sum(values)

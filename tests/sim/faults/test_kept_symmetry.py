@@ -122,6 +122,62 @@ def test_how_much_is_kept() -> None:
     assert marks_of(t, around) is None
 
 
+REGULAR = ("ring:16", "torus:4x4", "switch:8", "fc:8", "hypercube:4", "hyperx:4x4", "circulant:16x1x5", "hx2mesh:2x2",
+           "RI(4)_SW(4)")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("fabric", REGULAR)
+def test_all_that_repeated_faults_leave_is_kept(fabric: str) -> None:
+    """Of the elements of a group, made one by one, as many as keep the stragglers: one NPU in so many is simulated."""
+    t, seen = fabric_of(fabric), 0
+    for name in ("swing", "ring", "bucket", "direct", "recursive-doubling", "hierarchical"):
+        try:
+            pattern = build(name, "all-reduce", t, "64KiB").pattern
+        except WeftError:
+            continue
+        words = quotients.quotient(pattern, "first", 0).symmetry
+        group = next((one for one in pattern.groups if f"by {one.name}," in words and "shrunk" not in words), None)
+        for stride in (2, t.n_npus // 4) if group else ():
+            late = [Straggler(npu=t.node_name(rank), delay="1us") for rank in range(0, t.n_npus, stride)]
+            marks = marks_of(t, FaultPlan(faults=tuple(late)))
+            found = quotients.quotient(pattern, "first", 0, marks=marks)
+            kept = sum(marks.are_kept(action) for action in elements(group))
+            assert found.orbits.sources.size == t.n_npus // kept, f"{name}: {found.symmetry}"
+            seen += kept > 1
+    assert seen >= 4
+
+
+def elements(group: Group) -> list[Action]:
+    """All products of the generators."""
+    first = group.generators[0]
+    none = Action(np.tile(np.arange(first.ranks.shape[1], dtype=np.int32), (len(first.ranks), 1)),
+                  np.arange(first.links.size, dtype=np.int32))
+    found, new = {none.ranks.tobytes() + none.links.tobytes(): none}, [none]
+    while new:
+        one = new.pop()
+        for other in group.generators:
+            parts = [other.ranks[min(port, len(other.ranks) - 1)][part] for port, part in enumerate(one.ranks)]
+            product = Action(np.stack(parts), other.links[one.links])
+            key = product.ranks.tobytes() + product.links.tobytes()
+            if key not in found:
+                found[key] = product
+                new.append(product)
+    return list(found.values())
+
+
+def test_a_few_stragglers_among_many_cost_little() -> None:
+    """Every 32nd of 1,024 NPUs: 32 NPUs are simulated, for a straggler starts later."""
+    t = from_spec("ring:1024")
+    late = tuple(Straggler(npu=t.node_name(rank), delay="3us") for rank in range(0, 1024, 32))
+    schedule = build("ring", "all-reduce", t, "1MiB")
+    found = simulate(schedule, faults=FaultPlan(faults=late), chunks=1)
+    assert found.symmetry.startswith("32 of 1024 ranks simulated") and found.time_ps == 3_000_000 + simulate(
+        schedule, chunks=1
+    ).time_ps
+    assert found.events <= 32 * simulate(schedule, chunks=1).events + 1
+
+
 def test_a_dead_switch_keeps_the_rotation_of_its_npus() -> None:
     """And the other switches stand for themselves."""
     t = fabric_of("RI(4)_SW(4)")

@@ -70,9 +70,9 @@ def line(n: int) -> Topology:
     return from_links([(a, b, "1GB/s", 0) for at in range(n - 1) for a, b in ((at, at + 1), (at + 1, at))], n)
 
 
-@pytest.mark.parametrize(
-    "model", [Model(chunks=1), Model(chunks=2), Model(chunks=20), Model(chunks=None, chunk_bytes=40)]
-)
+@pytest.mark.parametrize("model", [
+    *(Model(chunks=chunks) for chunks in (1, 2, 20)), *(Model(chunks=None, chunk_bytes=size) for size in (1, 40)),
+])
 def test_what_perturbed_runs_have_nearby(model: Model) -> None:
     """In odd ones another number (or size) of chunks, a quarter away at most; in every fourth other routes."""
     irregular, value = line(4), model.chunks or model.chunk_bytes or 0
