@@ -29,12 +29,13 @@ def run(arguments: argparse.Namespace) -> None:
     if len(rows) > 1:
         say(arguments, *_compared(spec.optimize.objective, rows))
     study = studies[0]
-    write_json(arguments, spec, rows)
+    if arguments.plot and study.cost is None:
+        raise WeftError("--plot draws time over cost: the network needs prices (--cost FILE)")
+    by_formula = study.cost is not None and study.evaluator == "analytic"  # by simulation it takes many times the runs
+    front = study.front() if arguments.plot or (arguments.json and by_formula and len(studies) == 1) else []
+    write_json(arguments, spec, rows, **({"front": [point.row() for point in front]} if front else {}))
     write_csv(arguments, [_flat(row) for row in rows])
     if arguments.plot:
-        if study.cost is None:
-            raise WeftError("--plot draws time over cost: the network needs prices (--cost FILE)")
-        front = study.front()
         write_whole(arguments.plot, lambda path: plots.draw_pareto(front, path))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.cost import Cost
@@ -18,6 +18,14 @@ class FrontPoint(NamedTuple):
     cost: float
     equal_cost: float
     dominated: bool  # whether another point is faster and costs no more
+
+    def row(self) -> dict[str, Any]:
+        """The point as plain data."""
+        return {
+            "total_GBps": self.total_GBps, "bandwidth_GBps": self.design.bandwidth_GBps.tolist(), "cost": self.cost,
+            "time_s": self.design.time_ns / 1e9, "equal_cost": self.equal_cost,
+            "equal_time_s": self.design.equal_time_ns / 1e9, "dominated": self.dominated,
+        }
 
 
 def pareto_front(totals: Iterable[float], cost: Cost, solve: Callable[[Feasible], Design]) -> list[FrontPoint]:

@@ -46,6 +46,13 @@ CYCLE = (
 )
 """Colors that the color-blind can distinguish (six of Okabe and Ito, 2008), each with its own marker and dashes."""
 
+_DARK = ("#4DA3DB", "#FF8A4C", "#43D6A8", "#FF9ED2", "#FFD24A", "#A8E4FF", "#8E6FE0", "#F2F4F7")
+ON_DARK = dict(zip((line.color for line in CYCLE), _DARK, strict=True))
+"""The colors of the cycle on dark paper."""
+
+HEAT_ON_DARK = ("#3b4656", "#3468a0", "#4b93d8", "#c48ae0", "#ffc9cf")
+"""From idle to busy, monotonically lighter."""
+
 HEAT_STOPS = ("#dbe4ee", "#93bfe8", "#4f8fd0", "#8e4fa5", "#800026")
 """From idle to busy, monotonically darker for every eye. Idle links are pale, not white: they exist."""
 

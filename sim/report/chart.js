@@ -1,6 +1,6 @@
 // Curves over the size of the array: zoom with the wheel or by dragging, values under the pointer.
 
-const WIDTH = 760, HEIGHT = 380, MARGIN = { left: 66, right: 14, top: 12, bottom: 44 };
+const HEIGHT = 380, MARGIN = { left: 66, right: 14, top: 12, bottom: 44 };
 
 const METRICS = {
   "goodput (Gb/s)": { of: (point) => 8e-9 * point.size_bytes / point.time_s },
@@ -22,9 +22,12 @@ class Chart {
       }
     }
     this.metric = Object.keys(METRICS)[0];
-    this.root = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": section.title });
+    this.width = 760;
+    this.root = svg("svg", { class: "chart", role: "application", tabindex: 0, "aria-roledescription": "chart",
+      "aria-label": `${section.title}. Arrow keys walk along the points, plus and minus zoom, 0 shows the whole range.` });
     this.listen();
     this.reset();
+    fitted(this.root, HEIGHT, (width) => { this.width = width; this.draw(); });
   }
 
   element() {
@@ -35,7 +38,7 @@ class Chart {
     const back = html("button", { type: "button", class: "reset" }, "whole range");
     back.addEventListener("click", () => this.reset());
     const names = legend(this.series, (hidden) => { this.hidden = hidden; this.draw(); });
-    const hint = html("span", { class: "hint" }, "wheel: zoom, drag: move, click a name: hide");
+    const hint = html("span", { class: "hint" }, "wheel, + and -: zoom, drag: move, arrow keys: walk along the points, click a name: hide");
     return html("div", { class: "figure" }, html("div", { class: "controls" }, select, back, hint), this.root, names);
   }
 
@@ -63,7 +66,7 @@ class Chart {
 
   placeX(size) {
     const share = (Math.log2(size) - this.x[0]) / (this.x[1] - this.x[0]);
-    return MARGIN.left + share * (WIDTH - MARGIN.left - MARGIN.right);
+    return MARGIN.left + share * (this.width - MARGIN.left - MARGIN.right);
   }
 
   placeY(value) {
@@ -72,7 +75,7 @@ class Chart {
   }
 
   draw() {
-    const inside = { x: MARGIN.left, y: MARGIN.top, width: WIDTH - MARGIN.left - MARGIN.right,
+    const inside = { x: MARGIN.left, y: MARGIN.top, width: this.width - MARGIN.left - MARGIN.right,
       height: HEIGHT - MARGIN.top - MARGIN.bottom };
     const clip = `clip-${Chart.next = (Chart.next ?? 0) + 1}`;
     this.root.replaceChildren(svg("clipPath", { id: clip }, svg("rect", inside)));
@@ -84,11 +87,11 @@ class Chart {
       if (this.hidden.has(one.name)) continue;
       const points = one.points.filter((point) => this.value(point) !== null);
       const places = points.map((point) => [this.placeX(point.size_bytes), this.placeY(this.value(point))]);
-      curves.append(svg("polyline", { class: "series", "data-series": one.name, points: places.join(" "),
-        stroke: one.color, "stroke-dasharray": one.dashes }));
+      curves.append(svg("polyline", { class: "series tone", "data-series": one.name, points: places.join(" "),
+        style: tone(one.color), "stroke-dasharray": one.dashes }));
       places.forEach(([x, y], at) => {
         this.shown.push({ x, y, point: points[at], name: one.name });
-        curves.append(svg("circle", { cx: x, cy: y, r: 3.2, fill: one.color }));
+        curves.append(svg("circle", { class: "dot tone", cx: x, cy: y, r: 3.2, style: tone(one.color) }));
       });
     }
     this.mark = svg("circle", { class: "mark", r: 6, visibility: "hidden" });
@@ -98,7 +101,7 @@ class Chart {
 
   axes() {
     const bottom = HEIGHT - MARGIN.bottom;
-    const step = Math.max(1, Math.ceil((this.x[1] - this.x[0]) / 9));
+    const step = Math.max(1, Math.ceil((this.x[1] - this.x[0]) / (this.width / 85)));
     for (let power = Math.ceil(this.x[0]); power <= this.x[1]; power += step) {
       const x = this.placeX(2 ** power);
       this.root.append(svg("line", { class: "grid", x1: x, x2: x, y1: MARGIN.top, y2: bottom }),
@@ -106,10 +109,10 @@ class Chart {
     }
     for (const value of this.ticks()) {
       const y = this.placeY(value);
-      this.root.append(svg("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y, y2: y }),
+      this.root.append(svg("line", { class: "grid", x1: MARGIN.left, x2: this.width - MARGIN.right, y1: y, y2: y }),
         svg("text", { x: MARGIN.left - 8, y: y + 4, "text-anchor": "end" }, short(value)));
     }
-    this.root.append(svg("text", { x: WIDTH / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "size of the array"),
+    this.root.append(svg("text", { x: this.width / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "size of the array"),
       svg("text", { class: "axis", transform: `translate(14 ${HEIGHT / 2 - 14}) rotate(-90)`, "text-anchor": "middle" },
         this.metric));
   }
@@ -137,26 +140,26 @@ class Chart {
     this.root.addEventListener("wheel", (event) => {
       event.preventDefault();
       const { x, y } = this.pointer(event);
-      const factor = event.deltaY < 0 ? 0.8 : 1.25;
-      this.x = zoomed(this.x, (x - MARGIN.left) / (WIDTH - MARGIN.left - MARGIN.right), factor);
-      this.y = zoomed(this.y, 1 - (y - MARGIN.top) / (HEIGHT - MARGIN.top - MARGIN.bottom), factor);
-      this.draw();
+      this.zoom(event.deltaY < 0 ? 0.8 : 1.25, (x - MARGIN.left) / (this.width - MARGIN.left - MARGIN.right),
+        1 - (y - MARGIN.top) / (HEIGHT - MARGIN.top - MARGIN.bottom));
     }, { passive: false });
     this.root.addEventListener("pointerdown", (event) => { this.held = this.pointer(event); });
     window.addEventListener("pointerup", () => { this.held = null; });
     this.root.addEventListener("dblclick", () => this.reset());
-    this.root.addEventListener("pointerleave", () => { hideTooltip(); this.mark.setAttribute("visibility", "hidden"); });
+    this.root.addEventListener("pointerleave", () => this.quiet());
+    this.root.addEventListener("keydown", (event) => this.press(event));
+    this.root.addEventListener("blur", () => this.quiet());
     this.root.addEventListener("pointermove", (event) => (this.held ? this.move(event) : this.hover(event)));
   }
 
   pointer(event) {
     const box = this.root.getBoundingClientRect();
-    return { x: (event.clientX - box.left) * WIDTH / box.width, y: (event.clientY - box.top) * HEIGHT / box.height };
+    return { x: (event.clientX - box.left) * this.width / box.width, y: (event.clientY - box.top) * HEIGHT / box.height };
   }
 
   move(event) {
     const at = this.pointer(event);
-    const right = (this.held.x - at.x) / (WIDTH - MARGIN.left - MARGIN.right) * (this.x[1] - this.x[0]);
+    const right = (this.held.x - at.x) / (this.width - MARGIN.left - MARGIN.right) * (this.x[1] - this.x[0]);
     const up = (at.y - this.held.y) / (HEIGHT - MARGIN.top - MARGIN.bottom) * (this.y[1] - this.y[0]);
     this.x = this.x.map((end) => end + right);
     this.y = this.y.map((end) => end + up);
@@ -171,14 +174,53 @@ class Chart {
       const distance = (one.x - at.x) ** 2 + (one.y - at.y) ** 2;
       if (distance < least) [best, least] = [one, distance];
     }
-    this.mark.setAttribute("visibility", best ? "visible" : "hidden");
-    if (!best) { hideTooltip(); return; }
-    this.mark.setAttribute("cx", best.x);
-    this.mark.setAttribute("cy", best.y);
-    const form = best.point.form ? ` (${best.point.form} form)` : "";
-    const lines = [`${best.name}${form}, ${sizeLabel(best.point.size_bytes)}`, timeLabel(best.point.time_s)];
-    if (!this.metric.startsWith("time (")) lines.push(`${this.metric}: ${short(this.value(best.point))}`);
-    showTooltip(event, lines);
+    if (best) this.say(best, event);
+    else this.quiet();
+  }
+
+  // Left and right along a curve, up and down to the next one.
+  walk(key) {
+    const names = [...new Set(this.shown.map((one) => one.name))];
+    if (!names.length) return;
+    const now = this.shown.find((one) => one.name === this.at?.name && one.point === this.at.point);
+    const turn = { ArrowUp: -1, ArrowDown: 1 }[key] ?? 0, step = { ArrowLeft: -1, ArrowRight: 1 }[key] ?? 0;
+    const name = now ? names[(names.indexOf(now.name) + turn + names.length) % names.length] : names[0];
+    const own = this.shown.filter((one) => one.name === name);
+    const here = now ? Math.max(0, own.findIndex((one) => one.point.size_bytes >= now.point.size_bytes)) : 0;
+    this.at = own[clamp(here + (now ? step : 0), 0, own.length - 1)];
+    const box = this.root.getBoundingClientRect();
+    this.say(this.at, { clientX: box.left + this.at.x * box.width / this.width,
+      clientY: box.top + this.at.y * box.height / HEIGHT });
+  }
+
+  say(one, place) {
+    this.mark.setAttribute("visibility", "visible");
+    this.mark.setAttribute("cx", one.x);
+    this.mark.setAttribute("cy", one.y);
+    const form = one.point.form ? ` (${one.point.form} form)` : "";
+    const lines = [`${one.name}${form}, ${sizeLabel(one.point.size_bytes)}`, timeLabel(one.point.time_s)];
+    if (!this.metric.startsWith("time (")) lines.push(`${this.metric}: ${short(this.value(one.point))}`);
+    showTooltip(place, lines);
+  }
+
+  quiet() {
+    hideTooltip();
+    this.mark.setAttribute("visibility", "hidden");
+  }
+
+  zoom(factor, shareX = 0.5, shareY = 0.5) {
+    this.x = zoomed(this.x, shareX, factor);
+    this.y = zoomed(this.y, shareY, factor);
+    this.draw();
+  }
+
+  press(event) {
+    if (event.key.startsWith("Arrow")) this.walk(event.key);
+    else if (event.key === "+" || event.key === "-") this.zoom(event.key === "+" ? 0.8 : 1.25);
+    else if (event.key === "0") this.reset();
+    else if (event.key === "Escape") this.quiet();
+    else return;
+    event.preventDefault();
   }
 }
 

@@ -39,14 +39,30 @@ function timeLabel(seconds) {
   return `${Number((seconds / 1e-12).toPrecision(4))} ps`;
 }
 
-const tooltip = html("div", { class: "tooltip", role: "status", hidden: "" });
+// A color on light and on dark paper, for elements of the class `tone`.
+const tone = (color, dark = page.on_dark[color] ?? color) => `--light:${color};--dark:${dark}`;
+
+// Draws at one unit per pixel, now and whenever the width changes, so that text keeps its size on a phone.
+function fitted(root, height, draw) {
+  let before = 0;
+  const fit = (width) => {
+    if (Math.abs(width - before) < 1) return;
+    before = width;
+    root.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    draw(width);
+  };
+  fit(760);
+  new ResizeObserver(() => fit(clamp(Math.round(root.clientWidth), 240, 960))).observe(root);
+}
+
+const tooltip = html("div", { class: "tooltip", role: "status", "aria-live": "polite", hidden: "" });
 
 function showTooltip(event, lines) {
   tooltip.replaceChildren(...lines.map((line) => html("div", {}, line)));
   tooltip.hidden = false;
   const wide = tooltip.offsetWidth;
   const left = event.clientX + 14 + wide > window.innerWidth ? event.clientX - 14 - wide : event.clientX + 14;
-  tooltip.style.left = `${left + window.scrollX}px`;
+  tooltip.style.left = `${Math.max(4, left) + window.scrollX}px`;
   tooltip.style.top = `${event.clientY + 14 + window.scrollY}px`;
 }
 
@@ -57,8 +73,8 @@ function legend(entries, changed) {
   const hidden = new Set();
   const box = html("div", { class: "legend" });
   for (const { name, color, dashes } of entries) {
-    const line = svg("line", { x1: 1, y1: 6, x2: 25, y2: 6, stroke: color, "stroke-width": 3, "stroke-dasharray": dashes });
-    const button = html("button", { type: "button", "aria-pressed": "true", "data-series": name, title: "hide or show" },
+    const line = svg("line", { x1: 1, y1: 6, x2: 25, y2: 6, class: "series tone", style: tone(color), "stroke-width": 3, "stroke-dasharray": dashes });
+    const button = html("button", { type: "button", "aria-pressed": "true", "data-series": name, title: `hide or show ${name}` },
       svg("svg", { width: 26, height: 12, "aria-hidden": "true" }, line), name);
     button.addEventListener("click", () => {
       if (!hidden.delete(name)) hidden.add(name);

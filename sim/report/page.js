@@ -2,6 +2,7 @@
 
 const KINDS = {
   curves: (section) => new Chart(section).element(),
+  pareto: (section) => new Pareto(section).element(),
   bars: barsElement,
   fabric: (section) => new Fabric(section).element(),
   table: tableElement,
@@ -9,7 +10,7 @@ const KINDS = {
 
 const main = document.querySelector("main"), contents = document.querySelector("nav");
 for (const [at, result] of page.results.entries()) {
-  const part = html("section", { id: `result-${at}` }, html("h2", {}, result.title),
+  const part = html("section", { id: `result-${at}`, "aria-label": result.title }, html("h2", {}, result.title),
     html("p", { class: "file" }, result.file), ...result.notes.map((note) => html("p", { class: "note" }, note)));
   for (const section of result.sections) {
     if (section.kind !== "table") part.append(html("h3", {}, section.title));

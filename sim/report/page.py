@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from sim.plots.lines import HEAT_STOPS
+from sim.plots.lines import HEAT_ON_DARK, HEAT_STOPS, ON_DARK
 from sim.report.fabric import fabric_sections
 from sim.report.results import ResultFile, read_results
 from sim.report.sections import sections_of, title_of
@@ -22,7 +22,7 @@ FRAMES = 60
 
 MOST_FRAMES = 1000
 
-SCRIPTS = ("dom.js", "chart.js", "bars.js", "fabric.js", "table.js", "page.js")
+SCRIPTS = ("dom.js", "chart.js", "pareto.js", "bars.js", "fabric.js", "table.js", "page.js")
 """In the order in which they need each other."""
 
 
@@ -61,7 +61,8 @@ def _part(result: ResultFile, frames: int) -> dict[str, Any]:
 def render(title: str, data: dict[str, Any]) -> str:
     """The page from plain data; no `<` in the data can end its script element."""
     here = files("sim.report")
-    text = json.dumps(data | {"heat": HEAT_STOPS}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    colors = {"heat": [HEAT_STOPS, HEAT_ON_DARK], "on_dark": ON_DARK}
+    text = json.dumps(data | colors, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Template((here / "template.html").read_text(encoding="utf-8")).substitute(
         version=escape(__version__),
         title=escape(title),

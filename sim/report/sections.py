@@ -33,7 +33,8 @@ def title_of(result: ResultFile) -> str:
 
 def sections_of(result: ResultFile) -> list[Section]:
     """Everything but the fabric."""
-    figures = [*_curves(result.rows), *_account(result.rows), *_iteration(result.rows), *_bandwidths(result.rows)]
+    figures = [*_curves(result.rows), *_account(result.rows), *_iteration(result.rows), *_bandwidths(result.rows),
+               *_tradeoffs(result.data.get("front"), result.rows)]
     return [*figures, table(result.rows, opened=not figures)]
 
 
@@ -103,6 +104,18 @@ def _bandwidths(rows: Sequence[Row]) -> list[Section]:
     parts = [{f"dimension {dim}": rate for dim, rate in enumerate(row["bandwidth_GBps"], start=1)} for row in known]
     names = [" ".join(str(row[key]) for key in ("objective", "evaluator") if row.get(key)) or "split" for row in known]
     return bars("bandwidth of each dimension", names, parts, "GB/s")
+
+
+def _tradeoffs(front: Any, rows: Sequence[Row]) -> list[Section]:
+    """Time over cost, from the cheapest design to the dearest; the one of the answer's budget is chosen first."""
+    keys = ("total_GBps", "bandwidth_GBps", "cost", "time_s", "equal_cost", "equal_time_s", "dominated")
+    known = [one for one in front if isinstance(one, dict) and {*keys} <= one.keys()] if isinstance(front, list) else []
+    if not known:
+        return []
+    points = sorted(({key: one[key] for key in keys} for one in known), key=lambda one: one["cost"])
+    answer = sum(rows[0].get("bandwidth_GBps") or [0])
+    chosen = min(range(len(points)), key=lambda at: abs(points[at]["total_GBps"] - answer))
+    return [{"kind": "pareto", "title": "trade-offs: time over cost by budget", "points": points, "chosen": chosen}]
 
 
 def bars(

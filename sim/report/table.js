@@ -11,13 +11,15 @@ function tableElement(section) {
       falling = last === column && !falling;
       last = column;
       rows.sort((a, b) => (falling ? -1 : 1) * compareCells(a[column], b[column]));
+      heads.forEach((head, at) => head.setAttribute("aria-sort", at !== column ? "none" : falling ? "descending" : "ascending"));
       draw();
     });
-    return html("th", {}, button);
+    return html("th", { scope: "col" }, button);
   });
   draw();
   const table = html("table", {}, html("thead", {}, html("tr", {}, ...heads)), body);
-  return html("details", { class: "table", ...(section.open ? { open: "" } : {}) }, html("summary", {}, section.title), table);
+  return html("details", { class: "table", ...(section.open ? { open: "" } : {}) }, html("summary", {}, section.title),
+    html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": section.title }, table));
 }
 
 const cellText = (cell) => (cell === null ? "" : typeof cell === "number" ? short(cell) : String(cell));

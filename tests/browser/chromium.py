@@ -131,6 +131,26 @@ class Chromium:
         """Turn the wheel; below zero away from the hand."""
         self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=turn)
 
+    def look(self, width: int = 1000, scheme: str = "light", media: str = "screen") -> None:
+        """Show pages as a window or a phone of some width does, with a color scheme, on the screen or in print."""
+        self.call("Emulation.setEmulatedMedia", media=media,
+                  features=[{"name": "prefers-color-scheme", "value": scheme}])
+        phone = width < 600
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=phone)
+
+    def press(self, key: str, code: int) -> None:
+        """Press a key: its name, and its code of the DOM ("ArrowRight", 39)."""
+        text = {"text": key} if len(key) == 1 else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
+                      **(text if kind == "keyDown" else {}))
+
+    def named(self) -> list[tuple[str, str]]:
+        """Role and name of everything that assistive technology is told of."""
+        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
+        return [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes
+                if not node["ignored"] and "role" in node]
+
     def picture(self, path: Path) -> None:
         """Write the whole page as PNG."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)

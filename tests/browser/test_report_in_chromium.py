@@ -71,7 +71,7 @@ def test_another_quantity_is_drawn(page: Chromium) -> None:
 
 
 def test_the_slider_plays_the_load_of_the_links(page: Chromium) -> None:
-    colors = "[...document.querySelectorAll('.link')].map(e => e.getAttribute('stroke')).join()"
+    colors = "[...document.querySelectorAll('.link')].map(e => getComputedStyle(e).stroke).join()"
     clock = "document.querySelector('.clock').textContent"
     move = ("(() => {{ const s = document.querySelector('.time'); s.value = {}; "
             "s.dispatchEvent(new Event('input')); }})()")

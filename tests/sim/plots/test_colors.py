@@ -15,7 +15,7 @@ from collectives import ALGORITHMS
 from collectives.core.collective import COLLECTIVES
 from collectives.registry import algorithms_for
 from sim.plots.heatmap import HEAT
-from sim.plots.lines import CYCLE, Line, line_of
+from sim.plots.lines import CYCLE, HEAT_ON_DARK, ON_DARK, Line, line_of
 from sim.plots.trees import ADDS, SPREADS
 
 Floats = npt.NDArray[np.float64]
@@ -70,6 +70,15 @@ def test_no_two_algorithms_of_a_default_comparison_look_alike(kind: str, sight: 
 
 def test_every_algorithm_has_its_own_line_at_once_with_all_others() -> None:
     assert len({line_of(name) for name in ALGORITHMS}) == len(ALGORITHMS)
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_lines_are_told_apart_on_dark_paper_and_stand_out_from_it(sight: str) -> None:
+    seen = lab(np.array([rgb_of(color) for color in ON_DARK.values()]), sight)
+    assert min(float(np.hypot.reduce(one - other)) for one, other in combinations(seen, 2)) > 10
+    assert seen[:, 0].min() > 50  # three times as light as the paper and more
+    heat = lab(np.array([rgb_of(color) for color in HEAT_ON_DARK]), sight)[:, 0]
+    assert np.all(np.diff(heat) > 0)
 
 
 @pytest.mark.parametrize("sight", SIGHT)

@@ -223,5 +223,5 @@ def test_the_page_goes_to_standard_output(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_every_script_is_in_the_page(page: Page) -> None:
-    assert len(SCRIPTS) == 6
+    assert len(SCRIPTS) == 7
     assert page.texts["script"].count("{") == page.texts["script"].count("}")
