@@ -86,6 +86,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=max(2 * len(grid.dims), 1) * grid.p,
         emit=emit, blocks_of=blocks_of, groups=translations(topology),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
+        progress="any", phases=tuple(row[0].step for row in rows if row),
     )
 
 

@@ -95,6 +95,7 @@ def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
         n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
         groups=Groups(topology, partial(_group, name)),
         smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form)),
+        progress="all",
     )
 
 

@@ -92,6 +92,7 @@ def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
     return cycles_pattern(
         topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
         groups=_groups(topology, directions), smaller=Smaller(lambda: _pattern(_smaller(topology), kind, directions)),
+        progress="any",
     )
 
 
@@ -137,13 +138,12 @@ def _groups(topology: Topology, directions: int) -> Groups:
     if len(_orders(topology.name, Grid(_shape(topology)))) == 1:
         # Behind tiers of switches, ranks in a row move by entire pods only.
         return translations(topology, max(Grid(topology.shape).dims, default=0))
-    return Groups(topology, partial(_moves, directions))
+    return Groups(topology, partial(_moves, directions), _slides)
 
 
 @lru_cache(maxsize=64)
 def _moves(directions: int, topology: Topology) -> Group:
-    grid = Grid(_shape(topology))
-    return _rotation(topology, _orders(topology.name, grid), directions) or _slides(topology, grid)
+    return _rotation(topology, _orders(topology.name, Grid(_shape(topology))), directions) or _slides(topology)
 
 
 def _rotation(topology: Topology, orders: Sequence[Ranks], directions: int) -> Group | None:
@@ -168,11 +168,13 @@ def _alike(topology: Topology, links: npt.NDArray[np.int32]) -> bool:
     return all(np.unique(column).size == 1 for column in columns)
 
 
-def _slides(topology: Topology, grid: Grid) -> Group:
+@lru_cache(maxsize=64)
+def _slides(topology: Topology) -> Group:
     """Translations that preserve both cycles: along the short extent, and C - 1 times as far along the long one.
 
-    By two or four places if boards forbid one.
+    By two or four places if boards forbid one. All ports move alike, which the rotation of each ring does not.
     """
+    grid = Grid(_shape(topology))
     fast, slow = grid.dims
     across, along = (fast, slow) if _admits(grid.shape[slow], grid.shape[fast]) else (slow, fast)
     columns, rows = grid.shape[across], grid.shape[along]

@@ -81,6 +81,7 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
         groups=Groups(topology, partial(_group, butterfly.regular_dims())),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)),
+        progress="all",
     )
 
 

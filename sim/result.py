@@ -16,6 +16,7 @@ from sim.faults.cost import FaultCost
 from sim.faults.effects import without_effect
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
+from sim.lower.progress import progress_of
 from sim.program import Program
 from sim.program.columns import work_of_servers
 from sim.program.model import Model
@@ -253,6 +254,12 @@ class Result(Tabular):
         plan = None if self.faults is None else self.faults.plan
         return Spans(*run_with_joins(self.lowered, lambda joined: joined if plan is None else add_faults(joined, plan)))
 
+    @property
+    def rank_progress(self) -> str:
+        """What ranks waited for before their next step; that of the authors by its name."""
+        alone = self.job.alone
+        return self.model.rank_progress if alone is None else progress_of(alone.pattern, self.model)
+
     def row(self) -> dict[str, Any]:
         """One tidy row of a table; keys may be added, never renamed.
 
@@ -272,6 +279,9 @@ class Result(Tabular):
             "discipline": self.model.discipline,
             "lower_bound_s": self.lower_bound_ps / PS_PER_S,
         }
+        if self.model.nic is not None or self.model.rank_progress != "free":
+            nic = "none" if self.model.nic is None else self.model.nic.order
+            row |= {"nic": nic, "rank_progress": self.rank_progress}
         if self.estimate_ps is not None:
             row["estimate_s"] = self.estimate_ps / PS_PER_S
         return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())
@@ -306,7 +316,8 @@ class Result(Tabular):
 
     def __str__(self) -> str:
         bound = f"lower bound {format_time(self.lower_bound_ps)}"
-        lines = [self._title(), f"  {bound}", f"  {self.engine} engine, {self.model.describe()}", f"  {self.symmetry}"]
+        told = self.model.describe(progress=self.rank_progress)
+        lines = [self._title(), f"  {bound}", f"  {self.engine} engine, {told}", f"  {self.symmetry}"]
         if self.estimate_ps is not None:
             lines[1] = f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, {bound}, alpha-beta " + (
                 format_time(self.estimate_ps)

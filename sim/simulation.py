@@ -28,7 +28,7 @@ from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
 from topologies.checks import Choice, Count, checked, choice, told
-from topologies.units import Quantity
+from topologies.units import Quantity, Rate
 from workloads.job import Job
 
 JOB_ENGINES = ("chunk", "reference")
@@ -50,6 +50,16 @@ def simulate(
     tie: str | None = None,
     discipline: str | None = None,
     seed: int | None = None,
+    nic: str | None = None,
+    injection_rate: Rate | None = None,
+    ejection_rate: Rate | None = None,
+    nic_engines: Count | None = None,
+    post_time: Quantity | None = None,
+    push_time: Quantity | None = None,
+    nic_queue: Quantity | None = None,
+    nic_order: str | None = None,
+    send_complete: str | None = None,
+    rank_progress: str | None = None,
     engine: Annotated[str, Choice(ENGINES)] = "chunk",
     symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     check: bool = False,
@@ -65,7 +75,7 @@ def simulate(
     work : Schedule, Job or sequence of Tenant
         A schedule alone is a job of one operation; tenants are one job, whose operations name their tenant.
     model : Model
-        Where to start from; the arguments below, up to `seed`, change it.
+        Where to start from; the arguments below, up to `rank_progress`, change it.
     forwarding : {"cut-through", "store-and-forward"}, optional
     deliver : {"tail", "head"}, optional
         What counts as delivery of a chunk.
@@ -83,6 +93,21 @@ def simulate(
         Order of service of every link.
     seed : int, optional
         For `ecmp`.
+    nic : {"none", "shared"}, optional
+        Whether the links of an NPU share a NIC; the seven arguments that follow are of it.
+    injection_rate, ejection_rate : str, optional
+        "3.2Tb/s".
+    nic_engines : int, optional
+        Transfers that are pushed at once.
+    post_time, push_time : str, optional
+        Between two posts of a rank, and of an engine for 8 KiB: "1ns".
+    nic_queue : str or int, optional
+        At which engines wait.
+    nic_order : {"rotate", "fifo"}, optional
+    send_complete : {"delivered", "pushed"}, optional
+        When a rank's own send no longer holds up its next one.
+    rank_progress : {"free", "any", "all", "authors"}, optional
+        What a rank waits for before it posts its next step.
     engine : {"chunk", "reference", "analytic"}
         "analytic" is for a schedule alone.
     symmetry : {"auto", "off"}
@@ -116,6 +141,9 @@ def simulate(
     model = make_model(
         model, forwarding=forwarding, deliver=deliver, chunk=chunk, chunks=chunks, header=header,
         packet_header=packet_header, endpoint_latency=endpoint_latency, tie=tie, discipline=discipline, seed=seed,
+        nic=nic, injection_rate=injection_rate, ejection_rate=ejection_rate, nic_engines=nic_engines,
+        post_time=post_time, push_time=push_time, nic_queue=nic_queue, nic_order=nic_order,
+        send_complete=send_complete, rank_progress=rank_progress,
     )
     job = _job_of(work, model)
     if job.alone is None:
@@ -123,6 +151,8 @@ def simulate(
     if max_events is not None and engine != "chunk":
         raise WeftError(f"a limit of {max_events} events: of the chunk engine alone")
     if faults is not None:
+        if model.nic is not None:
+            raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
     run = _Run(engine, log or check, check, progress, max_events)
     healthy = run.healthy(job, model, symmetry)

@@ -364,8 +364,10 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "sim.simulate": lambda at: {
         "work": ring_schedule(), "model": sim.Model(chunks=1), "forwarding": "cut-through", "deliver": "tail",
         "chunk": None, "chunks": 1, "header": "8B", "packet_header": "8B", "endpoint_latency": "1ns", "tie": "first",
-        "discipline": "fifo", "seed": 1, "engine": "chunk", "symmetry": "off", "check": False, "log": False,
-        "progress": None, "max_events": 1000, "faults": None},
+        "discipline": "fifo", "seed": 1, "nic": "shared", "injection_rate": "1Tb/s", "ejection_rate": "1Tb/s",
+        "nic_engines": 1, "post_time": "1ns", "push_time": "1ns", "nic_queue": "1MiB", "nic_order": "fifo",
+        "send_complete": "pushed", "rank_progress": "free", "engine": "chunk", "symmetry": "off",
+        "check": False, "log": False, "progress": None, "max_events": 1000, "faults": None},
     "sim.sweep_rows": lambda at: {"sweep": sweep(), "store": store(at)},
     "sim.to_frame": lambda at: {"rows": [{"a": 1}]},
     "sim.write_perfetto": lambda at: {"timeline": result().timeline(), "path": at / "t.json"},

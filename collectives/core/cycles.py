@@ -36,13 +36,13 @@ def _cycle(order: Ranks) -> _Cycle:
 
 def cycles_pattern(
     topology: Topology, kind: str, algorithm: str, orders: Sequence[Ranks], *, groups: Groups | tuple[Group, ...] = (),
-    smaller: Smaller | None = None,
+    smaller: Smaller | None = None, progress: str = "free",
 ) -> Pattern:
     """The pattern of concurrent rings, each with an equal part of the array.
 
     `kind`: "all-reduce", "reduce-scatter" or "all-gather".
     `orders`: (p,) ranks in the order of each directed cycle.
-    `groups`, `smaller`: as in `Pattern`.
+    `groups`, `smaller`, `progress`: as in `Pattern`.
     """
     p = topology.n_npus
     cycles = [_cycle(order) for order in orders]
@@ -64,7 +64,7 @@ def cycles_pattern(
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=max(len(cycles), 1) * p, emit=emit,
-        blocks_of=blocks_of, groups=groups, smaller=smaller,
+        blocks_of=blocks_of, groups=groups, smaller=smaller, progress=progress,
     )
 
 

@@ -94,6 +94,10 @@ class Pattern:
         Of weft's own builders, for what the general proof cannot do; text or a function of a caller proves nothing.
     note : str
         What a reader of a result should know: "32 trees per root, 0.4 % below the optimum"; or "".
+    progress : {"free", "any", "all"}
+        What a rank of the authors' own program waits for before its next step, if a model asks for it.
+    phases : tuple of int
+        Steps with which a rank of that program enters a phase on all ports together.
     is_unnamed : bool
         Whether the blocks of the transfers have no names, and the proof is another than the general one.
     proof : str
@@ -114,6 +118,8 @@ class Pattern:
     pools: tuple[Pool, ...] = ()
     own_proof: InitVar[OwnProof | None] = None
     note: str = ""
+    progress: str = "free"
+    phases: tuple[int, ...] = ()
     is_unnamed: bool = field(init=False)
     proof: str = field(init=False)
 

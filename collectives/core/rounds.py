@@ -124,10 +124,11 @@ def rounds_pattern(
     groups: Sequence[Group] = (),
     smaller: Smaller | None = None,
     root: int = 0,
+    progress: str = "free",
 ) -> Pattern:
     """The pattern of an algorithm in rounds.
 
-    `topology`, `kind`, `algorithm`, `form`, `n_blocks`, `groups`, `smaller`, `root`: as in `Pattern`.
+    `topology`, `kind`, `algorithm`, `form`, `n_blocks`, `groups`, `smaller`, `root`, `progress`: as in `Pattern`.
     `rounds`: slots are ordered by step, then port; rounds of the same step and port keep their order.
     """
     placed = _place(rounds)
@@ -142,7 +143,7 @@ def rounds_pattern(
 
     return Pattern(
         topology=topology, kind=kind, algorithm=algorithm, form=form, n_blocks=n_blocks, emit=emit,
-        blocks_of=blocks_of, groups=groups, smaller=smaller, root=root,
+        blocks_of=blocks_of, groups=groups, smaller=smaller, root=root, progress=progress,
     )
 
 

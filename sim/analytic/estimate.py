@@ -43,6 +43,8 @@ def _step_loads_ps(lowered: Lowered, step: I64) -> np.ndarray[tuple[int], np.dty
     """Time of the fullest link in each step."""
     program = lowered.program
     task, server = crossings(program)
+    on_link = lowered.server_link[server] >= 0
+    task, server = task[on_link], server[on_link]
     rate = lowered.topology.bandwidth_Bps[lowered.server_link[server]]
     key, row = unique_rows(step[task] * program.n_servers + server)
     load = np.bincount(row, weights=lowered.task_bytes[task] * 1e12 / rate, minlength=key.size)

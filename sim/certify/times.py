@@ -129,7 +129,21 @@ def joins(program: Program, outcome: Outcome, delivered: TimeBounds, first_end: 
     routed = program.hops()[task] > 0
     _check_empty(program, outcome, TimeBounds(release.earliest, latest))
     gate = np.where(chunk[routed] > 0, np.roll(first_end, 1), 0)
-    return TimeBounds(np.maximum(release.earliest[routed], gate), np.maximum(latest[routed], gate))
+    found = TimeBounds(np.maximum(release.earliest[routed], gate), np.maximum(latest[routed], gate))
+    return _pushed(program, release.earliest[routed], found) if program.has_nics else found
+
+
+def _pushed(program: Program, release: I64, found: TimeBounds) -> TimeBounds:
+    """The same for what NICs take: pushes of a task are apart, and when a chunk is pushed leaves no trace."""
+    task, chunk = routed_chunks(program)
+    has_nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[task]]]] >= 0
+    push = program.push_ps[sizes(program, task, chunk)]
+    before = np.cumsum(push) - push
+    before -= before[np.maximum.accumulate(np.where(chunk == 0, np.arange(task.size), 0))]
+    earliest = before + _running_maximum(task, release - before)
+    return TimeBounds(
+        np.where(has_nic, earliest, found.earliest), np.where(has_nic, NEVER_PS, found.latest)
+    )
 
 
 def _check_empty(program: Program, outcome: Outcome, release: TimeBounds) -> None:

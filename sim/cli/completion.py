@@ -11,7 +11,7 @@ from collectives import ALGORITHMS, COLLECTIVES
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import Parser, fill
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-from sim.program.model import ENGINES, PRESETS, SYMMETRY
+from sim.program.model import ENGINES, NIC_ORDERS, NICS, PRESETS, RANK_PROGRESS, SEND_COMPLETE, SYMMETRY
 from sim.study.keys import keys_of
 from topologies import TIES, TOPOLOGIES
 from workloads.models import MODELS
@@ -51,6 +51,7 @@ def names_by_flag() -> dict[str, tuple[str, ...]]:
         "--algorithm": tuple(ALGORITHMS), "--algorithms": tuple(ALGORITHMS), "--form": tuple(dict.fromkeys(forms)),
         "--preset": tuple(PRESETS), "--engine": tuple(ENGINES), "--symmetry": tuple(SYMMETRY),
         "--forwarding": tuple(FORWARDING), "--deliver": tuple(DELIVERY), "--discipline": tuple(DISCIPLINES),
+        "--nic": NICS, "--nic-order": NIC_ORDERS, "--send-complete": SEND_COMPLETE, "--rank-progress": RANK_PROGRESS,
         "--tie": tuple(TIES), "--workload": tuple(MODELS), "--loop": ("no-overlap", "wfbp", "dear"),
     }
 

@@ -27,6 +27,7 @@ from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, fiel
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, without_root
 from sim.engine._jit import entry, helper, u64
+from sim.engine._nic import ALARM, NIC_WORDS, SERVING, ask_nic, engine_is_done, serve_nics, served, touch_nic
 from sim.engine._state import (
     ARM,
     ARRIVING,
@@ -45,6 +46,7 @@ from sim.engine._state import (
     NOW,
     PAUSED,
     RING,
+    TOKENS_FROM,
     TOP,
     TOUCHED,
     UNSTACKED,
@@ -175,10 +177,10 @@ def _free(state, token):
 
 
 @helper
-def _join(program, state, task, faulty):
-    """Send the released chunks of a task to its pool, its first server, or straight to delivery.
+def _join(program, state, task, faulty, nics):
+    """Send the released chunks of a task to its pool, its NIC, its first server, or straight to delivery.
 
-    `faulty` is a constant in each loop, here and below, and the branch that it does not take is not compiled.
+    `faulty` and `nics` are constants in each loop, here and below, and the branch not taken is not compiled.
     Returns False where tokens ran out; the task then stays on the stack.
     """
     if state.joined[u64(task)] == state.released[u64(task)] or state.gate_ps[u64(task)] == FAR:
@@ -208,6 +210,8 @@ def _join(program, state, task, faulty):
             discipline = program.pool_discipline[u64(pool)]
             alone = lone(state, token)
             state.pool_queue[u64(pool)] = meld(program, state, discipline, state.pool_queue[u64(pool)], alone)
+        elif nics and program.server_nic[u64(program.hop_server[u64(program.route_hop[u64(at)])])] != NONE:
+            ask_nic(program, state, program.server_nic[u64(program.hop_server[u64(program.route_hop[u64(at)])])], token)
         else:
             push(state, token, max(present, state.gate_ps[u64(task)]))
         state.gate_ps[u64(task)] = FAR
@@ -215,7 +219,7 @@ def _join(program, state, task, faulty):
 
 
 @helper
-def _settle(program, state, faulty):
+def _settle(program, state, faulty, nics):
     """Look at every task on the stack, until none is left. Returns False where tokens ran out."""
     register = state.register
     while register[TOP] != NONE:
@@ -223,7 +227,7 @@ def _settle(program, state, faulty):
         register[TOP] = state.link[u64(task)]
         state.link[u64(task)] = UNSTACKED
         _release(program, state, task)
-        if not _join(program, state, task, faulty):
+        if not _join(program, state, task, faulty, nics):
             _stack(state, task)
             return False
     return True
@@ -310,14 +314,38 @@ def _deliver_in_order(program, state, token):
 
 
 @helper
-def _happen(program, state, event, faulty):
+def _pushed(program, state, engine):
+    """An engine has pushed a chunk: the next one of its transfer may follow, or those that wait for the last."""
+    task = task_of(state.event, engine)
+    is_last = state.joined[u64(task)] == program.cut_chunks[u64(program.task_cut[u64(task)])]
+    engine_is_done(program, state, engine, is_last)
+    state.gate_ps[u64(task)] = state.register[NOW]
+    if not is_last:
+        _stack(state, task)
+    elif program.pushed_child.size:
+        for edge in range(program.pushed_ptr[u64(task)], program.pushed_ptr[u64(task + 1)]):
+            _free_child(state, program.pushed_child[u64(edge)])
+
+
+@helper
+def _happen(program, state, event, faulty, nics):
     """An event of this picosecond: the end of a service, a delivery, or an arrival, which waits for its turn."""
     if event < program.server_rate.size:
         _touch(state, event)
+        if nics and program.server_nic[u64(event)] != NONE:
+            served(state, program.server_nic[u64(event)])
         task = state.first_of[u64(event)]
         if task != NONE:
             state.gate_ps[u64(task)] = state.register[NOW]
             _stack(state, task)
+        return
+    if nics and event < state.register[TOKENS_FROM]:
+        nic = event - program.server_rate.size
+        if nic < program.nic_engines.size:
+            state.nic[u64(nic * NIC_WORDS + ALARM)] = 0
+            touch_nic(state, nic)
+        else:
+            _pushed(program, state, event)
         return
     token = event
     if at_of(state.event, token) != NONE:
@@ -369,34 +397,40 @@ def _grant(program, state, faulty):
 
 
 @helper
-def _serve(program, state, server):
+def _serve(program, state, server, nics):
     """Start the service of the token that a free server chooses."""
     token = state.queue[u64(server)]
     state.queue[u64(server)] = without_root(program, state, program.server_discipline[u64(server)], token)
     first_hop = size_of(state.event, token) >= FIRST_HOP
     state.first_of[u64(server)] = task_of(state.event, token) if first_hop else NONE
+    if nics and program.server_nic[u64(server)] != NONE:
+        state.first_of[u64(server)] = NONE  # its engine lets the next chunk follow
+        work = program.chunk_work[u64(size_of(state.event, token) & (FIRST_HOP - 1))]
+        state.nic[u64(program.server_nic[u64(server)] * NIC_WORDS + SERVING)] = work
     end, ready = _begin(program, state, token, server, state.register[NOW])
     push(state, server, end)
     push(state, token, ready)
 
 
 @helper
-def _general(program, state, max_events, until_ps, faulty):
-    """The loop of `run_general` and `run_faulty`."""
+def _general(program, state, max_events, until_ps, faulty, nics):
+    """The loop of `run_general`, `run_faulty` and `run_nics`."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
         settled = False
         while not settled:
-            if not _settle(program, state, faulty):
+            if not _settle(program, state, faulty, nics):
                 return NEEDS_TOKENS
             while register[BATCH] != NONE:
                 event = register[BATCH]
                 register[BATCH] = next_of(state.event, event)
-                _happen(program, state, event, faulty)
+                _happen(program, state, event, faulty, nics)
             if register[TOP] == NONE:
                 _grant(program, state, faulty)
                 settled = register[BATCH] == NONE
+        if nics:
+            serve_nics(program, state)
         while register[ARRIVING] != NONE:
             token = register[ARRIVING]
             register[ARRIVING] = next_of(state.event, token)
@@ -415,7 +449,7 @@ def _general(program, state, max_events, until_ps, faulty):
                 if faulty:
                     serve_faulty(program, state, server)
                 else:
-                    _serve(program, state, server)
+                    _serve(program, state, server, nics)
         register[TOUCHED] = 0
         if register[LEFT] == 0:
             return FINISHED
@@ -445,10 +479,16 @@ def run_general(program, state, max_events, until_ps):
     int
         FINISHED, PAUSED, NEEDS_TOKENS (grow the token arrays, link the new ones, and call again) or STUCK.
     """
-    return _general(program, state, max_events, until_ps, False)
+    return _general(program, state, max_events, until_ps, False, False)
 
 
 @entry
 def run_faulty(program, state, max_events, until_ps):
     """Run a program in which something changes in time; see `run_general`. NEEDS_JOURNAL asks for more of that."""
-    return _general(program, state, max_events, until_ps, True)
+    return _general(program, state, max_events, until_ps, True, False)
+
+
+@entry
+def run_nics(program, state, max_events, until_ps):
+    """Run a program with NICs; see `run_general`."""
+    return _general(program, state, max_events, until_ps, False, True)

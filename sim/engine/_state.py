@@ -22,8 +22,11 @@ UNSTACKED = -2
 
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, first event of the
 # present, first token arriving at the present, first free token, top of the stack, number of touched servers, rows
-# of the pools' log, rows of the journal.
-NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, JOURNALED, REGISTERS = range(12)
+# of the pools' log, rows of the journal, number of touched NICs, first token after the alarms and engines of NICs.
+(
+    NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, JOURNALED, TOUCHED_NICS, TOKENS_FROM,
+    REGISTERS,
+) = range(14)
 
 FIRST_HOP = 1 << 30
 """Added to the size of a token that is still at its first server."""
@@ -80,6 +83,13 @@ class State(NamedTuple):
     journal : (rows * JOURNAL_COLUMNS,) or (0,) int64
         Task, chunk, place in the routes, arrival (its complement: sent on another route), start, end, and when the
         chunk is ready for what follows (its complement: resent after it was lost), of every service, where asked for.
+    nic : (N * NIC_WORDS,) or (0,) int64
+        Words of sim/engine/_nic.py. Empty, as all that follows, where there are no NICs.
+    flow : (flows * FLOW_WORDS,) or (0,) int32
+    port_left : (N * ports,) or (0,) int32
+        Transfers of each port that are not pushed in full.
+    touched_nic : (N,) or (0,) int32
+        NICs to look at in this picosecond.
     """
 
     register: I64
@@ -112,3 +122,7 @@ class State(NamedTuple):
     attempt: I32
     held: I32
     journal: I64
+    nic: I64
+    flow: I32
+    port_left: I32
+    touched_nic: I32

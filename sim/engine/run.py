@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _event, _fifo, _kernel, _state, fifo
+from sim.engine import _event, _fifo, _kernel, _nic, _state, fifo
 from sim.engine._fifo_state import FifoState
 from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
 from sim.program import I32, I64, PER_CHUNK, Program
@@ -61,13 +61,12 @@ class Run:
     def __post_init__(self) -> None:
         self.state: State | FifoState
         self._kernel: Callable[..., int]
-        if self.program.has_nics:
-            raise WeftError("the chunk engine has no NICs yet: choose the reference engine")
         if fifo.runs(self.program) and not self.general:
             self.state, self._kernel = fifo.initial_state(self.program, self.log), _fifo.run_fifo
         else:
             self.state = _initial_state(self.program, self.log)
-            self._kernel = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
+            loop = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
+            self._kernel = _kernel.run_nics if self.program.has_nics else loop
 
     @property
     def events(self) -> int:
@@ -211,19 +210,20 @@ def _initial_state(program: Program, log: bool) -> State:
     n_tasks, n_servers = program.n_tasks, program.n_servers
     healthy = program.is_healthy
     timers = np.flatnonzero(program.task_deadline_ps < NEVER_PS)
-    n_tokens = _first_tokens(program) + timers.size
+    n_special = program.nic_engines.size + int(program.nic_engines.sum())
+    n_tokens = _first_tokens(program) + timers.size + n_special
     _, child, lag = program.stream_edges()
     missing = np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
-    missing += program.task_waits
+    missing += program.task_waits + program.pushed_waits
     register = np.zeros(_state.REGISTERS, np.int64)
     register[_state.LEFT] = n_tasks
     register[_state.BATCH] = register[_state.ARRIVING] = NONE
-    register[_state.FREE] = n_servers
+    register[_state.FREE] = register[_state.TOKENS_FROM] = n_servers + n_special
     link, register[_state.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
     base = log_base(program) if log and healthy else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if base.size else 0
     events = np.zeros(4 * (n_servers + n_tokens), np.int64)
-    _link_free(events, n_tokens, NONE)
+    _link_free(events, n_tokens - n_special, NONE)
     _set_timers(events, n_servers, timers, register)
     return State(
         register=register,
@@ -256,7 +256,35 @@ def _initial_state(program: Program, log: bool) -> State:
         attempt=np.zeros(0 if healthy else n_servers + n_tokens, np.int32),
         held=np.full(0 if healthy else n_tasks, NONE, np.int32),
         journal=np.zeros(_journal_size(program, n_tokens) if log and not healthy else 0, np.int64),
+        **_nics(program, events),
     )
+
+
+def _nics(program: Program, events: I64) -> dict[str, Any]:
+    """State of the NICs, whose engines are events behind those of the servers and the alarms."""
+    n_nics, engines = program.nic_engines.size, program.nic_engines.astype(np.int64)
+    if n_nics == 0:
+        none = np.zeros(0, np.int32)
+        return {"nic": np.zeros(0, np.int64), "flow": none, "port_left": none, "touched_nic": none}
+    first, ends = program.n_servers + n_nics, program.n_servers + n_nics + np.cumsum(engines)
+    of_engines = events.view(np.int32).reshape(-1, 8)[first : ends[-1]]
+    of_engines[:, _event.CHUNK] = np.repeat(np.arange(n_nics), engines)
+    of_engines[:, _event.NEXT] = np.arange(first + 1, ends[-1] + 1)
+    of_engines[ends - 1 - first, _event.NEXT] = NONE
+    sent = np.flatnonzero(program.hops() > 0)
+    nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[sent]]]]
+    left = np.zeros((n_nics, int(program.task_port.max(initial=0)) + 1), np.int32)
+    np.add.at(left, (nic[nic >= 0], program.task_port[sent[nic >= 0]]), 1)
+    words = np.full((n_nics, _nic.NIC_WORDS), NONE, np.int64)
+    words[:, _nic.IDLE] = ends - engines
+    words[:, [_nic.POST_PS, _nic.ALARM, _nic.SERVING]] = 0
+    words[:, _nic.ROOM] = program.nic_queue
+    words[:, _nic.OPEN] = np.count_nonzero(left, axis=1)
+    n_flows = int(program.task_flow.max(initial=-1)) + 1
+    return {
+        "nic": words.reshape(-1), "flow": np.full(n_flows * _nic.FLOW_WORDS, NONE, np.int32),
+        "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
+    }
 
 
 def _journal_size(program: Program, n_tokens: int) -> int:

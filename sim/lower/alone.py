@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 from collectives.core.schedule import Schedule
-from sim.lower.links import link_rates, own_cuttings, route_latencies
+from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
+from sim.lower.nics import bandwidths, legend, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.shape import Shape, Timed
 from sim.program import DISCIPLINES, I32, I64, NO_POOLS, Columns, assemble, i32
@@ -26,10 +27,9 @@ MOST_TASKS = 2**17
 def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Lowered:
     """The program of a job that is one schedule, without joins."""
     timed = _timed(schedule, model, shape)
-    nothing = np.full(shape.server_link.size, -1, np.int32)
     return Lowered(
-        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, shape.server_link, nothing, nothing,
-        (), np.zeros(timed.task_bytes.size, np.int32), shape.task_src, shape.task_row, timed.task_bytes,
+        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *legend(schedule.topology, shape),
+        np.zeros(timed.task_bytes.size, np.int32), shape.task_src, shape.task_row, timed.task_bytes,
         (shape.quotient.transfers,), NO_TASKS, NO_TASKS,
     )
 
@@ -40,7 +40,7 @@ def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
     known = shape.timed.get(key)
     if known is not None and known.topology is schedule.topology:
         return known
-    rates, server_rate = link_rates(schedule.topology, shape.server_link)
+    rates, server_rate = distinct_rates(bandwidths(schedule.topology, model), shape.server_link)
     latency = route_latencies(schedule.topology, shape, model.endpoint_latency_ps)
     if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
         known.latency_ps, latency
@@ -72,7 +72,7 @@ def _assembled(
         ),
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
-        waits=shape.waits, works=works,
+        nics=nics_of(schedule.topology, shape, schedule.pattern, model), waits=shape.waits, works=works,
     )
     return Timed(program, task_bytes, latency_ps, schedule.topology)
 

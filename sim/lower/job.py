@@ -21,7 +21,9 @@ from sim.lower.job_symmetry import job_orbits
 from sim.lower.links import link_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TRANSFER, Lowered, Span, TaskTable
 from sim.lower.marks import Marks
+from sim.lower.nics import ends_of
 from sim.lower.pools import PoolUses, pools_alone
+from sim.lower.progress import waiting_of
 from sim.lower.quotient import Orbits
 from sim.lower.shape import Shape, shape_of
 from sim.lower.templates import Template, templates_of
@@ -68,8 +70,14 @@ def lower(
     seed = model.seed if model.tie == "ecmp" else 0
     alone = job.alone
     if alone is not None and not joins:
-        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks)
+        waiting, ends = waiting_of(alone.pattern, model), ends_of(model)
+        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ends)
         return lower_alone(job, alone, model, shape)._replace(marks=marks)
+    if model.nic is not None or model.rank_progress != "free":
+        raise WeftError(
+            "NICs and the progress of ranks are simulated of a schedule alone: not of jobs of several operations, nor "
+            "with the times at which each NPU has finished"
+        )
     if model.deliver == "head" and any(isinstance(one.work, (Compute, Reconfigure)) for one in job.operations):
         raise WeftError("a job has computations, which deliver their end: head delivery is not for jobs")
     orbits, words = job_orbits(job, model.tie, seed, symmetry, marks)

@@ -7,7 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
+from sim.lower.nics import end_latencies
 from sim.lower.shape import Shape
 from sim.program import I32, I64, Cutting
 from topologies import Topology, WeftError
@@ -16,9 +18,14 @@ from topologies.units import MOST_PS, format_time
 
 def link_rates(topology: Topology, links: I32) -> tuple[list[Fraction], I64]:
     """Distinct bandwidths of some links, ascending, and which of them each link has."""
-    if links.size and (topology.bandwidth_Bps == topology.bandwidth_Bps[0]).all():
-        return [Fraction(topology.bandwidth_Bps[0].item())], np.zeros(links.size, np.int64)
-    bandwidth, row = np.unique(topology.bandwidth_Bps[links], return_inverse=True)
+    return distinct_rates(topology.bandwidth_Bps, links)
+
+
+def distinct_rates(bandwidth_Bps: npt.NDArray[np.float64], links: I32) -> tuple[list[Fraction], I64]:
+    """The same, given the bandwidth of every link."""
+    if links.size and (bandwidth_Bps == bandwidth_Bps[0]).all():
+        return [Fraction(bandwidth_Bps[0].item())], np.zeros(links.size, np.int64)
+    bandwidth, row = np.unique(bandwidth_Bps[links], return_inverse=True)
     return [Fraction(rate) for rate in bandwidth.tolist()], row
 
 
@@ -36,7 +43,9 @@ def own_cuttings(shape: Shape, known: Sequence[Cutting]) -> tuple[list[Cutting],
 
 def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
     """Latency behind each hop of a shape's routes: of the link, of the node behind it, and at the end of a route."""
-    link = shape.server_link[shape.route_server]
+    has_ends = bool(np.any(shape.server_link >= topology.n_links))
+    every = shape.server_link[shape.route_server]
+    link = np.where(every < topology.n_links, every, 0) if has_ends else every
     used = [int(of.max(initial=0)) for of in (topology.latency_ps[link], topology.hop_latency_ps[topology.dst[link]])]
     if sum(used) + endpoint_ps > MOST_PS:
         raise WeftError(
@@ -44,10 +53,14 @@ def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
             f"clock, which ends at {format_time(MOST_PS)}"
         )
     latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
+    if has_ends:
+        latency[every >= topology.n_links] = 0
     ends, laps = shape.route_ends
     if laps is not None:
         total = np.concatenate(([0], np.cumsum(latency)))
         along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]
         latency[ends] += (along * (laps - 1))[shape.route_ptr[1:] > shape.route_ptr[:-1]]
+    if has_ends:
+        return end_latencies(topology, shape, latency, endpoint_ps)
     latency[ends] += endpoint_ps
     return latency

@@ -86,19 +86,40 @@ class Orbits(NamedTuple):
         return found
 
 
+class Ranks(NamedTuple):
+    """What of a model makes a rank more than its links, so that it stands for another as a whole.
+
+    `ends`: what routes have besides links: 0, NICs where they begin (1), or also where they end (2). An end is a link
+    that no other rank has: number n_links + rank where routes begin, n_links + p + rank where they end.
+    `together`: whether ports wait for each other.
+    """
+
+    ends: int = 0
+    together: bool = False
+
+    def keep(self, group: Group) -> bool:
+        """Whether a group moves all ports of a rank alike, if that matters."""
+        return not (self.ends or self.together) or all(len(action.ranks) == 1 for action in group.generators)
+
+
+LINKS_ONLY = Ranks()
+
+
 @one_line
 class Quotient(NamedTuple):
     """Representative transfers with their routes."""
 
     orbits: Orbits
     transfers: Transfers  # of the representatives
-    paths: Paths  # route (or two, under `split`) of each of them; links are representatives
+    paths: Paths  # route (or two, under `split`) of each of them; links are representatives, ends of routes among them
     symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
+    ends: int = 0
 
 
 @staged("quotient")
 def quotient(
-    pattern: Pattern, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None
+    pattern: Pattern, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None,
+    ranks: Ranks = LINKS_ONLY,
 ) -> Quotient:
     """The smallest program that represents the whole pattern.
 
@@ -106,27 +127,33 @@ def quotient(
     `seed`: for `ecmp`.
     `symmetry`: {"auto", "off"}.
     `marks`: what else has to be alike.
+    `ranks`: whether ranks have NICs, and ports wait for each other.
     """
     notes: list[str] = []
     if symmetry == "auto":
         for group in pattern.groups:
             notes += [f"{group.name}: {what} is no symmetry of {pattern.topology.name}" for what in group.dropped]
-            found = _largest(pattern, group if marks is None else keeping(group, marks), tie, seed, notes, marks)
+            if not ranks.keep(group):
+                notes.append(f"{group.name}: the ports of a rank move apart")
+                continue
+            kept = group if marks is None else keeping(group, marks)
+            found = _largest(pattern, kept, tie, seed, notes, marks, ranks.ends)
             if found is not None:
                 return found
     check_capacity(pattern, pattern.p)
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
-    return divide(pattern, Group("", ()), tie, seed)._replace(symmetry=f"all ranks simulated ({reason})")
+    whole = divide(pattern, Group("", ()), tie, seed, ranks.ends)
+    return whole._replace(symmetry=f"all ranks simulated ({reason})")
 
 
 def _largest(
-    pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str], marks: Marks | None
+    pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str], marks: Marks | None, ends: int
 ) -> Quotient | None:
     """The quotient by the group, or by as many of its generators as hold."""
     kept = group.generators
     while kept:
         tried = Group(group.name, kept)
-        candidate = divide(pattern, tried, tie, seed)
+        candidate = divide(pattern, tried, tie, seed, ends)
         fault, how = check(pattern, candidate, tie, seed, marks)
         if fault is None:
             shrunk = f", shrunk: {'; '.join(notes)}" if notes else ""
@@ -134,26 +161,38 @@ def _largest(
             words = f"{few} of {p} ranks simulated by {group.name}, {how}{shrunk}"
             return candidate._replace(symmetry=words)
         notes.append(f"{group.name}: {fault}")
-        kept = _shrink(pattern, group.name, kept, tie, seed)
+        kept = _shrink(pattern, group.name, kept, tie, seed, ends)
     return None
 
 
-def _shrink(pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, seed: int) -> tuple[Action, ...]:
+def _shrink(
+    pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, seed: int, ends: int
+) -> tuple[Action, ...]:
     """The generators that hold one by one; if all of them do, all but the last."""
     alone = tuple(
         action
         for action in kept
-        if check(pattern, divide(pattern, Group(name, (action,)), tie, seed), tie, seed)[0] is None
+        if check(pattern, divide(pattern, Group(name, (action,)), tie, seed, ends), tie, seed)[0] is None
     )
     return alone if len(alone) < len(kept) else kept[:-1]
 
 
-def divide(pattern: Emitter, group: Group, tie: str, seed: int) -> Quotient:
+def divide(pattern: Emitter, group: Group, tie: str, seed: int, ends: int = 0) -> Quotient:
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
     transfers = _of_representatives(pattern.emit(orbits.sources), orbits)
-    paths = _routes(transfers, pattern.topology, tie, seed)
-    return Quotient(orbits, transfers, paths._replace(links=orbits.link[paths.links]), "")
+    paths = _routes(transfers, pattern.topology, tie, seed, ends)
+    links = _with_ends(orbits, pattern, ends)[paths.links]
+    return Quotient(orbits, transfers, paths._replace(links=links), "", ends)
+
+
+def _with_ends(orbits: Orbits, pattern: Emitter, ends: int) -> I32:
+    """Representative of each link, and of each end of routes."""
+    if not ends:
+        return orbits.link
+    rank, n_links, p = orbits.rank[0][: pattern.p], pattern.topology.n_links, pattern.p
+    found: I32 = np.concatenate([orbits.link, *(n_links + end * p + rank for end in range(ends))])
+    return found
 
 
 def orbits_of(group: Group, n_sources: int, n_links: int) -> Orbits:
@@ -163,8 +202,24 @@ def orbits_of(group: Group, n_sources: int, n_links: int) -> Orbits:
     return Orbits(rank, _orbits([action.links for action in group.generators], n_links))
 
 
-def _routes(t: Transfers, topology: Topology, tie: str, seed: int) -> Paths:
-    """Routes of transfers; each pair of ends is asked for once, as a ring's million steps share a few."""
+def _routes(t: Transfers, topology: Topology, tie: str, seed: int, ends: int = 0) -> Paths:
+    """Routes of transfers, with what they begin and end at."""
+    paths = _link_routes(t, topology, tie, seed)
+    if not ends:
+        return paths
+    hops = np.diff(paths.ptr)
+    begin = (hops > 0) & (t.src[paths.pair] < topology.n_npus)
+    end = (hops > 0) & (t.dst[paths.pair] < topology.n_npus) & (ends > 1)
+    ptr = np.concatenate(([0], np.cumsum(hops + begin + end)))
+    links = np.empty(ptr[-1], np.int64)
+    links[ranges(ptr[:-1] + begin, hops)] = paths.links
+    links[ptr[:-1][begin]] = topology.n_links + t.src[paths.pair[begin]]
+    links[ptr[1:][end] - 1] = topology.n_links + topology.n_npus + t.dst[paths.pair[end]]
+    return Paths(ptr, links.astype(paths.links.dtype), paths.pair)
+
+
+def _link_routes(t: Transfers, topology: Topology, tie: str, seed: int) -> Paths:
+    """Routes over links; each pair of ends is asked for once, as a ring's million steps share a few."""
     if t.via_ptr is not None:
         return paths_of(t, topology, tie, seed)
     sources, source = unique_rows(t.src)
@@ -238,6 +293,8 @@ def _fault(
     for values in (topology.bandwidth_Bps, topology.latency_ps, topology.hop_latency_ps[topology.dst]):
         if np.any(values != values[link_of]):
             return "links of one orbit differ"
+    if q.ends and _nics_differ(pattern, q):
+        return "NICs of one orbit differ"
     t = pattern.emit(sources)
     row = _representative_rows(t, q)
     if row is None:
@@ -252,10 +309,22 @@ def _fault(
         return "transfers of one orbit stand for different rounds"
     if not _same_waits(t, q, row):
         return "transfers of one orbit wait for different ones"
-    paths = _routes(t, topology, tie, seed)
-    if not _same_routes(paths, q, row):
+    paths = _routes(t, topology, tie, seed, q.ends)
+    if not _same_routes(paths, q, _with_ends(q.orbits, pattern, q.ends), row):
         return "the routes of one orbit differ"
     return _crossing_fault(pattern, q, t, paths, row, full)
+
+
+def _nics_differ(pattern: Emitter, q: Quotient) -> bool:
+    """Whether NPUs of one orbit have other links: what a NIC has unless told."""
+    topology, rank = pattern.topology, q.orbits.rank[0][: pattern.p]
+    of_npu = topology.src < pattern.p
+    src = topology.src[of_npu]
+    for values in (np.ones(src.size), topology.bandwidth_Bps[of_npu]):
+        total = np.bincount(src, weights=values, minlength=pattern.p)
+        if np.any(total != total[rank]):
+            return True
+    return False
 
 
 def _representative_rows(t: Transfers, q: Quotient) -> I64 | None:
@@ -292,7 +361,7 @@ def _slot_ports(t: Transfers) -> I32:
     return ports
 
 
-def _same_routes(paths: Paths, q: Quotient, row: I64) -> bool:
+def _same_routes(paths: Paths, q: Quotient, link_of: I32, row: I64) -> bool:
     routes_here = np.bincount(paths.pair, minlength=row.size)
     routes_there = np.bincount(q.paths.pair, minlength=q.transfers.src.size)
     if np.any(routes_here != routes_there[row]):
@@ -304,7 +373,7 @@ def _same_routes(paths: Paths, q: Quotient, row: I64) -> bool:
     if np.any(hops != np.diff(q.paths.ptr)[route]):
         return False
     at = np.repeat(q.paths.ptr[route] - paths.ptr[:-1], hops) + np.arange(paths.links.size)
-    return np.array_equal(q.orbits.link[paths.links], q.paths.links[at])
+    return np.array_equal(link_of[paths.links], q.paths.links[at])
 
 
 def _crossing_fault(pattern: Emitter, q: Quotient, t: Transfers, paths: Paths, row: I64, full: bool) -> str | None:
@@ -312,19 +381,20 @@ def _crossing_fault(pattern: Emitter, q: Quotient, t: Transfers, paths: Paths, r
     small = _crossings(q.paths, np.arange(q.transfers.src.size))
     if _any_alike(q.paths.links, q.transfers.tie_class[small[0]], small[1], small[2]):
         return "two transfers tie at a link without an order that the symmetry keeps"
-    orbit_size = np.bincount(q.orbits.link, minlength=pattern.topology.n_links)
-    crossings = np.bincount(q.paths.links, minlength=pattern.topology.n_links)
+    link_of = _with_ends(q.orbits, pattern, q.ends)
+    orbit_size = np.bincount(link_of, minlength=link_of.size)
+    crossings = np.bincount(q.paths.links, minlength=link_of.size)
     sizes = np.stack([np.bincount(part, minlength=part.size) for part in q.orbits.rank])
     images = sizes[np.minimum(q.transfers.port, len(sizes) - 1), q.transfers.src][small[0]]
-    arriving = np.bincount(q.paths.links, weights=images, minlength=pattern.topology.n_links)
+    arriving = np.bincount(q.paths.links, weights=images, minlength=link_of.size)
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"
     large = _crossings(paths, row)
     if _any_alike(paths.links, *large):
         return "it fixes a link that several ranks share"
     if full:
-        used = np.bincount(paths.links, minlength=pattern.topology.n_links)
-        if np.any(used != crossings[q.orbits.link]):
+        used = np.bincount(paths.links, minlength=link_of.size)
+        if np.any(used != crossings[link_of]):
             return "links of one orbit are crossed by different transfers"
     return None
 

@@ -17,7 +17,8 @@ from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import Pool
 from sim.lower.marks import Marks
-from sim.lower.quotient import Quotient, find_rows, quotient
+from sim.lower.progress import FREE, Waiting, waiting_rows
+from sim.lower.quotient import Quotient, Ranks, find_rows, quotient
 from sim.program import I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.model import Model
 from topologies import Topology, WeftError
@@ -129,7 +130,10 @@ class Shape:
         return self.quotient.transfers.tie_class[self.task_row] * 2 + np.maximum(self.task_half, 0)
 
 
-def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks | None = None) -> Shape:
+def shape_of(
+    pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks | None = None, waiting: Waiting = FREE,
+    ends: int = 0,
+) -> Shape:
     """The shape of a pattern, built once per routing and per use of its symmetry.
 
     A quotient depends on rates and latencies only through which links are alike: a topology on which other links are
@@ -142,19 +146,24 @@ def shape_of(pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks 
     seed : int
         For `ecmp`; 0 for other rules, so that they share one shape.
     symmetry : {"auto", "off"}
+    waiting : Waiting
+        What a rank waits for, beyond the dependencies.
+    ends : int
+        As in `sim.lower.quotient.Ranks`.
     """
     known = _shapes.setdefault(pattern.emit, {})
     topology = pattern.topology
     links = alike(topology) if symmetry == "auto" else b""
-    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest
+    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest, waiting, ends
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks))
+        ranks = Ranks(ends, together=waiting.steps is not None)
+        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks), waiting)
     return known[key]
 
 
-def make_shape(q: Quotient) -> Shape:
+def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
     """Tasks, routes and edges of the representative transfers."""
     paths = q.paths
     server_link, server = unique_rows(paths.links)
@@ -162,7 +171,7 @@ def make_shape(q: Quotient) -> Shape:
     twin = np.flatnonzero(paths.pair[1:] == paths.pair[:-1])
     half[twin], half[twin + 1] = 0, 1
     task_route, route_ptr, route_server = _distinct_routes(q, half, server.astype(np.int32))
-    parent, child, lag = _edges(q, half)
+    parent, child, lag = _edges(q, half, waiting)
     return Shape(
         quotient=q,
         server_link=server_link.astype(np.int32),
@@ -210,7 +219,7 @@ def _named_routes(q: Quotient, key: I64) -> I64:
     return key
 
 
-def _edges(q: Quotient, half: I64) -> tuple[I32, I32, I32]:
+def _edges(q: Quotient, half: I64, waiting: Waiting) -> tuple[I32, I32, I32]:
     """Dependencies between tasks; both halves of a split transfer are waited for."""
     t = q.transfers
     counts = np.diff(t.dep_ptr)
@@ -224,6 +233,8 @@ def _edges(q: Quotient, half: I64) -> tuple[I32, I32, I32]:
                 "choose first, alternating or ecmp"
             )
         return _split_edges(q, parent_row, child_row)
+    if waiting != FREE:
+        return waiting_rows(q.transfers, waiting, parent_row, child_row, lag)
     return parent_row.astype(np.int32), child_row.astype(np.int32), lag.astype(np.int32)
 
 

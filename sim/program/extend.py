@@ -20,6 +20,7 @@ def server_for(program: Program, rate: Fraction, discipline: int = 0) -> Program
         service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, column]), np.int64),
         server_rate=i32(np.append(program.server_rate, program.service_ps.shape[1])),
         server_discipline=np.append(program.server_discipline, discipline).astype(np.int8),
+        server_nic=i32(np.append(program.server_nic, -1) if program.has_nics else []),
     )
 
 
@@ -57,6 +58,7 @@ def _with_chunk(program: Program) -> Program:
     return program._replace(
         service_ps=np.ascontiguousarray(np.concatenate([program.service_ps, ones])),
         chunk_work=np.append(program.chunk_work, 0),
+        push_ps=np.append(program.push_ps, 1) if program.has_nics else program.push_ps,
         cut_chunks=i32(np.append(program.cut_chunks, 1)),
         cut_first=i32(np.append(program.cut_first, 1)),
         cut_size=i32(np.concatenate([program.cut_size, [[row, row]]])),
@@ -66,10 +68,13 @@ def _with_chunk(program: Program) -> Program:
 
 def _longer(program: Program) -> dict[str, Any]:
     """Arrays with one row per task, for one task that has no streams and no pool."""
-    rows = {"task_pool": -1, "task_units": 0, "task_per": 0}
+    rows = {
+        "task_pool": -1, "task_units": 0, "task_per": 0, "task_port": 0,
+        "task_flow": int(program.task_flow.max(initial=-1)) + 1,
+    }
     longer = {
         name: np.append(getattr(program, name), getattr(program, name)[-1:])
-        for name in ("stream_ptr", "parent_ptr", "give_ptr")
+        for name in ("stream_ptr", "parent_ptr", "give_ptr", "pushed_ptr")
     }
     for name, value in rows.items():
         array = getattr(program, name)

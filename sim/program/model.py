@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting
 from sim.program.cutting import Bytes
-from topologies.checks import Choice, Count, WeftError, checked
+from topologies.checks import Choice, Count, WeftError, checked, choice
 from topologies.core.paths import TIES
 from topologies.text.brief import Registry, one_line
 from topologies.units import (
+    BytesPerSecond,
     Picoseconds,
     PositiveBytes,
     Quantity,
+    Rate,
     counted,
     format_size,
     format_time,
+    parse_bandwidth,
     parse_size,
     parse_time,
 )
@@ -25,9 +29,56 @@ from topologies.units import (
 DEFAULT_CHUNKS = 16
 ENGINES = ("chunk", "reference", "analytic")
 SYMMETRY = ("auto", "off")
+NICS = ("none", "shared")
+NIC_ORDERS = ("rotate", "fifo")
+SEND_COMPLETE = ("delivered", "pushed")
+RANK_PROGRESS = ("free", "any", "all", "authors")
+
+PUSHED_BYTES = 8192
+"""Bytes that an engine pushes in one push time."""
 
 MOST_SPREAD = 10_000
 """Limit on the perturbed runs of a spread, whose range hardly grows after some tens."""
+
+
+@checked
+@one_line
+@dataclass(frozen=True, kw_only=True)
+class Nic:
+    """The NIC that the links of an NPU share, and how its transfers get there.
+
+    Attributes
+    ----------
+    injection_Bps, ejection_Bps : float or None
+        Rates in bytes/s. Without one for injection, twice the sum of the NPU's links; without one for ejection, what
+        arrives goes through no server.
+    engines : int or None
+        Transfers that are pushed at once; None: one per link.
+    post_ps : int
+        Between two posts of a rank.
+    push_ps : int
+        In which an engine pushes 8 KiB, and other chunks in proportion.
+    queue_bytes : int
+        Chunks in the queue at which engines wait.
+    order : {"rotate", "fifo"}
+        Whether the queue holds one chunk, so that engines take turns, or `queue_bytes`.
+    send_complete : {"delivered", "pushed"}
+        When a rank's own send no longer holds up its next one.
+    """
+
+    injection_Bps: BytesPerSecond | None = None
+    ejection_Bps: BytesPerSecond | None = None
+    engines: Count | None = None
+    post_ps: Picoseconds = 1_000
+    push_ps: Picoseconds = 1_000
+    queue_bytes: PositiveBytes = 64 << 20
+    order: Annotated[str, Choice(NIC_ORDERS)] = "rotate"
+    send_complete: Annotated[str, Choice(SEND_COMPLETE)] = "delivered"
+
+    def describe(self) -> str:
+        """One line for people."""
+        pushed = ", sends end when pushed" if self.send_complete == "pushed" else ""
+        return f"shared NICs ({self.order}{pushed})"
 
 
 @checked
@@ -55,6 +106,10 @@ class Model:
         Order of service of every link; `priority` serves earlier steps first.
     seed : int
         For `ecmp`.
+    nic : Nic or None
+        None: transfers start at their links.
+    rank_progress : {"free", "any", "all", "authors"}
+        What a rank waits for before it posts its next step; docs/background/model.md.
     """
 
     forwarding: Annotated[str, Choice(FORWARDING)] = "cut-through"
@@ -67,17 +122,26 @@ class Model:
     tie: Annotated[str, Choice(TIES)] = "first"
     discipline: Annotated[str, Choice(DISCIPLINES)] = "fifo"
     seed: int = 0
+    nic: Nic | None = None
+    rank_progress: Annotated[str, Choice(RANK_PROGRESS)] = "free"
 
     def __post_init__(self) -> None:
         _ = self.cutting
+        if self.nic is None and self.rank_progress == "any":
+            raise WeftError("rank progress 'any' is about the order of posts: it needs nic shared")
+        if self.tie == "split" and (self.nic is not None or self.rank_progress != "free"):
+            raise WeftError("tie 'split' makes two transfers of one: choose another with nic shared or rank progress")
 
     @cached_property
     def cutting(self) -> Cutting:
         """How each transfer is cut."""
         return Cutting(self.chunks, self.chunk_bytes, self.header_bytes, self.packet_header_bytes)
 
-    def describe(self, cut: str = "") -> str:
-        """One line for people: "cut-through, 8 KiB chunks, head delivery"; `cut` is said instead of the chunks."""
+    def describe(self, cut: str = "", progress: str = "") -> str:
+        """One line for people: "cut-through, 8 KiB chunks, head delivery".
+
+        `cut` is said instead of the chunks, `progress` is what the algorithm's authors have ranks wait for.
+        """
         count = f"{counted(self.chunks or 1, 'chunk')} per transfer"
         size = f"{format_size(self.chunk_bytes or 0)} chunks"
         words = [self.forwarding, cut or (count if self.chunk_bytes is None else size)]
@@ -87,6 +151,11 @@ class Model:
             words.append(f"endpoints {format_time(self.endpoint_latency_ps)}")
         if self.discipline != "fifo":
             words.append(self.discipline)
+        if self.nic is not None:
+            words.append(self.nic.describe())
+        if self.rank_progress != "free":
+            of_authors = f" ({progress})" if progress and self.rank_progress == "authors" else ""
+            words.append(f"progress of ranks: {self.rank_progress}{of_authors}")
         return ", ".join([*words, f"ties {self.tie}"])
 
 
@@ -104,18 +173,29 @@ def make_model(
     tie: str | None = None,
     discipline: str | None = None,
     seed: int | None = None,
+    nic: str | None = None,
+    injection_rate: Rate | None = None,
+    ejection_rate: Rate | None = None,
+    nic_engines: Count | None = None,
+    post_time: Quantity | None = None,
+    push_time: Quantity | None = None,
+    nic_queue: Quantity | None = None,
+    nic_order: str | None = None,
+    send_complete: str | None = None,
+    rank_progress: str | None = None,
 ) -> Model:
     """A model from what a user writes: sizes and times with units; what is not given stays as in `base`.
 
     Raises
     ------
     WeftError
-        Both `chunk` and `chunks`, or a value that is not accepted.
+        Both `chunk` and `chunks`, options of a NIC without one, or a value that is not accepted.
     """
     if chunk is not None and chunks is not None:
         raise WeftError("give a chunk size or a number of chunks, not both")
     values: dict[str, Any] = {
         "forwarding": forwarding, "deliver": deliver, "tie": tie, "discipline": discipline, "seed": seed,
+        "rank_progress": rank_progress,
         "header_bytes": None if header is None else parse_size(header, "header"),
         "packet_header_bytes": None if packet_header is None else parse_size(packet_header, "packet header"),
         "endpoint_latency_ps": None if endpoint_latency is None else parse_time(endpoint_latency, "endpoint latency"),
@@ -125,7 +205,36 @@ def make_model(
         given |= {"chunk_bytes": parse_size(chunk, "chunk"), "chunks": None}
     if chunks is not None:
         given |= {"chunks": chunks, "chunk_bytes": None}
-    return replace(base, **given)
+    of_nic = _nic(base.nic, nic, {
+        "injection_rate": injection_rate, "ejection_rate": ejection_rate, "nic_engines": nic_engines,
+        "post_time": post_time, "push_time": push_time, "nic_queue": nic_queue, "nic_order": nic_order,
+        "send_complete": send_complete,
+    })
+    return replace(base, **given, nic=of_nic)
+
+
+def _nic(base: Nic | None, which: str | None, options: dict[str, Any]) -> Nic | None:
+    """The NIC that options describe, from that of a preset."""
+    if which is not None:
+        choice(which, NICS, "nic")
+        base = None if which == "none" else base or Nic()
+    given = {name: value for name, value in options.items() if value is not None}
+    if base is None and given:
+        name = next(iter(given))
+        raise WeftError(f"{name} {given[name]}: is of a NIC, and there is none: give nic shared as well")
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        field, read = _OF_NIC[name]
+        values[field] = value if read is None else read(value, name.replace("_", " "))
+    return None if base is None else replace(base, **values)
+
+
+_OF_NIC: dict[str, tuple[str, Callable[[object, str], float] | None]] = {
+    "injection_rate": ("injection_Bps", parse_bandwidth), "ejection_rate": ("ejection_Bps", parse_bandwidth),
+    "nic_engines": ("engines", None), "post_time": ("post_ps", parse_time), "push_time": ("push_ps", parse_time),
+    "nic_queue": ("queue_bytes", parse_size), "nic_order": ("order", None), "send_complete": ("send_complete", None),
+}
+"""Field of each option of a NIC, and what reads it."""
 
 
 SWING_PAPER = Model(
@@ -133,4 +242,7 @@ SWING_PAPER = Model(
 )
 """The set-up of the Swing paper as its figures give it (reference: 8 KiB packets, head delivery, 0.52 us endpoints)."""
 
-PRESETS = Registry("presets", {"swing-paper": SWING_PAPER})
+SWING_SST = replace(SWING_PAPER, nic=Nic(order="fifo", send_complete="pushed"), rank_progress="authors")
+"""The same with what its simulator, SST, does at the NIC: one fifo queue that the ports of a node share."""
+
+PRESETS = Registry("presets", {"swing-paper": SWING_PAPER, "swing-sst": SWING_SST})

@@ -32,7 +32,8 @@ _RESOLVED = {
     "collective": ("name", "algorithms", "element_bytes", "options", "root"),
     "model": (
         "preset", "forwarding", "deliver", "chunk", "chunks", "header", "packet_header", "endpoint_latency", "tie",
-        "discipline", "engine", "symmetry", "seed", "faults",
+        "discipline", "nic", "injection_rate", "ejection_rate", "nic_engines", "post_time", "push_time", "nic_queue",
+        "nic_order", "send_complete", "rank_progress", "engine", "symmetry", "seed", "faults",
     ),
     "sweep": ("begin", "end", "factor", "step"),
 }

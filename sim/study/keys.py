@@ -160,7 +160,8 @@ class CollectiveKeys:
 class ModelKeys:
     """Section `[model]`: what the simulation assumes; see `sim.program.model.Model`."""
 
-    preset: str | None = key("text", "start from the parameters of a published evaluation: swing-paper", "NAME")
+    preset: str | None = key("text", "start from the parameters of a published evaluation: swing-paper or swing-sst",
+                             "NAME")
     forwarding: str | None = key("text", "cut-through or store-and-forward", "MODE", default="cut-through")
     deliver: str | None = key("text", "what counts as delivery of a chunk: tail or head", "END", default="tail")
     chunk: str | None = key("text", "size of a chunk; alternative to --chunks", "SIZE")
@@ -172,6 +173,20 @@ class ModelKeys:
     tie: str | None = key("text", "between equal routes: first, split, alternating or ecmp", "RULE", default="first")
     discipline: str | None = key("text", "of queues: fifo, priority, smallest-first or lowest-chunk-first", "NAME",
                                  default="fifo")
+    nic: str | None = key("text", "none, or shared: the links of an NPU share one (docs/background/model.md)", "NIC",
+                          default="none")
+    injection_rate: str | None = key("text", "of a shared NIC", "RATE", default="twice the links")
+    ejection_rate: str | None = key("text", "at which what arrives leaves a NIC", "RATE", default="unlimited")
+    nic_engines: int | None = key("integer", "transfers that a NIC takes at once", "N", default="one per link")
+    post_time: str | None = key("text", "between two transfers that a rank posts", "TIME", default="1ns")
+    push_time: str | None = key("text", "of an engine of a NIC for 8 KiB", "TIME", default="1ns")
+    nic_queue: str | None = key("text", "at which engines wait, of NICs in order of fifo", "SIZE", default="64MiB")
+    nic_order: str | None = key("text", "of the queue of a NIC: rotate (engines take turns) or fifo", "ORDER",
+                                default="rotate")
+    send_complete: str | None = key("text", "when a rank's own send ends for it: delivered or pushed", "WHEN",
+                                    default="delivered")
+    rank_progress: str | None = key("text", "what a rank waits for before its next step: free, any, all or authors",
+                                    "RULE", default="free")
     engine: str | None = key("text", "chunk, reference or analytic", "NAME", default="chunk")
     symmetry: str | None = key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
                                default="auto")

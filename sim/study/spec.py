@@ -33,9 +33,8 @@ from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, parse_toml
 from topologies.units import Quantity, format_size, parse_sweep_size
 
-PRESET_LINKS: dict[str, dict[str, str]] = {
-    "swing-paper": {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
-}
+_OF_SWING = {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
+PRESET_LINKS: dict[str, dict[str, str]] = {"swing-paper": _OF_SWING, "swing-sst": _OF_SWING}
 """Links that belong to a preset of `sim.program.model`."""
 
 DEFAULT_SIZE = "32M"
@@ -200,6 +199,9 @@ class Spec(Sections):
             base, chunk=keys.chunk, chunks=DEFAULT_CHUNKS if isinstance(keys.chunks, str) else keys.chunks,
             header=keys.header, packet_header=keys.packet_header, endpoint_latency=keys.endpoint_latency,
             forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie, discipline=keys.discipline, seed=keys.seed,
+            nic=keys.nic, injection_rate=keys.injection_rate, ejection_rate=keys.ejection_rate,
+            nic_engines=keys.nic_engines, post_time=keys.post_time, push_time=keys.push_time, nic_queue=keys.nic_queue,
+            nic_order=keys.nic_order, send_complete=keys.send_complete, rank_progress=keys.rank_progress,
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.lower.lowered import Lowered
+from sim.lower.nics import STREAMS
 from sim.why.faulty_path import MOVED, REPAIR, RESENT
 from sim.why.path import Labels
 from sim.why.walks import Piece
@@ -69,6 +70,8 @@ class Names:
         link = int(lowered.server_link[index])
         if link >= 0:
             return self.dimension(link)
+        if (stream := int(lowered.server_stream[index])) >= 0 and lowered.streams == STREAMS:
+            return STREAMS[stream]
         return "compute" if lowered.server_rank[index] >= 0 else RECONFIGURATION
 
     def _latency(self, at: int) -> list[tuple[str, int]]:
@@ -77,6 +80,10 @@ class Names:
         server = int(program.hop_server[hop])
         link = int(lowered.server_link[server])
         if link < 0:
-            return [(self._server(server), int(program.hop_latency_ps[hop]))]
+            name = "endpoint" if lowered.streams == STREAMS else self._server(server)
+            return [(name, int(program.hop_latency_ps[hop]))]
         endpoint = lowered.model.endpoint_latency_ps if program.hop_last[hop] else 0
+        if program.has_nics:  # a part of it lies behind the NIC
+            of_link = int(topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]])
+            endpoint = int(program.hop_latency_ps[hop]) - of_link if program.hop_last[hop] else 0
         return [("hop processing", int(topology.hop_latency_ps[topology.dst[link]])), ("endpoint", endpoint)]

@@ -36,8 +36,9 @@ from topologies.units import format_time
 
 Part = TypeVar("Part", int, float)
 
-SERIALIZATION, QUEUEING = "serialization", "queueing"
-"""The path's own bytes on a server; those of another transfer in front of it."""
+SERIALIZATION, QUEUEING, POSTING = "serialization", "queueing", "posting"
+"""The path's own bytes on a server; those of another transfer in front of it; from the release of a chunk until it is
+in the queue of its NIC: posts of the rank, engines, pushes."""
 
 
 class Labels(NamedTuple):
@@ -197,6 +198,8 @@ class Walk(Walks):
         """Walk from the start of a service to that of the one before it, or to the delivery that released it."""
         task, chunk, hop = self._place(row)
         start = int(self.log.start_ps[row])
+        if hop == 0 and self._has_nic(task):
+            return self._nic_start(row, task, chunk, start)
         arrival = self._arrival(task, chunk, hop)
         if arrival is None or arrival < start:
             before = int(self.log.before[row])
@@ -209,6 +212,32 @@ class Walk(Walks):
             return self._release(task, chunk, start)
         self._hop_before(task, chunk, hop - 1, start)
         return row - 1
+
+    def _has_nic(self, task: int) -> bool:
+        return self.program.has_nics and bool(self.program.server_nic[self.server[self._at(task, 0)]] >= 0)
+
+    def _nic_start(self, row: int, task: int, chunk: int, start: int) -> State | None:
+        """Walk from a service of a NIC to the one before it, or to the last delivery that the chunk waited for.
+
+        When it was pushed leaves no trace, nor when another send was that it waited for: both are posting.
+        """
+        before = int(self.log.before[row])
+        ahead = self._place(before) if before >= 0 else None
+        if ahead is not None and self._service(*ahead)[1] == start:
+            self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
+            return before
+        times = [int(self.outcome.finish_ps[parent]) for parent in self.whole_parents(task)]
+        for parent, lag in self.stream_parents(task):
+            needed = self._needed(task, chunk, parent, lag)
+            times += [self._delivered(parent, needed - 1)] if needed > 0 else []
+        released = max(times, default=0)
+        if start > released:
+            self.pieces.append(Piece(released, start, POSTING, task, int(self.server[self._at(task, 0)])))
+        return self._release(task, chunk, released)
+
+    def _needed(self, task: int, chunk: int, parent: int, lag: int) -> int:
+        """Chunks of a stream parent that a chunk waits for."""
+        return chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
 
     def _hop_before(self, task: int, chunk: int, hop: int, ready: int) -> None:
         """Account the time from the start of a service to the arrival at the next server."""
@@ -246,7 +275,7 @@ class Walk(Walks):
             if self.outcome.finish_ps[parent] == time:
                 yield parent, int(self.chunks[parent]) - 1
         for parent, lag in self.stream_parents(task):
-            needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
+            needed = self._needed(task, chunk, parent, lag)
             if needed > 0 and self._delivered(parent, needed - 1) == time:
                 yield parent, needed - 1
         if self.program.task_pool.size and self.program.task_pool[task] >= 0:
@@ -297,7 +326,7 @@ class Walk(Walks):
         """Delivery of a chunk of a task without servers: the last thing that it waited for."""
         times = [int(self.outcome.finish_ps[parent]) for parent in self.whole_parents(task)]
         for parent, lag in self.stream_parents(task):
-            needed = chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
+            needed = self._needed(task, chunk, parent, lag)
             if needed > 0:
                 times.append(self._delivered(parent, needed - 1))
         if chunk == self.chunks[task] - 1:

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 
 from sim.engine.reference import Simulation, run_reference
 from sim.engine.reference_nic import Nic, Want
+from sim.engine.run import run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
+from sim.program.outcome import Deadlock, Outcome
 from tests.strategies import nic_programs
 from topologies import WeftError
 
@@ -190,6 +192,41 @@ def test_what_nics_do_not_do_is_rejected(where: str, said: str) -> None:
 def test_a_nic_has_an_engine() -> None:
     with pytest.raises(WeftError, match="0 engines"):
         building().nic(UNIT, engines=0)
+
+
+def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
+    try:
+        return run(program, log=True) if which == "chunk" else run_reference(program, log=True)
+    except Deadlock as stuck:
+        return str(stuck)
+
+
+@settings(max_examples=300)
+@given(nic_programs())
+def test_engines_agree(program: Program) -> None:
+    assert_engines_agree(program)
+
+
+@pytest.mark.verify
+@settings(max_examples=3000)
+@given(nic_programs())
+def test_engines_agree_on_thousands(program: Program) -> None:
+    assert_engines_agree(program)
+
+
+def assert_engines_agree(program: Program) -> None:
+    """Every service is in the same picosecond in both engines, or both see the same end."""
+    chunk, reference = outcome_or_deadlock(program, "chunk"), outcome_or_deadlock(program, "reference")
+    if isinstance(chunk, str) or isinstance(reference, str):
+        assert chunk == reference
+        return
+    for name in ("start_ps", "finish_ps", "busy_ps"):
+        np.testing.assert_array_equal(getattr(chunk, name), getattr(reference, name), err_msg=name)
+    assert (chunk.makespan_ps, chunk.events) == (reference.makespan_ps, reference.events)
+    assert chunk.log is not None
+    assert reference.log is not None
+    for mine, theirs in zip(chunk.log, reference.log, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @settings(max_examples=60)

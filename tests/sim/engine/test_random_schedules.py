@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,7 +16,8 @@ from sim import simulate
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-from sim.program.model import Model
+from sim.program.model import NIC_ORDERS, SEND_COMPLETE, Model, Nic
+from sim.program.outcome import Deadlock
 from tests.fabrics import random_fabric
 from topologies import Topology, WeftError, from_spec
 from topologies.core.paths import TIES
@@ -50,6 +52,21 @@ def models(draw: st.DrawFn) -> Model:
     )
 
 
+@st.composite
+def models_with_ranks(draw: st.DrawFn) -> Model:
+    """Models with NICs, or ranks that wait for all their ports, or both."""
+    rate, model = st.sampled_from((None, 10.0**9, 10.0**11, 1e15)), draw(models())
+    nic = draw(st.one_of(st.none(), st.builds(
+        Nic, injection_Bps=rate, ejection_Bps=rate, engines=st.sampled_from((None, 1, 3)),
+        post_ps=st.sampled_from((0, 1000, 10**6)), push_ps=st.sampled_from((0, 1000, 10**6)),
+        queue_bytes=st.sampled_from((1, 5000, 2**26)), order=st.sampled_from(NIC_ORDERS),
+        send_complete=st.sampled_from(SEND_COMPLETE),
+    )))
+    progress = draw(st.sampled_from(("free", "any", "all", "authors") if nic else ("all", "authors")))
+    tie = "first" if model.tie == "split" else model.tie
+    return replace(model, nic=nic, rank_progress=progress, tie=tie)
+
+
 def check(case: tuple[str, str, str | None], spec: str, seed: int, size: int, model: Model, symmetry: str) -> None:
     name, kind, form = case
     try:
@@ -61,8 +78,15 @@ def check(case: tuple[str, str, str | None], spec: str, seed: int, size: int, mo
     if lowered.program.chunk_hops() > MOST_SERVICES:
         event("left out: too large for the reference")
         return
+    try:
+        found = simulate(schedule, model=model, check=True, symmetry=symmetry)
+    except Deadlock:
+        event("ports wait for each other")
+        assert model.rank_progress in ("any", "authors")
+        with pytest.raises(Deadlock):
+            simulate(schedule, model=model, engine="reference", symmetry="off")
+        return
     event("compared")
-    found = simulate(schedule, model=model, check=True, symmetry=symmetry)
     oracle = simulate(schedule, model=model, engine="reference", symmetry="off")
     assert found.outcome is not None
     assert oracle.outcome is not None
@@ -83,6 +107,23 @@ ANY = {
 @settings(max_examples=25, deadline=None)
 @given(**ANY)
 def test_random_schedules(
+    case: tuple[str, str, str | None], spec: str, seed: int, size: int, model: Model, symmetry: str
+) -> None:
+    check(case, spec, seed, size, model, symmetry)
+
+
+@settings(max_examples=25, deadline=None)
+@given(**ANY | {"model": models_with_ranks()})
+def test_random_schedules_with_nics(
+    case: tuple[str, str, str | None], spec: str, seed: int, size: int, model: Model, symmetry: str
+) -> None:
+    check(case, spec, seed, size, model, symmetry)
+
+
+@pytest.mark.verify
+@settings(max_examples=3000, deadline=None)
+@given(**ANY | {"model": models_with_ranks()})
+def test_thousands_of_random_schedules_with_nics(
     case: tuple[str, str, str | None], spec: str, seed: int, size: int, model: Model, symmetry: str
 ) -> None:
     check(case, spec, seed, size, model, symmetry)

@@ -10,7 +10,7 @@ import pytest
 from collectives import build
 from collectives.core.schedule import Schedule
 from sim import simulate
-from sim.program.model import SWING_PAPER, Model
+from sim.program.model import SWING_PAPER, SWING_SST, Model, Nic
 from topologies import Topology, from_spec
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import NPU, SWITCH
@@ -36,6 +36,8 @@ MODELS = {
     "cut-through": Model(chunks=3),
     "store-and-forward": Model(chunks=3, forwarding="store-and-forward"),
     "swing-paper": SWING_PAPER,
+    "swing-sst": SWING_SST,
+    "both ends": Model(chunks=3, nic=Nic(engines=1, ejection_Bps=1e10), rank_progress="any"),
 }
 
 

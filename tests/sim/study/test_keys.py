@@ -12,19 +12,31 @@ from sim.cli.commands import COMMANDS
 from sim.cli.flags import accepted
 from sim.papers import PAPERS
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-from sim.program.model import ENGINES, PRESETS, SYMMETRY, Model
+from sim.program.model import (
+    ENGINES,
+    NIC_ORDERS,
+    NICS,
+    PRESETS,
+    RANK_PROGRESS,
+    SEND_COMPLETE,
+    SYMMETRY,
+    Model,
+    Nic,
+)
 from sim.streaming.slot_sharing import RULES as SLOT_RULES
 from sim.study.keys import KINDS, SECTIONS, flags_of, keys_of, shown_default
 from sim.study.spec import DEFAULT_SIZE, Spec
 from tests.places import ROOT
 from topologies import TIES, WeftError, from_spec
 from topologies.totient_rings import RULES as RING_RULES
-from topologies.units import format_rate, format_time
+from topologies.units import format_rate, format_time, parse_size, parse_time
 from workloads.training import LOOPS
 
 NAMES = {
     "model.preset": PRESETS, "model.forwarding": FORWARDING, "model.deliver": DELIVERY, "model.tie": TIES,
     "model.discipline": DISCIPLINES, "model.engine": ENGINES, "model.symmetry": SYMMETRY, "training.loop": LOOPS,
+    "model.nic": NICS, "model.nic_order": NIC_ORDERS, "model.send_complete": SEND_COMPLETE,
+    "model.rank_progress": RANK_PROGRESS,
     "pool.rule": SLOT_RULES, "circuits.rule": RING_RULES, "paper.name": PAPERS,
 }
 
@@ -46,6 +58,11 @@ def test_defaults_that_a_help_shows_are_the_defaults() -> None:
     model, shown = Model(), {name: shown_default(key) for name, key in keys_of("model").items()}
     for name in ("forwarding", "deliver", "tie", "discipline"):
         assert shown[name] == getattr(model, name)
+    nic = Nic()
+    assert shown["rank_progress"] == model.rank_progress
+    assert (shown["nic_order"], shown["send_complete"]) == (nic.order, nic.send_complete)
+    assert [parse_time(shown[name]) for name in ("post_time", "push_time")] == [nic.post_ps, nic.push_ps]
+    assert (model.nic, shown["nic"], parse_size(shown["nic_queue"])) == (None, "none", nic.queue_bytes)
     assert (int(shown["chunks"]), int(shown["seed"])) == (model.chunks, model.seed)
     assert (shown["engine"], shown["symmetry"]) == (Spec().engine, Spec().symmetry)
     ring, links = from_spec("ring:4"), keys_of("topology")

@@ -1,0 +1,72 @@
+"""What a rank waits for beyond the dependencies of a schedule: all ports of a step, and its own sends until when."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from collectives.core.pattern import Pattern
+from collectives.core.transfers import Transfers
+from sim.program import I32, I64, PUSHED, WHOLE, i32, unique_rows
+from sim.program.model import Model
+from topologies import WeftError
+from topologies.core.paths import ranges
+
+
+class Waiting(NamedTuple):
+    """What is added to the dependencies of a pattern."""
+
+    steps: tuple[int, ...] | None = None  # with which all ports of a rank begin together; () for all, None for no step
+    pushed: bool = False  # whether a rank's own send ends for it when it is pushed
+
+
+FREE = Waiting()
+
+
+def progress_of(pattern: Pattern, model: Model) -> str:
+    """What ranks wait for: that of the model, or of the authors of the algorithm."""
+    return pattern.progress if model.rank_progress == "authors" else model.rank_progress
+
+
+def waiting_of(pattern: Pattern, model: Model) -> Waiting:
+    """What a model adds to the dependencies of a pattern."""
+    progress = progress_of(pattern, model)
+    steps = {"free": None, "any": pattern.phases or None, "all": ()}[progress]
+    return Waiting(steps, model.nic is not None and model.nic.send_complete == "pushed")
+
+
+def waiting_rows(t: Transfers, waiting: Waiting, parent: I64, child: I64, lag: I32) -> tuple[I32, I32, I32]:
+    """The dependencies between rows of transfers, with those that are added.
+
+    WeftError: ports that wait for each other inside a step.
+    """
+    lags = lag.astype(np.int64)
+    if waiting.pushed:
+        own, moves = t.dep_src == t.src[child], t.src != t.dst
+        lags[own & (lags == WHOLE) & moves[parent] & moves[child]] = PUSHED
+    if waiting.steps is None:
+        return i32(parent), i32(child), i32(lags)
+    return _together(t, waiting.steps, parent, child, lags)
+
+
+def _together(t: Transfers, steps: tuple[int, ...], parent: I64, child: I64, lag: I64) -> tuple[I32, I32, I32]:
+    """Let each transfer of a rank in a step wait for what any of them waits for."""
+    chosen = (t.src != t.dst) & (np.isin(t.step, steps) if steps else np.True_)
+    group = unique_rows(t.src.astype(np.int64) * (int(t.step.max(initial=0)) + 1) + t.step)[1]
+    joint = np.flatnonzero(chosen[child] & (lag < 0))
+    if np.any(inside := group[parent[joint]] == group[child[joint]]):
+        row = child[joint[inside]][0]
+        raise WeftError(
+            f"transfers of rank {t.src[row]} in step {t.step[row]} wait for each other: its ports cannot go on together"
+        )
+    joint = joint[np.argsort(group[child[joint]], kind="stable")]
+    count = np.bincount(group[child[joint]], minlength=int(group.max(initial=-1)) + 1)
+    first = np.cumsum(count) - count
+    rows = np.flatnonzero(chosen)
+    added = joint[ranges(first[group[rows]], count[group[rows]])]
+    alone = np.setdiff1d(np.arange(child.size), joint)
+    parents = np.concatenate([parent[alone], parent[added]])
+    children = np.concatenate([child[alone], np.repeat(rows, count[group[rows]])])
+    edges = np.unique(np.stack([children, parents, np.concatenate([lag[alone], lag[added]])]), axis=1)
+    return i32(edges[1]), i32(edges[0]), i32(edges[2])
