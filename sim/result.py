@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,12 @@ from sim.lower.lowered import Lowered
 from sim.lower.progress import progress_of
 from sim.program import Program
 from sim.program.columns import work_of_servers
-from sim.program.model import Model
+from sim.program.model import MOST_SPREAD, Model
 from sim.program.outcome import Outcome
 from sim.timeline.timeline import timeline
 from sim.why.explain import explain_run, run_with_log
 from sim.why.spans import Spans, run_with_joins
-from topologies.checks import WeftError, checked
+from topologies.checks import Integer, Natural, WeftError, checked
 from topologies.text.brief import cut
 from topologies.text.notebook import Tabular, html_table
 from topologies.units import PS_PER_S, counted, format_size, format_time
@@ -187,6 +187,7 @@ class Result(Tabular):
             return run_with_log(self.lowered)
         return self.outcome
 
+    @checked
     def why(self, by: str = "dimension") -> Why:
         """The critical path.
 
@@ -197,7 +198,8 @@ class Result(Tabular):
         """
         return explain_run(self.lowered, self.logged, by)
 
-    def spread(self, n: int = 8, *, seed: int = 0) -> Spread:
+    @checked
+    def spread(self, n: Annotated[int, Integer(1, MOST_SPREAD)] = 8, *, seed: Natural = 0) -> Spread:
         """The range of the time over n perturbations that no specification would tell apart; see `sim.why.spread`.
 
         WeftError: a result with faults, or of the analytic engine.
@@ -208,6 +210,7 @@ class Result(Tabular):
             raise WeftError("a spread is of simulated runs without faults")
         return spread(self.job, n, model=self.model, seed=seed)
 
+    @checked
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""
         return timeline(self.lowered, self.logged)
@@ -217,22 +220,27 @@ class Result(Tabular):
         """NPUs that were simulated, each for those like it."""
         return sorted({rank for _, rank in self._spans.lowered.end_task})
 
+    @checked
     def spans(self) -> list[Span]:
         """Every operation on every simulated NPU, by start."""
         return self._spans.all
 
+    @checked
     def compute_ps(self, rank: int) -> int:
         """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
         return self._spans.compute_ps(rank)
 
+    @checked
     def communication_ps(self, rank: int) -> dict[str, int]:
         """Time for which an NPU has an operation of each kind of communication in progress."""
         return self._spans.communication_ps(rank)
 
+    @checked
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
         return dict(self._spans.busy_ps)
 
+    @checked
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
 

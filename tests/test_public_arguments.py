@@ -459,6 +459,24 @@ def test_every_argument_of_every_public_callable_meets_hostile_values(name, tmp_
     assert wrong == []
 
 
+@pytest.mark.parametrize("name", public())
+def test_every_public_callable_names_what_it_does_not_take_and_what_it_lacks(name, tmp_path):
+    call = public()[name]
+    parameters = inspect.signature(call).parameters.values()
+    given = arguments(name, call, tmp_path)
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters):  # algorithms say which options they have
+        with pytest.raises(WeftError, match="has no argument 'apples': it takes"):
+            call(**given, apples=1)
+    needed = [
+        one.name for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if needed and needed != ["self"]:
+        own = {"self": given["self"]} if "self" in given else {}
+        with pytest.raises(WeftError, match=f"needs {', '.join(one for one in needed if one != 'self')}: it takes"):
+            call(**own)
+
+
 def test_the_table_names_nothing_that_is_not_public():
     assert set(VALID) <= set(public())
 
