@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docs import gallery
 from sim.cli import main
 from tests.browser.chromium import Chromium, find
 
@@ -178,3 +180,17 @@ def test_trade_offs_are_those_of_the_result(page: Chromium) -> None:
     away = [abs(point["total_GBps"] - 100) for point in section["points"]]
     assert away[section["chosen"]] == min(away)
     assert all(point["time_s"] <= point["equal_time_s"] for point in section["points"])
+
+
+def test_the_gallery_is_made_by_its_commands_and_fits_a_phone(
+    page: Chromium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gallery.run(gallery.DOCS / "gallery.md")
+    kept = {report.name for report in (gallery.DOCS / "gallery").glob("*.html")}
+    assert {report.name for report in tmp_path.glob("*.html")} == kept
+    page.look(PHONE, "dark")
+    for name in sorted(kept):
+        page.open(gallery.DOCS / "gallery" / name)
+        assert page.run("document.documentElement.scrollWidth") <= PHONE
+        assert page.run(WIDE_ELEMENTS) == []
