@@ -7,6 +7,7 @@ import inspect
 import pickle
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import sim
 import topologies
 import workloads
 from collectives import swing
+from tests.test_public_arguments import judged, on_fabric, on_machine
 from topologies import multidim, torus
 from topologies.text.brief import Registry
 from topologies.text.notebook import Tabular
@@ -90,7 +92,9 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Feasible": lambda: sim.Feasible([sim.budget(100, 4, spent=True)], 4),
     "sim.FaultPlan": lambda: sim.FaultPlan(faults=tuple(sim.SlowLink(link=f"npu{n}->npu{n + 1}") for n in range(50))),
     "sim.Jitter": lambda: sim.Jitter(link="*", mean="1us"),
-    "sim.Judgment": lambda: sim.Judgment(measured(), FABRIC, (), (LONG,) * 50, None),
+    "sim.FabricRun": lambda: replace(on_fabric(), source=LONG),
+    "sim.Judgment": lambda: replace(judged(), tables=judged().tables * 50, limit=LONG),
+    "sim.LibraryRun": lambda: sim.LibraryRun(**on_machine() | {"source": LONG}),
     "sim.LinkDown": lambda: sim.LinkDown(link="npu0--npu1"),
     "sim.Loss": lambda: sim.Loss(link="*", probability=0.1),
     "sim.Measurements": measured,
