@@ -81,7 +81,7 @@ def run_python(text: str, names: dict[str, object]) -> str:
 
 def commands(text: str) -> list[tuple[str, str]]:
     """The commands of a block, each with what is shown below it."""
-    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)[1:]
     return [(head, shown) for head, _, shown in (part.partition("\n") for part in parts)]
 
 
@@ -179,6 +179,23 @@ def test_a_mistake_in_it_is_named() -> None:
     assert right in CONTRIBUTING[0]
     with pytest.raises(ScheduleError, match="rank 7"):
         run_python(CONTRIBUTING[0].replace(right, wrong), names)
+
+
+WRITTEN = re.compile(r"^    (?:\$ )?(weft .*)$", re.MULTILINE)
+"""A command in an indented block, which needs files or minutes that a test has not."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if WRITTEN.search(page.read_text(encoding="utf-8"))], ids=name)
+def test_commands_that_are_not_run_are_accepted(page: Path) -> None:
+    known = parsers()
+    for line in WRITTEN.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+        _, command, *words = shlex.split(line.partition(" > ")[0], comments=True)
+        assert vars(known[command].parse_args(words)), line
+
+
+def test_no_block_is_of_a_language_that_nothing_runs() -> None:
+    said = {(name(page), block.language) for page in PAGES for block in blocks(page)}
+    assert {one for one in said if one[1] not in ("python", "text", "console", "toml")} == set()
 
 
 @pytest.mark.parametrize("page", DRAWING)
