@@ -104,6 +104,11 @@ def outside(_: Sphinx, name: str, text: list[str]) -> None:
         text[0] = text[0].replace(f"]({to_root}{page}.md", f"]({to_docs}{page.lower()}.rst")
 
 
+def inside(_: Sphinx, path: object, name: str, text: list[str]) -> None:
+    """Links of a page from outside docs/ lead to the pages of the site."""
+    text[0] = text[0].replace("](docs/", "](")
+
+
 def setup(app: Sphinx) -> None:
     """Register what is above."""
     app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(block, None))
@@ -111,3 +116,4 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", listed)
     app.connect("autodoc-skip-member", no_fields)
     app.connect("source-read", outside)
+    app.connect("include-read", inside)
