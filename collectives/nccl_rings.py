@@ -3,7 +3,7 @@
 If direct links connect all NPUs, edge-disjoint Hamiltonian cycles over them are searched (a bundle of links counts as
 several), and each is used in both directions; around switches one cycle in rank order fills every port. With several
 boxes, ring r enters and leaves boxes alternately by the NICs of adjacent positions r and r + 1, and every NIC serves
-the same number of rings.
+the same number of rings. Broadcast and reduce go once along every ring, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from collectives.core.boxes import boxes_of, zigzag
 from collectives.core.by_wiring import by_wiring
 from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.forest import Edge, Forest, Tree
+from collectives.trees.pattern import forest_pattern
 from topologies import Topology, WeftError
-from topologies.checks import checked
+from topologies.checks import checked, integer
 from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
@@ -33,29 +36,105 @@ Room = dict[tuple[int, int], float]
 
 
 @checked
-def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+def all_reduce(
+    topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
     """All-reduce over several rings at once, each with an equal part; several boxes must be of equal size.
 
-    WeftError: no cycle through all NPUs is found along direct links.
+    `share_links`: where links join every two of an even number of NPUs, two rings use each of them, and all are filled;
+        rings with links of their own leave some idle there.
+    `posted`: a rank forwards what it has received without waiting for the delivery of what it sent before, as NCCL,
+        whose connections have eight slots, does.
+    WeftError: no cycle through all NPUs is found along direct links, or no such links to share.
     """
-    return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
+    return schedule(_pattern(topology, "all-reduce", share_links, posted), size, element_bytes)
 
 
 @checked
-def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+def reduce_scatter(
+    topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
     """The first half of `all_reduce`."""
-    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
+    return schedule(_pattern(topology, "reduce-scatter", share_links, posted), size, element_bytes)
 
 
 @checked
-def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+def all_gather(
+    topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
     """The second half of `all_reduce`."""
-    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
+    return schedule(_pattern(topology, "all-gather", share_links, posted), size, element_bytes)
+
+
+@checked
+def broadcast(
+    topology: Topology, size: Quantity, *, root: int = 0, share_links: bool = False,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
+    """Every ring carries an equal part from the root to the rank before it."""
+    return schedule(_chains(topology, "broadcast", _rank(topology, root), share_links), size, element_bytes)
+
+
+@checked
+def reduce(
+    topology: Topology, size: Quantity, *, root: int = 0, share_links: bool = False,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
+    """Every ring adds an equal part up, from the rank after the root to the root."""
+    return schedule(_chains(topology, "reduce", _rank(topology, root), share_links), size, element_bytes)
+
+
+def _rank(topology: Topology, root: int) -> int:
+    return integer(root, "root", 0, topology.n_npus - 1)
 
 
 @by_wiring
-def _pattern(topology: Topology, kind: str) -> Pattern:
-    return cycles_pattern(topology, kind, NAME, [np.array(ring, np.int64) for ring in rings(topology)])
+def _pattern(topology: Topology, kind: str, share_links: bool, posted: bool) -> Pattern:
+    orders = [np.array(ring, np.int64) for ring in _rings(topology, share_links)]
+    return cycles_pattern(topology, kind, NAME, orders, posted=posted)
+
+
+@by_wiring
+def _chains(topology: Topology, kind: str, root: int, share_links: bool) -> Pattern:
+    trees = []
+    for ring in _rings(topology, share_links):
+        at = ring.index(root)
+        chain = ring[at:] + ring[:at]
+        if kind == "reduce":
+            chain = chain[:1] + chain[:0:-1]
+        trees.append(Tree(root, 1, tuple(Edge(*pair) for pair in pairwise(chain))))
+    forest = Forest(topology, tuple(trees), inward=kind == "reduce")
+    if kind == "reduce":
+        return forest_pattern(topology, kind, NAME, root=root, up=forest)
+    return forest_pattern(topology, kind, NAME, root=root, down=forest)
+
+
+def _rings(topology: Topology, share_links: bool) -> list[list[int]]:
+    return shared_rings(topology) if share_links else rings(topology)
+
+
+def shared_rings(topology: Topology) -> list[list[int]]:
+    """Rings of boxes in which links join every two of an even number of NPUs, so that all these links are used alike.
+
+    In one box, n - 1 cycles in both directions, of which two in each direction use every link: the zig-zag modulo
+    n - 1, rotated, and closed by the last node. In several boxes, a ring per position, whose path through a box is the
+    zig-zag modulo n from there.
+    WeftError: other boxes.
+    """
+    boxes = boxes_of(topology)
+    size = len(boxes[0])
+    pairs = set(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
+    if size % 2 or size < 4 or any(
+        len(box) != size or (a != b and (a, b) not in pairs) for box in boxes for a in box for b in box
+    ):
+        raise WeftError(f"{NAME} on {topology.name}: share_links takes links between every two of 4, 6, 8, ... NPUs")
+    if len(boxes) > 1:
+        return _across(topology, boxes, share_links=True)
+    found = [[size - 1, *((turn + at) % (size - 1) for at in zigzag(size - 1))] for turn in range(size - 1)]
+    return [ring for cycle in found for ring in (cycle, cycle[::-1])]
 
 
 @remembered
@@ -64,7 +143,7 @@ def rings(topology: Topology) -> list[list[int]]:
     n = topology.n_npus
     if n <= 2:
         return [list(range(n))]
-    boxes = _boxes(topology)
+    boxes = boxes_of(topology)
     if not _directly_joined(topology) and len(boxes) > 1 and len({len(box) for box in boxes}) == 1 < len(boxes[0]) - 1:
         return _across(topology, boxes)
     if not np.any((topology.src < n) & (topology.dst < n)):
@@ -87,18 +166,10 @@ def _directly_joined(topology: Topology) -> bool:
     return bool(connected_components(coo_array(edges, shape=(n, n)), connection="strong")[0] == 1)
 
 
-def _boxes(topology: Topology) -> list[list[int]]:
-    """NPUs connected by links of tier 0."""
-    fast = topology.dimension == 0
-    edges = (np.ones(np.count_nonzero(fast), np.int8), (topology.src[fast], topology.dst[fast]))
-    n = topology.n_nodes
-    label = connected_components(coo_array(edges, shape=(n, n)), directed=False)[1][: topology.n_npus]
-    return [np.flatnonzero(label == one).tolist() for one in dict.fromkeys(label.tolist())]
-
-
-def _across(topology: Topology, boxes: list[list[int]]) -> list[list[int]]:
+def _across(topology: Topology, boxes: list[list[int]], share_links: bool = False) -> list[list[int]]:
     """One ring per position in a box."""
     size, count = len(boxes[0]), len(boxes)
+    half = size // 2
     rooms = [
         dict.fromkeys(((a, b) for a in box for b in box if a != b), float("inf")) if _share_switch(topology, box)
         else _direct_room(topology, box)
@@ -106,13 +177,15 @@ def _across(topology: Topology, boxes: list[list[int]]) -> list[list[int]]:
     ]
     found = []
     for rail in range(size):
-        ports = [(rail + at % 2) % size for at in range(count)]
+        ports = [(rail + at % 2 * (half if share_links else 1)) % size for at in range(count)]
         if count % 2:
-            ports[-1] = (rail + 2) % size
+            ports[-1] = (rail + (1 if share_links else 2)) % size
         ring: list[int] = []
         for at, (box, room) in enumerate(zip(boxes, rooms, strict=True)):
-            start, end = box[ports[at]], box[ports[(at + 1) % count]]
-            path = _walk(room, box, start, end)
+            first, last = ports[at], ports[(at + 1) % count]
+            start, end = box[first], box[last]
+            straight = share_links and (last - first) % size == half
+            path = [box[(first + step) % size] for step in zigzag(size)] if straight else _walk(room, box, start, end)
             if path is None:
                 raise WeftError(
                     f"{NAME} on {topology.name}: no path through a box from {topology.node_name(start)} to "

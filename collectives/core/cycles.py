@@ -36,13 +36,14 @@ def _cycle(order: Ranks) -> _Cycle:
 
 def cycles_pattern(
     topology: Topology, kind: str, algorithm: str, orders: Sequence[Ranks], *, groups: Groups | tuple[Group, ...] = (),
-    smaller: Smaller | None = None, progress: str = "free",
+    smaller: Smaller | None = None, progress: str = "free", posted: bool = False,
 ) -> Pattern:
     """The pattern of concurrent rings, each with an equal part of the array.
 
     `kind`: "all-reduce", "reduce-scatter" or "all-gather".
     `orders`: (p,) ranks in the order of each directed cycle.
     `groups`, `smaller`, `progress`: as in `Pattern`.
+    `posted`: a rank forwards what it has received without waiting for its own previous send.
     """
     p = topology.n_npus
     cycles = [_cycle(order) for order in orders]
@@ -52,7 +53,7 @@ def cycles_pattern(
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
         table = TransferTable(ranks)
         for port, cycle in enumerate(cycles):
-            _add_steps(table, port, len(cycles), cycle, phases)
+            _add_steps(table, port, len(cycles), cycle, phases, posted)
         return table.build()
 
     def blocks_of(source: int, slot: int) -> Sequence[int]:
@@ -68,8 +69,10 @@ def cycles_pattern(
     )
 
 
-def _add_steps(table: TransferTable, port: int, n_ports: int, cycle: _Cycle, phases: Sequence[bool]) -> None:
-    """All steps of one port: a rank forwards what it has just received, after its own previous send."""
+def _add_steps(
+    table: TransferTable, port: int, n_ports: int, cycle: _Cycle, phases: Sequence[bool], posted: bool
+) -> None:
+    """All steps of one port: a rank forwards what it has just received, after its own previous send unless posted."""
     around = cycle.order.size - 1
     step = np.arange(around * len(phases))[:, None]
     slot = step * n_ports + port
@@ -77,5 +80,5 @@ def _add_steps(table: TransferTable, port: int, n_ports: int, cycle: _Cycle, pha
     table.add(
         slot, cycle.ahead(table.ranks, 1), step=step, port=port,
         reduces=np.repeat(np.array(phases), around)[:, None],
-        after=[(cycle.ahead(table.ranks, -1), before), (table.ranks, before)],
+        after=[(cycle.ahead(table.ranks, -1), before), *([] if posted else [(table.ranks, before)])],
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.cli.output import say, write_csv, write_json, write_text
 from sim.library.expected import expected, expected_row
-from sim.library.simulated import simulated_s
+from sim.library.simulated import simulated
 from sim.library.tuner import Setting, version
 from sim.measured.nccl_json import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
@@ -64,7 +64,10 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     for size in spec.sizes_bytes:
         one = expected(setting, size)
         named = f"{setting.machine.name}:{setting.nodes}"
-        rows.append(expected_row(setting, one, named) | {"simulated_s": simulated_s(setting, one)})
+        engine = simulated(setting, one)
+        rows.append(expected_row(setting, one, named) | {
+            "simulated_s": engine.time_s, "schedule": engine.schedule, "not_simulated": engine.reason,
+        })
     say(arguments, *report(spec, setting, rows))
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)
@@ -76,12 +79,13 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of nccl-tests, then the choices."""
     machine = setting.machine
-    table = [["size", "algorithm", "protocol", "expected", "simulated", "busbw", "limited by"]]
+    table = [["size", "algorithm", "protocol", "expected", "simulated", "by", "busbw", "limited by"]]
     for row in rows:
         engine = row["simulated_s"]
         table.append([
             format_size(row["size_bytes"]), row["algorithm"], row["protocol"], format_time(row["time_s"] * 1e12),
-            "-" if engine is None else format_time(engine * 1e12), f"{row['busbw_GBps']:.4g} GB/s", row["limit"],
+            "-" if engine is None else f"{format_time(engine * 1e12)} {engine / row['time_s'] - 1:+.0%}",
+            "-" if engine is None else row["schedule"], f"{row['busbw_GBps']:.4g} GB/s", row["limit"],
         ])
     ports = f", {setting.nics} x {machine.nic.name} a node" if setting.nodes > 1 else ""
     return [
@@ -90,6 +94,7 @@ def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> l
         f"# reached: {format_rate(machine.gpu.ring)} of {format_rate(machine.gpu.link)} inside a node"
         + (f", {machine.nic.reached:.1%} of {format_rate(machine.nic.port)} a port" if setting.nodes > 1 else ""),
         "#", nccl_table(rows, setting.n, spec.element_bytes, spec.collective.root or 0), "#",
-        "# what the library is expected to choose; simulated: the same algorithm, chunk by chunk",
+        "# what the library is expected to choose; simulated: the same algorithm, chunk by chunk, and how much longer",
         aligned(table),
+        *(f"# not simulated: {why}" for why in dict.fromkeys(row["not_simulated"] for row in rows) if why),
     ]

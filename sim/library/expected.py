@@ -68,7 +68,7 @@ def parts_us(setting: Setting, one: Candidate, size_bytes: int) -> tuple[float, 
     if one.algorithm == SENDRECV and setting.collective == SENDRECV and setting.nodes == 1:
         algbw = min(algbw, channel_GBps(setting, size_bytes))
     moving = size_bytes / algbw / 1e3 + _ramp_us(setting, one, size_bytes)
-    return one.latency_us + one.hops * _handshake_us(setting, one, size_bytes), moving
+    return one.latency_us + one.hops * handshake_us(setting, one, size_bytes), moving
 
 
 def _links(setting: Setting, one: Candidate) -> str:
@@ -78,7 +78,7 @@ def _links(setting: Setting, one: Candidate) -> str:
     return "between" if setting.nodes > 1 and by_nics else "inside"
 
 
-def _handshake_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
+def handshake_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
     """What a network hop of a message that is not sent at once takes longer."""
     if size_bytes * one.message < AT_ONCE:
         return 0.0

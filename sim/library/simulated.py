@@ -1,49 +1,134 @@
-"""The same collective by the engine: chunks on the machine's links, with the latency and rate of the protocol.
+"""The same collective by the engine: chunks on the machine's links, with latency, rate and chunks of the protocol.
 
-A step of a ring takes the latency that the library counts for a hop; links have the rate that machines reach, times
-what the protocol leaves. Where no schedule of ours is what the library runs (Tree by nodes, NVLS, CollNet, PAT), there
-is no time, nor for GPUs that are linked directly: our rings do not divide the links of a pair among several.
-Between nodes our ring is slower at small sizes: a rank waits for its own send before the next step, NCCL does not.
+A hop takes the latency that the library counts for one; links have the rate that machines reach, times what the
+protocol leaves of it; chunks are those of the library's buffers. What the engine finds by itself, and the formulas only
+state or leave out: pipelines that fill and drain, links that rings or trees share, two nodes that send each other half.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 from collectives import build
-from sim.library.expected import Expected
-from sim.library.tuner import PROTOCOLS, Setting, tables
+from sim.library.expected import Expected, handshake_us
+from sim.library.tuner import PROTOCOLS, SENDRECV, Setting, candidates, ll_GBps, messages, tables
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import WeftError
 from topologies.core.topology import Topology
 from topologies.units import bytes_per_s, seconds
 
-SCHEDULES = {"Ring": "nccl-rings"}
-"""Algorithms of the library by the names of ours."""
+KIB = 1024
+MOST_CHUNKS = 64
+"""Of a transfer: finer ones change a pipeline's time by less than its depth over this."""
+
+MOST_MOVES = 2_000_000
+"""Limit on transfers times chunks of a simulation: a second or two."""
 
 
-def simulated_s(setting: Setting, row: Expected) -> float | None:
-    """Time of the algorithm and protocol of a row; None where no schedule of ours is that."""
-    name = SCHEDULES.get(row.algorithm)
-    if name is None or setting.gpus != setting.machine.gpus or setting.machine.inside == "mesh":
-        return None
+class Simulated(NamedTuple):
+    """Time in seconds and the schedule that took it; or None, and why there is none."""
+
+    time_s: float | None
+    schedule: str
+    reason: str = ""
+
+
+class _Protocol(NamedTuple):
+    """What an algorithm by a protocol asks of the fabric: us, and GB/s of a GPU inside a node and of a port."""
+
+    base_us: float
+    inside_us: float
+    between_us: float
+    inside_GBps: float
+    between_GBps: float
+    chunk_KiB: float
+
+
+_SCHEDULES: Mapping[str, tuple[str, str | None]] = {
+    "Ring": ("nccl-rings", None), "Tree": ("nccl-trees", None), "NVLS": ("in-network", "pull"),
+    "NVLSTree": ("nvls-trees", None), "CollNet": ("in-network", "rail-wise"), "PAT": ("pat", None),
+    SENDRECV: ("direct", None),
+}
+"""Algorithms of the library by names and forms of ours."""
+
+
+def simulated(setting: Setting, row: Expected) -> Simulated:
+    """The algorithm and protocol of a row, by the engine."""
+    name, form = _SCHEDULES[row.algorithm]
+    machine, n = setting.machine, setting.n
+    if setting.gpus != machine.gpus:
+        return Simulated(None, name, f"{setting.gpus} of {machine.gpus} GPUs of a node")
+    if setting.collective == SENDRECV:
+        return Simulated(None, name, "single messages are no collective")
+    rooted = setting.collective in ("broadcast", "reduce")
+    options: dict[str, Any] = {}
+    if row.algorithm == "Ring":
+        options = {"share_links": machine.inside == "mesh" and setting.gpus > 2} | ({} if rooted else {"posted": True})
+    if moves := _too_many(setting, row):
+        return Simulated(None, name, f"about {moves:,} transfers, more than {MOST_MOVES:,}")
+    protocol = _protocol(setting, row)
+    fabric = _fabric(setting, protocol)
     try:
-        schedule = build(name, setting.collective, _fabric(setting, row.protocol), row.size_bytes)
-    except WeftError:  # a collective that rings of ours do not do
-        return None
-    base = float(tables()["base_ring"][PROTOCOLS.index(row.protocol)]) / 1e6
-    chunks = Model(chunks=1)  # steps wait for whole slices, of which a ring has as many as ranks
-    return max(setting.launch_s, base + simulate(schedule, model=chunks).time_s)
+        schedule = build(name, setting.collective, fabric, row.size_bytes, form, **options)
+    except WeftError as wrong:
+        return Simulated(None, name, str(wrong))
+    piece = row.size_bytes / max(schedule.pattern.n_blocks, 1) * (n if setting.collective == "all-to-all" else 1)
+    chunks = 1  # the steps of a ring wait for whole slices, of which it has as many as ranks
+    if row.algorithm != "Ring" or rooted:
+        chunks = min(MOST_CHUNKS, max(1, round(piece / (protocol.chunk_KiB * KIB))))
+    time = simulate(schedule, model=Model(chunks=chunks)).time_s
+    return Simulated(max(setting.launch_s, protocol.base_us / 1e6 + time), name)
 
 
-def _fabric(setting: Setting, protocol: str) -> Topology:
-    """The machine as the protocol finds it: latency of a hop over the links of its path."""
-    known, at = tables(), PROTOCOLS.index(protocol)
+def _too_many(setting: Setting, row: Expected) -> int:
+    """Transfers of a schedule, if they are too many; estimated before it is built."""
+    n, both = setting.n, 2 if setting.collective == "all-reduce" else 1
+    each = {
+        "Ring": both * n * n * (1 if setting.nodes == 1 and setting.machine.inside == "switch" else setting.gpus),
+        "Tree": 4 * setting.gpus * n * 16, "NVLSTree": 8 * setting.gpus * n * 16, "NVLS": 4 * n * n * 16,
+        "CollNet": 4 * setting.gpus * n * 16, "PAT": 8 * n, SENDRECV: 4 * n * n,
+    }[row.algorithm]
+    return each if each > MOST_MOVES else 0
+
+
+def _protocol(setting: Setting, row: Expected) -> _Protocol:
+    known, at, nic = tables(), PROTOCOLS.index(row.protocol), setting.machine.nic
+    chosen = next(one for one in candidates(setting) if (one.algorithm, one.protocol) == (row.algorithm, row.protocol))
+    extra = nic.latency * 1e6 + handshake_us(setting, chosen, row.size_bytes)
+    ring, port = setting.machine.gpu.ring / 1e9, nic.port * nic.reached / 1e9
+    chunk = known["chunk"].get(row.algorithm, 0)
+    if row.algorithm in ("Ring", "Tree"):
+        kind = row.algorithm.lower()
+        share = {"LL": known["ll_share"], "LL128": known["ll128_share"], "Simple": 1.0}[row.protocol]
+        inside = known[f"nvlink_{kind}"][at]
+        if kind == "ring" and setting.nodes > 1:
+            inside = max(inside, known["network_post"][setting.machine.cpu] * (3 if at == 2 else 1))
+        most = ll_GBps(setting) if row.protocol == "LL" else float("inf")  # copied by the GPU's threads
+        return _Protocol(
+            known[f"base_{kind}"][at], inside, known[f"network_{kind}"][at] + extra, min(share * ring, most),
+            min(share * port, most / setting.nics), chunk[at],
+        )
+    wire = setting.machine.gpu.multicast / 1e9 or ring
+    if row.algorithm == "NVLSTree":  # a GPU's own part goes through the switch too, which our schedule does not do
+        wire *= setting.gpus / (setting.gpus + 1)
+    if row.algorithm == "PAT":
+        return _Protocol(8.0 + 2.8 * setting.n, 0.0, (known["network_ring"][2] + extra) / 3.5, ring, port, chunk)
+    if row.algorithm == SENDRECV:
+        latency, _ = messages(setting)
+        return _Protocol(
+            latency, 0.0, 0.0, ring, nic.port * nic.messages / 1e9, known["chunk"]["sendrecv"][int(setting.nodes > 1)]
+        )
+    between = {"NVLS": 0.0, "NVLSTree": known["network_nvlstree"] + extra, "CollNet": 0.0}[row.algorithm]
+    return _Protocol(31.0 if row.algorithm == "CollNet" else known["nvls"], 0.0, between, wire, port, chunk)
+
+
+def _fabric(setting: Setting, protocol: _Protocol) -> Topology:
+    """The machine as the protocol finds it: the latency of a hop over the links of its path."""
     machine = setting.machine
-    inside = known["nvlink_ring"][at] / 2
-    between = (known["network_ring"][at] + machine.nic.latency * 1e6) / 4
-    share = {"LL": known["ll_share"], "LL128": known["ll128_share"], "Simple": 1.0}[protocol]
-    rates = (machine.gpu.ring * share, machine.nic.port * machine.nic.reached * share)
+    inside = protocol.inside_us / (1 if machine.inside == "mesh" else 2)
     return machine.topology(
-        setting.nodes, bandwidth=tuple(map(bytes_per_s, rates)), hop_latency=0,
-        latency=(seconds(inside / 1e6), seconds(between / 1e6)),
+        setting.nodes, bandwidth=(bytes_per_s(protocol.inside_GBps * 1e9), bytes_per_s(protocol.between_GBps * 1e9)),
+        hop_latency=0, latency=(seconds(inside / 1e6), seconds(protocol.between_us / 4e6)),
     )

@@ -208,7 +208,7 @@ def candidates(setting: Setting) -> list[Candidate]:
 
 def _every(setting: Setting) -> Iterator[Candidate]:
     if setting.collective in ("all-to-all", SENDRECV):
-        yield Candidate(SENDRECV, "Simple", *_messages(setting), 0.0)
+        yield Candidate(SENDRECV, "Simple", *messages(setting), 0.0)
         return
     protocols = PROTOCOLS if _ll128(setting) else ("LL", "Simple")
     for protocol in protocols:
@@ -223,7 +223,7 @@ def _every(setting: Setting) -> Iterator[Candidate]:
             algbw = min(_SHARP_OF_NIC * raw, _SHARP_OF_RING * setting.inside_GBps)
             yield Candidate("CollNet", "Simple", 31.0, algbw, 31.0)
     elif setting.gpus == 1 and setting.version >= _PAT and setting.collective in ("all-gather", "reduce-scatter"):
-        hop = tables()["network_ring"][2]
+        hop = tables()["network_ring"][2] + setting.machine.nic.latency * 1e6
         latency = 8.0 + math.log2(setting.nodes) * hop / 3.5 + setting.n * 2.8
         yield Candidate("PAT", "Simple", latency, 0.75 * setting.between_GBps / setting.bus_factor, latency)
 
@@ -239,7 +239,7 @@ def _caps(setting: Setting, name: str) -> float:
     return float(per_channel[min(setting.nodes, 3) - 1]) * setting.channels
 
 
-def _ll_GBps(setting: Setting) -> float:
+def ll_GBps(setting: Setting) -> float:
     """What LL moves in total."""
     if setting.nodes == 1:
         return float(tables()["architecture"][setting.machine.gpu.architecture]["ll"])
@@ -254,8 +254,8 @@ def _ring(setting: Setting, protocol: str) -> Candidate:
     known, at, n, nodes = tables(), PROTOCOLS.index(protocol), setting.n, setting.nodes
     both = setting.collective == "all-reduce"
     rooted = setting.collective in ("broadcast", "reduce")
-    steps = 1 if rooted else (2 if both else 1) * (n - 1)
-    between = 0 if nodes == 1 else 1 if rooted else (2 if both else 1) * (nodes - 1)
+    steps = (2 if both else 1) * (n - 1)
+    between = (2 if both else 1) * (nodes - 1)
     hop = known["network_ring"][at] + setting.machine.nic.latency * 1e6
     inside = known[_hop(setting, "ring")][at]
     if between and not rooted:
@@ -263,12 +263,13 @@ def _ring(setting: Setting, protocol: str) -> Candidate:
     latency = known["base_ring"][at] + (steps - between) * inside + between * hop
     rate = min(setting.inside_GBps, setting.between_GBps)
     busbw = {
-        "LL": min(_ll_GBps(setting), known["ll_share"] * rate),
+        "LL": min(ll_GBps(setting), known["ll_share"] * rate),
         "LL128": min(known["ll128_share"] * rate, _caps(setting, "ring_ll128")),
         "Simple": rate,
     }[protocol]
     longer = known["ring_allreduce_between_nodes"] if both and between and protocol == "Simple" else 1.0
-    return Candidate("Ring", protocol, latency, busbw / setting.bus_factor, latency * longer, between, 1 / n)
+    believed = known["base_ring"][at] + (hop if between else inside) if rooted else latency * longer  # of one hop
+    return Candidate("Ring", protocol, latency, busbw / setting.bus_factor, believed, between, 1 / n)
 
 
 def _tree(setting: Setting, protocol: str) -> Candidate:
@@ -285,7 +286,7 @@ def _tree(setting: Setting, protocol: str) -> Candidate:
     rate = min(setting.inside_GBps, (2 if half else 1) * setting.between_GBps)
     rate = min(known["tree_share"] * rate, _caps(setting, "tree"))
     if protocol == "LL":
-        rate = min(known["tree_ll_share"] * rate, _ll_GBps(setting))
+        rate = min(known["tree_ll_share"] * rate, ll_GBps(setting))
     elif protocol == "LL128":
         rate = min(known["tree_ll128_share"][min(nodes, 3) - 1] * rate, _caps(setting, "tree_ll128"))
     return Candidate("Tree", protocol, latency, rate / 2, believed, 2 * depth)
@@ -304,7 +305,7 @@ def _nvls(setting: Setting) -> Candidate:
     return Candidate("NVLSTree", "Simple", latency, min(algbw, between), latency, 2 * math.log2(setting.nodes))
 
 
-def _messages(setting: Setting) -> tuple[float, float]:
+def messages(setting: Setting) -> tuple[float, float]:
     """Latency and bandwidth of an all-to-all, or of a ring of single messages without their channels."""
     known, nic, n = setting.reached, setting.machine.nic, setting.n
     if setting.collective == SENDRECV:

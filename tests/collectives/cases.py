@@ -69,7 +69,7 @@ def _cycles(extents: list[int]) -> bool:
     return columns > 2 and rows % columns == 0 and math.gcd(rows, columns - 1) == 1
 
 
-READS_LINKS = ("pipelined", "concurrent-flow", "bfb", "nccl-rings", "tacos")
+READS_LINKS = ("pipelined", "concurrent-flow", "bfb", "nccl-rings", "nccl-trees", "nvls-trees", "tacos")
 """Algorithms that look at links and not at the shape: what they refuse, they say themselves."""
 
 NEEDS_PRODUCT = ("hierarchical", "themis")

@@ -67,7 +67,7 @@ def test_every_link_carries_what_is_sent_over_it(case: Case, tie: str) -> None:
     """And is busy for that long, with and without symmetry."""
     looked_at = 0
     for _, work in on(SPECS, case):
-        if tie == "split" and case.algorithm == "double-binary-tree":  # halves cannot follow chunk by chunk
+        if tie == "split" and case.algorithm in ("double-binary-tree", "nccl-trees"):  # halves cannot follow chunk by chunk
             with pytest.raises(WeftError, match="tie rule 'split' cannot serve"):
                 simulate(work, model=Model(tie=tie))
             return
@@ -102,6 +102,7 @@ NOT_REVERSED = {
     "themis": "the order of dimensions is chosen for each of the two, by what is already under way",
     "in-network": "sums go up to the switches in turn, copies leave them at once",
     "pipelined": "at a link, chunks of trees are served in the order in which they come, not in that of the reversal",
+    "pat": "on the torus, far messages share links, and ranks that are done early begin the next step among them",
     "bfb": "likewise: the shares of a step are not sent in an order that the reversal would have",
 }
 REVERSED = [
@@ -169,6 +170,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(case: Case) -> None:
 BY_NUMBER = {
     "swing", "recursive-doubling", "mirrored-recursive-doubling", "ring", "totient-rings", "bucket", "tree",
     "nccl-rings", "parameter-server", "double-binary-tree", "hierarchical", "themis", "pairwise", "in-network",
+    "nccl-trees", "nvls-trees", "pat",
 }  # fmt: skip
 """Algorithms in which the number of a rank decides whom it sends to, in which order, or which one adds up."""
 ROOTED = ("broadcast", "reduce")

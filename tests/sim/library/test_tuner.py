@@ -8,7 +8,7 @@ import pytest
 
 from sim.library.described import asked_of, machine_of, nic_of, processes_of, version_of
 from sim.library.expected import expected
-from sim.library.simulated import simulated_s
+from sim.library.simulated import simulated
 from sim.library.tuner import COLLECTIVES, NEWEST, SENDRECV, Setting, candidates, tables, version
 from topologies import WeftError
 from topologies.machines.profile import machine, profiles
@@ -91,7 +91,7 @@ def test_the_engine_agrees_on_a_ring_inside_a_node(name: str, collective: str) -
     asked = setting(name, 1, collective, algorithms=("Ring",), protocols=("Simple",))
     for size in (4 * MIB, 256 * MIB):
         one = expected(asked, size)
-        engine = simulated_s(asked, one)
+        engine = simulated(asked, one).time_s
         ramp = machine(name).gpu.ramp * math.sqrt(size / MIB)  # which the engine does not know
         assert engine == pytest.approx(one.time_s - ramp, rel=0.03)
 

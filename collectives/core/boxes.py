@@ -1,0 +1,39 @@
+"""Boxes: the NPUs that links of tier 0 join, as the NVLinks of a server do."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from topologies import Topology, WeftError
+
+
+def boxes_of(topology: Topology) -> list[list[int]]:
+    """Ranks of each box, in order."""
+    fast = topology.dimension == 0
+    edges = (np.ones(np.count_nonzero(fast), np.int8), (topology.src[fast], topology.dst[fast]))
+    n = topology.n_nodes
+    label = connected_components(coo_array(edges, shape=(n, n)), directed=False)[1][: topology.n_npus]
+    return [np.flatnonzero(label == one).tolist() for one in dict.fromkeys(label.tolist())]
+
+
+def equal_boxes(topology: Topology, algorithm: str) -> list[list[int]]:
+    """The boxes of a network.
+
+    WeftError: boxes of several sizes; `algorithm` is who asks.
+    """
+    boxes = boxes_of(topology)
+    sizes = sorted({len(box) for box in boxes})
+    if len(sizes) > 1:
+        raise WeftError(f"{algorithm} on {topology.name}: boxes have {' and '.join(map(str, sizes))} NPUs: not equal")
+    return boxes
+
+
+def zigzag(n: int) -> list[int]:
+    """0, 1, -1, 2, -2, ...: n numbers; every step between two occurs once modulo an even n, and twice modulo an odd n.
+
+    Chains of that form from every position therefore use all links of a mesh alike.
+    """
+    found = [0, *(sign * step for step in range(1, n // 2 + 1) for sign in (1, -1))]
+    return found[:n]
