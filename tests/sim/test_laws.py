@@ -67,7 +67,8 @@ def test_every_link_carries_what_is_sent_over_it(case: Case, tie: str) -> None:
     """And is busy for that long, with and without symmetry."""
     looked_at = 0
     for _, work in on(SPECS, case):
-        if tie == "split" and case.algorithm in ("double-binary-tree", "nccl-trees"):  # halves cannot follow chunk by chunk
+        if tie == "split" and case.algorithm in ("double-binary-tree", "nccl-trees"):
+            # halves cannot follow chunk by chunk
             with pytest.raises(WeftError, match="tie rule 'split' cannot serve"):
                 simulate(work, model=Model(tie=tie))
             return
