@@ -144,7 +144,8 @@ def _between(setting: Setting) -> Iterator[Cause]:
         if 0 < left < ports and (name == "one-nic" or left > 1):
             words = f"{'one NIC' if left == 1 else f'{left} NICs'} of {ports} in use: a dead rail, or NCCL_IB_HCA"
             fewer = with_nics(setting, left)
-            yield Cause(name, "slow-hw", words, fewer, priors(), RARE, ceiling(fewer) / nic.reached)
+            likely = COMMON if name == "one-nic" else RARE  # NCCL_IB_HCA, or what a container sees
+            yield Cause(name, "slow-hw", words, fewer, priors(), likely, ceiling(fewer) / nic.reached)
     if one > 1.2 * THROUGH_CPU_GBPS and setting.collective != SENDRECV:  # which one channel may limit
         near = Prior(math.log(THROUGH_CPU_GBPS / one), 0.1)
         yield Cause("through-cpu", "slow-hw", f"each NIC at about {THROUGH_CPU_GBPS:g} GB/s: not near its GPU, data "

@@ -47,6 +47,11 @@ class Curve:
             self._known[key] = np.array(times, np.float64) / PS_PER_S
         return self._known[key]
 
+    def first_s(self, latency_s: float) -> float:
+        """Time at the smallest size, with more latency of every transfer."""
+        extra = round(latency_s * PS_PER_S)
+        return min(run(_at(one, extra, (1.0,))).makespan_ps for one in self.programs[0]) / PS_PER_S
+
 
 def link_classes(topology: Topology) -> tuple[float, ...]:
     """Distinct bandwidths of links in bytes/s, ascending: links of one rate are one class."""

@@ -51,9 +51,9 @@ def outliers(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[int, ...]:
 
 
 def collapse(points: Sequence[Point]) -> int:
-    """The size after which bandwidth falls to less than half and stays there; 0 if none."""
+    """The size after which bandwidth falls to less than half and stays there, for two sizes or more; 0 if none."""
     rates = [size / time for size, time in points]
-    for at, (size, _) in enumerate(points[:-1]):
+    for at, (size, _) in enumerate(points[:-2]):
         if max(rates[at + 1:]) < COLLAPSE * rates[at]:
             return size
     return 0

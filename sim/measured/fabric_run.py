@@ -50,7 +50,7 @@ MOST_CLASSES = 3
 MOVES = 0.3
 KNOWN = ("latency", "bandwidth")
 _WIDE = Prior(0.0, 2.0)
-_TURNS = 3
+_TURNS = 2
 _LEAST_NOISE = 1e-3
 _CONSISTENT = 1.4826
 """Standard deviation over the median absolute deviation."""
@@ -72,8 +72,8 @@ class Fit:
         Whether the points determine the latency, and each share.
     residual : float
         Root mean square of the relative errors but for outliers.
-    times_s, nominal_s, still_s : (n_sizes,) float64
-        Simulated: as fitted, at the latency that was fitted on nominal links, and on links a thousand times as fast.
+    times_s, nominal_s : (n_sizes,) float64
+        Simulated: as fitted, and at the latency that was fitted on nominal links.
     """
 
     algorithm: str
@@ -83,7 +83,6 @@ class Fit:
     residual: float
     times_s: F64
     nominal_s: F64
-    still_s: F64
 
     @property
     def possible(self) -> bool:
@@ -153,6 +152,15 @@ class FabricRun:
         found = [_fitted(one, self) for one in self.curves]
         return sorted(found, key=lambda one: (not one.possible, one.score(len(self.points))))
 
+    @cached_property
+    def moves(self) -> F64:
+        """Share of the time that bytes take, at each size: what is left out on links a thousand times as fast."""
+        first = self.fits[0]
+        curve = next(one for one in self.curves if one.name == first.algorithm)
+        still = curve.times_s(first.latency_s.value, *(1000.0,) * len(self.classes))
+        found: F64 = 1 - still / first.times_s
+        return found
+
     @property
     def alike(self) -> list[str]:
         """Candidates that these points cannot distinguish from the first."""
@@ -191,11 +199,10 @@ class FabricRun:
         rows: list[dict[str, object]] = []
         for at, (size, time) in enumerate(self.points):
             nominal = float(first.nominal_s[at])
-            moves = 1 - float(first.still_s[at] / first.times_s[at])
             rows.append({
                 "size_bytes": size, "measured_s": time, "expected_s": nominal, "ratio": nominal / time,
                 "busbw_GBps": size / time * factor / 1e9, "algorithm": first.algorithm, "protocol": "",
-                "limit": "links" if moves > 0.5 else "latency", "simulated_s": float(first.times_s[at]),
+                "limit": "links" if self.moves[at] > 0.5 else "latency", "simulated_s": float(first.times_s[at]),
                 "bound_s": None if bound is None else float(bound[at]),
             })
         return rows
@@ -230,7 +237,7 @@ class FabricRun:
         at = collapse(self.points)
         if at and float(first.nominal_s[-1] / measured[-1]) < GOOD:
             return "slow-hw", "collapse", f"beyond {format_size(at)} larger messages are slower: packets are lost"
-        if 1 - float(first.still_s[best] / first.times_s[best]) < MOVES:
+        if self.moves[best] < MOVES:
             return "too-small", "healthy", "latency: these messages say nothing of the links"
         sure = [rate for rate in rates[:-1] if rate.determined]
         slow = min(sure, key=lambda rate: rate.share.value, default=rates[0])
@@ -274,7 +281,6 @@ def _fitted(one: Curve, run: FabricRun) -> Fit:
         (not free_latency or found.determined(0),
          *(not free_shares or found.determined(at + place) for place in range(n_classes))),
         float(np.sqrt(np.mean(usual**2))), times, one.times_s(delay, *nominal),
-        one.times_s(delay, *(1000.0,) * n_classes),
     )
 
 
@@ -301,7 +307,7 @@ def _scaled(interval: Interval, unit: float) -> Interval:
 def _delay_s(one: Curve, first_s: float) -> float:
     """A latency per transfer that explains the smallest size; the fit starts there."""
     unit = 1e-6
-    bare, slowed = one.times_s(0.0, 1.0)[0], one.times_s(unit, 1.0)[0]
+    bare, slowed = one.first_s(0.0), one.first_s(unit)
     transfers = max((slowed - bare) / unit, 1.0)
     return float(max((first_s - bare) / transfers, 1e-8))
 
