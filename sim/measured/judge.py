@@ -23,6 +23,7 @@ APART = 1.1
 """Factor by which the same run differs on other nodes, beyond noise."""
 
 LIKE_A_RAIL = 0.03
+NOT_OF_LINKS = ("per-step", "latency", "nvls-off", "sharp-off", "ll128-off", "protocol")
 UNEQUAL = 1.5
 """Factor between the shares of two collectives beyond which no rate of links explains both."""
 
@@ -110,7 +111,7 @@ def _other_nodes(tables: Sequence[Diagnosis]) -> Finding | None:
 def _more_nodes(tables: Sequence[Diagnosis]) -> Finding | None:
     """Some nodes reach the rate of their NICs and more nodes do not."""
     fine = [one for one in tables if one.nodes > 1 and one.verdict in ("good", "tree-2n")]
-    slow = [one for one in tables if one.nodes > 2 and not one.fine]
+    slow = [one for one in tables if one.nodes > 2 and not one.fine and one.cause not in NOT_OF_LINKS]
     for one in slow:
         fewer = [other for other in fine if other.nodes < one.nodes]
         if fewer:

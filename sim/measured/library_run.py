@@ -41,7 +41,9 @@ LEAST_FOR_RATES = 2**19
 MOVES = 0.3
 """Share of the time from which bytes, and not latency, are seen."""
 
-ABOVE_PORTS = 1.03
+ABOVE_PORTS, ABOVE_MOST = 1.03, 1.06
+"""Of the raw rate of the NICs, from which it was passed; of what a cause leaves, up to which noise may lift a point."""
+
 SLOWER, AS_PREDICTED, ELSEWHERE = 1.35, 1.25, 1.25
 """Factors by which sizes without a protocol are slower, may be off its prediction, and other sizes off the healthy."""
 
@@ -267,7 +269,7 @@ def _forced_protocol(run: LibraryRun) -> Finding | None:
 def _hole(run: LibraryRun) -> Finding | None:
     """Sizes that are as slow as without LL128, and the others as expected."""
     cause = ll128_off(run.setting)
-    if cause is None:
+    if cause is None or run.best["ratio"] < GOOD:  # a hole has an end
         return None
     ratio = {row["size_bytes"]: row["measured_s"] / row["expected_s"] for row in run.rows}
     other = {size: expected(cause.setting, size).time_s / expected(run.setting, size).time_s for size in ratio}
@@ -287,7 +289,7 @@ def _likeliest(run: LibraryRun) -> Finding:
     setting, best = run.setting, run.best
     top, share = float(best["busbw_GBps"]), float(best["ratio"])
     waits = all(row["limit"] in ("launch", "latency") for row in run.rows)  # then links show by sharp numbers only
-    possible = [one for one in causes(setting) if top <= one.most_GBps and not (waits and one.vague)]
+    possible = [one for one in causes(setting) if top <= ABOVE_MOST * one.most_GBps and not (waits and one.vague)]
     won = min(possible, key=lambda one: run.fitted(one).cost + one.cost)
     if best["size_bytes"] < LEAST_FOR_RATES or not run._moves(won):
         return _of_small(run)

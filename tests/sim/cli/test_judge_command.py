@@ -1,0 +1,117 @@
+"""`weft judge`: what ran is read from headers or named, several files are judged together, and the rest is one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+from sim.library.expected import expected
+from sim.library.tuner import Setting
+from topologies.machines.profile import machine
+
+SIZES = [2**power for power in range(20, 34)]
+H100 = Setting(machine=machine("dgx-h100"), nodes=4, gpus=8, collective="all-reduce")
+
+
+def text(setting: Setting, *, device: str = "NVIDIA H100 80GB HBM3") -> str:
+    """What nccl-tests prints, with the prefixes of mpirun --tag-output."""
+    program, each = setting.collective.replace("-", "_"), setting.gpus
+    head = "".join(
+        f"#  Rank {rank:>2} Group  0 Pid  11 on  node{rank // each} device  {rank % each} [0x18] {device}\n"
+        for rank in range(setting.n)
+    )
+    body = ""
+    for size in SIZES:
+        us = expected(setting, size).time_s * 1e6
+        cells = f"{us:.2f}  {size / us / 1e3:.2f}  {size / us / 1e3 * setting.bus_factor:.2f}  0"
+        body += f"  {size}  {size // 4}  float  sum  -1  {cells}  {cells}\n"
+    table = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+    whole = f"# nThread 1 nGpus 1 minBytes 8\n# Collective test starting: {program}_perf\n{head}{table}{body}"
+    return "".join(f"[1,0]<stdout>: {line}\n" for line in whole.splitlines())
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., str]:
+    def write(name: str, setting: Setting, **how: object) -> str:
+        path = tmp_path / name
+        path.write_text(text(setting, **how))  # type: ignore[arg-type]  # of the function above
+        return str(path)
+
+    return write
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["judge", *words, "--quiet"]) == 0
+    return capsys.readouterr().out
+
+
+def test_machine_and_nodes_are_those_of_the_header(
+    written: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written("a.txt", H100)
+    alone = said(capsys, file)
+    assert "4 nodes of 8 GPUs (h100), 8 x ib-ndr a node" in alone
+    assert "verdict     good" in alone
+    assert "4 nodes of 8 GPUs (h200), 8 x ib-ndr a node" in said(capsys, file, "--machine", "dgx-h200")
+    part = written("b.txt", replace(H100, nodes=2, gpus=4))
+    assert "2 nodes of 4 GPUs (h100), 4 x ib-ndr a node" in said(capsys, part, "--machine", "dgx-h100:4")
+    amd = written("c.txt", replace(H100, machine=machine("mi300x"), nodes=1), device="AMD Instinct MI300X")
+    assert "1 node of 8 GPUs (mi300x)" in said(capsys, amd)
+
+
+def test_a_topology_that_is_a_machine_is_judged_by_its_library(
+    written: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written("a.txt", replace(H100, nodes=1))
+    assert "NVLS Simple" in said(capsys, file, "--topology", "dgx-h100:1")
+    simulated = said(capsys, file, "--topology", "dgx-h100:1", "--algorithms", "nccl-rings")
+    assert "fitted" in simulated and "NVLS" not in simulated
+
+
+def test_several_files_are_one_judgment(
+    written: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two nodes as they should be and four slower: the links that only four need."""
+    gather = replace(H100, machine=machine("dgx-a100"), collective="all-gather")
+    nic = replace(gather.machine.nic, reached=0.45 * gather.machine.nic.reached)
+    slow = replace(gather, machine=replace(gather.machine, nic=nic))
+    words = [written("two.txt", replace(gather, nodes=2), device="NVIDIA A100-SXM4-80GB"),
+             written("four.txt", slow, device="NVIDIA A100-SXM4-80GB")]
+    out = said(capsys, *words, "--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "out.svg"))
+    assert out.startswith("# weft judge: 2 tables\nverdict     slow-hw\nlimited by  links between the switches")
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert (data["verdict"], data["cause"]) == ("slow-hw", "spine")
+    assert [table["verdict"] for table in data["tables"]] == ["good", "slow-hw"]
+    assert {row["table"] for row in data["rows"]} == {0, 1}
+    assert {rate["name"] for rate in data["rates"]} == {"NVLink", "NICs", "latency"}
+    assert "four.txt: slow-hw" in (tmp_path / "out.svg").read_text()
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["FILE", "--machine", "dgx-h100:2"], "measured ranks 32, but dgx-h100 has 16"),
+    (["FILE", "--known", "latency"], "--known and --reducing-switches are of fabrics that are no machine"),
+    (["FILE", "--machine", "dgx-h100:4", "--library-algorithms", "Bruck"], "Bruck"),
+    (["FILE", "--topology", "switch:32", "--library-protocols", "LL"], "add --library nccl"),
+    (["FILE", "--topology", "switch:8"], "measured ranks 32, but 8 is requested"),
+    (["BARE"], "does not say what it ran on: give --machine"),
+    (["BARE", "--machine", "gaudi2:1", "--library", "nccl"], "only NCCL"),
+    (["FILE", "--baseline", "none.txt"], "none.txt cannot be read"),
+    ([], "judge.files"),
+])
+def test_what_is_wrong_is_one_line(
+    words: list[str], message: str, written: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written("a.txt", H100)
+    bare = tmp_path / "bare.txt"
+    bare.write_text("# Collective test starting: all_reduce_perf\n# size count type time\n 1024 256 float 8.5\n")
+    given = [{"FILE": file, "BARE": str(bare)}.get(word, word) for word in words]
+    assert main(["judge", *given]) == 2
+    error = capsys.readouterr()
+    assert error.err.count("\n") == 1 and error.out == ""
+    if message != "judge.files":
+        assert message in error.err
