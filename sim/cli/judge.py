@@ -12,7 +12,7 @@ from sim.cli.judged import Run, candidate_facts, change_facts, facts, range_of, 
 from sim.cli.library import no_library, setting_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
-from sim.library.described import machine_of
+from sim.library.described import gpu_of, machine_of
 from sim.library.tuner import tables as library_tables
 from sim.measured.baseline import Changes, changes
 from sim.measured.curves import curves
@@ -27,7 +27,7 @@ from sim.study.spec import Spec
 from sim.whole_file import write_whole
 from topologies import Topology
 from topologies.checks import WeftError
-from topologies.machines.profile import Machine, profiles
+from topologies.machines.profile import Machine, machine, profiles
 
 RUN_BY_LIBRARIES = {
     "all-reduce": ("ring", "double-binary-tree", "recursive-doubling"),
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
             steps.advance(measured.source)
     changed = _changes(arguments, spec, runs)
     found = _since(found, runs, changed)
-    say(arguments, *report(runs, found, changed), *missing(refused, {}))
+    say(arguments, *report(runs, found, changed), *_assumed(runs, spec), *missing(refused, {}))
     rows, since = found.rows(), [change_facts(one) for one in changed]
     write_json(
         arguments, spec, rows, verdict=found.verdict, cause=found.cause, limit=found.limit,
@@ -101,13 +101,13 @@ def _on_machine(spec: Spec, file: str) -> tuple[Measurements, LibraryRun]:
     named = spec.build_machine() if spec.fabric is not None else None
     ranks = named[1] * named[0].gpus if named is not None and ":" in (spec.fabric or "") else None
     measured = read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement, guess=ranks)
-    machine, nodes, gpus = _place(named, spec, measured)
+    box, nodes, gpus = _place(named, spec, measured)
     told = spec.updated({"collective": {"name": measured.collective}})
     library = told.library
     if library.name is None:
-        kind = "rccl" if machine.gpu.architecture == "cdna" else "nccl"
+        kind = "rccl" if box.gpu.architecture == "cdna" else "nccl"
         told = told.updated({"library": {"name": f"{kind}:{measured.version}" if measured.version else kind}})
-    setting = replace(setting_of(told, (machine, nodes)), gpus=gpus)
+    setting = replace(setting_of(told, (box, nodes)), gpus=gpus)
     if library.gpus_per_process is None and measured.gpus_per_process:
         setting = replace(setting, gpus_per_process=min(measured.gpus_per_process, gpus))
     return measured, LibraryRun(file, setting, [(point.size_bytes, point.time_s) for point in measured.points])
@@ -120,19 +120,37 @@ def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements
     if named is None:
         if not each or not measured.device:
             raise WeftError(f"{measured.source} does not say what it ran on: give --machine, as in dgx-h100:2")
-        return machine_of(measured.device, measured.device, each, "", ""), hosts or 1, each
-    machine, nodes = named
-    if ranks is None or ranks == nodes * machine.gpus:
-        return machine, nodes, machine.gpus
-    most = nodes * machine.gpus if ":" in (spec.fabric or "") else None
+        return _by_device(measured, each), hosts or 1, each
+    box, nodes = named
+    if ranks is None or ranks == nodes * box.gpus:
+        return box, nodes, box.gpus
+    most = nodes * box.gpus if ":" in (spec.fabric or "") else None
     if most is not None and ranks > most:
-        raise WeftError(f"{measured.source} measured ranks {ranks}, but {machine.name} has {most}")
-    if 0 < each <= machine.gpus:
-        return machine, hosts or 1, each
-    if ranks % machine.gpus and ranks > machine.gpus:
-        each_node = f"no multiple of the {machine.gpus} of {machine.name}"
-        raise WeftError(f"{measured.source} measured ranks {ranks}, {each_node}")
-    return machine, max(1, ranks // machine.gpus), min(ranks, machine.gpus)
+        raise WeftError(f"{measured.source} measured ranks {ranks}, but {box.name} has {most}")
+    if 0 < each <= box.gpus:
+        return box, hosts or 1, each
+    if ranks % box.gpus and ranks > box.gpus:
+        raise WeftError(f"{measured.source} measured ranks {ranks}, no multiple of the {box.gpus} of {box.name}")
+    return box, max(1, ranks // box.gpus), min(ranks, box.gpus)
+
+
+def _by_device(measured: Measurements, each: int) -> Machine:
+    """A box that weft knows, with the GPU of a header and room for as many; or else one described by its name."""
+    gpu = gpu_of(measured.device)
+    for name, box in profiles("boxes").items():
+        if box["gpu"] == gpu and box["gpus"] >= each:
+            return machine(name)
+    return machine_of(measured.device, measured.device, each, "", "")
+
+
+def _assumed(runs: Sequence[tuple[Measurements, Run]], spec: Spec) -> list[str]:
+    """That NICs are those of a box that only the name of a GPU suggests."""
+    settings = [run.setting for _, run in runs if isinstance(run, LibraryRun) and run.setting.nodes > 1]
+    if spec.fabric is not None or not settings:
+        return []
+    one = settings[0]
+    ports = f"{one.nics} x {one.machine.nic.name} a node of {one.machine.name}"
+    return [f"# headers do not name NICs: taken as {ports}; name yours with --machine"]
 
 
 def _on_fabric(

@@ -57,6 +57,8 @@ def test_machine_and_nodes_are_those_of_the_header(
     alone = said(capsys, file)
     assert "4 nodes of 8 GPUs (h100), 8 x ib-ndr a node" in alone
     assert "verdict     good" in alone
+    assert "headers do not name NICs: taken as 8 x ib-ndr a node of dgx-h100" in alone
+    assert "headers do not" not in said(capsys, file, "--machine", "dgx-h100")
     assert "4 nodes of 8 GPUs (h200), 8 x ib-ndr a node" in said(capsys, file, "--machine", "dgx-h200")
     part = written("b.txt", replace(H100, nodes=2, gpus=4))
     assert "2 nodes of 4 GPUs (h100), 4 x ib-ndr a node" in said(capsys, part, "--machine", "dgx-h100:4")
