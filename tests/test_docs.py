@@ -210,6 +210,15 @@ def test_commands_of_a_page_are_accepted(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_picture_has_a_caption_with_what_drew_it(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    pictures = re.finditer(r"^!\[.*\)$", text, re.MULTILINE)
+    below = [text[found.end() :].strip().partition("\n\n")[0] for found in pictures]
+    drawn_by = re.compile("`(weft |python -m |make |draw_).*`", re.DOTALL)
+    assert [caption for caption in below if not drawn_by.search(caption)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -21,7 +21,7 @@ from sim.library.tuner import SENDRECV, Setting
 from sim.library.tuner import tables as known
 from sim.papers.hardware_figure import draw
 from sim.papers.hardware_left_out import Row, left_out
-from sim.papers.tables import md_head, md_line, write_table
+from sim.papers.tables import md_head, md_line, picture, write_table
 from sim.whole_file import write_text_whole
 from topologies.checks import WeftError, told
 from topologies.machines.profile import sources
@@ -217,14 +217,10 @@ _HEADING = [
     "where the run forced it, algorithm and protocol. No constant belongs to a table; what was calibrated on which is",
     "listed at the end. An error is predicted over measured time, less one; medians are of absolute errors.",
     "",
-    "![A100](../images/hardware-a100.png)",
-    "",
-    "![H100](../images/hardware-h100.png)",
-    "",
-    "![Blackwell](../images/hardware-b200.png)",
-    "",
-    "![MI300X](../images/hardware-mi300x.png)",
-    "",
+    *picture("hardware-a100", "A100", "hardware"),
+    *picture("hardware-h100", "H100", "hardware"),
+    *picture("hardware-b200", "Blackwell", "hardware"),
+    *picture("hardware-mi300x", "MI300X", "hardware"),
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.papers.tables import Row
+from sim.papers.tables import Row, picture
 from sim.whole_file import write_text_whole
 
 Tables = Mapping[str, Sequence[Row]]
@@ -42,7 +42,7 @@ def _page(tables: Tables) -> Iterable[str]:
     )
     yield from table(tables["sharing"])
     yield from (
-        "## The cliff", "", "![share of arrays decoded in full, and of items lost](../images/lhc-cliff.png)", "",
+        "## The cliff", "", *picture("lhc-cliff", "share of arrays decoded in full, and of items lost", "lhc"),
         "A million elements, union of 8 workers of 1 % each. Sketches have complete rows of 64 or 1,024 cells, hence "
         "more cells than requested: the first table lists how many, and they are the x-axis of the figure.", "",
     )
@@ -60,7 +60,7 @@ def _page(tables: Tables) -> Iterable[str]:
 
 def _gains(tables: Tables) -> Iterable[str]:
     yield from (
-        "## Aggregation throughput", "", "![speed-up by density and workers](../images/lhc-throughput.png)", "",
+        "## Aggregation throughput", "", *picture("lhc-throughput", "speed-up by density and workers", "lhc"),
         "All-reduce of 400 MB at 100 Gb/s per link, codec for free, 1.23 cells per item. Throughput is 32 bits times "
         "the elements over the time; the union of all workers decides. Sums of 4-bit fields count up to 15 workers, so "
         "the codec rejects them for 16.", "",
@@ -81,7 +81,7 @@ def _gains(tables: Tables) -> Iterable[str]:
     yield "Speed-up of an iteration, nothing overlapped, by the share of communication and its speed-up:\n"
     yield from table(tables["iteration"])
     yield from (
-        "## Models", "", "![time of an iteration](../images/lhc-models.png)", "",
+        "## Models", "", *picture("lhc-models", "time of an iteration", "lhc"),
         "8 workers at 100 Gb/s, whole gradients. The published evaluation gives no compute times: "
         f"{tables['models'][0]['compute_s']:g} s are assumed for every model, and nothing overlaps. `codec_free_s` and "
         "`iteration_s` are without the time of the codec, and an iteration takes the dense all-reduce where that is "
@@ -102,7 +102,7 @@ def _gains(tables: Tables) -> Iterable[str]:
 def _sizes(tables: Tables) -> Iterable[str]:
     yield from (
         "## In the network, ring, tree and Swing, 32 B to 1 GiB", "",
-        "![goodput by size](../images/lhc-sizes.png)", "",
+        *picture("lhc-sizes", "goodput by size", "lhc"),
         "Microseconds. Routers of the torus reduce (`routers=True`); ranks of the fat-tree form one row for the "
         "algorithms that follow dimensions.", "",
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sim.papers.libra_cases import A100_SCALE, WORKLOADS, GainPoint, compare_splits, compute_points
 from sim.papers.libra_figure import draw
-from sim.papers.tables import md_head, md_line, write_table
+from sim.papers.tables import md_head, md_line, picture, write_table
 from sim.whole_file import write_text_whole
 
 BUDGETS_GBPS = (100, 200, 300, 400, 500, 700, 1000)
@@ -44,10 +44,8 @@ def _heading(chunks: int, evaluations: int) -> list[str]:
         "GPT-3 on 4D-4K is where formula and simulation differ: its data-parallel group takes 2 of the 8 NPUs of the",
         "fully connected dimension, hence one link of seven, but the formula grants it the full bandwidth.",
         "",
-        "![speed-up](../images/libra-speedup.png)",
-        "",
-        "![perf per cost](../images/libra-perf-per-cost.png)",
-        "",
+        *picture("libra-speedup", "speed-up", "libra"),
+        *picture("libra-perf-per-cost", "perf per cost", "libra"),
     ]
 
 

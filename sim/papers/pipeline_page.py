@@ -37,7 +37,12 @@ Algorithm bandwidth in GB/s by size, and the share of the bound at the largest. 
 per transfer, cut-through; pipelined trees and BFB with links that serve the lowest chunk first, the others FIFO.
 
 ![all-gather](../images/pipeline-all-gather.png)
+
+*All-gather: `weft paper pipeline`.*
+
 ![all-reduce](../images/pipeline-all-reduce.png)
+
+*All-reduce: `weft paper pipeline`.*
 """
 
 SERVICE = """
@@ -48,6 +53,8 @@ the filling of the pipeline: four times the chunks leave a quarter of it, and lo
 as many as it must, 8 links high instead of 20) leave less.
 
 ![service](../images/pipeline-service.png)
+
+*Service: `weft paper pipeline`.*
 """
 
 PLATEAU = """

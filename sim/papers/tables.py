@@ -31,6 +31,11 @@ def as_text(rows: Sequence[Row], shown: Callable[[Any], str] = cell) -> str:
     return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
 
 
+def picture(name: str, what: str, paper: str) -> list[str]:
+    """A figure of a page, and the command that draws it."""
+    return [f"![{what}](../images/{name}.png)", "", f"*{what[0].upper()}{what[1:]}: `weft paper {paper}`.*", ""]
+
+
 def md_head(*names: str, numbers: int = 0) -> list[str]:
     """The first two lines of a table in Markdown, whose last columns are numbers."""
     return [md_line(*names), "|" + "---|" * (len(names) - numbers) + "--:|" * numbers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sim.papers import topoopt_figures
-from sim.papers.tables import Row, as_text, write_table
+from sim.papers.tables import Row, as_text, picture, write_table
 from sim.papers.topoopt_studies import STUDIES
 from sim.whole_file import write_text_whole
 
@@ -65,8 +65,8 @@ def report(found: dict[str, list[Row]]) -> str:
     lines += [f"- {line}" for name in ("dedicated", "cluster") if name in found for line in findings(name, found[name])]
     for name, rows in found.items():
         title = name.replace("_", " ")
-        picture = [f"![{title}](../images/topoopt-{name}.png)", ""] if name in topoopt_figures.STUDIES else []
-        lines += ["", f"## {title}", "", *picture, "```"]
+        drawn = picture(f"topoopt-{name}", title, "topoopt") if name in topoopt_figures.STUDIES else []
+        lines += ["", f"## {title}", "", *drawn, "```"]
         lines += [*_study(name, rows), "```"]
     return "\n".join(lines) + "\n"
 

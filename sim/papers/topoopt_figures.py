@@ -17,7 +17,7 @@ def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:
     shown = list(STUDIES[name](rows))
     across = min(len(shown), 4 if len(shown) == 4 else 3)
     down = -(-len(shown) // across)
-    tall = 0.6 + max((0.22 * len(names) for _, _, names in shown), default=0) if shown[0][2] else 1.9
+    tall = 0.95 + max((0.2 * len(names) for _, _, names in shown), default=0) if shown[0][2] else 1.9
     with figure(path, WIDE, tall * down) as drawn:
         grid = drawn.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
         for axes, (title, paint, names) in zip(grid, shown, strict=False):

@@ -74,10 +74,13 @@ def size_label(size_bytes: float) -> str:
 
 
 def sizes_axis(axes: Any, sizes_bytes: Iterable[int], most: int = 8) -> None:
-    """A logarithmic axis, base 2, labeled at `most` sizes of the sweep; more than four labels are slanted."""
+    """A logarithmic axis, base 2, labeled at `most` sizes of the sweep, well apart; more than four are slanted."""
     sizes = sorted({size for size in sizes_bytes if size > 0})
     axes.set_xscale("log", base=2)
-    shown = sizes[:: max(1, -(-len(sizes) // most))]
+    shown = sizes[:1]
+    for size in sizes[1:]:
+        if math.log2(size / shown[-1]) > 0.999 * math.log2(sizes[-1] / sizes[0]) / max(most - 1, 1):
+            shown.append(size)
     slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if most > 4 else {}
     axes.set_xticks(shown, [size_label(size) for size in shown], **slant)
     axes.minorticks_off()

@@ -225,3 +225,15 @@ def test_the_page_goes_to_standard_output(tmp_path: Path, capsys: pytest.Capture
 def test_every_script_is_in_the_page(page: Page) -> None:
     assert len(SCRIPTS) == 7
     assert page.texts["script"].count("{") == page.texts["script"].count("}")
+
+
+def test_the_trade_offs_of_an_optimization_are_its_front(tmp_path: Path) -> None:
+    words = "optimize --network RI(4)_SW(8) --workload resnet-50 --budget 100GB/s --evaluator analytic"
+    assert main([*words.split(), *PLAIN.split(), f"{tmp_path}/a.json"]) == 0
+    front = json.loads((tmp_path / "a.json").read_text())["front"]
+    (result,), _ = read_results(tmp_path)
+    section = next(one for one in sections_of(result) if one["kind"] == "pareto")
+    assert section["points"] == sorted(front, key=lambda point: point["cost"])
+    assert all(sum(point["bandwidth_GBps"]) == pytest.approx(point["total_GBps"]) for point in front)
+    damaged = result._replace(data={**result.data, "front": [{"cost": 1}, 2]})
+    assert "pareto" not in [one["kind"] for one in sections_of(damaged)]
