@@ -101,19 +101,14 @@ def outside(_: Sphinx, name: str, text: list[str]) -> None:
     to_root = "../" * (name.count("/") + 1)
     to_docs = "../" * name.count("/")
     for page in ("CONTRIBUTING", "CHANGELOG"):
-        text[0] = text[0].replace(f"]({to_root}{page}.md", f"]({to_docs}{page.lower()}.rst")
-
-
-def inside(_: Sphinx, path: object, name: str, text: list[str]) -> None:
-    """Links of a page from outside docs/ lead to the pages of the site."""
-    text[0] = text[0].replace("](docs/", "](")
+        text[0] = text[0].replace(f"]({to_root}{page}.md", f"]({to_docs}{page.lower()}.myst")
 
 
 def setup(app: Sphinx) -> None:
     """Register what is above."""
     app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(block, None))
+    app.add_source_suffix(".myst", "myst-nb")  # pages of the site that show one from outside docs/
     app.add_lexer("console", Console)
     app.connect("autodoc-process-docstring", listed)
     app.connect("autodoc-skip-member", no_fields)
     app.connect("source-read", outside)
-    app.connect("include-read", inside)

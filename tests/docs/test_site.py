@@ -87,7 +87,7 @@ def test_what_would_be_loaded_is_found(text: str) -> None:
 
 
 def test_every_page_is_there() -> None:
-    written = [*DOCS.rglob("*.md"), *DOCS.rglob("*.rst"), *(DOCS / "tutorial").glob("*.py")]
+    written = [*DOCS.rglob("*.md"), *DOCS.rglob("*.rst"), *DOCS.rglob("*.myst"), *(DOCS / "tutorial").glob("*.py")]
     sources = {path.relative_to(DOCS).with_suffix(".html") for path in written}
     built = {page.relative_to(SITE) for page in pages()}
     assert built - sources == {Path(name) for name in ("genindex.html", "py-modindex.html", "search.html")}
