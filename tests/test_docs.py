@@ -218,6 +218,12 @@ def test_a_picture_has_a_caption_with_what_drew_it(page: Path) -> None:
     assert [caption for caption in below if not drawn_by.search(caption)] == []
 
 
+@pytest.mark.parametrize("page", [*PAGES, *DOCS.glob("tutorial/*.py")], ids=name)
+def test_no_line_is_lost_as_a_comment(page: Path) -> None:
+    """In the site a line of text that begins with a percent sign is one."""
+    assert re.findall(r"^(?:# )?%(?!%).*", page.read_text(encoding="utf-8"), re.MULTILINE) == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Notebook: judge a cluster
-# nccl-tests printed a table. Is that good? The table here is synthetic, so that the right
-# answer is known: eight GPUs around a switch of 200 Gb/s ports run a ring, their links reach 85
-# %, a transfer costs 2 us more than the wire, and the clock has 2 % of noise.
+# nccl-tests printed a table. Is that good? The table here is synthetic, so that the right answer
+# is known: eight GPUs around a switch of 200 Gb/s ports run a ring, their links reach 85 % of
+# that, a transfer costs 2 us more than the wire, and the clock has 2 % of noise.
 
 # %%
 import json
@@ -90,9 +90,9 @@ ring = next(one for one in sick.fits if one.algorithm == "ring")
 assert 0.4 < ring.shares[0].value < 0.45
 
 # %% [markdown]
-# A ring is as fast as its slowest link, so one port of eight halves the whole: 85 % became 43
-# %. The judge fits one rate for all links, and finds such a low one unlikely, so it may prefer
-# another algorithm that needs less of a fall. If the log says that a ring ran, the row of
+# A ring is as fast as its slowest link, so one port of eight halves the whole, from 85 % of the
+# rate to 43 %. The judge fits one rate for all links, and finds such a low one unlikely, so it
+# may prefer another algorithm that needs less of a fall. If the log says that a ring ran, the row of
 # `ring` is the one to read. Where the bad port is, no curve of one algorithm tells; simulating
 # suspects shows what each would look like, here with another algorithm:
 
