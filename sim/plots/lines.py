@@ -102,8 +102,11 @@ def _variants(line: Line) -> Iterable[Line]:
 
 
 def _line(place: int) -> Line:
-    """Beyond the cycle, colors repeat with other dashes, first with hollow markers, then with other shapes."""
+    """Beyond the cycle, colors repeat with other dashes: first hollow markers, then other shapes and longer dashes."""
     again, at = divmod(place, len(CYCLE))
     shifted = CYCLE[(at + 3 * again) % len(CYCLE)]
     marker = shifted.marker if again < 2 else _OTHER_MARKERS[(at + again) % len(_OTHER_MARKERS)]
-    return Line(CYCLE[at].color, marker, shifted.dashes, hollow=again % 2 == 1)
+    dashes = shifted.dashes
+    if again > 1 and not isinstance(dashes, str):
+        dashes = (0, tuple(1.8 * length for length in dashes[1]))
+    return Line(CYCLE[at].color, marker, dashes, hollow=again % 2 == 1)

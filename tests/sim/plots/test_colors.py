@@ -15,7 +15,7 @@ from collectives import ALGORITHMS
 from collectives.core.collective import COLLECTIVES
 from collectives.registry import algorithms_for
 from sim.plots.heatmap import HEAT
-from sim.plots.lines import CYCLE, HEAT_ON_DARK, ON_DARK, Line, line_of
+from sim.plots.lines import CYCLE, HEAT_ON_DARK, ON_DARK, Line, line_of, lines_of
 from sim.plots.trees import ADDS, SPREADS
 
 Floats = npt.NDArray[np.float64]
@@ -68,8 +68,12 @@ def test_no_two_algorithms_of_a_default_comparison_look_alike(kind: str, sight: 
     assert not alike
 
 
-def test_every_algorithm_has_its_own_line_at_once_with_all_others() -> None:
-    assert len({line_of(name) for name in ALGORITHMS}) == len(ALGORITHMS)
+def test_every_algorithm_has_its_own_line_at_once_with_all_others_and_some_to_come() -> None:
+    lines = lines_of([*ALGORITHMS, "one more", "and one", "and another"])
+    tones = lab(np.array([rgb_of(line.color) for line in lines.values()]))[:, 0]
+    alike = [(a, b) for (a, light), (b, dark) in combinations(zip(lines, tones, strict=True), 2)
+             if not apart(lines[a], lines[b], abs(float(light - dark)))]
+    assert not alike
 
 
 @pytest.mark.parametrize("sight", SIGHT)
