@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from sim.why.explain import run_with_log
 from sim.why.faulty_path import walk_of
 from sim.why.names import NO_DIMENSION, WAIT_ELSEWHERE, Names
 from sim.why.path import Wait, Walk
-from sim.why.walks import Piece
+from sim.why.walks import Branch, Piece, Stretch
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
 
 
@@ -40,13 +39,15 @@ class Union:
         """Of the union."""
         return self._before[-1]
 
-    def between(self, start: int, end: int) -> int:
-        """Length of what lies between two times."""
+    def between(self, start: I64, end: I64) -> I64:
+        """Length of what lies between each two times."""
         return self._until(end) - self._until(start)
 
-    def _until(self, time: int) -> int:
-        at = bisect_right(self._starts, time) - 1
-        return min(self._before[at] + time - self._starts[at], self._before[at + 1]) if at >= 0 else 0
+    def _until(self, time: I64) -> I64:
+        starts, before = np.array([0, *self._starts], np.int64), np.array([0, *self._before], np.int64)
+        at = np.searchsorted(starts[1:], time, side="right")
+        found: I64 = np.minimum(before[at] + time - starts[at], before[at + 1])
+        return found
 
 
 class Span(NamedTuple):
@@ -77,9 +78,12 @@ class Spans:
         for span in self.all:
             self.of_rank.setdefault(span.rank, []).append(span)
         self._exposed: dict[int, dict[tuple[str, str], int]] = {}
+        self._numbers: dict[tuple[tuple[str, str], bool], int] = {}
+        self._pieces: dict[Branch, I64] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_walk"}  # closures; walked again
+        return {name: value for name, value in vars(self).items() if name not in ("_walk", "_pieces")} | {
+            "_pieces": {}}  # closures; walked again
 
     def compute_ps(self, rank: int) -> int:
         """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
@@ -128,7 +132,7 @@ class Spans:
             kept = journal.task < n_tasks
             server = program.route_server[journal.at[kept]].astype(np.int64)
             return journal.task[kept], server, (journal.end_ps - journal.start_ps)[kept]
-        task, server = crossings(program, n_tasks)
+        task, server = crossings(program, np.arange(n_tasks))
         return task, server, services_ps(program, task, server)
 
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
@@ -144,23 +148,42 @@ class Spans:
         return dict(self._exposed[rank])
 
     def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
-        found: dict[tuple[str, str], int] = {}
-        under_way = self._under_way(rank)
-        for gap in self._gaps(rank):
-            for piece in self._walk.path(gap):
-                key = self.names.exposed(piece)
-                length = own = piece.end_ps - piece.start_ps
-                if self._communicates(piece):
-                    own = under_way[key[0]].between(piece.start_ps, piece.end_ps) if key[0] in under_way else 0
-                for name, part in ((key, own), ((WAIT_ELSEWHERE, NO_DIMENSION), length - own)):
-                    if part:
-                        found[name] = found.get(name, 0) + part
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        parts = [self._stretch(stretch, gap.since_ps) for gap in self._gaps(rank)
+                 for stretch in reversed(self._walk.back_from(gap))]
+        start, end, number = np.concatenate([np.zeros((3, 0), np.int64), *parts], axis=1)
+        length, under_way = np.maximum(end - start, 0), self._under_way(rank)
+        own = length.copy()
+        for (key, communicates), at in self._numbers.items():
+            if communicates:
+                mine = np.flatnonzero(number == at)
+                ends = start[mine], start[mine] + length[mine]
+                own[mine] = under_way[key[0]].between(*ends) if key[0] in under_way else 0
+        found: dict[tuple[str, str], tuple[int, int]] = {}  # time, and the first piece
+        others = length - own
+        rows = [(key, own, np.flatnonzero((number == at) & (own > 0))) for (key, _), at in self._numbers.items()]
+        for key, times, pieces in (*rows, ((WAIT_ELSEWHERE, NO_DIMENSION), others, np.flatnonzero(others))):
+            if pieces.size:
+                before, first = found.get(key, (0, length.size))
+                found[key] = before + int(times[pieces].sum()), min(first, int(pieces[0]))
+        return {key: time for key, (time, _) in sorted(found.items(), key=lambda one: (-one[1][0], one[1][1]))}
 
-    def _communicates(self, piece: Piece) -> bool:
-        """Whether a piece of a path belongs to an operation that NPUs take part in, and does not compute."""
+    def _stretch(self, stretch: Stretch, since_ps: int) -> I64:
+        """Start and end of the pieces of a stretch in time order, and the number of what each is exposed as, (3, n)."""
+        branch, begin, end = stretch
+        known = self._pieces.get(branch, np.zeros((3, 0), np.int64))
+        if known.shape[1] < end:
+            new = branch.pieces[known.shape[1]:]
+            table = [(piece.start_ps, piece.end_ps, self._number(piece)) for piece in new]
+            known = self._pieces[branch] = np.concatenate([known, np.array(table, np.int64).T], axis=1)
+        found = known[:, begin:end][:, ::-1].copy()
+        found[0] = np.maximum(found[0], since_ps)
+        return found
+
+    def _number(self, piece: Piece) -> int:
+        """Number of the kind of communication and dimension of a piece, and whether NPUs communicate in it."""
         operation = self.names.operation(piece)
-        return operation is not None and not isinstance(operation.work, Compute | Reconfigure)
+        communicates = operation is not None and not isinstance(operation.work, Compute | Reconfigure)
+        return self._numbers.setdefault((self.names.exposed(piece), communicates), len(self._numbers))
 
     @cached_property
     def _walk(self) -> Walk:
