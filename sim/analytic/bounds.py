@@ -10,7 +10,8 @@ import numpy as np
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.engine._longest_path import work_and_path
 from sim.lower.lowered import Lowered
-from sim.program import Program, unique_rows
+from sim.program import Program
+from sim.program.columns import numbered
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
 from topologies.flows.tightest_cut import remembered
@@ -127,7 +128,13 @@ def busy_and_path_ps(program: Program) -> tuple[int, int]:
     With head delivery the longest service of a server does not count: it may be that of a last chunk.
     """
     n_routes, n_tasks, n_servers = program.route_ptr.size - 1, program.n_tasks, program.n_servers
-    kinds, kind = unique_rows(program.task_cut.astype(np.int64) * n_routes + program.task_route)
+    n_kinds = program.cut_chunks.size * n_routes
+    if n_kinds <= n_tasks + 1024:  # all of them, also where no task is of a kind
+        kinds, kind = np.arange(n_kinds), program.task_cut * np.int32(n_routes) + program.task_route
+    else:
+        kinds, kind = numbered(
+            n_tasks, lambda some: program.task_cut[some].astype(np.int64) * n_routes + program.task_route[some]
+        )
     cut, route = np.divmod(kinds, max(n_routes, 1))
     busy, longest = np.zeros((2, n_servers), np.int64)
     path = work_and_path(

@@ -14,7 +14,7 @@ def work_and_path(program, task_kind, kind_cut, kind_route, kind_tasks, busy, lo
     Parameters
     ----------
     program : Program
-    task_kind : (T,) int64
+    task_kind : (T,) int32
         Kind of each task: tasks of one kind have the same cut and route.
     kind_cut, kind_route, kind_tasks : (K,) int64
         Cut and route of each kind, and its number of tasks.
@@ -33,7 +33,9 @@ def work_and_path(program, task_kind, kind_cut, kind_route, kind_tasks, busy, lo
         The latest finish.
     """
     for kind in range(kind_cut.size):
-        _alone(program, kind, kind_cut[u64(kind)], kind_route[u64(kind)], kind_tasks[u64(kind)], busy, longest, kind_ps)
+        cut, route, tasks = kind_cut[u64(kind)], kind_route[u64(kind)], kind_tasks[u64(kind)]
+        if tasks > 0:
+            _alone(program, kind, cut, route, tasks, busy, longest, kind_ps)
     _count_waits(program, waits)
     return _longest_path(program, task_kind, kind_ps, waits, order, times)
 
