@@ -253,6 +253,12 @@ def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
     return taken._replace(via_ptr=ptr, via_links=t.via_links[at])
 
 
+def without_waits(t: Transfers) -> Transfers:
+    """The same transfers, without what they wait for and the order of ties."""
+    none, ptr = np.zeros(0, np.int32), np.broadcast_to(np.int64(0), t.src.size + 1)
+    return t._replace(tie_class=ptr[1:], dep_ptr=ptr, dep_src=none, dep_slot=none, dep_lag=none)
+
+
 def sources_only(table: Transfers, ranks: npt.NDArray[np.integer]) -> Transfers:
     """The transfers of some sources."""
     return take(table, np.flatnonzero(np.isin(table.src, ranks)))

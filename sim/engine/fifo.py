@@ -56,10 +56,9 @@ def _width(program: Program) -> int:
 def initial_state(program: Program, log: bool) -> FifoState:
     """The state before the first picosecond."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
-    _, child, lag = program.stream_edges()
     task = np.zeros((n_tasks, fields.TASK_WORDS), np.int32)
-    task[:, fields.MISSING] = np.bincount(child[lag == 0], minlength=n_tasks) + program.task_waits
-    task[:, fields.CHUNKS] = program.chunks()
+    task[:, fields.MISSING] = program.waited_for()
+    task[:, fields.CHUNKS] = program.cut_chunks[program.task_cut]
     ready = np.flatnonzero(task[:, fields.MISSING] == 0)
     task[:, fields.LINK] = UNSTACKED
     task[ready, fields.LINK] = np.append(ready[1:], NONE)[: ready.size]

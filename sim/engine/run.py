@@ -212,9 +212,7 @@ def _initial_state(program: Program, log: bool) -> State:
     timers = np.flatnonzero(program.task_deadline_ps < NEVER_PS)
     n_special = program.nic_engines.size + int(program.nic_engines.sum())
     n_tokens = _first_tokens(program) + timers.size + n_special
-    _, child, lag = program.stream_edges()
-    missing = np.bincount(child[lag == 0], minlength=n_tasks).astype(np.int32)
-    missing += program.task_waits + program.pushed_waits
+    missing = program.waited_for()
     register = np.zeros(_state.REGISTERS, np.int64)
     register[_state.LEFT] = n_tasks
     register[_state.BATCH] = register[_state.ARRIVING] = NONE

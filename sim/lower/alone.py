@@ -29,7 +29,7 @@ def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Low
     timed = _timed(schedule, model, shape)
     return Lowered(
         timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *legend(schedule.topology, shape),
-        np.zeros(timed.task_bytes.size, np.int32), shape.task_src, shape.task_row, timed.task_bytes,
+        np.broadcast_to(np.int32(0), timed.task_bytes.size), shape.task_src, shape.task_row, timed.task_bytes,
         (shape.quotient.transfers,), NO_TASKS, NO_TASKS,
     )
 
@@ -59,7 +59,8 @@ def _assembled(
     schedule: Schedule, model: Model, shape: Shape, rates: list[Fraction], server_rate: I32, latency_ps: I64
 ) -> Timed:
     works = shape.works(schedule.block_bytes)
-    task_bytes = works[0][works[1]]
+    task_bytes = works[0][works[1]] if works[0].size > 1 else np.broadcast_to(works[0], works[1].size)
+    none = np.zeros(0, np.int32)
     cuttings, cutting = own_cuttings(shape, [model.cutting])
     program = assemble(
         Columns(
@@ -68,7 +69,7 @@ def _assembled(
             route_ptr=shape.route_ptr, route_server=shape.route_server, route_latency_ps=latency_ps,
             task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
             task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
-            edge_parent=shape.edge_parent, edge_child=shape.edge_child, edge_lag=shape.edge_lag,
+            edge_parent=none, edge_child=none, edge_lag=none,  # its waits are made
         ),
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),

@@ -94,7 +94,7 @@ class _Block(NamedTuple):
     priority: I64 | I32 | int
     operation: int
     rank: I64 | I32
-    row: I64 | int
+    row: I32 | int
 
 
 class _Routes(NamedTuple):
@@ -178,7 +178,8 @@ class _Lowering:
             self._priority(operation, shape), number, shape.task_src[tasks], shape.task_row[tasks],
         ))
         self.next_class += int(template.tie.max(initial=-1)) + 1
-        self._edges(first + shape.edge_parent, first + shape.edge_child, shape.edge_lag)
+        parent, child, lag = shape.edges
+        self._edges(first + parent, first + child, lag)
         self._edges(begin + template.begins[1], first + template.begins[0])
         end = self._add_joins(number, template.ranks)
         self._edges(begin + np.arange(n_ranks), end + np.arange(n_ranks))
@@ -253,7 +254,7 @@ class _Lowering:
 
     def _assemble(self, words: str) -> Lowered:
         work, priority = self._column("work", np.int64), self._column("priority", np.int64)
-        row = self._column("row", np.int64)
+        row = self._column("row", np.int32)
         hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
         keys = _joined([part.server for part in self.routes], np.int32)
         used, server = unique_rows(keys)

@@ -89,7 +89,7 @@ class Lowered(NamedTuple):
     streams : tuple of str
     task_operation, task_rank : (T,) int32
         Operation of each task, and the NPU (or other source) on which it begins.
-    task_row : (T,) int64
+    task_row : (T,) int32
         Transfer of each task: its row in `transfers[operation]`, `NO_TRANSFER` for none.
     task_bytes : (T,) int64
         Bytes of each transfer, headers left out; 0 for others.
@@ -119,7 +119,7 @@ class Lowered(NamedTuple):
     streams: tuple[str, ...]
     task_operation: I32
     task_rank: I32
-    task_row: I64
+    task_row: I32
     task_bytes: I64
     transfers: tuple[Transfers | None, ...]
     begin_task: TaskTable

@@ -36,7 +36,7 @@ def waiting_of(pattern: Pattern, model: Model) -> Waiting:
     return Waiting(steps, model.nic is not None and model.nic.send_complete == "pushed")
 
 
-def waiting_rows(t: Transfers, waiting: Waiting, parent: I64, child: I64, lag: I32) -> tuple[I32, I32, I32]:
+def waiting_rows(t: Transfers, waiting: Waiting, parent: I32, child: I32, lag: I32) -> tuple[I32, I32, I32]:
     """The dependencies between rows of transfers, with those that are added.
 
     WeftError: ports that wait for each other inside a step.
@@ -50,7 +50,7 @@ def waiting_rows(t: Transfers, waiting: Waiting, parent: I64, child: I64, lag: I
     return _together(t, waiting.steps, parent, child, lags)
 
 
-def _together(t: Transfers, steps: tuple[int, ...], parent: I64, child: I64, lag: I64) -> tuple[I32, I32, I32]:
+def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag: I64) -> tuple[I32, I32, I32]:
     """Let each transfer of a rank in a step wait for what any of them waits for."""
     chosen = (t.src != t.dst) & (np.isin(t.step, steps) if steps else np.True_)
     group = unique_rows(t.src.astype(np.int64) * (int(t.step.max(initial=0)) + 1) + t.step)[1]

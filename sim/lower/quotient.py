@@ -28,11 +28,13 @@ from scipy.sparse.csgraph import connected_components
 
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
+from collectives.core.streams import emitted
 from collectives.core.symmetry import Action, Group
 from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
 from sim.lower.marks import Marks, keeping
 from sim.program import unique_rows
+from sim.program.columns import numbered
 from topologies import Topology
 from topologies.core.paths import Paths, ranges
 from topologies.stages import staged
@@ -40,6 +42,7 @@ from topologies.text.brief import one_line
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.integer]
 
 FULL_CHECK_NODES = 1024
 FULL_CHECK_TRANSFERS = 1_500_000
@@ -105,13 +108,29 @@ class Ranks(NamedTuple):
 LINKS_ONLY = Ranks()
 
 
+class Routes(NamedTuple):
+    """The routes of transfers, those of one pair of nodes once: a ring's million steps share a few."""
+
+    paths: Paths  # of each pair of nodes; links are representatives
+    row: I32  # (n,): pair of each transfer
+
+    def of_transfers(self) -> Paths:
+        """The route, or two, of each transfer."""
+        count = np.bincount(self.paths.pair, minlength=int(self.row.max(initial=-1)) + 1)
+        route = ranges((np.cumsum(count) - count)[self.row], count[self.row])
+        hops = np.diff(self.paths.ptr)[route]
+        ptr = np.concatenate(([0], np.cumsum(hops)))
+        links = self.paths.links[ranges(self.paths.ptr[route], hops)]
+        return Paths(ptr, links, np.repeat(np.arange(self.row.size), count[self.row]))
+
+
 @one_line
 class Quotient(NamedTuple):
     """Representative transfers with their routes."""
 
     orbits: Orbits
     transfers: Transfers  # of the representatives
-    paths: Paths  # route (or two, under `split`) of each of them; links are representatives, ends of routes among them
+    routes: Routes  # of each of them one, or two under `split`; ends of routes are among the links
     symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
     ends: int = 0
 
@@ -180,10 +199,15 @@ def _shrink(
 def divide(pattern: Emitter, group: Group, tie: str, seed: int, ends: int = 0) -> Quotient:
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
-    transfers = _of_representatives(pattern.emit(orbits.sources), orbits)
-    paths = _routes(transfers, pattern.topology, tie, seed, ends)
-    links = _with_ends(orbits, pattern, ends)[paths.links]
-    return Quotient(orbits, transfers, paths._replace(links=links), "", ends)
+    sources, of_one = orbits.sources, pattern.emit(orbits.sources[-1:]).src.size
+    transfers = _of_representatives(emitted(pattern.emit, sources, of_one), orbits)
+    routes = routes_of(transfers, pattern.topology, tie, seed, ends)
+    return Quotient(orbits, transfers, over(routes, _with_ends(orbits, pattern, ends)), "", ends)
+
+
+def over(routes: Routes, link_of: I32) -> Routes:
+    """The routes over the links that represent others."""
+    return routes._replace(paths=routes.paths._replace(links=link_of[routes.paths.links]))
 
 
 def _with_ends(orbits: Orbits, pattern: Emitter, ends: int) -> I32:
@@ -202,34 +226,33 @@ def orbits_of(group: Group, n_sources: int, n_links: int) -> Orbits:
     return Orbits(rank, _orbits([action.links for action in group.generators], n_links))
 
 
-def _routes(t: Transfers, topology: Topology, tie: str, seed: int, ends: int = 0) -> Paths:
-    """Routes of transfers, with what they begin and end at."""
-    paths = _link_routes(t, topology, tie, seed)
+def routes_of(t: Transfers, topology: Topology, tie: str, seed: int, ends: int = 0) -> Routes:
+    """Routes of transfers, with what they begin and end at.
+
+    Each pair of ends is asked for once, unless transfers name links themselves.
+    """
+    if t.via_ptr is not None:
+        paths = _ended(paths_of(t, topology, tie, seed), t.src, t.dst, topology, ends)
+        return Routes(paths, np.arange(t.src.size, dtype=np.int32))
+    sources, source = numbered(t.src.size, lambda some: t.src[some])
+    pairs, row = numbered(t.src.size, lambda some: source[some].astype(np.int64) * topology.n_nodes + t.dst[some])
+    src, dst = sources[pairs // topology.n_nodes], pairs % topology.n_nodes
+    return Routes(_ended(topology.paths(src, dst, tie, seed), src, dst, topology, ends), row)
+
+
+def _ended(paths: Paths, src: Rows, dst: Rows, topology: Topology, ends: int) -> Paths:
+    """The routes, with what they begin and end at in NPUs."""
     if not ends:
         return paths
     hops = np.diff(paths.ptr)
-    begin = (hops > 0) & (t.src[paths.pair] < topology.n_npus)
-    end = (hops > 0) & (t.dst[paths.pair] < topology.n_npus) & (ends > 1)
+    begin = (hops > 0) & (src[paths.pair] < topology.n_npus)
+    end = (hops > 0) & (dst[paths.pair] < topology.n_npus) & (ends > 1)
     ptr = np.concatenate(([0], np.cumsum(hops + begin + end)))
     links = np.empty(ptr[-1], np.int64)
     links[ranges(ptr[:-1] + begin, hops)] = paths.links
-    links[ptr[:-1][begin]] = topology.n_links + t.src[paths.pair[begin]]
-    links[ptr[1:][end] - 1] = topology.n_links + topology.n_npus + t.dst[paths.pair[end]]
+    links[ptr[:-1][begin]] = topology.n_links + src[paths.pair[begin]]
+    links[ptr[1:][end] - 1] = topology.n_links + topology.n_npus + dst[paths.pair[end]]
     return Paths(ptr, links.astype(paths.links.dtype), paths.pair)
-
-
-def _link_routes(t: Transfers, topology: Topology, tie: str, seed: int) -> Paths:
-    """Routes over links; each pair of ends is asked for once, as a ring's million steps share a few."""
-    if t.via_ptr is not None:
-        return paths_of(t, topology, tie, seed)
-    sources, source = unique_rows(t.src)
-    pairs, row = unique_rows(source * topology.n_nodes + t.dst)
-    few = topology.paths(sources[pairs // topology.n_nodes], pairs % topology.n_nodes, tie, seed)
-    count = np.bincount(few.pair, minlength=pairs.size)
-    route = ranges((np.cumsum(count) - count)[row], count[row])
-    hops = np.diff(few.ptr)[route]
-    ptr = np.concatenate(([0], np.cumsum(hops)))
-    return Paths(ptr, few.links[ranges(few.ptr[route], hops)], np.repeat(np.arange(row.size), count[row]))
 
 
 def _part(action: Action, part: int) -> I32:
@@ -271,7 +294,9 @@ def check(
     per_source = q.transfers.src.size / q.orbits.sources.size
     full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
     if not full:
-        crossings = q.paths.links.size / max(q.transfers.src.size, 1) * per_source
+        paths, pair = q.routes
+        hops = np.bincount(paths.pair, np.diff(paths.ptr), int(pair.max(initial=-1)) + 1)[pair].sum()
+        crossings = hops / max(pair.size, 1) * per_source
         most = min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
         others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives represent themselves
         count = int(np.clip(most, 1, others.size))
@@ -309,10 +334,11 @@ def _fault(
         return "transfers of one orbit stand for different rounds"
     if not _same_waits(t, q, row):
         return "transfers of one orbit wait for different ones"
-    paths = _routes(t, topology, tie, seed, q.ends)
-    if not _same_routes(paths, q, _with_ends(q.orbits, pattern, q.ends), row):
+    paths, theirs = routes_of(t, topology, tie, seed, q.ends).of_transfers(), q.routes.of_transfers()
+    link_of = _with_ends(q.orbits, pattern, q.ends)
+    if not _same_routes(paths, q, theirs, link_of, row):
         return "the routes of one orbit differ"
-    return _crossing_fault(pattern, q, t, paths, row, full)
+    return _crossing_fault(q, theirs, link_of, t, paths, row, full)
 
 
 def _nics_differ(pattern: Emitter, q: Quotient) -> bool:
@@ -327,7 +353,7 @@ def _nics_differ(pattern: Emitter, q: Quotient) -> bool:
     return False
 
 
-def _representative_rows(t: Transfers, q: Quotient) -> I64 | None:
+def _representative_rows(t: Transfers, q: Quotient) -> Rows | None:
     """Row of the representative of each transfer."""
     stride = int(max(q.orbits.rank.max(initial=0), t.src.max(initial=0))) + 1
     key = q.transfers.slot.astype(np.int64) * stride + q.transfers.src
@@ -338,7 +364,7 @@ def _representative_rows(t: Transfers, q: Quotient) -> I64 | None:
     return row if np.array_equal(key[row], want) else None
 
 
-def _same_waits(t: Transfers, q: Quotient, row: I64) -> bool:
+def _same_waits(t: Transfers, q: Quotient, row: Rows) -> bool:
     counts = np.diff(t.dep_ptr)
     if np.any(counts != np.diff(q.transfers.dep_ptr)[row]):
         return False
@@ -361,32 +387,33 @@ def _slot_ports(t: Transfers) -> I32:
     return ports
 
 
-def _same_routes(paths: Paths, q: Quotient, link_of: I32, row: I64) -> bool:
+def _same_routes(paths: Paths, q: Quotient, theirs: Paths, link_of: I32, row: Rows) -> bool:
     routes_here = np.bincount(paths.pair, minlength=row.size)
-    routes_there = np.bincount(q.paths.pair, minlength=q.transfers.src.size)
+    routes_there = np.bincount(theirs.pair, minlength=q.transfers.src.size)
     if np.any(routes_here != routes_there[row]):
         return False
     first_there = np.concatenate(([0], np.cumsum(routes_there)))[row]
     first_here = np.concatenate(([0], np.cumsum(routes_here)))[:-1]
     route = first_there[paths.pair] + np.arange(paths.pair.size) - first_here[paths.pair]
     hops = np.diff(paths.ptr)
-    if np.any(hops != np.diff(q.paths.ptr)[route]):
+    if np.any(hops != np.diff(theirs.ptr)[route]):
         return False
-    at = np.repeat(q.paths.ptr[route] - paths.ptr[:-1], hops) + np.arange(paths.links.size)
-    return np.array_equal(link_of[paths.links], q.paths.links[at])
+    at = np.repeat(theirs.ptr[route] - paths.ptr[:-1], hops) + np.arange(paths.links.size)
+    return np.array_equal(link_of[paths.links], theirs.links[at])
 
 
-def _crossing_fault(pattern: Emitter, q: Quotient, t: Transfers, paths: Paths, row: I64, full: bool) -> str | None:
+def _crossing_fault(
+    q: Quotient, theirs: Paths, link_of: I32, t: Transfers, paths: Paths, row: Rows, full: bool
+) -> str | None:
     """Whether the crossings of each link stand one to one over those of its representative, in a definite order."""
-    small = _crossings(q.paths, np.arange(q.transfers.src.size))
-    if _any_alike(q.paths.links, q.transfers.tie_class[small[0]], small[1], small[2]):
+    small = _crossings(theirs, np.arange(q.transfers.src.size))
+    if _any_alike(theirs.links, q.transfers.tie_class[small[0]], small[1], small[2]):
         return "two transfers tie at a link without an order that the symmetry keeps"
-    link_of = _with_ends(q.orbits, pattern, q.ends)
     orbit_size = np.bincount(link_of, minlength=link_of.size)
-    crossings = np.bincount(q.paths.links, minlength=link_of.size)
+    crossings = np.bincount(theirs.links, minlength=link_of.size)
     sizes = np.stack([np.bincount(part, minlength=part.size) for part in q.orbits.rank])
     images = sizes[np.minimum(q.transfers.port, len(sizes) - 1), q.transfers.src][small[0]]
-    arriving = np.bincount(q.paths.links, weights=images, minlength=link_of.size)
+    arriving = np.bincount(theirs.links, weights=images, minlength=link_of.size)
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"
     large = _crossings(paths, row)
@@ -414,16 +441,20 @@ def _any_alike(*columns: npt.NDArray[np.integer]) -> bool:
     return bool(np.any(key[1:] == key[:-1]))
 
 
-def find_rows(key: I64, want: I64) -> I64:
+def find_rows(key: I64, want: I64) -> Rows:
     """Place of each wanted number among sorted keys, or of a neighbor where it is not among them."""
+    return finder(key)(want)
+
+
+def finder(key: I64) -> Callable[[I64], Rows]:
+    """What finds the places of numbers among sorted keys, or of neighbors of those that are not among them."""
     low = int(key[0]) if key.size else 0
     span = int(key[-1]) - low + 1 if key.size else 0
     if span > 4 * key.size + 1024:
-        return np.minimum(np.searchsorted(key, want), max(key.size - 1, 0))
-    place = np.zeros(span + 1, np.int64)
-    place[key - low] = np.arange(key.size)
-    found: I64 = place[np.clip(want - low, 0, span)]
-    return found
+        return lambda want: np.minimum(np.searchsorted(key, want), max(key.size - 1, 0))
+    place = np.zeros(span + 1, np.int32)
+    place[key - low if low else key] = np.arange(key.size, dtype=np.int32)
+    return lambda want: place[np.clip(want - low, 0, span)]
 
 
 def _crossings(paths: Paths, row: npt.NDArray[np.integer]) -> tuple[I64, I64, I64]:

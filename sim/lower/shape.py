@@ -6,7 +6,7 @@ so that a sweep over sizes, chunk counts, models, bandwidths and latencies build
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,13 +15,15 @@ import numpy as np
 
 from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
-from collectives.core.transfers import Pool
+from collectives.core.transfers import Pool, without_waits
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
-from sim.lower.quotient import Quotient, Ranks, find_rows, quotient
-from sim.program import I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
+from sim.lower.quotient import Quotient, Ranks, finder, quotient
+from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
+from sim.program.columns import blocks, numbered
 from sim.program.model import Model
 from topologies import Topology, WeftError
+from topologies.core.paths import Paths
 from topologies.core.rateless import alike, wiring_of
 from topologies.text.brief import one_line
 
@@ -51,29 +53,28 @@ class Shape:
     quotient : Quotient
     server_link : (S,) int32
         Link of each server.
-    task_row, task_half : (T,) int64
+    task_row, task_half : (T,) int32, int8
         Transfer of each task (a row of the quotient's), and which half of its bytes, -1 for all.
     task_src : (T,) int32
         Source of each task.
     route_ptr, route_server : int32
         Distinct routes, over servers.
     task_route : (T,) int32
-    edge_parent, edge_child, edge_lag : (E,) int32
+    waiting : Waiting
+        What its ranks wait for beyond the dependencies.
     timed : dict of (int, Model, tuple of Pool) to Timed
         Programs by the size of a block, to be timed again with other rates.
     """
 
     quotient: Quotient
     server_link: I32
-    task_row: I64
-    task_half: I64
+    task_row: I32
+    task_half: I8
     task_src: I32
     route_ptr: I32
     route_server: I32
     task_route: I32
-    edge_parent: I32
-    edge_child: I32
-    edge_lag: I32
+    waiting: Waiting = FREE
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
 
     def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64:
@@ -88,8 +89,8 @@ class Shape:
 
     def works(self, block_bytes: int) -> Works:
         """The distinct sizes of tasks, and which of them each task has, for blocks of one size."""
-        (blocks, half), row = self._parts
-        whole = blocks * block_bytes
+        (n_blocks, half), row = self._parts
+        whole = n_blocks * block_bytes
         sizes = np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
         works, at = unique_rows(sizes)
         return works, row if np.array_equal(at, np.arange(at.size)) else i32(at)[row]
@@ -97,9 +98,9 @@ class Shape:
     @cached_property
     def _parts(self) -> tuple[tuple[I64, I64], I32]:
         """The distinct pairs of blocks and half, (2, n), and which of them each task has."""
-        blocks = self.quotient.transfers.blocks[self.task_row]
-        pairs, row = unique_rows(blocks * 3 + self.task_half + 1)
-        return (pairs // 3, pairs % 3 - 1), i32(row)
+        n_blocks, row, half = self.quotient.transfers.blocks, self.task_row, self.task_half
+        pairs, part = numbered(row.size, lambda some: n_blocks[row[some]] * 3 + half[some] + 1)
+        return (pairs // 3, pairs % 3 - 1), part
 
     @cached_property
     def route_ends(self) -> tuple[I64, I64 | None]:
@@ -116,18 +117,31 @@ class Shape:
         return ends, laps
 
     @cached_property
+    def edges(self) -> tuple[I32, I32, I32]:
+        """Parent, child and lag of each dependency, (E,)."""
+        return _edges(self.quotient, self.task_row, self.task_half, self.waiting)
+
+    @cached_property
     def waits(self) -> Waits:
         """What its tasks wait for, where they are the whole program."""
-        return waits_of(self.edge_parent, self.edge_child, self.edge_lag, self.task_row.size)
+        return waits_of(*_edges(self.quotient, self.task_row, self.task_half, self.waiting), self.task_row.size)
 
     @cached_property
     def task_class(self) -> I32:
         """Class of each task, where they are the whole program."""
-        return i32(unique_rows(self.task_tie())[1])
+        return numbered(self.task_row.size, self.task_tie)[1]
 
-    def task_tie(self) -> I64:
-        """What orders tasks that ask for a server at the same time, (T,)."""
-        return self.quotient.transfers.tie_class[self.task_row] * 2 + np.maximum(self.task_half, 0)
+    def task_tie(self, tasks: slice = slice(None)) -> I64:
+        """What orders some tasks that ask for a server at the same time."""
+        tie: I64 = self.quotient.transfers.tie_class[self.task_row[tasks]].astype(np.int64)
+        return tie * 2 + np.maximum(self.task_half[tasks], 0)
+
+    def alone(self) -> Shape:
+        """The same, where its tasks are the whole program: waits and classes stand for what they are made of."""
+        made = {"waits": self.waits, "task_class": self.task_class}
+        found = replace(self, quotient=self.quotient._replace(transfers=without_waits(self.quotient.transfers)))
+        vars(found).update(made)
+        return found
 
 
 def shape_of(
@@ -159,105 +173,105 @@ def shape_of(
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
         ranks = Ranks(ends, together=waiting.steps is not None)
-        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks), waiting)
+        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks), waiting).alone()
     return known[key]
 
 
 def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
     """Tasks, routes and edges of the representative transfers."""
-    paths = q.paths
-    server_link, server = unique_rows(paths.links)
-    half = np.full(paths.pair.size, -1, np.int64)
-    twin = np.flatnonzero(paths.pair[1:] == paths.pair[:-1])
-    half[twin], half[twin + 1] = 0, 1
-    task_route, route_ptr, route_server = _distinct_routes(q, half, server.astype(np.int32))
-    parent, child, lag = _edges(q, half, waiting)
+    t, few = q.transfers, q.routes.paths
+    server_link, of_hop = numbered(few.links.size, lambda some: few.links[some])
+    split = bool(np.any(few.pair[1:] == few.pair[:-1]))
+    if split or t.rounds is not None or t.via_ptr is not None:
+        paths = q.routes.of_transfers()
+        server = i32(np.searchsorted(server_link, paths.links))
+        row = i32(paths.pair)
+        half = np.full(row.size, -1, np.int8)
+        twin = np.flatnonzero(row[1:] == row[:-1])
+        half[twin], half[twin + 1] = 0, 1
+        task_route, route_ptr, route_server = _distinct_routes(q, paths, half, server)
+    else:
+        row, half = np.arange(t.src.size, dtype=np.int32), np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
+        task_route, route_ptr, route_server = q.routes.row, i32(few.ptr), of_hop
     return Shape(
-        quotient=q,
-        server_link=server_link.astype(np.int32),
-        task_row=paths.pair,
-        task_half=half,
-        task_src=q.transfers.src[paths.pair],
-        route_ptr=route_ptr,
-        route_server=route_server,
-        task_route=task_route,
-        edge_parent=parent,
-        edge_child=child,
-        edge_lag=lag,
+        quotient=q, server_link=i32(server_link), task_row=row, task_half=half,
+        task_src=t.src[row] if split else t.src, route_ptr=route_ptr, route_server=route_server, task_route=task_route,
+        waiting=waiting,
     )
 
 
-def _distinct_routes(q: Quotient, half: I64, server: I32) -> tuple[I32, I32, I32]:
+def _distinct_routes(q: Quotient, paths: Paths, half: I8, server: I32) -> tuple[I32, I32, I32]:
     """Routes are identified by their ends (and half), so that a ring's steps share one."""
-    src, dst = q.transfers.src[q.paths.pair].astype(np.int64), q.transfers.dst[q.paths.pair]
+    src, dst = q.transfers.src[paths.pair].astype(np.int64), q.transfers.dst[paths.pair]
     span = int(max(src.max(initial=0), dst.max(initial=0))) + 1
     source = unique_rows(src)[1]  # few sources make a short range
     key = (source * span + dst) * 3 + half + 1
     if q.transfers.rounds is not None:
-        laps = q.transfers.rounds[q.paths.pair, 1].astype(np.int64)
+        laps = q.transfers.rounds[paths.pair, 1].astype(np.int64)
         key = key * (int(laps.max(initial=0)) + 1) + laps
     if q.transfers.via_ptr is not None:
-        key = _named_routes(q, key)
+        key = _named_routes(paths, key)
     distinct, route = unique_rows(key)
     first = np.zeros(distinct.size, np.int64)
     first[route[::-1]] = np.arange(route.size)[::-1]
-    hops = np.diff(q.paths.ptr)[first]
+    hops = np.diff(paths.ptr)[first]
     ptr = np.concatenate(([0], np.cumsum(hops)))
-    at = np.repeat(q.paths.ptr[first] - ptr[:-1], hops) + np.arange(ptr[-1])
+    at = np.repeat(paths.ptr[first] - ptr[:-1], hops) + np.arange(ptr[-1])
     return route.astype(np.int32), ptr.astype(np.int32), server[at]
 
 
-def _named_routes(q: Quotient, key: I64) -> I64:
+def _named_routes(paths: Paths, key: I64) -> I64:
     """Numbers for routes that transfers may name themselves: equal where ends, half and all links are equal."""
-    hops = np.diff(q.paths.ptr)
-    n_links = int(q.paths.links.max(initial=0)) + 1
+    hops = np.diff(paths.ptr)
+    n_links = int(paths.links.max(initial=0)) + 1
     for hop in range(int(hops.max(initial=0))):
         longer = hops > hop
         link = np.full(key.size, n_links, np.int64)
-        link[longer] = q.paths.links[q.paths.ptr[:-1][longer] + hop]
+        link[longer] = paths.links[paths.ptr[:-1][longer] + hop]
         key = np.unique(key * (n_links + 1) + link, return_inverse=True)[1].astype(np.int64)
     return key
 
 
-def _edges(q: Quotient, half: I64, waiting: Waiting) -> tuple[I32, I32, I32]:
+def _edges(q: Quotient, row: I32, half: I8, waiting: Waiting) -> tuple[I32, I32, I32]:
     """Dependencies between tasks; both halves of a split transfer are waited for."""
     t = q.transfers
-    counts = np.diff(t.dep_ptr)
-    child_row = np.repeat(np.arange(t.src.size), counts)
+    child_row = np.repeat(np.arange(t.src.size, dtype=np.int32), np.diff(t.dep_ptr))
     parent_row = rows_waited_for(q)
-    lag = t.dep_lag
     if np.any(half >= 0):
-        if np.any(lag != WHOLE):
+        if np.any(t.dep_lag != WHOLE):
             raise WeftError(
                 "tie rule 'split' cannot serve transfers that follow each other chunk by chunk: "
                 "choose first, alternating or ecmp"
             )
-        return _split_edges(q, parent_row, child_row)
+        return _split_edges(t.src.size, row, parent_row, child_row)
     if waiting != FREE:
-        return waiting_rows(q.transfers, waiting, parent_row, child_row, lag)
-    return parent_row.astype(np.int32), child_row.astype(np.int32), lag.astype(np.int32)
+        return waiting_rows(t, waiting, parent_row, child_row, t.dep_lag)
+    return parent_row, child_row, t.dep_lag
 
 
-def rows_waited_for(q: Quotient) -> I64:
+def rows_waited_for(q: Quotient) -> I32:
     """Row of the transfer (or of its representative) that each dependency names."""
-    t = q.transfers
-    if not t.dep_src.size:
-        return np.zeros(0, np.int64)
+    t, rank = q.transfers, q.orbits.rank
+    if not t.dep_src.size:  # messages of a job, which are not in the order of their sources
+        return np.zeros(0, np.int32)
     ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
     ports[t.slot] = t.port
-    rank = q.orbits.rank_of(ports[t.dep_slot], t.dep_src)
     stride = int(max(t.src.max(initial=0), rank.max(initial=0))) + 1
     key = t.slot.astype(np.int64) * stride + t.src
-    want = t.dep_slot.astype(np.int64) * stride + rank
-    found = find_rows(key, want)
-    if not np.array_equal(key[found], want):
-        raise WeftError("a transfer waits for one that no rank sends")
+    place = finder(key)
+    found = np.empty(t.dep_src.size, np.int32)
+    for some in blocks(t.dep_src.size):
+        slot = t.dep_slot[some]
+        want = slot.astype(np.int64) * stride + q.orbits.rank_of(ports[slot], t.dep_src[some])
+        found[some] = place(want)
+        if not np.array_equal(key[found[some]], want):
+            raise WeftError("a transfer waits for one that no rank sends")
     return found
 
 
-def _split_edges(q: Quotient, parent_row: I64, child_row: I64) -> tuple[I32, I32, I32]:
-    first = np.searchsorted(q.paths.pair, np.arange(q.transfers.src.size))
-    count = np.bincount(q.paths.pair, minlength=q.transfers.src.size)
+def _split_edges(n: int, row: I32, parent_row: I32, child_row: I32) -> tuple[I32, I32, I32]:
+    first = np.searchsorted(row, np.arange(n))
+    count = np.bincount(row, minlength=n)
     pairs = [
         (first[parent_row] + i, first[child_row] + j, (count[parent_row] > i) & (count[child_row] > j))
         for i in (0, 1)

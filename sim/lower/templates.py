@@ -13,7 +13,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers
 from sim.lower.messages import Messages
-from sim.lower.quotient import Orbits, Quotient
+from sim.lower.quotient import Orbits, Quotient, Routes, over
 from sim.lower.shape import Shape, make_shape, rows_waited_for
 from sim.program import I32, I64, unique_rows
 from sim.program.model import Model
@@ -131,7 +131,8 @@ def _of_collective(pattern: Pattern, operation: Operation, covered: I64, where: 
 def _shape(transfers: Transfers, topology: Topology, where: Where) -> Shape:
     orbits = where[0]
     paths = paths_of(transfers, topology, *where[1:])
-    return make_shape(Quotient(orbits, transfers, paths._replace(links=orbits.link[paths.links]), ""))
+    routes = Routes(paths, np.arange(transfers.src.size, dtype=np.int32))
+    return make_shape(Quotient(orbits, transfers, over(routes, orbits.link), ""))
 
 
 def _ends(pattern: Pattern, shape: Shape, ranks: I64) -> tuple[I64, I64]:

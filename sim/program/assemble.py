@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.program.checks import check_clock, check_nics, check_windows, served
-from sim.program.columns import i32, unique_rows
+from sim.program.columns import i32, numbered, unique_rows
 from sim.program.contract import (
     CLOCK_END_PS,
     DELIVERY,
@@ -203,17 +203,20 @@ def _cut_tasks(which: I32 | None, found: Works, cuttings: Sequence[Cutting]) -> 
 
 def _hop_kinds(columns: Columns, latency: I64) -> dict[str, Any]:
     """Distinct hops, and which of them each hop of a route is: 4 bytes per hop instead of 12."""
-    latencies, row = unique_rows(latency)
-    last = np.zeros(latency.size, np.int64)
+    latencies, row = numbered(latency.size, lambda some: latency[some])
+    last = np.zeros(latency.size, np.int8)
     ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1
     last[ends] = 1
-    kinds, hop = unique_rows((columns.route_server.astype(np.int64) * max(latencies.size, 1) + row) * 2 + last)
-    server, at = np.divmod(kinds // 2, max(latencies.size, 1))
+    count = max(latencies.size, 1)
+    kinds, hop = numbered(
+        latency.size, lambda some: (columns.route_server[some].astype(np.int64) * count + row[some]) * 2 + last[some]
+    )
+    server, at = np.divmod(kinds // 2, count)
     return {
         "hop_server": i32(server),
         "hop_latency_ps": np.ascontiguousarray(latencies[at]),
         "hop_last": np.ascontiguousarray(kinds % 2, np.int8),
-        "route_hop": i32(hop),
+        "route_hop": hop,
     }
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 from sim.program.contract import I32, I64, Program
 from topologies import WeftError
+from topologies.core.paths import ranges
+
+BLOCK = 2**20
+"""Rows that are looked at together where more would take much memory."""
 
 
 def i32(values: npt.ArrayLike) -> I32:
@@ -29,13 +35,40 @@ def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     return np.flatnonzero(there).astype(np.int64) + low, number[exact - low]
 
 
-def crossings(program: Program, n_tasks: int | None = None) -> tuple[I64, I64]:
-    """Task and server of every hop of the first tasks, or of all."""
-    n_tasks = program.n_tasks if n_tasks is None else n_tasks
-    hops, first = program.hops()[:n_tasks], program.route_ptr[program.task_route[:n_tasks]].astype(np.int64)
-    task = np.repeat(np.arange(n_tasks), hops)
-    at = np.arange(task.size) - np.repeat(np.cumsum(hops) - hops - first, hops)
-    return task, program.route_server[at].astype(np.int64)
+def blocks(n: int) -> Iterator[slice]:
+    """Rows 0 to n - 1, a million at a time."""
+    return (slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK))
+
+
+def numbered(n: int, values_of: Callable[[slice], npt.NDArray[np.integer]]) -> tuple[I64, I32]:
+    """As `unique_rows`, of n values that are computed block by block, twice, and never there at once."""
+    if n <= BLOCK:
+        distinct, row = unique_rows(values_of(slice(0, n)))
+        return distinct, i32(row)
+    ends = [(int(values.min()), int(values.max())) for values in map(values_of, blocks(n))]
+    low, span = min(ends)[0], max(end for _, end in ends) - min(ends)[0] + 1
+    found = np.empty(n, np.int32)
+    if span > 4 * n:
+        distinct = np.unique(np.concatenate([np.unique(values_of(some)) for some in blocks(n)]))
+        for some in blocks(n):
+            found[some] = np.searchsorted(distinct, values_of(some))
+        return distinct.astype(np.int64), found
+    there = np.zeros(span, np.bool_)
+    for some in blocks(n):
+        there[values_of(some) - low] = True
+    number = np.cumsum(there, dtype=np.int32) - 1
+    for some in blocks(n):
+        found[some] = number[values_of(some) - low]
+    return np.flatnonzero(there).astype(np.int64) + low, found
+
+
+def crossings(program: Program, tasks: I64 | None = None) -> tuple[I64, I64]:
+    """Task and server of every hop of some tasks, or of all."""
+    tasks = np.arange(program.n_tasks) if tasks is None else tasks
+    route = program.task_route[tasks]
+    first = program.route_ptr[route].astype(np.int64)
+    hops = program.route_ptr[route + 1] - first
+    return np.repeat(tasks, hops), program.route_server[ranges(first, hops)].astype(np.int64)
 
 
 def services_ps(program: Program, task: I64, server: I64) -> I64:

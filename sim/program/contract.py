@@ -287,6 +287,16 @@ class Program(NamedTuple):
         """Number of whole parents of each task, (T,); computed."""
         return np.bincount(self.whole_child, minlength=self.n_tasks).astype(np.int32)
 
+    def waited_for(self) -> I32:
+        """Number of parents whose chunk, or whole, holds back the first chunk of each task, windows left out, (T,)."""
+        missing = self.task_waits + self.pushed_waits if self.pushed_child.size else self.task_waits
+        if self.parent_lag.size:
+            child = _owners(self.parent_ptr)[self.parent_lag == 0]
+            missing += np.bincount(child, minlength=self.n_tasks).astype(np.int32)
+        elif self.parent.size:
+            missing += np.diff(self.parent_ptr)
+        return missing
+
     def whole_edges(self) -> tuple[I32, I32]:
         """Parent and child of each wait for a whole task, in the order of the parents."""
         return _owners(self.whole_ptr), self.whole_child
@@ -321,7 +331,8 @@ class Program(NamedTuple):
     def chunk_hops(self) -> int:
         """Services in the whole run: each is one chunk on one server."""
         chunks, hops = self.cut_chunks.astype(np.int64), np.diff(self.route_ptr).astype(np.int64)
-        return int(np.dot(chunks[self.task_cut], hops[self.task_route]))
+        rows = [slice(first, first + 2**20) for first in range(0, self.n_tasks, 2**20)]
+        return sum(int(np.dot(chunks[self.task_cut[some]], hops[self.task_route[some]])) for some in rows)
 
     def nbytes(self) -> int:
         """Bytes of the arrays."""

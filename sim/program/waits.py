@@ -27,7 +27,8 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
     WeftError
         Tasks that wait for each other in a circle, windows left out.
     """
-    whole, pushed, rest, window, firm = map(_rows, (lag == WHOLE, lag == PUSHED, lag >= 0, lag > 0, lag <= 0))
+    whole, pushed, rest = _rows(lag == WHOLE), _rows(lag == PUSHED), _rows(lag >= 0)
+    window, firm = _rows(lag > 0), _rows(lag <= 0)
     circle = _circle(n_tasks, parent[firm], child[firm])
     if circle:
         raise Cycle(circle)
@@ -41,7 +42,7 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
         "stream_ptr": stream_ptr, "stream_child": stream_child, "stream_lag": stream_lag,
         "parent_ptr": parent_ptr, "parent": parents, "parent_lag": parent_lag,
     }
-    return Waits(columns, (parent[window], child[window], lag[window]))
+    return Waits(columns, (parent[window].copy(), child[window].copy(), lag[window].copy()))  # no views of all edges
 
 
 def _rows(kind: npt.NDArray[np.bool_]) -> slice | npt.NDArray[np.bool_]:

@@ -14,7 +14,8 @@ from collectives.core.symmetry import Group
 from sim.lower import job_symmetry, shape, templates
 from sim.lower.job import lower
 from sim.lower.marks import Marks
-from sim.lower.quotient import Quotient, orbits_of
+from sim.lower.progress import FREE, Waiting
+from sim.lower.quotient import Quotient, Routes, orbits_of
 from sim.program import DISCIPLINES
 from sim.program.model import Model
 from tests.oracles.plain_lowering import Plain, by_priority, comparable, folded, lines, tasks_of
@@ -299,9 +300,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     make = shape.make_shape
 
-    def counted(q: Quotient) -> shape.Shape:
+    def counted(q: Quotient, waiting: Waiting = FREE) -> shape.Shape:
         calls.append(1)
-        return make(q)
+        return make(q, waiting)
 
     for where in (shape, templates):
         monkeypatch.setattr(where, "make_shape", counted)
@@ -385,7 +386,10 @@ def made_of(table: TransferTable, tie: str) -> shape.Shape:
     """The shape of transfers on a ring of four, without symmetry."""
     topology, transfers = ring(4), table.build()
     everyone = orbits_of(Group("", ()), topology.n_npus, topology.n_links)
-    return shape.make_shape(Quotient(everyone, transfers, paths_of(transfers, topology, tie), ""))
+    routes = Routes(paths_of(transfers, topology, tie), np.arange(transfers.src.size, dtype=np.int32))
+    made = shape.make_shape(Quotient(everyone, transfers, routes, ""))
+    assert made.edges is made.edges, "found, or refused, once"
+    return made
 
 
 def test_transfers_that_stream_cannot_be_split() -> None:
@@ -395,12 +399,12 @@ def test_transfers_that_stream_cannot_be_split() -> None:
         table = TransferTable(ranks)
         table.add(slot=0, dst=(ranks + 2) % 4)
         table.add(slot=1, dst=(ranks + 2) % 4, **{how: [((ranks + 2) % 4, 0)]})
-        assert made_of(table, "first").edge_parent.size == 4
+        assert made_of(table, "first").edges[0].size == 4
         if refused:
             with pytest.raises(WeftError, match="tie rule 'split' cannot serve transfers that follow each other"):
                 made_of(table, "split")
         else:
-            assert made_of(table, "split").edge_parent.size == 16
+            assert made_of(table, "split").edges[0].size == 16
 
 
 def test_every_part_of_a_transfer_waits_for_every_part_of_another() -> None:
@@ -417,7 +421,8 @@ def test_every_part_of_a_transfer_waits_for_every_part_of_another() -> None:
     assert [len(tasks[row]) for row in range(12)] == [2] * 4 + [1] * 4 + [2] * 4
     rows = [(after, 4 * slot + rank) for rank in range(4) for slot, after in ((1, rank), (2, 4 + rank), (2, rank))]
     expected = [(one, other) for parent, child in rows for one in tasks[parent] for other in tasks[child]]
-    assert sorted(zip(made.edge_parent.tolist(), made.edge_child.tolist(), strict=True)) == sorted(expected)
+    parent, child, _ = made.edges
+    assert sorted(zip(parent.tolist(), child.tolist(), strict=True)) == sorted(expected)
 
 
 def test_who_waits_for_what_nobody_sends_is_refused() -> None:

@@ -399,7 +399,8 @@ def test_halves_of_a_transfer_that_begin_with_the_same_link_do_not_tie() -> None
     table.add(slot=0, dst=np.array([2, 2, -1]), tie_class=np.array([0, 1, 0]))
     sender = Sender(fabric, table.build())
     q = divide(sender, Group("", ()), "split", 0)
-    assert q.paths.pair.tolist() == [0, 0, 1, 1] and np.unique(q.paths.links[::3]).size == 2
+    paths = q.routes.of_transfers()
+    assert paths.pair.tolist() == [0, 0, 1, 1] and np.unique(paths.links[::3]).size == 2
     assert check(sender, q, "split", 0)[0] is None
 
 
