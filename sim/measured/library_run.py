@@ -87,7 +87,7 @@ class LibraryRun:
     --------
     >>> from topologies.machines.profile import machine
     >>> one = Setting(machine=machine("dgx-h100"), nodes=4, gpus=8, collective="all-gather")
-    >>> LibraryRun("table", one, [(2**30, 0.0107)]).diagnosis().limit
+    >>> LibraryRun("table", one, [(2**30, 0.0214)]).diagnosis().limit
     'one NIC of 8 in use: a dead rail, or NCCL_IB_HCA'
     """
 
