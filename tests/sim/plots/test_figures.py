@@ -264,7 +264,7 @@ def test_figures_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
         assert said in heard
         assert heard.count("\n") == 1
     assert main(["plot", f"{tmp_path}/a.json"]) == 2
-    assert "give --plot FILE or --json FILE" in capsys.readouterr().err
+    assert "write --plot FILE (or --json)" in capsys.readouterr().err
 
 
 def test_a_schedule_is_drawn_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
