@@ -1,58 +1,124 @@
-"""Defaults that decide who is the fastest: each is said beside the ranking that it decides."""
+"""Defaults that decide who is the fastest: each is tried with its alternative, where that is cheap."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from collectives import algorithm, in_network
+from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
 from sim.study.spec import Spec
 from sim.study.tables import Row, tied_with
-from topologies import REDUCER, Topology
+from topologies import REDUCER, Topology, WeftError
+from topologies.units import format_rate, format_size
+
+
+class Alternative(NamedTuple):
+    """Another value of a default."""
+
+    default: str  # "links serve fifo"
+    instead: str  # "lowest-chunk-first"
+    flag: str
+    spec: Spec
+    names: frozenset[str]  # algorithms whose times it changes
 
 
 def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row]) -> list[str]:
-    """One line for each default without which the fastest, or one tied with it, may be another.
+    """One line for each default without which another algorithm is the fastest at some size.
 
-    Of a single algorithm there is no ranking.
+    Alternatives are simulated, at all sizes or, beyond a limit on the services, not at all, which is said. Of a single
+    algorithm there is no ranking, and the other engines have no such limit.
     """
-    if len({row["algorithm"] for row in rows}) < 2:
+    if len({row["algorithm"] for row in rows}) < 2 or spec.engine != "chunk":
         return []
-    first = _winners(rows)
-    notes = [_rate(spec, topology)] if in_network.NAME in first else []
-    served = {row["algorithm"] for row in rows if row["discipline"] != "fifo"} & first
+    return [line for one in _alternatives(spec, topology, rows) if (line := _tried(one, rows))]
+
+
+def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterator[Alternative]:
+    every = frozenset(str(row["algorithm"]) for row in rows)
+    first = frozenset[str]().union(*(_fastest(_at(rows, size)) for size in _sizes(rows)))
+    if in_network.NAME in first and _reduces_at_any_rate(spec, topology):
+        rate_Bps = int(topology.bandwidth_Bps.max())
+        yield _alternative(
+            "switches or routers reduce at any rate", f"{format_rate(rate_Bps)} a switch, the rate of one link",
+            "--aggregation-rate", spec,
+            {"topology": {"aggregation_rate": f"{rate_Bps}B/s"}}, {in_network.NAME},
+        )
+    served = {str(row["algorithm"]) for row in rows if row["discipline"] != "fifo"} & first
     if served and spec.model.discipline is None:
-        notes.append(f"{_names(served)} with links that serve the lowest chunk first, others with fifo: --discipline "
-                     "sets one for all")
-    if not spec.chooses:
-        slower = {row["algorithm"] for row in rows} - first
-        designed = {name for name in slower if algorithm(name).discipline != "fifo"}
-        if designed and spec.model.discipline is None:
-            notes.append(f"{_names(designed)} with fifo, not the discipline of the design, "
-                         f"{algorithm(min(designed)).discipline}")
-        if in_network.NAME in slower and all(row["trees"] is None for row in rows):
-            notes.append(f"{in_network.NAME} over one tree: --option trees=N, or --chunks auto tries several")
+        yield _alternative(f"{_names(served)} with the discipline of the design", "fifo for all", "--discipline fifo",
+                           spec, {"model": {"discipline": "fifo"}}, served)
     if spec.build_model().deliver == "head":
-        notes.append("with head delivery the service of the last chunk of a transfer does not count")
-    return [note for note in notes if note]
+        yield _alternative("a chunk is delivered with its head", "its tail", "--deliver tail", spec,
+                           {"model": {"deliver": "tail"}}, every)
+    if spec.chooses:
+        return
+    slower = every - first
+    for discipline in sorted({algorithm(name).discipline for name in slower} - {"fifo"}):
+        if spec.model.discipline is None:
+            designed = {name for name in slower if algorithm(name).discipline == discipline}
+            yield _alternative(f"{_names(designed)} with fifo", discipline, f"--discipline {discipline}", spec,
+                               {"model": {"discipline": discipline}}, designed)
+    if in_network.NAME in slower and "trees" not in spec.options_of(in_network.NAME):
+        for trees in numbers_of_trees(spec, topology, in_network.NAME):
+            options = (*(spec.collective.options or ()), f"trees={trees}")
+            yield _alternative(f"{in_network.NAME} over one tree", f"{trees} trees", f"--option trees={trees}", spec,
+                               {"collective": {"options": options}}, {in_network.NAME})
 
 
-def _rate(spec: Spec, topology: Topology) -> str:
-    if spec.topology.aggregation_rate is not None or topology.aggregation or np.any(topology.kind == REDUCER):
-        return ""
-    return (f"{in_network.NAME} with switches or routers that reduce at any rate, which {topology.name} does not "
-            "say of itself: --aggregation-rate")
+def _alternative(
+    default: str, instead: str, flag: str, spec: Spec, changes: Mapping[str, Mapping[str, Any]], names: Set[str]
+) -> Alternative:
+    return Alternative(default, instead, flag, spec.updated(changes), frozenset(names))
 
 
-def _winners(rows: Sequence[Row]) -> set[str]:
-    """Algorithms that are the fastest at some size, or tied with it."""
-    found: set[str] = set()
-    for size in {row["size_bytes"] for row in rows}:
-        here = sorted((row for row in rows if row["size_bytes"] == size), key=lambda row: float(row["time_s"]))
-        found |= {here[0]["algorithm"], *tied_with(here)}
-    return found
+def _tried(one: Alternative, rows: Sequence[Row]) -> str:
+    """Who is the fastest with an alternative, and where; "" if that changes nothing, or the alternative cannot run."""
+    changed = [row for row in rows if row["algorithm"] in one.names]
+    if sum(row["events"] for row in changed) > SPREAD_SERVICES:
+        return f"perhaps: {one.default}; {one.instead} was not tried, for it takes long ({one.flag})"
+    winners: dict[str, list[int]] = {}
+    for size in _sizes(rows):
+        here = _at(rows, size)
+        before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
+        for name in one.names & times.keys():
+            try:
+                times[name] = compute(Task(one.spec, name, size))["time_s"]
+            except WeftError:  # it cannot run so
+                return ""
+        found = min(times, key=lambda name: times[name])
+        if found not in before:
+            winners.setdefault(found, []).append(size)
+    said = ", ".join(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items())
+    return said and f"{one.default}; with {one.instead}, {said} ({one.flag})"
 
 
-def _names(names: set[str]) -> str:
+def _reduces_at_any_rate(spec: Spec, topology: Topology) -> bool:
+    given = spec.topology.aggregation_rate is not None or bool(topology.aggregation)
+    return not (given or np.any(topology.kind == REDUCER))
+
+
+def _sizes(rows: Sequence[Row]) -> list[int]:
+    return list(dict.fromkeys(row["size_bytes"] for row in rows))
+
+
+def _at(rows: Sequence[Row], size_bytes: int) -> list[Row]:
+    """The rows of a size, the fastest first."""
+    return sorted((row for row in rows if row["size_bytes"] == size_bytes), key=lambda row: float(row["time_s"]))
+
+
+def _fastest(here: Sequence[Row]) -> frozenset[str]:
+    """The fastest of the rows of a size, and those that are tied with it."""
+    return frozenset([here[0]["algorithm"], *tied_with(here)])
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    if len(sizes) < 4:
+        return ", ".join(map(format_size, sizes))
+    return f"{len(sizes)} sizes, {format_size(sizes[0])} to {format_size(sizes[-1])}"
+
+
+def _names(names: Set[str]) -> str:
     return ", ".join(sorted(names))

@@ -260,14 +260,15 @@ def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[
         return spec.build_schedule(name, topology, size_bytes, form or None, **options)
 
     forms = spec.forms_of(name, topology) or ("",)
-    striped = [f"{form}{IN_TREES}{count}" for form in forms for count in _numbers_of_trees(spec, topology, name)]
+    counts = numbers_of_trees(spec, topology, name) if spec.chooses else []
+    striped = [f"{form}{IN_TREES}{count}" for form in forms for count in counts]
     ready, refused = ready_forms((*forms, *striped), schedule_of, spec.build_model(), spec.symmetry)
     return ready, {label: why for label, why in refused.items() if label not in striped}
 
 
-def _numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
+def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
     """Numbers of trees beyond one that are tried, where NPUs have several cables: two, and as many as there may be."""
-    if not spec.chooses or name != in_network.NAME or "trees" in spec.options_of(name):
+    if name != in_network.NAME or "trees" in spec.options_of(name):
         return []
     routers = spec.options_of(name).get("routers", True) is True
     cables = int(np.bincount(topology.src, minlength=topology.n_nodes)[: topology.n_npus].min())

@@ -92,6 +92,8 @@ class Store:
         self.path, self._read_only = Path(path), read_only
         if is_special(path):
             raise WeftError(f"store {path} is a pipe or a device: name a file")
+        if read_only and not self.path.exists():
+            raise WeftError(f"store {path} does not exist: run the sweep first")
         with self._told():
             # rw also opens a file that cannot be written, and otherwise undoes what a killed process had begun
             name = f"{self.path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}"

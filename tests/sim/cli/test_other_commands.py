@@ -11,6 +11,7 @@ import pytest
 from collectives import ALGORITHMS, COLLECTIVES
 from sim.cli import main
 from sim.cli.topology import diameter_hops
+from sim.cli.warm import PARTS
 from topologies import TOPOLOGIES, from_links, from_spec, read_topology
 
 
@@ -130,3 +131,13 @@ def test_the_transfers_of_a_rank_are_those_of_the_paper(tmp_path: Path, capsys: 
 def test_what_cannot_be_described_is_told(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.compiled
+def test_warm_finds_compiled_what_it_has_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    """And then no kernel is left to compile: `make ready` runs it before the tests."""
+    assert main(["warm"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(PARTS) and all(name in line for name, line in zip(PARTS, lines, strict=True))
+    assert main(["warm"]) == 0
+    assert all(line.endswith("... ready") for line in capsys.readouterr().out.splitlines())

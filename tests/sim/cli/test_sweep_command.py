@@ -55,7 +55,8 @@ def test_a_sweep_is_run_told_and_exported(file: Path, capsys: pytest.CaptureFixt
 
 def test_status_computes_nothing_and_needs_a_store(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", str(file), "--status"]) == EXIT_BAD_INPUT
-    assert capsys.readouterr().err == f"weft sweep: store {file.with_suffix('.db')}: unable to open database file\n"
+    store = file.with_suffix(".db")
+    assert capsys.readouterr().err == f"weft sweep: store {store} does not exist: run the sweep first\n"
     main(["sweep", str(file), "--quiet"])
     file.write_text(SWEEP.replace('"2K"', '"4K"'))
     capsys.readouterr()

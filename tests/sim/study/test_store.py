@@ -113,7 +113,7 @@ def test_text_is_no_store(file: Path) -> None:
 
 
 def test_only_looking_makes_no_file(file: Path) -> None:
-    with pytest.raises(WeftError, match="unable to open"):
+    with pytest.raises(WeftError, match="does not exist: run the sweep first"):
         Store(file, read_only=True)
     assert not file.exists()
 

@@ -1,0 +1,69 @@
+"""A default decides if another is the fastest with the alternative; what is not tried is not claimed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sim.study import deciding
+from sim.study.points import Task
+from sim.study.spec import Spec
+from topologies import WeftError
+
+
+def row(name: str, time_us: float, events: int = 10, discipline: str = "fifo", size: int = 1024) -> dict[str, Any]:
+    return {"algorithm": name, "size_bytes": size, "time_s": time_us * 1e-6, "events": events, "discipline": discipline,
+            "trees": None, "spread_low_s": None, "spread_high_s": None}
+
+
+def lines(
+    monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], times_us: dict[str, float], **model: object
+) -> list[str]:
+    """What is said, if the alternatives take these times."""
+    def compute(task: Task) -> dict[str, Any]:
+        if task.algorithm not in times_us:
+            raise WeftError("cannot run")
+        return {"time_s": times_us[task.algorithm] * 1e-6}
+
+    monkeypatch.setattr(deciding, "compute", compute)
+    names = tuple(dict.fromkeys(one["algorithm"] for one in rows))
+    spec = Spec().updated({"topology": {"spec": "torus:4x4"}, "model": model, "collective": {"algorithms": names}})
+    return deciding.deciding_defaults(spec, spec.build_topology(), rows)
+
+
+PIPELINED = [row("ring", 10), row("pipelined", 12)]
+
+
+def test_a_discipline_of_the_design_that_would_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(monkeypatch, PIPELINED, {"pipelined": 9}, chunks=16) == [
+        "pipelined with fifo; with lowest-chunk-first, pipelined is the fastest at 1 KiB "
+        "(--discipline lowest-chunk-first)"
+    ]
+
+
+@pytest.mark.parametrize("times_us", [{"pipelined": 11.0}, {}])
+def test_an_alternative_that_does_not_win_or_run_is_not_said(
+    monkeypatch: pytest.MonkeyPatch, times_us: dict[str, float]
+) -> None:
+    assert lines(monkeypatch, PIPELINED, times_us, chunks=16) == []
+
+
+def test_a_winner_that_needs_its_discipline(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row("pipelined", 9, discipline="lowest-chunk-first"), row("ring", 10)]
+    assert lines(monkeypatch, rows, {"pipelined": 12}) == [
+        "pipelined with the discipline of the design; with fifo for all, ring is the fastest at 1 KiB "
+        "(--discipline fifo)"
+    ]
+
+
+def test_what_would_take_long_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row("ring", 10), row("pipelined", 12, events=10**9)]
+    (line,) = lines(monkeypatch, rows, {"pipelined": 9}, chunks=16)
+    assert line.startswith("perhaps: pipelined with fifo") and "was not tried" in line
+
+
+def test_many_sizes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row(name, time, size=2**n) for n in range(10, 14) for name, time in (("ring", 10), ("direct", 12))]
+    (line,) = lines(monkeypatch, rows, {"ring": 13, "direct": 12}, deliver="head")
+    assert "with its tail, direct is the fastest at 4 sizes, 1 KiB to 8 KiB (--deliver tail)" in line
