@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(
         arguments, spec, rows, error=found.error, error_before=found.error_before, left_out=dict(found.left_out),
         undetermined=list(found.undetermined), together=[list(pair) for pair in found.together],
+        unexplained=[list(point) for point in found.unexplained],
     )
 
 
@@ -64,6 +65,9 @@ def report(found: Calibrated, tables: list[Table]) -> list[str]:
         low, high = map(int, sizes.split("-"))
         to = f"below {format_size(high)}" if high < 2**60 else "and more"
         lines.append(f"# without {format_size(low)} {to}: median error {error:.1%} there")
+    if found.unexplained:
+        said = ", ".join(f"{kind} {format_size(size)} ({ratio:.2g} times)" for kind, size, ratio in found.unexplained)
+        lines.append(f"# not explained, and counted little: {said}")
     machine = found.machine
     return [
         *lines, f"gpu = {_part(machine.gpu, Gpu, 'gpus')}", f"gpus = {machine.gpus}", f'inside = "{machine.inside}"',
@@ -85,7 +89,7 @@ def _part(one: Gpu | Nic, kind: type[Any], file: str) -> str:
 def _text(key: str, value: Any) -> str:
     """A value as a profile has it."""
     if key in _TIMES:
-        return f'"{value * 1e6:.4g}us"'
+        return f'"{round(value * 1e6, 3):.6g}us"'
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -137,6 +137,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
     lines += [f"# {line}" for line in legend(rows)]
     lines += [f"# {line}" for line in _ranges(rows)]
+    lines += [f"# {line}" for line in library.beside_ideal(spec)]
     lines += [f"# decided by a default: {line}" for line in deciding_defaults(spec, topology, rows)]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
 

@@ -54,6 +54,19 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
     )
 
 
+def beside_ideal(spec: Spec) -> list[str]:
+    """What a library is expected to take on a fabric that is a machine, whose links a simulation has at raw rates."""
+    try:
+        machine, nodes = spec.build_machine()
+        setting = Setting(machine=machine, nodes=nodes, gpus=machine.gpus, collective=spec.kind.name)
+    except WeftError:  # another fabric, or no machine whose library is modeled
+        return []
+    sizes = dict.fromkeys((min(spec.sizes_bytes), max(spec.sizes_bytes)))
+    times = [f"{format_time(expected(setting, size).time_s * 1e12)} at {format_size(size)}" for size in sizes]
+    return [f"ideal links: NCCL on {counted(nodes, 'node')} of {machine.name} is expected to take "
+            f"{' and '.join(times)}: --library nccl"]
+
+
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Print the tables, write the files."""
     for flag in ("plot", "check", "max_events"):

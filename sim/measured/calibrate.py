@@ -35,10 +35,16 @@ UNIT_S = 10e-6
 """A unit of times in the fit; of rates and shares it is their logarithm."""
 
 MANY = 1.96
+FAR, FAR_AT_LEAST = 5.0, 1.5
+"""Times the median error from which a point is not explained, and at least that factor."""
+
 RANGES = ((0, 2**16), (2**16, 2**24), (2**24, 2**63))
 """Sizes that are left out in turn."""
 
 NOISE = 0.1
+BELIEVED = (0.2, 1.0)
+"""How far a constant may be from that of the profile, a rate and a time in their units: as much as one measured size
+says, so it decides only what the tables leave open, such as rates from small messages."""
 
 
 class Constant(NamedTuple):
@@ -56,7 +62,7 @@ class Constant(NamedTuple):
         """The machine with the constant moved by some units."""
         value = self.of(machine)
         changed = max(value + by * UNIT_S, 0.0) if self.time else value * math.exp(by)
-        if self.key == "reached":
+        if self.key in ("reached", "messages"):
             changed = min(changed, 1.0)
         part = replace(getattr(machine, self.part), **{self.key: changed})
         return replace(machine, gpu=part) if self.part == "gpu" else replace(machine, nic=part)
@@ -64,7 +70,8 @@ class Constant(NamedTuple):
 
 CONSTANTS = (
     Constant("gpu", "ring", False), Constant("gpu", "multicast", False), Constant("gpu", "launch", True),
-    Constant("gpu", "ramp", True), Constant("nic", "reached", False), Constant("nic", "latency", True),
+    Constant("gpu", "ramp", True), Constant("nic", "reached", False), Constant("nic", "messages", False),
+    Constant("nic", "latency", True), Constant("nic", "handshake", True), Constant("nic", "handshake_simple", True),
 )
 
 
@@ -89,6 +96,8 @@ class Calibrated:
         The same, of the profile as it was.
     left_out : mapping of str to float
         Median error of a range of sizes, by constants fitted to the others.
+    unexplained : tuple of (str, int, float)
+        Points that no constants explain beside the others: collective, size in bytes, measured over expected.
     """
 
     machine: Machine
@@ -98,6 +107,7 @@ class Calibrated:
     error: float
     error_before: float
     left_out: Mapping[str, float]
+    unexplained: tuple[tuple[str, int, float], ...]
 
 
 @checked
@@ -128,7 +138,16 @@ def calibrate(tables: Sequence[Table]) -> Calibrated:
     every = [f"{one.part}.{one.key}" for one in CONSTANTS]
     return Calibrated(
         machine, intervals, tuple(name for name in every if name not in names), tuple(together),
-        _median(machine, tables), _median(start, tables), _left_out(start, tables),
+        _median(machine, tables), _median(start, tables), _left_out(start, tables), _unexplained(tables, residuals),
+    )
+
+
+def _unexplained(tables: Sequence[Table], residuals: F64) -> tuple[tuple[str, int, float], ...]:
+    usual = float(np.median(np.abs(residuals)))
+    points = [(setting.collective, size) for setting, sizes in tables for size, _ in sizes]
+    return tuple(
+        (*point, math.exp(-off)) for point, off in zip(points, residuals.tolist(), strict=True)
+        if abs(off) > max(FAR * usual, math.log(FAR_AT_LEAST))
     )
 
 
@@ -168,9 +187,14 @@ def _fit(start: Machine, tables: Sequence[Table]) -> tuple[list[Constant], Machi
     def residuals(x: F64) -> F64:
         return _errors(at(x), tables)
 
+    held = NOISE / np.array([BELIEVED[one.time] for one in chosen])
+
+    def with_belief(x: F64) -> F64:
+        return np.concatenate((residuals(x), held * x))
+
     lowest = [-one.of(start) / UNIT_S - 1e-9 if one.time else -3.0 for one in chosen]
     solved: Any = least_squares(
-        residuals, np.zeros(len(chosen)), bounds=(lowest, np.inf), loss="soft_l1", f_scale=NOISE, diff_step=0.02,
+        with_belief, np.zeros(len(chosen)), bounds=(lowest, np.inf), loss="soft_l1", f_scale=NOISE, diff_step=0.02,
         x_scale=0.1,
     )
     slopes = np.stack([

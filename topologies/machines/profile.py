@@ -2,7 +2,7 @@
 
     gpu = "h100"            # a name of gpus.toml, or a table: { like = "h100", link = "200GB/s" }
     gpus = 8                # of a node
-    inside = "switch"       # switch, mesh (a link between every two), or alone
+    inside = "switch"       # switch, mesh (a link between every two), alone, or torus-2d or torus-3d of the nodes
     nic = "roce-400"        # a name of nics.toml, or a table: { like = "roce-400", reached = 0.82 }
     nics = 8
     cpu = "intel"           # intel, amd or arm
@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from topologies.boxes import boxes_of
 from topologies.checks import Count, WeftError, checked, choice, integer, number, told, truth
 from topologies.core.extents import parse_extents
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.products import torus
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml, read_toml
 from topologies.units import PS_PER_S, Quantities, Quantity, bytes_per_s, parse_bandwidth, parse_time
 
 FOLDER = Path(__file__).parent
-INSIDE = ("switch", "mesh", "alone")
+INSIDE = ("switch", "mesh", "alone", "torus-2d", "torus-3d")
 CPUS = ("intel", "amd", "arm")
 _KEYS = ("gpu", "gpus", "inside", "nic", "nics", "cpu")
 
@@ -102,12 +104,14 @@ class Machine:
     gpu : Gpu
     gpus : int
         Of a node.
-    inside : {"switch", "mesh", "alone"}
-        How they are joined.
+    inside : {"switch", "mesh", "alone", "torus-2d", "torus-3d"}
+        How they are joined; a torus joins nodes of one accelerator, without NICs.
     nic : Nic
     nics : int
         Ports of a node.
     cpu : {"intel", "amd", "arm"}
+    extents : tuple of int
+        Of the torus; empty: a ring.
 
     Examples
     --------
@@ -122,10 +126,21 @@ class Machine:
     nic: Nic
     nics: Count
     cpu: str
+    extents: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         choice(self.inside, INSIDE, f"{self.name}: inside")
         choice(self.cpu, CPUS, f"{self.name}: cpu")
+        if self.dimensions and self.gpus > 1:
+            raise WeftError(f"{self.name}: gpus is {self.gpus}: a torus joins nodes of one")
+        if len(self.extents) > max(1, self.dimensions):
+            said = "x".join(map(str, self.extents))
+            raise WeftError(f"{self.name}:{said}: {said} has {len(self.extents)} extents, more than {self.inside} has")
+
+    @property
+    def dimensions(self) -> int:
+        """Dimensions of the torus that joins nodes; 0 where none does."""
+        return int(self.inside[-2]) if self.inside.startswith("torus") else 0
 
     def topology(
         self, nodes: int = 1, *, bandwidth: Quantities | None = None, latency: Quantities = DEFAULT_LATENCY,
@@ -135,6 +150,13 @@ class Machine:
 
         WeftError: fewer than one node, or a bad quantity.
         """
+        if self.dimensions:
+            rate = bytes_per_s(self.gpu.link / (2 * self.dimensions)) if bandwidth is None else bandwidth
+            extents = self.extents if self.extents and math.prod(self.extents) == nodes else (nodes,)
+            return replace(
+                torus(extents, bandwidth=rate, latency=latency, hop_latency=hop_latency),
+                name=f"{self.name}:{'x'.join(map(str, extents))}",
+            )
         rates = (bytes_per_s(self.gpu.link), bytes_per_s(self.nic.port)) if bandwidth is None else bandwidth
         return boxes_of(
             self.name, nodes, self.gpus, self.nics, self.inside == "mesh", bandwidth=rates, latency=latency,
@@ -167,20 +189,23 @@ def machine(name: str) -> Machine:
     """
     if name.endswith(".toml"):
         return _machine(Path(name).stem, read_toml(name, "machine"), f"machine {name}")
-    found = {key: value for key, value in profiles("boxes")[choice(name, profiles("boxes"), "machine", "FILE.toml")]
-             .items() if key != "source"}
-    return _machine(name, found, f"machine {name}")
+    known = profiles("boxes")[choice(name, profiles("boxes"), "machine", ", or a file FILE.toml")]
+    return _machine(name, {key: value for key, value in known.items() if key != "source"}, f"machine {name}")
 
 
 def machine_and_nodes(spec: str) -> tuple[Machine, int]:
-    """The machine and the number of nodes of "dgx-h100:4" or "mine.toml:4"; one node unless given.
+    """The machine and the number of nodes of "dgx-h100:4", "mine.toml:4" or "tpu-v4:4x4x8"; one node unless given.
 
     WeftError: see `machine`.
     """
     name, _, count = spec.rpartition(":")
     if not name:
         return machine(spec), 1
-    return machine(name), parse_extents(count, f"machine {spec}")[0]
+    extents = parse_extents(count, f"machine {spec}")
+    found = machine(name)
+    if len(extents) > 1 and not found.dimensions:
+        raise WeftError(f"machine {spec}: give a number of nodes, as in {name}:{extents[0]}; only a torus has extents")
+    return (replace(found, extents=extents) if found.dimensions else found), math.prod(extents)
 
 
 def _machine(name: str, table: Table, where: str) -> Machine:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from sim.cli import main
+from tests.places import ROOT
 
 WORDS = ["compare", "--topology", "dgx-h100:1", "--library", "nccl:2.26", "-b", "1K", "-e", "64M", "-f", "16",
          "--quiet"]
@@ -63,3 +65,39 @@ def test_what_cannot_be_is_named(words: list[str], said: str, capsys: pytest.Cap
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_the_profile_of_the_guide_is_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user writes one in ten lines: those of docs/guides/machines.md."""
+    text = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/guides/machines.md").read_text(), re.DOTALL)[0]
+    assert len(text.splitlines()) <= 10
+    (tmp_path / "mine.toml").write_text(text)
+    for nodes in (1, 2, 3, 8):
+        assert main(["compare", "--machine", f"{tmp_path / 'mine.toml'}:{nodes}", "--library", "nccl", "-b", "1M"]) == 0
+        assert f"{nodes} node" in capsys.readouterr().out
+
+
+def test_the_table_of_ideal_links_says_what_the_library_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not on other fabrics, and not where no library is modeled."""
+    words = ["-b", "1K", "-e", "1M", "-f", "1024", "--quiet"]
+    for fabric in (["--topology", "dgx-h100:1"], ["--machine", "dgx-h100:1"]):
+        assert main(["compare", *fabric, "--algorithms", "nccl-rings", *words]) == 0
+        assert "NCCL on 1 node of dgx-h100 is expected to take 17 us at 1 KiB and 28.01 us at 1 MiB" in (
+            capsys.readouterr().out
+        )
+    for fabric in (["--topology", "switch:8"], ["--machine", "tpu-v5e:8"]):
+        assert main(["compare", *fabric, "--algorithms", "ring", *words]) == 0
+        assert "NCCL" not in capsys.readouterr().out
+
+
+def test_expected_and_simulated_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    words = ["compare", "--machine", "dgx-h100:2", "--library", "nccl", "-b", "1K", "-e", "256M", "-f", "512"]
+    assert main([*words, "--json", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "nccl-trees" in said
+    assert "nvls-trees" in said
+    rows = json.loads(file.read_text())["rows"]
+    assert all(0.7 < row["simulated_s"] / row["time_s"] < 1.3 and not row["not_simulated"] for row in rows)
+    assert main(["compare", "--machine", "gb200-nvl72:4", "--collective", "all-gather", "--library", "nccl"]) == 0
+    assert "# not simulated: about" in capsys.readouterr().out

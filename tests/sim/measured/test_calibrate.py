@@ -21,7 +21,7 @@ SIZES = [2**power for power in range(10, 34)]
 def table(true: Machine, said: Machine, nodes: int, collective: str = "all-reduce", noise: float = 0.02) -> Table:
     """Times of a machine with other constants than its profile says."""
     rng = np.random.default_rng(1)
-    setting = Setting(machine=said, nodes=nodes, gpus=8, collective=collective)
+    setting = Setting(machine=said, nodes=nodes, gpus=said.gpus, collective=collective)
     truth = replace(setting, machine=true)
     return setting, [(size, expected(truth, size).time_s * float(np.exp(rng.normal(0, noise)))) for size in SIZES]
 
@@ -61,6 +61,34 @@ def test_one_outlier_changes_little() -> None:
     setting, points = table(said, said, 1, "all-gather")
     spoiled = [(size, 10 * time if size == 2**28 else time) for size, time in points]
     assert calibrate([(setting, spoiled)]).machine.gpu.ring == pytest.approx(said.gpu.ring, rel=0.05)
+
+
+def test_what_messages_cost_that_ask_first_is_found_again() -> None:
+    """Slingshot: from 2 KiB on a hop takes longer, by protocol."""
+    said = machine("perlmutter")
+    true = replace(said, nic=replace(said.nic, handshake=20e-6, handshake_simple=60e-6))
+    found = calibrate([
+        table(true, said, 2, kind) for kind in ("all-reduce", "all-gather")
+    ]).machine.nic
+    assert found.handshake == pytest.approx(20e-6, rel=0.1)
+    assert found.handshake_simple == pytest.approx(60e-6, rel=0.1)
+
+
+def test_a_constant_that_small_messages_hardly_depend_on_stays_near_its_profile() -> None:
+    """Without a belief about it, noise at 64 KiB to 1 MiB would decide on the rate of 4 GiB."""
+    said = machine("dgx-h100")
+    setting, points = table(said, said, 4, "all-gather", noise=0.3)
+    found = calibrate([(setting, [point for point in points if point[0] <= 2**20])])
+    assert found.machine.nic.reached == pytest.approx(said.nic.reached, rel=0.3)
+
+
+def test_points_that_no_constants_explain_are_named() -> None:
+    said = machine("dgx-h100")
+    setting, points = table(said, said, 1, "all-gather")
+    spoiled = [(size, 10 * time if size == 2**28 else time) for size, time in points]
+    ((kind, size, ratio),) = calibrate([(setting, spoiled)]).unexplained
+    assert (kind, size) == ("all-gather", 2**28)
+    assert ratio == pytest.approx(10, rel=0.1)
 
 
 def test_too_few_points_are_named() -> None:

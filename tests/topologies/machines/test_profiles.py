@@ -30,7 +30,7 @@ def test_a_machine_is_a_fabric_of_its_gpus(name: str) -> None:
     assert np.diff(topology.paths(np.zeros_like(every), every).ptr).min() >= 1
 
 
-@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize("name", [name for name in BOXES if not machine(name).dimensions])
 def test_what_leaves_a_box_is_the_rate_of_its_nics(name: str) -> None:
     found = machine(name)
     topology = found.topology(2)
@@ -75,3 +75,21 @@ def test_a_bad_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
 def test_an_unknown_machine_is_named() -> None:
     with pytest.raises(WeftError, match="dgx-h200"):
         machine("dgx-h2000")
+
+
+def test_accelerators_in_a_torus_take_extents() -> None:
+    found, nodes = machine_and_nodes("tpu-v4:4x4x8")
+    assert (nodes, found.topology(nodes).shape) == (128, (4, 4, 8))
+    assert set(found.topology(nodes).bandwidth_Bps.tolist()) == {45e9}
+    found, nodes = machine_and_nodes("tpu-v5e:8")
+    assert found.topology(nodes).shape == (8,)
+    for spec, said in (("tpu-v5e:4x4x4", "more than torus-2d has"), ("dgx-h100:4x4", "only a torus has extents")):
+        with pytest.raises(WeftError, match=said):
+            machine_and_nodes(spec)
+
+
+@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize("nodes", [1, 2, 3, 8])
+def test_every_machine_is_a_fabric_for_any_number_of_nodes(name: str, nodes: int) -> None:
+    found, count = machine_and_nodes(f"{name}:{nodes}")
+    assert found.topology(count).n_npus == nodes * found.gpus
