@@ -18,7 +18,7 @@ import numpy as np
 from collectives import build
 from sim import simulate
 from sim.library.expected import expected
-from sim.library.simulated import simulated_s
+from sim.library.simulated import simulated
 from sim.library.tuner import Setting
 from sim.measured.diagnosis import Diagnosis
 from sim.measured.library_run import LibraryRun
@@ -48,7 +48,7 @@ class Defect(NamedTuple):
 
 def by_engine(setting: Setting, size: int) -> float:
     """Rings on the links of the machine."""
-    time = simulated_s(setting, expected(setting, size))
+    time = simulated(setting, expected(setting, size)).time_s
     assert time is not None, "these collectives are rings"
     return time
 
