@@ -27,7 +27,7 @@ from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, fiel
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, without_root
 from sim.engine._jit import entry, helper, u64
-from sim.engine._nic import ALARM, NIC_WORDS, SERVING, ask_nic, engine_is_done, serve_nics, served, touch_nic
+from sim.engine._nic import ALARM, NIC_WORDS, SERVING, ask_nic, engine_is_done, join_line, serve_nics, served, touch_nic
 from sim.engine._state import (
     ARM,
     ARRIVING,
@@ -52,7 +52,7 @@ from sim.engine._state import (
     UNSTACKED,
 )
 from sim.engine._wheel import advance, push
-from sim.program.contract import PER_CHUNK
+from sim.program.contract import FIFO, PER_CHUNK
 
 # --- releases and deliveries -------------------------------------------------------------------------------------
 
@@ -317,6 +317,13 @@ def _deliver_in_order(program, state, token):
 def _pushed(program, state, engine):
     """An engine has pushed a chunk: the next one of its transfer may follow, or those that wait for the last."""
     task = task_of(state.event, engine)
+    if state.joined[u64(task)] < state.released[u64(task)]:
+        at = program.route_ptr[u64(program.task_route[u64(task)])]
+        token = _token(program, state, task, state.joined[u64(task)], at, False)
+        if token != NONE:  # else it is on the stack when there are tokens again
+            state.joined[u64(task)] += 1
+            ask_nic(program, state, chunk_of(state.event, engine), token)
+            return
     is_last = state.joined[u64(task)] == program.cut_chunks[u64(program.task_cut[u64(task)])]
     engine_is_done(program, state, engine, is_last)
     state.gate_ps[u64(task)] = state.register[NOW]
@@ -400,7 +407,11 @@ def _grant(program, state, faulty):
 def _serve(program, state, server, nics):
     """Start the service of the token that a free server chooses."""
     token = state.queue[u64(server)]
-    state.queue[u64(server)] = without_root(program, state, program.server_discipline[u64(server)], token)
+    discipline = program.server_discipline[u64(server)]
+    if nics and discipline == FIFO:
+        state.queue[u64(server)] = next_of(state.event, token)
+    else:
+        state.queue[u64(server)] = without_root(program, state, discipline, token)
     first_hop = size_of(state.event, token) >= FIRST_HOP
     state.first_of[u64(server)] = task_of(state.event, token) if first_hop else NONE
     if nics and program.server_nic[u64(server)] != NONE:
@@ -438,8 +449,11 @@ def _general(program, state, max_events, until_ps, faulty, nics):
             # A chunk that comes out of a pool arrives now, whenever it asked.
             state.event_ps[u64(4 * token)] = register[NOW]
             discipline = program.server_discipline[u64(server)]
-            alone = lone(state, token)
-            state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
+            if nics and discipline == FIFO:
+                join_line(program, state, server, token)
+            else:
+                alone = lone(state, token)
+                state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
             _touch(state, server)
         if faulty and not room_for_journal(state):
             return NEEDS_JOURNAL

@@ -90,6 +90,8 @@ class State(NamedTuple):
         Transfers of each port that are not pushed in full.
     touched_nic : (N,) or (0,) int32
         NICs to look at in this picosecond.
+    line : (2 * S,) or (0,) int32
+        Of fifo servers, whose `queue` is the first of a list here: LAST and EARLIER of sim/engine/_nic.py.
     """
 
     register: I64
@@ -126,3 +128,4 @@ class State(NamedTuple):
     flow: I32
     port_left: I32
     touched_nic: I32
+    line: I32

@@ -263,7 +263,7 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     n_nics, engines = program.nic_engines.size, program.nic_engines.astype(np.int64)
     if n_nics == 0:
         none = np.zeros(0, np.int32)
-        return {"nic": np.zeros(0, np.int64), "flow": none, "port_left": none, "touched_nic": none}
+        return {"nic": np.zeros(0, np.int64), "flow": none, "port_left": none, "touched_nic": none, "line": none}
     first, ends = program.n_servers + n_nics, program.n_servers + n_nics + np.cumsum(engines)
     of_engines = events.view(np.int32).reshape(-1, 8)[first : ends[-1]]
     of_engines[:, _event.CHUNK] = np.repeat(np.arange(n_nics), engines)
@@ -282,6 +282,7 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     return {
         "nic": words.reshape(-1), "flow": np.full(n_flows * _nic.FLOW_WORDS, NONE, np.int32),
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
+        "line": np.full(2 * program.n_servers, NONE, np.int32),
     }
 
 

@@ -6,15 +6,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 
 from sim.papers.swing_figure import draw
 from sim.papers.swing_points import (
     QUICK,
     REASONS,
     SPECS,
+    WITH_NICS,
     Comparison,
     compare,
+    compare_with_nics,
     error_lowest_chunk_first,
+    is_medium,
     published,
     winners,
     worker_count,
@@ -30,7 +34,10 @@ def run(out: Path, quick: bool) -> None:
     print(f"Swing: {', '.join(topologies)} on {worker_count()} workers", file=sys.stderr)
     comparisons = compare(topologies)
     write_table(out / "points.csv", [asdict(c) | {"holds": c.holds, "reason": c.reason} for c in comparisons])
-    report = "\n".join(_report(comparisons))
+    shapes = [name for name in WITH_NICS if name in topologies]
+    with_nics = compare_with_nics(shapes)
+    write_table(out / "points-sst.csv", [asdict(c) for c in with_nics])
+    report = "\n".join([*_report(comparisons), "", *_with_nics(comparisons, with_nics)])
     write_text_whole(out / "swing.md", report + "\n")
     print(report)
     for name in topologies:
@@ -60,6 +67,40 @@ def _report(comparisons: list[Comparison]) -> Iterator[str]:
     yield "Why points differ:"
     for key in dict.fromkeys(c.reason for c in comparisons if c.reason):
         yield f"- {key}: {REASONS[key]}."
+
+
+NIC_SET_UP = (
+    "The same points with `--preset swing-sst`: the ports of a node share a fifo queue of its NIC, at twice the",
+    "rate of all its ports, posts and the pushes of a port are 1 ns apart, sends end when they are in the queue,",
+    "and ranks wait as in the authors' program: Swing and recursive doubling for all ports, ring and bucket for",
+    "any, bucket for all before a phase. Median and largest error of these sizes, ideal and with them, and the",
+    "error at each. What is left of Swing on unequal extents, and of recursive doubling, is presumably the",
+    "rotation of SST's routers over virtual channels.",
+)
+
+
+def _with_nics(ideal: list[Comparison], with_nics: list[Comparison]) -> Iterator[str]:
+    """The same points with the NIC and the waits of the authors' simulator, beside the ideal ones."""
+    yield "## With the NICs and waits of its simulator"
+    yield ""
+    yield from NIC_SET_UP
+    yield ""
+    sizes = sorted({c.size_bytes for c in with_nics})
+    shown = (format_size(s).replace(" ", "") for s in sizes)
+    yield from md_head("topology", "algorithm", "ideal", "swing-sst", *shown)
+    of_ideal, of_sst = _by_curve(ideal), _by_curve(with_nics)
+    for place, row in of_sst.items():
+        cells = {c.size_bytes: f"{100 * c.error:+.1f} %" for c in row}
+        errors = " | ".join(map(_spread, (of_ideal[place], row)))
+        yield f"| {place[0]} | {place[1]} | {errors} | " + " | ".join(cells.get(s, "") for s in sizes) + " |"
+    yield ""
+    yield from _winners(with_nics)
+
+
+def _spread(row: list[Comparison]) -> str:
+    """Median and largest error of the sizes that are judged."""
+    errors = [abs(c.error) for c in row if is_medium(c.size_bytes) and c.error == c.error]
+    return f"{100 * median(errors):.1f}, {100 * max(errors):.1f} %"
 
 
 def _by_curve(comparisons: list[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
