@@ -36,6 +36,9 @@ RUN_BY_LIBRARIES = {
 }
 """Candidates on a fabric that is no machine, unless others are named: what NCCL, HCCL and MPI libraries run."""
 
+MOST_OF_A_HOST = 16
+"""GPUs; a box with more is an NVLink domain of several hosts."""
+
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, judge, print, draw and write."""
@@ -120,18 +123,27 @@ def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements
     if named is None:
         if not each or not measured.device:
             raise WeftError(f"{measured.source} does not say what it ran on: give --machine, as in dgx-h100:2")
-        return _by_device(measured, each), hosts or 1, each
+        box = _by_device(measured, each)
+        return (box, *_domains(box, ranks or 1)) if box.gpus > MOST_OF_A_HOST else (box, hosts or 1, each)
     box, nodes = named
     if ranks is None or ranks == nodes * box.gpus:
         return box, nodes, box.gpus
     most = nodes * box.gpus if ":" in (spec.fabric or "") else None
     if most is not None and ranks > most:
         raise WeftError(f"{measured.source} measured ranks {ranks}, but {box.name} has {most}")
+    if box.gpus > MOST_OF_A_HOST:
+        return box, *_domains(box, ranks)
     if 0 < each <= box.gpus:
         return box, hosts or 1, each
     if ranks % box.gpus and ranks > box.gpus:
         raise WeftError(f"{measured.source} measured ranks {ranks}, no multiple of the {box.gpus} of {box.name}")
     return box, max(1, ranks // box.gpus), min(ranks, box.gpus)
+
+
+def _domains(box: Machine, ranks: int) -> tuple[int, int]:
+    """Nodes and GPUs of each where links inside a node join several hosts."""
+    nodes = -(-ranks // box.gpus)
+    return nodes, ranks // nodes
 
 
 def _by_device(measured: Measurements, each: int) -> Machine:

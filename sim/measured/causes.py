@@ -41,6 +41,10 @@ SHARED, MOST_OF_SHARED = Prior(math.log(0.45), 0.2), 0.55
 """Share of a link on which two flows meet: half, or less where they disturb each other."""
 
 
+HOST_COPIES = Prior(math.log(0.35), 0.35)
+"""Share of the NICs that copies through host memory leave: a guess, wide enough for 10 to 20 GB/s of 400 Gb/s ports."""
+
+
 @one_line
 @dataclass(frozen=True)
 class Cause:
@@ -119,6 +123,11 @@ def _of_choice(setting: Setting) -> Iterator[Cause]:
             other = without(setting, *algorithms)
         if other is not None and ceiling(other) < (1 - DIFFERS) * top:
             yield Cause(name, "wrong-config", words, other, priors(), COMMON)
+    if setting.nodes == 2 and setting.between_GBps < setting.inside_GBps:
+        rings = without(setting, "Tree", "NVLSTree")
+        if rings is not None and ceiling(rings) < (1 - DIFFERS) * top:
+            words = "the NICs, as a ring uses them; or a tree at half of their rate: force Ring to tell"
+            yield Cause("ring-of-two", "good", words, rings, priors(), 0.0)
     slow = Prior(math.log(3.0), 0.7)
     yield Cause("per-step", "wrong-config", "time lost per step, not per byte: algorithm, protocol, channels, or what "
                 "drives the NICs", setting, priors(latency=slow), RARE)
@@ -147,21 +156,24 @@ def _between(setting: Setting) -> Iterator[Cause]:
             likely = COMMON if name == "one-nic" else RARE  # NCCL_IB_HCA, or what a container sees
             yield Cause(name, "slow-hw", words, fewer, priors(), likely, ceiling(fewer) / nic.reached)
     if one > 1.2 * THROUGH_CPU_GBPS and setting.collective != SENDRECV:  # which one channel may limit
-        near = Prior(math.log(THROUGH_CPU_GBPS / one), 0.1)
+        slot = Prior(math.log(THROUGH_CPU_GBPS / one), 0.1)
         yield Cause("through-cpu", "slow-hw", f"each NIC at about {THROUGH_CPU_GBPS:g} GB/s: not near its GPU, data "
-                    "passes the CPU", setting, priors(between=near), RARE + COMMON * (ports >= setting.gpus))
+                    "passes the CPU", setting, priors(between=slot), RARE + COMMON * (ports >= setting.gpus))
     low, high = (math.log(rate / (one * ports)) for rate in (SOCKET_GBPS[0], SOCKET_GBPS[1] * ports))
     if "tcp" not in nic.name:
         yield Cause("sockets", "wrong-config", "the NICs are not used by RDMA: sockets (TCP), or copies through the "
                     "host (GPUDirect off, ACS)", setting, priors(between=Prior((low + high) / 2, (high - low) / 3),
                     latency=Prior(math.log(3.0), 0.7)), COMMON)
+    yield Cause("host-copies", "wrong-config", "copies through host memory: GPUDirect RDMA is off, or ACS on", setting,
+                priors(between=HOST_COPIES), RARE)
     shared = MOST_OF_SHARED * ceiling(setting) / nic.reached
+    near = COMMON if setting.nodes == 2 else 0.0  # two nodes mostly meet at one switch
     if "ib" in nic.name:
         yield Cause("shared-link", "slow-hw", "two flows share a link between the switches (the spine)", setting,
-                    priors(between=SHARED), RARE, shared)
+                    priors(between=SHARED), RARE + near, shared)
     elif "roce" in nic.name:  # other fabrics spread packets by themselves
         yield Cause("collisions", "wrong-config", "flows collide on links between the switches (the spine): adaptive "
-                    "routing, or more queue pairs", setting, priors(between=SHARED), COMMON, shared)
+                    "routing, or more queue pairs", setting, priors(between=SHARED), COMMON + near, shared)
     yield Cause("slow-between", "slow-unknown", "the NICs, below what they reach elsewhere", setting,
                 priors(between=_UNKNOWN), RARE)
 

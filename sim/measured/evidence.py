@@ -18,6 +18,7 @@ FALLS = 0.75
 
 OUTLIER = 1.5
 COLLAPSE = 0.5
+PICKED = 5
 LEAST_SEGMENT = 3
 BREAK = 0.03
 """Root mean square of relative errors up to which pieces are good enough: tables repeat to that."""
@@ -51,9 +52,12 @@ def outliers(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[int, ...]:
 
 
 def collapse(points: Sequence[Point]) -> int:
-    """The size after which bandwidth falls to less than half and stays there, for two sizes or more; 0 if none."""
+    """The size after which bandwidth falls to less than half and stays there; 0 if none.
+
+    For two sizes or more, since one may be an outlier; but of a few points that somebody picked none is.
+    """
     rates = [size / time for size, time in points]
-    for at, (size, _) in enumerate(points[:-2]):
+    for at, (size, _) in enumerate(points[:-2] if len(points) > PICKED else points[:-1]):
         if max(rates[at + 1:]) < COLLAPSE * rates[at]:
             return size
     return 0

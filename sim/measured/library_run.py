@@ -44,8 +44,9 @@ MOVES = 0.3
 ABOVE_PORTS, ABOVE_MOST = 1.03, 1.06
 """Of the raw rate of the NICs, from which it was passed; of what a cause leaves, up to which noise may lift a point."""
 
-SLOWER, AS_PREDICTED, ELSEWHERE = 1.35, 1.25, 1.25
-"""Factors by which sizes without a protocol are slower, may be off its prediction, and other sizes off the healthy."""
+SLOWER, SOMEWHAT, AS_PREDICTED, ELSEWHERE = 1.35, 1.2, 1.25, 1.25
+"""Factors by which sizes without a protocol are slower, each at least, may be off its prediction, and other sizes off
+the healthy."""
 
 LEAST_OF_HOLE = 3
 DELAYED = 2.0
@@ -275,7 +276,9 @@ def _hole(run: LibraryRun) -> Finding | None:
     other = {size: expected(cause.setting, size).time_s / expected(run.setting, size).time_s for size in ratio}
     hole = [size for size in ratio if other[size] >= SLOWER]
     rest = [ratio[size] for size in ratio if other[size] < 1.1]
-    if len(hole) < LEAST_OF_HOLE or sum(ratio[size] >= SLOWER for size in hole) < 0.8 * len(hole) or not rest:
+    if len(hole) < LEAST_OF_HOLE or not rest or statistics.median(ratio[size] for size in hole) < SLOWER:
+        return None
+    if sum(ratio[size] >= SOMEWHAT for size in hole) < 0.8 * len(hole):
         return None
     off = statistics.median(ratio[size] / other[size] for size in hole)
     if not 1 / AS_PREDICTED <= off <= AS_PREDICTED or statistics.median(rest) > ELSEWHERE:
@@ -293,6 +296,8 @@ def _likeliest(run: LibraryRun) -> Finding:
     won = min(possible, key=lambda one: run.fitted(one).cost + one.cost)
     if best["size_bytes"] < LEAST_FOR_RATES or not run._moves(won):
         return _of_small(run)
+    if won.name == "ring-of-two":
+        return Finding(won.verdict, won.name, won.words)
     if won.name == "healthy" or (share >= GOOD and won.name not in BEAT_GOOD):
         filled = busbw(setting, best["size_bytes"], best["expected_s"]) >= PLATEAU * ceiling(setting)
         if not filled and top < PLATEAU * ceiling(setting):

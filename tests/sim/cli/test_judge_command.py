@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,12 @@ def test_machine_and_nodes_are_those_of_the_header(
     assert "4 nodes of 8 GPUs (h200), 8 x ib-ndr a node" in said(capsys, file, "--machine", "dgx-h200")
     part = written("b.txt", replace(H100, nodes=2, gpus=4))
     assert "2 nodes of 4 GPUs (h100), 4 x ib-ndr a node" in said(capsys, part, "--machine", "dgx-h100:4")
+    rack = written("d.txt", replace(H100, machine=machine("gb200-nvl72"), nodes=1, gpus=72), device="NVIDIA GB200")
+    eighteen = Path(rack)
+    eighteen.write_text(re.sub(r"Rank (..) (.*)node0", lambda rank: f"Rank {rank[1]} {rank[2]}node{int(rank[1]) // 4}",
+                               eighteen.read_text()))
+    assert "1 node of 72 GPUs (gb200)" in said(capsys, rack)
+    assert "1 node of 72 GPUs (gb200)" in said(capsys, rack, "--machine", "gb200-nvl72")
     amd = written("c.txt", replace(H100, machine=machine("mi300x"), nodes=1), device="AMD Instinct MI300X")
     assert "1 node of 8 GPUs (mi300x)" in said(capsys, amd)
 

@@ -43,6 +43,7 @@ def test_contradictions_collapse_and_outliers() -> None:
     assert contradictions(points) == (2,)
     assert collapse([(1, 1.0), (2, 2.0), (4, 10.0), (8, 21.0)]) == 2
     assert collapse([(1, 1.0), (2, 2.0), (4, 10.0), (8, 9.0)]) == 0
-    assert collapse([(1, 1.0), (2, 2.0), (4, 4.0), (8, 30.0)]) == 0  # one size may be an outlier
+    assert collapse([*((2**n, 2.0**n) for n in range(6)), (64, 300.0)]) == 0  # one size of many may be an outlier
+    assert collapse([(1, 1.0), (2, 2.0), (4, 4.0), (8, 30.0)]) == 4
     assert outliers([1, 2, 4, 8], [1.0, 0.1, 1.0, 1.0]) == (2,)
     assert outliers([1, 2, 4, 8], [1.0, 0.5, 0.5, 0.5]) == ()

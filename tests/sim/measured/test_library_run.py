@@ -99,6 +99,7 @@ ONE = replace(FOUR, nodes=1, collective="all-reduce")
 GATHER = replace(ONE, collective="all-gather")
 SHARP = replace(FOUR, machine=machine("dgx-b200"), collective="all-reduce", algorithms=("CollNet",))
 SPINE = replace(FOUR, machine=machine("dgx-a100"))
+PAIR = replace(with_nics(SPINE, 4), nodes=2, collective="all-reduce")
 ROCE = replace(FOUR, machine=replace(machine("dgx-a100"), nic=machine("a3-ultra").nic))
 
 
@@ -158,6 +159,8 @@ RULES = {
     "sockets": (FOUR, at_rate(FOUR, 0.06), "wrong-config"),
     "shared-link": (SPINE, at_rate(SPINE, 0.43), "slow-hw"),
     "collisions": (ROCE, at_rate(ROCE, 0.45), "wrong-config"),
+    "ring-of-two": (PAIR, times(replace(PAIR, algorithms=("Ring",))), "good"),
+    "host-copies": (replace(SPINE, nodes=2), at_rate(replace(SPINE, nodes=2), 0.4), "wrong-config"),
     "slow-between": (FOUR, at_rate(FOUR, 0.65), "slow-unknown"),
     "per-step": (SPINE, delayed(SPINE, 6.0, SIZES[8:17]), "wrong-config"),
     "latency": (FOUR, [(size, 5 * time) for size, time in times(FOUR, SIZES[:6])], "slow-unknown"),
@@ -174,7 +177,7 @@ def test_every_cause_is_named(cause: str) -> None:
 
 def test_all_causes_have_such_an_input() -> None:
     every = {one.name for setting in (FOUR, ONE, SPINE, ROCE, with_nics(FOUR, 4), with_nics(SPINE, 1),
-                                      RULES["sharp-off"][0]) for one in causes(setting)}
+                                      PAIR, RULES["sharp-off"][0]) for one in causes(setting)}
     assert every <= set(RULES)
 
 
@@ -266,6 +269,19 @@ def test_collectives_that_lose_differently_are_not_of_their_links() -> None:
     other = replace(SPINE, collective="reduce-scatter")
     one = several((SPINE, at_rate(SPINE, 0.28)), (other, at_rate(other, 0.65)))
     assert (one.verdict, one.cause) == ("wrong-config", "per-step")
+
+
+def test_a_thread_with_every_collective() -> None:
+    """nccl 2409, two nodes of eight H100 with 400G RoCE: something per step inside the library, not the fabric."""
+    roce = machine_of("", "H100", 8, "NVSwitch", "8x400G RoCE")
+    rates = {"all-reduce": {"1G": 216.5, "8G": 231.0}, "all-gather": {"256M": 101.0}, "reduce-scatter": {"256M": 100.0},
+             "all-to-all": {"256M": 25.0}}
+    tables = []
+    for collective, points in rates.items():
+        setting = Setting(machine=roce, nodes=2, gpus=8, collective=collective)
+        tables.append((setting, [(size, size * setting.bus_factor / rate / 1e9) for text, rate in points.items()
+                                 for size in [parse_sweep_size(text)]]))
+    assert several(*tables).verdict == "wrong-config"
 
 
 def test_one_rate_per_class_of_links_from_all_tables() -> None:
