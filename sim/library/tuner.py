@@ -255,7 +255,8 @@ def _ring(setting: Setting, protocol: str) -> Candidate:
     both = setting.collective == "all-reduce"
     rooted = setting.collective in ("broadcast", "reduce")
     steps = (2 if both else 1) * (n - 1)
-    between = (2 if both else 1) * (nodes - 1)
+    # rings enter the root's node by another GPU in the end
+    between = nodes if rooted and nodes > 1 < setting.gpus else (2 if both else 1) * (nodes - 1)
     hop = known["network_ring"][at] + setting.machine.nic.latency * 1e6
     inside = known[_hop(setting, "ring")][at]
     if between and not rooted:

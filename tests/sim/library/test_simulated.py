@@ -69,3 +69,12 @@ def test_two_nodes_send_each_other_half_by_a_tree() -> None:
     found = simulated(asked, expected(asked, 4096 * MIB))
     assert found.time_s is not None
     assert 4096 * MIB / found.time_s / 1e9 * asked.bus_factor > 1.8 * asked.between_GBps
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_a_broadcast_comes_back_to_the_node_of_its_root(collective: str) -> None:
+    """Over EFA a hop of 73 us is seen: two of two nodes."""
+    asked = setting("p5", 2, collective, "Ring")
+    row = expected(asked, 1024)
+    assert row.time_s > 2 * 72e-6
+    assert simulated(asked, row).time_s == pytest.approx(row.time_s, rel=0.2)
