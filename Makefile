@@ -15,7 +15,7 @@ CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome h
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench docs docs-site clean
+.PHONY: demo test test-all test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench docs examples docs-site clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -91,6 +91,9 @@ docs-site: $(STAMP)  ## the documentation as a site in out/site, to be opened as
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir out/site-trees docs out/site
 	$(BIN)/pytest -q tests/docs -m "site$(if $(CHROMIUM),, and not browser)"
 	@echo "out/site/index.html is the first page$(if $(CHROMIUM),,; NOT RUN: its tests in a real browser, for there is no Chromium here)"
+
+examples: $(STAMP)  ## write the files of examples/ again, run every command of the helps and the README, list them
+	$(BIN)/python -m docs.examples
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,12 +1,14 @@
-"""Every example runs and prints something; its cells are those of a notebook."""
+"""Every example runs and prints something: programs, whose cells are those of a notebook, and commands of the helps."""
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
+from docs.examples import PAGE, TEXTS, Example, every, lay_out, page, run
 from tests.places import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -31,3 +33,32 @@ def test_example_is_a_notebook(example: Path) -> None:
         else:
             assert head == ""
             compile(text, example.name, "exec")
+
+
+COMMANDS = every()
+SHOWN = dict(re.findall(r"^\| `(.*)` \| [^|]* \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+"""Exit codes, or reasons why it is not run, by command."""
+
+
+def test_the_page_of_commands_is_that_of_the_helps_and_the_readme() -> None:
+    codes = [SHOWN.get(one.line.replace("|", "\\|"), "?") for one in COMMANDS]
+    assert PAGE.read_text(encoding="utf-8") == page(codes), "it is out of date: run `make examples`"
+    assert set(codes) == {"0", *(one.why_not for one in COMMANDS if one.why_not)}
+
+
+@pytest.mark.table
+@pytest.mark.compiled
+@pytest.mark.parametrize("example", [one for one in COMMANDS if not one.why_not], ids=lambda one: one.line[:90])
+def test_a_command_of_the_helps_ends_as_the_page_says(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder with what a checkout has: `examples/` and `out/`."""
+    lay_out(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, said = run(example)
+    assert str(code) == SHOWN[example.line.replace("|", "\\|")], said
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_files_of_examples_are_those_that_are_generated(name: str) -> None:
+    assert (ROOT / "examples" / name).read_text(encoding="utf-8") == TEXTS[name]

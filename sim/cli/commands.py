@@ -113,11 +113,15 @@ COMMANDS: dict[str, Command] = {
     "compare": Command(
         help="time algorithms of a collective on a fabric, over sizes",
         examples=(
-            "weft compare --topology torus:8x8 --collective all-reduce -b 32 -e 512M -f 4",
-            "weft compare --topology torus:8x8 --algorithms swing,ring -b 1K -e 1G -f 4 --preset swing-paper "
+            "weft compare --topology torus:8x8 --collective all-reduce -b 1K -e 16M -f 128",
+            "weft compare --topology torus:8x8 --algorithms swing,ring -b 1K -e 256M -f 4 --preset swing-paper "
             "--plot swing.png",
-            "weft compare --topology torus:8x8 -b 1K -e 1G -f 4 --figure roofline --columns 1 --plot roofline.pdf",
+            "weft compare --topology torus:8x8 --algorithms swing,ring,bucket -b 1K -e 256M -f 16 --figure roofline "
+            "--columns 1 --plot roofline.pdf",
             "weft compare --topology switch:8 --collective all-gather -b 1M --forwarding store-and-forward --json -",
+            "weft compare --topology dgx-a100:2 --collective all-gather -b 1M -e 64M -f 8 --algorithms "
+            "examples/all_gather.xml,nccl-rings",
+            "weft compare --topology torus:4x4 --faults examples/faults.toml --algorithms swing,ring -b 1M -e 16M -f 4",
             "weft compare --topology dgx-h100:4 --library nccl:2.27 -b 1K -e 8G",
         ),
         needs=(FABRIC,),
@@ -134,7 +138,8 @@ COMMANDS: dict[str, Command] = {
             "weft validate --topology torus:8x8 --algorithm bucket -b 2M --heatmap links.png --links links.csv",
             "weft validate --topology torus:4x4 --algorithm bucket -b 64K --figure critical-path --plot path.png",
             "weft validate --topology torus:4x4 --algorithm ring -b 64K --figure timeline --plot links-over-time.pdf",
-            "weft validate --topology switch:8 --algorithm ring --endpoint-latency 2us --measured nccl.json",
+            "weft validate --topology switch:8 --algorithm ring --endpoint-latency 2us --measured "
+            "examples/measured.json",
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
@@ -145,12 +150,12 @@ COMMANDS: dict[str, Command] = {
     "judge": Command(
         help="is a measured table what the machine or fabric can do, and if not, what limits it?",
         examples=(
-            "weft judge nccl.txt",
-            "weft judge nccl.txt --machine dgx-h100:4 --library nccl:2.21 --plot judged.pdf",
-            "weft judge all_reduce.txt all_gather.txt pair.txt --machine mine.toml",
-            "weft judge today.json --baseline last_week.json --machine p5:8 --json -",
-            "weft judge hccl.txt --topology switch:8 --link-bandwidth 200Gb/s --collective all-reduce",
-            "weft judge osu.txt --topology torus:8x8 --algorithms ring,swing --known latency",
+            "weft judge examples/nccl.txt",
+            "weft judge examples/nccl.txt --machine dgx-h100:2 --library nccl:2.21 --plot judged.pdf",
+            "weft judge examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1",
+            "weft judge examples/p4de.json --baseline examples/p4de_before.json --machine p4de:2 --json -",
+            "weft judge examples/osu.txt --topology switch:16 --link-bandwidth 200Gb/s --algorithms ring,direct "
+            "--known latency",
         ),
         needs=("judge.files",),
         uses=("judge", "measured.placement", "bound.reducing_switches", "topology", "collective", "model", "library"),
@@ -160,8 +165,9 @@ COMMANDS: dict[str, Command] = {
     "calibrate": Command(
         help="fit the constants of a machine to tables of nccl-tests, and print its profile for --machine",
         examples=(
-            "weft calibrate all_reduce.txt all_gather.txt --machine dgx-h100:1 --library nccl > mine.toml",
-            "weft calibrate nccl.json --machine p4de:2 --library nccl:2.18 --gpus-per-process 8 --json -",
+            "weft calibrate examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1 --library nccl "
+            "> mine.toml",
+            "weft calibrate examples/p4de.json --machine p4de:2 --library nccl:2.18 --gpus-per-process 8 --json -",
         ),
         needs=("calibrate.files", FABRIC, "library.name"),
         uses=("calibrate", "measured.placement", "topology.spec", "topology.machine", "collective.name", "library"),
@@ -170,10 +176,11 @@ COMMANDS: dict[str, Command] = {
     "sweep": Command(
         help="run every combination in a file, store each point as it ends, and resume after an interruption",
         examples=(
-            "weft sweep scaling.toml --workers 2",
-            "weft sweep scaling.toml --status",
-            "weft sweep scaling.toml --export scaling.csv",
-            "weft sweep scaling.toml --dask tcp://head:8786 --export scaling.parquet",
+            "weft sweep examples/scaling.toml --store out/scaling.db --workers 2",
+            "weft sweep examples/scaling.toml --store out/scaling.db && "
+            "weft sweep examples/scaling.toml --store out/scaling.db --status",
+            "weft sweep examples/chunks.toml --store out/chunks.db --export chunks.csv",
+            "weft sweep examples/scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
         uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
         run_flags=("workers", "check", "max_events"), outputs=("json", "export"), chooses=True, more=_sweep,
@@ -195,11 +202,11 @@ COMMANDS: dict[str, Command] = {
         examples=(
             'weft train --topology "RI(16)_FC(8)_SW(32)" --workload gpt-3 --parallelism tp=16 --samples 32768 '
             "--peak 312 --efficiency 0.5",
-            'weft train --topology "RI(4)_FC(8)_RI(4)_SW(32)" --workload GPT_3.txt --communicator GPT_3_4d.yml '
-            "--npu-bandwidth 338GB/s,85GB/s,58GB/s,19GB/s",
+            'weft train --topology "RI(4)_FC(8)_RI(4)_SW(32)" --workload examples/layers.txt '
+            "--communicator examples/groups_4d.yml --npu-bandwidth 338GB/s,85GB/s,58GB/s,19GB/s",
             'weft train --topology "RI(4)_FC(4)_SW(8)" --workload bert-large --parallelism tp=4,pp=4 --microbatches 8 '
             "--samples 4096 --peak 312 --efficiency 0.5 --pipeline-chunks 2",
-            'weft train --topology "SW(8)_SW(16)" --workload GPT_3.txt --loop dear --plot timeline.png '
+            'weft train --topology "SW(8)_SW(16)" --workload examples/layers.txt --loop dear --plot timeline.png '
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
         needs=(FABRIC, "workload.name"),
@@ -218,7 +225,7 @@ COMMANDS: dict[str, Command] = {
             '--tenant "all-reduce ring 64MiB priority=1"',
             'weft share --topology ring:8 --tenant "workload=resnet-50 samples=16 peak=312 efficiency=0.5" '
             '--tenant "all-to-all direct 8MiB start=1ms" --json -',
-            "weft share --spec tenants.toml --faults faults.toml --check --csv shares.csv",
+            "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),
         uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"), run_flags=("check",),
@@ -228,11 +235,12 @@ COMMANDS: dict[str, Command] = {
         help="write every chunk on every link, and every computation, as a timeline for Perfetto",
         examples=(
             "weft trace --topology torus:4x4 --algorithm swing --form bandwidth -b 1M --perfetto swing.json.gz",
-            'weft trace --topology "SW(8)_SW(4)" --workload GPT_3.txt --groups '
+            'weft trace --topology "SW(8)_SW(4)" --workload examples/layers.txt --groups '
             '"forward=8,-1;input_grad=8,-1;weight_grad=-1,4" --perfetto iteration.json.gz',
-            "weft trace --topology torus:4x4 --algorithm ring -b 1M --faults faults.toml --perfetto faulty.json.gz",
-            "weft trace --topology switch:32 --job binary_tree_32.goal --perfetto tree.json.gz",
-            "weft trace --topology Ring_16npus.yml --job allgather/all_gather --perfetto gather.json.gz",
+            "weft trace --topology torus:4x4 --algorithm ring -b 1M --faults examples/faults.toml --perfetto "
+            "faulty.json.gz",
+            "weft trace --topology switch:32 --job examples/broadcast_32.goal --perfetto tree.json.gz",
+            "weft trace --topology examples/astra/ring_16.yml --job examples/astra/gather --perfetto gather.json.gz",
         ),
         uses=("topology", "collective", "model", "sweep", "workload", "training"),
         without=("model.preset", *SIZES), outputs=("json", "perfetto"),
@@ -243,8 +251,8 @@ COMMANDS: dict[str, Command] = {
         help="split a bandwidth budget across the dimensions of a network",
         examples=(
             'weft optimize --network "RI(4)_FC(8)_RI(4)_SW(32)" --workload gpt-3 --budget 500GB/s',
-            "weft optimize --network 4d_network.yml --workload GPT_3.txt --communicator GPT_3_4d.yml "
-            "--cost 4d_cost_model.yml --budget 500GB/s --objective time-cost",
+            "weft optimize --network examples/4d_network.yml --workload examples/layers.txt --communicator "
+            "examples/groups_4d.yml --cost examples/4d_cost.yml --budget 500GB/s --objective time-cost",
             "weft optimize --topology torus:64x16 --collective all-reduce --algorithms swing,bucket -b 64M "
             "--budget 200GB/s --chunks 4",
             "weft optimize --topology leaf-spine:8x4x4 --collective all-reduce --algorithm in-network "
@@ -255,7 +263,8 @@ COMMANDS: dict[str, Command] = {
             "--orders all",
             'weft optimize --network "RI(4)_FC(4)_SW(8)" --workload bert-large --parallelism tp=4,pp=4 '
             "--microbatches 8 --budget 300GB/s --chunks 2 --evaluations 40",
-            'weft optimize --network 3d_network.yml --workload llama-3-70b --budget 900GB/s --constraint "B1 >= B2"',
+            "weft optimize --network examples/3d_network.yml --workload llama-3-70b --budget 900GB/s "
+            '--constraint "B1 >= B2"',
         ),
         needs=("optimize.network", "optimize.workload|collective.name",
                "optimize.budget|optimize.budget_cost|optimize.constraint"),
@@ -349,9 +358,10 @@ COMMANDS: dict[str, Command] = {
     "report": Command(
         help="write one HTML page, readable offline, from the JSON results of a folder",
         examples=(
-            "weft compare --topology torus:8x8 -b 1K -e 64M -f 4 --json out/all-reduce.json && weft report out",
-            "weft report out --page report.html --title 'Swing on tori' --frames 120",
-            "weft report out --page - > report.html",
+            "weft compare --topology torus:8x8 --algorithms swing,ring -b 1K -e 64M -f 16 --json out/all-reduce.json "
+            "&& weft report out",
+            "weft report examples/results --page report.html --title 'Swing on tori' --frames 120",
+            "weft report examples/results --page - > report.html",
         ),
         needs=("report.folder",),
         uses=("report",), positional="report.folder", outputs=("json",),
@@ -359,9 +369,11 @@ COMMANDS: dict[str, Command] = {
     "plot": Command(
         help="draw a figure for a paper from JSON results",
         examples=(
-            "weft plot all-reduce.json --figure speed-up --baseline ring --columns 1 --plot speed-up.pdf",
-            "weft plot torus-4x4.json torus-8x8.json torus-16x16.json --figure scaling --size 64M --plot scaling.pdf",
-            "weft plot all-reduce.json --figure roofline --plot roofline.png",
+            "weft plot examples/results/torus-8x8.json --figure speed-up --baseline ring --columns 1 --plot "
+            "speed-up.pdf",
+            "weft plot examples/results/torus-4x4.json examples/results/torus-8x8.json "
+            "examples/results/torus-16x16.json --figure scaling --size 64M --plot scaling.pdf",
+            "weft plot examples/results/torus-8x8.json --figure roofline --plot roofline.png",
         ),
         needs=("plot.files", "plot|json"),
         uses=("plot",), positional="plot.files", outputs=("plot", "json"),
@@ -370,10 +382,12 @@ COMMANDS: dict[str, Command] = {
     "astra": Command(
         help="run ASTRA-sim's inputs by ASTRA-sim's own rules: the same summary lines, and what it changes silently",
         examples=(
-            "weft astra --workload allgather/all_gather --system system.json --network Ring_16npus.yml",
-            "weft astra --workload traces/gpt --system system.json --network network.yml --comm-group groups.json "
-            "--json -",
-            "weft astra --workload traces/gpt --system system.json --network network.yml --backend unaware",
+            "weft astra --workload examples/astra/gather --system examples/astra/system.json --network "
+            "examples/astra/ring_16.yml",
+            "weft astra --workload examples/astra/grouped --system examples/astra/system.json --network "
+            "examples/astra/ring_16.yml --comm-group examples/astra/groups.json --json -",
+            "weft astra --workload examples/astra/gather --system examples/astra/system.json --network "
+            "examples/astra/ring_16.yml --backend unaware",
         ),
         needs=("astra.workload", "astra.system", "astra.network"),
         uses=("astra",), run_flags=("max_events",),

@@ -86,8 +86,8 @@ def _draw_side_by_side(drawn: Figure, fabrics: dict[str, Curves], lines: Lines) 
 
 def assumptions(row: Row) -> str:
     """What decides the times: forwarding, chunking, engine."""
-    count = f"{counted(row['chunks'], 'chunk')} per transfer"
-    cut = f"{size_label(row['chunk_bytes'])} chunks" if row["chunk_bytes"] else count
+    by_size, count = row["chunk_bytes"], row["chunks"]
+    cut = f"{size_label(by_size)} chunks" if by_size else f"{counted(count, 'chunk')} per transfer"
     return f"{row['forwarding']}, {cut}, {row['engine']} engine"
 
 
