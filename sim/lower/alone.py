@@ -28,9 +28,8 @@ def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Low
     """The program of a job that is one schedule, without joins."""
     timed = _timed(schedule, model, shape)
     return Lowered(
-        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *legend(schedule.topology, shape),
-        np.broadcast_to(np.int32(0), timed.task_bytes.size), shape.task_src, shape.task_row, timed.task_bytes,
-        (shape.quotient.transfers,), NO_TASKS, NO_TASKS,
+        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *timed.legend, shape.task_src,
+        shape.task_row, timed.task_bytes, (shape.quotient.transfers,), NO_TASKS, NO_TASKS,
     )
 
 
@@ -75,7 +74,8 @@ def _assembled(
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
         nics=nics_of(schedule.topology, shape, schedule.pattern, model), waits=shape.waits, works=works,
     )
-    return Timed(program, task_bytes, latency_ps, schedule.topology)
+    operation = np.broadcast_to(np.int32(0), task_bytes.size)
+    return Timed(program, task_bytes, latency_ps, schedule.topology, (*legend(schedule.topology, shape), operation))
 
 
 def _priority(shape: Shape, discipline: str) -> I32:

@@ -35,12 +35,16 @@ _shapes: WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]] = WeakKeyDicti
 
 
 class Timed(NamedTuple):
-    """The program of a shape at one size under one model on a topology, with task bytes and the latency of each hop."""
+    """The program of a shape at one size under one model on a topology, with task bytes and the latency of each hop.
+
+    And its legend: link, rank and stream of each server, names of streams, and operation of each task.
+    """
 
     program: Program
     task_bytes: I64
     latency_ps: I64
     topology: Topology
+    legend: tuple[I32, I32, I32, tuple[str, ...], I32]
 
 
 @one_line
