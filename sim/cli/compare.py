@@ -148,6 +148,9 @@ def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
     cut = "chunks as chosen for each point" if spec.chooses else ""
     model = spec.build_model()
     lines = [f"# model: {model.describe(cut)}; {spec.engine} engine, seed {model.seed}{preset}"]
+    if model.rank_progress == "authors":
+        told = common_notes(rows, lambda row: str(row["rank_progress"]))
+        lines += [f"# progress of ranks: {line}" for line in told]
     lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]
     return lines + [f"# schedule: {line}" for line in common_notes(rows, lambda row: str(row["proof"]))]
 
