@@ -73,6 +73,7 @@ SUBJECTS = {
             "-k=not bytes_a", *LIGHT,
         ),
     ),
+    "skipping": Subject(("sim/engine/_skip*.py",), ("tests/sim/engine/test_skipping.py", "-k=not 4096", *LIGHT)),
     "lowering": Subject(
         tuple(f"sim/lower/{name}.py" for name in ("job", "job_symmetry", "shape", "templates")),
         (

@@ -109,6 +109,11 @@ class Result(Tabular):
         return lower_bound_ps(self.lowered, None if self.faults is None else self.faults.plan)
 
     @property
+    def skipped(self) -> int:
+        """Of `events`, those in stretches that repeat exactly, which were not simulated."""
+        return 0 if self.outcome is None else self.outcome.skipped
+
+    @property
     def time_s(self) -> float:
         """`time_ps` in seconds."""
         return self.time_ps / PS_PER_S
@@ -277,7 +282,8 @@ class Result(Tabular):
         alone = self.job.alone is not None
         what = self._row_of_schedule() if alone else {"operations": len(self.job.operations), "time_s": self.time_s}
         row = {
-            "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "engine": self.engine,
+            "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "skipped": self.skipped,
+            "engine": self.engine,
             "symmetry": self.symmetry,
         }
         if alone:
@@ -322,10 +328,16 @@ class Result(Tabular):
             what = f"{alone.name} {alone.kind.name} of {format_size(alone.size_bytes)}"
         return f"{what} on {topology}: {format_time(self.time_ps)}"
 
+    def _told_skipped(self) -> str:
+        if not self.skipped:
+            return ""
+        return f"; {self.skipped / self.events:.1%} of {self.events:,} services repeat others and were skipped"
+
     def __str__(self) -> str:
         bound = f"lower bound {format_time(self.lower_bound_ps)}"
         told = self.model.describe(progress=self.rank_progress)
-        lines = [self._title(), f"  {bound}", f"  {self.engine} engine, {told}", f"  {self.symmetry}"]
+        run = f"{self.engine} engine, {told}{self._told_skipped()}"
+        lines = [self._title(), f"  {bound}", f"  {run}", f"  {self.symmetry}"]
         if self.estimate_ps is not None:
             lines[1] = f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, {bound}, alpha-beta " + (
                 format_time(self.estimate_ps)

@@ -66,6 +66,7 @@ def simulate(
     log: bool = False,
     progress: Callable[[Progress], None] | None = None,
     max_events: Count | None = None,
+    skip: bool = True,
     faults: FaultPlan | None = None,
 ) -> Result:
     """Simulate a collective, a job, or several of them on one fabric.
@@ -120,6 +121,9 @@ def simulate(
         Called with `Progress` on long runs.
     max_events : int, optional
         Give up after this many services.
+    skip : bool
+        Do not simulate stretches that repeat exactly: the result is the same, and says how many services they had.
+        With a log nothing is skipped.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
 
@@ -154,7 +158,7 @@ def simulate(
         if model.nic is not None:
             raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
-    run = _Run(engine, log or check, check, progress, max_events)
+    run = _Run(engine, log or check, check, progress, max_events, skip)
     healthy = run.healthy(job, model, symmetry)
     return healthy if faults is None else run.faulty(healthy, faults, symmetry)
 
@@ -178,6 +182,7 @@ class _Run:
     check: bool
     progress: Callable[[Progress], None] | None
     max_events: int | None
+    skip: bool
 
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
@@ -229,7 +234,7 @@ class _Run:
 
             return run_reference(lowered.program, log=log)
         check_memory(lowered.program, log)
-        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
+        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events, skip=self.skip)
 
 
 def _time_ps(outcome: Outcome | None, estimate_ps: int | None) -> int:

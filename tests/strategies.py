@@ -30,6 +30,7 @@ SMALL_LATENCIES = (0, 1, 2, 3, 5)
 REALISTIC_LATENCIES = (500_000, 0, 100_000, 25_000)
 
 MAX_SERVERS, MAX_TASKS, MAX_HOPS, MAX_CHUNKS, MAX_POOLS = 6, 12, 4, 5, 2
+LONG = 200
 
 
 def programs(*, pools: bool = True) -> st.SearchStrategy[Program]:
@@ -47,6 +48,11 @@ def fifo_programs() -> st.SearchStrategy[Program]:
     return _programs(DISCIPLINES[:1], 0)
 
 
+def long_programs() -> st.SearchStrategy[Program]:
+    """Programs of `fifo_programs` whose tasks have up to 200 chunks: most have stretches that repeat."""
+    return _programs(DISCIPLINES[:1], 0, LONG)
+
+
 @dataclass
 class _Drawn:
     """What has been drawn so far, with the chunks and the ancestors of each task."""
@@ -54,6 +60,7 @@ class _Drawn:
     draw: st.DrawFn
     builder: ProgramBuilder
     small: bool
+    most_chunks: int = MAX_CHUNKS
     servers: list[int] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)
     ancestors: list[set[int]] = field(default_factory=list)
@@ -73,9 +80,11 @@ class _Drawn:
 
 
 @st.composite
-def _programs(draw: st.DrawFn, disciplines: tuple[str, ...], max_pools: int) -> Program:
+def _programs(
+    draw: st.DrawFn, disciplines: tuple[str, ...], max_pools: int, most_chunks: int = MAX_CHUNKS
+) -> Program:
     builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)))
-    drawn = _Drawn(draw, builder, small=draw(st.sampled_from((True, True, True, False))))
+    drawn = _Drawn(draw, builder, small=draw(st.sampled_from((True, True, True, False))), most_chunks=most_chunks)
     rates = SMALL_RATES if drawn.small else REALISTIC_RATES
     for _ in range(drawn.integer(1, MAX_SERVERS)):
         drawn.servers.append(builder.server(draw(st.sampled_from(rates)), draw(st.sampled_from(disciplines))))
@@ -118,11 +127,12 @@ def _cutting_and_work(drawn: _Drawn) -> tuple[Cutting, int]:
     unit = 1 if drawn.small else drawn.draw(st.sampled_from((4096, 8192, 1 << 20)))
     header, packet_header = ((0, 0), (1, 0), (0, 2), (3, 1))[drawn.integer(0, 3)]
     if drawn.draw(st.booleans()):
-        cutting = Cutting(drawn.integer(1, MAX_CHUNKS), None, header, packet_header)
-        return cutting, drawn.integer(0, 12) * unit
+        chunks = drawn.integer(1, drawn.most_chunks)
+        return Cutting(chunks, None, header, packet_header), drawn.integer(0, max(12, 3 * chunks)) * unit
     chunk_bytes = drawn.integer(1, 4) * unit
     remainder = drawn.integer(0, chunk_bytes - 1)
-    return Cutting(None, chunk_bytes, header, packet_header), drawn.integer(0, 4) * chunk_bytes + remainder
+    whole = drawn.integer(0, drawn.most_chunks - 1)
+    return Cutting(None, chunk_bytes, header, packet_header), whole * chunk_bytes + remainder
 
 
 def _add_window(drawn: _Drawn, task: int) -> None:

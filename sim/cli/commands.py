@@ -30,7 +30,7 @@ class Command:
     # without one of each it cannot run, as "key|key"; a name without a dot is a flag of the command line alone
     needs: tuple[str, ...] = ()
     positional: str = ""  # key that is written without a flag
-    run_flags: tuple[str, ...] = ()  # of "workers", "check" and "max_events": how a run is done, not its result
+    run_flags: tuple[str, ...] = ()  # of "workers", "check", "max_events" and "skip": how a run is done, not its result
     outputs: tuple[str, ...] = ("json",)  # files that it writes; see `sim.cli.flags`
     figures: tuple[str, ...] = ()  # of `--plot`, the default first
     chooses: bool = False  # whether it chooses chunks, discipline and trees for each point, unless they are given
@@ -126,7 +126,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "account", "library"),
-        run_flags=("workers", "check", "max_events"),
+        run_flags=("workers", "check", "max_events", "skip"),
         outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
         chooses=True,
     ),
@@ -143,7 +143,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
-        without=("model.engine",), run_flags=("check", "max_events"),
+        without=("model.engine",), run_flags=("check", "max_events", "skip"),
         outputs=("json", "csv", "plot", "heatmap", "links"),
         figures=("account", "roofline", "timeline", "critical-path", "heatmap"), chooses=True,
     ),
@@ -183,7 +183,7 @@ COMMANDS: dict[str, Command] = {
             "weft sweep examples/scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
         uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
-        run_flags=("workers", "check", "max_events"), outputs=("json", "export"), chooses=True, more=_sweep,
+        run_flags=("workers", "check", "max_events", "skip"), outputs=("json", "export"), chooses=True, more=_sweep,
         notes=SWEEP_FORMAT,
     ),
     "bound": Command(

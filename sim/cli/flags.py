@@ -153,6 +153,9 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
     if "max_events" in command.run_flags:
         group.add_argument("--max-events", type=int, metavar="N",
                            help="stop a run after N services (default: no limit)")
+    if "skip" in command.run_flags:
+        group.add_argument("--skip", action=argparse.BooleanOptionalAction, default=True,
+                           help="do not simulate stretches that repeat exactly; the times are the same (default: skip)")
 
 
 def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:

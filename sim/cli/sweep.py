@@ -40,7 +40,10 @@ def run(arguments: argparse.Namespace) -> None:
     if file == STANDARD_INPUT and not arguments.store:
         raise WeftError("a sweep from standard input needs --store FILE")
     sections = read(file, arguments)
-    sweep = make_sweep(sections, f"sweep file {file}", check=arguments.check, max_events=arguments.max_events)
+    sweep = make_sweep(
+        sections, f"sweep file {file}", check=arguments.check, max_events=arguments.max_events,
+        skip=arguments.skip,
+    )
     path = arguments.store or file.with_suffix(".db")
     if path == file:
         raise WeftError(f"--store {path} is the sweep file itself: name another file")

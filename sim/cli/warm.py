@@ -37,6 +37,10 @@ def _plain() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
 
 
+def _stretches() -> None:
+    simulate(build("ring", "all-reduce", from_spec("ring:8"), "1MiB"), chunks=8192)
+
+
 def _general() -> None:
     simulate(build("hierarchical", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
 
@@ -67,7 +71,8 @@ def _compression() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "bounds and trees": _trees, "events in fifo order": _plain, "events in any order": _general, "faults": _faults,
+    "bounds and trees": _trees, "events in fifo order": _plain, "stretches that repeat": _stretches,
+    "events in any order": _general, "faults": _faults,
     "replay": _replay, "compression": _compression,
 }
 """What is compiled, the most wanted first."""

@@ -53,6 +53,13 @@ def helper(function: Function) -> Function:
     return compiled
 
 
+def section(function: Function) -> Function:
+    """A part of a kernel that is long and seldom run: called, so that it is compiled once."""
+    njit: Any = numba.njit  # its stubs lack flags
+    compiled: Function = njit(**_FLAGS, no_cpython_wrapper=True)(function)
+    return compiled
+
+
 def _bit_count(name: str) -> Function:
     """The number of zero bits at one end of a word that is not zero, as the machine's own instruction."""
 

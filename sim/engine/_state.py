@@ -8,9 +8,9 @@ import numpy as np
 
 from sim.program.contract import I32, I64, NEVER_PS
 
-FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL = 0, 1, 2, 3, 4
+FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL, TIRED = 0, 1, 2, 3, 4, 5
 """Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is; the
-journal is full."""
+journal is full; looking for stretches to skip has cost enough."""
 
 DIGIT = 10
 SLOTS = 1 << DIGIT

@@ -106,8 +106,12 @@ def with_more_room(state: FifoState) -> FifoState:
         return state._replace(
             order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
         )
+    return with_blocks(state, max(state.next_block.size // 2, 16))
+
+
+def with_blocks(state: FifoState, more: int) -> FifoState:
+    """More blocks."""
     old = state.next_block.size
-    more = max(old // 2, 16)
     linked = np.arange(old + 1, old + more + 1, dtype=np.int32)
     linked[-1] = state.register[fields.FREE]
     state.register[fields.FREE] = old

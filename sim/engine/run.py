@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _event, _fifo, _kernel, _nic, _state, fifo
+from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, fifo, skipping
 from sim.engine._fifo_state import FifoState
-from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, State
+from sim.engine._skip_state import SkipState
+from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, TIRED, State
 from sim.program import I32, I64, PER_CHUNK, Program
+from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import Journal, Log, Outcome, Stopped, Stranded, check_finished, log_base, past_the_clock
 from topologies import WeftError
@@ -28,8 +30,8 @@ FOREVER_PS = CLOCK_END_PS
 
 DEFAULT_MEMORY_BYTES = 16 * 2**30
 
-TASK_BYTES, SERVER_BYTES, TOKENS_A_TASK = 44, 72, 8
-"""State of a task and of a server; chunks of a task in flight at once, for an estimate. A chunk in flight takes 32."""
+SERVER_BYTES = 72
+"""State of a server."""
 
 
 class Progress(NamedTuple):
@@ -52,17 +54,23 @@ class Run:
 
     `log`: keep every service, for `why` and for pictures.
     `general`: the loop that runs any program, also where that of fifo servers would do.
+    `skip`: do not simulate stretches that repeat; see sim/engine/_skip.py. A log has every service.
     """
 
     program: Program
     log: bool = False
     general: bool = False
+    skip: bool = True
 
     def __post_init__(self) -> None:
         self.state: State | FifoState
         self._kernel: Callable[..., int]
+        self._skipping: SkipState | None = None
+        self._tired = False
         if fifo.runs(self.program) and not self.general:
             self.state, self._kernel = fifo.initial_state(self.program, self.log), _fifo.run_fifo
+            if self.skip and not self.log and skipping.worth_trying(self.program):
+                self._skipping = skipping.initial_state(self.program)
         else:
             self.state = _initial_state(self.program, self.log)
             loop = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
@@ -72,6 +80,11 @@ class Run:
     def events(self) -> int:
         """Services begun so far."""
         return int(self.state.register[_state.EVENTS])
+
+    @property
+    def skipped(self) -> int:
+        """Of these services, those that were not simulated."""
+        return 0 if self._skipping is None else int(self._skipping.register[_skip_state.SKIPPED])
 
     @property
     def tokens(self) -> int:
@@ -90,22 +103,26 @@ class Run:
         """Picosecond reached."""
         return int(self.state.register[_state.NOW])
 
-    def advance(self, max_events: int = FOREVER_PS, until_ps: int = FOREVER_PS) -> bool:
+    def advance(
+        self, max_events: int = FOREVER_PS, until_ps: int = FOREVER_PS, max_simulated: int = FOREVER_PS
+    ) -> bool:
         """Go on until the end, or until a limit is reached between two picoseconds; returns whether it has ended.
 
         `max_events`: pause after the picosecond in which this many more services have begun.
         `until_ps`: pause before the first event later than this.
+        `max_simulated`: pause when this many more have begun that are not skipped.
         Deadlock: nothing can move any more and tasks are left.
         WeftError: the run goes on beyond the end of the clock.
         """
         goal = min(self.events + max_events, FOREVER_PS)
+        simulated = min(self.events - self.skipped + max_simulated, FOREVER_PS)
         while True:
-            status = self._kernel(
-                self.program, self.state, np.int64(goal - self.events), np.int64(min(until_ps, CLOCK_END_PS - 1))
-            )
-            if status == NEEDS_TOKENS:
+            status = self._run_on(goal, simulated, min(until_ps, CLOCK_END_PS - 1))
+            if status == TIRED:
+                self._tired = True
+            elif status == NEEDS_TOKENS:
                 if isinstance(self.state, FifoState):
-                    self.state = fifo.with_more_room(self.state)
+                    self.state = skipping.with_more_room(self.state, self._skipping)
                 else:
                     self.state = _with_more_tokens(self.state, self.program.n_servers)
             elif status == NEEDS_JOURNAL and isinstance(self.state, State):
@@ -116,9 +133,19 @@ class Run:
                 break
         if status == STUCK:
             check_finished(self.program, self.state.delivered.astype(np.int64), _stranded(self.program, self.state))
-        if status == PAUSED and self.events < goal and until_ps >= CLOCK_END_PS:
+        reached = self.events >= goal or self.events - self.skipped >= simulated
+        if status == PAUSED and not reached and until_ps >= CLOCK_END_PS:
             raise past_the_clock()
         return bool(status == FINISHED)
+
+    def _run_on(self, goal: int, simulated: int, until_ps: int) -> int:
+        """Call the kernel once."""
+        left = simulated - (self.events - self.skipped)
+        if self._skipping is not None and not self._tired:
+            return int(_skip.run_skipping(
+                self.program, self.state, self._skipping, np.int64(goal), np.int64(left), np.int64(until_ps)
+            ))
+        return self._kernel(self.program, self.state, np.int64(min(goal - self.events, left)), np.int64(until_ps))
 
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
@@ -132,6 +159,7 @@ class Run:
             busy_ps=state.busy_ps,
             makespan_ps=int(state.register[_state.MAKESPAN]),
             events=self.events,
+            skipped=self.skipped,
             log=Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None,
             journal=journal,
         )
@@ -143,22 +171,24 @@ def run(
     log: bool = False,
     max_events: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    skip: bool = True,
 ) -> Outcome:
     """Run a program to its end.
 
     `log`: keep every service (16 bytes each).
+    `skip`: do not simulate stretches that repeat, which changes nothing but the time it takes.
     `max_events`: give up after this many services.
     `progress`: called a few times per second on long runs.
     Deadlock: tasks wait for each other.
     Stopped: the event limit was reached, or Ctrl-C.
     """
-    return advance_to_end(start(program, log=log), max_events, progress)
+    return advance_to_end(start(program, log=log, skip=skip), max_events, progress)
 
 
 @staged("engine")
-def start(program: Program, *, log: bool = False) -> Run:
+def start(program: Program, *, log: bool = False, skip: bool = True) -> Run:
     """A run that has not begun; see `Run`."""
-    return Run(program, log)
+    return Run(program, log, skip=skip)
 
 
 @staged("engine")
@@ -170,7 +200,7 @@ def advance_to_end(
     total = one.program.chunk_hops()
     budget = _most_services(one.program) + 1 if max_events is None else max_events
     try:
-        while not one.advance(min(SLICE_EVENTS, budget - one.events)):
+        while not one.advance(budget - one.events, max_simulated=SLICE_EVENTS):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
             if progress is not None:
@@ -185,11 +215,12 @@ def _most_services(program: Program) -> int:
 
 
 def memory_bytes(program: Program, log: bool = False) -> int:
-    """Memory that a run takes, the program included, with up to `TOKENS_A_TASK` chunks of each task in flight."""
-    in_flight = int(np.minimum(program.chunks(), TOKENS_A_TASK).sum())
+    """Memory that a run takes, the program included, with up to `IN_FLIGHT` chunks of each task in flight."""
+    in_flight = int(np.minimum(program.chunks(), IN_FLIGHT).sum())
     row_bytes = 16 if program.is_healthy else 8 * _state.JOURNAL_COLUMNS
     logged = row_bytes * program.chunk_hops() if log else 0
-    return program.nbytes() + program.n_tasks * TASK_BYTES + program.n_servers * SERVER_BYTES + in_flight * 32 + logged
+    state = program.n_tasks * TASK_BYTES + program.n_servers * SERVER_BYTES + in_flight * EVENT_BYTES
+    return program.nbytes() + state + logged
 
 
 def check_memory(program: Program, log: bool, limit_bytes: int = DEFAULT_MEMORY_BYTES) -> None:

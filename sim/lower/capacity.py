@@ -10,6 +10,7 @@ from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.transfers import take
+from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from topologies import Topology, WeftError
 from topologies.core.extents import physical_memory
 from topologies.core.rateless import wiring_of
@@ -23,13 +24,15 @@ direct, tori of 256 to 4,096 nodes, 65 thousand to 8 million transfers."""
 SAMPLED_TRANSFERS = 1_000
 
 
-def check_capacity(pattern: Pattern, n_ranks: int) -> None:
-    """Reject to lower the transfers of more ranks than fit in memory.
+def check_capacity(pattern: Pattern, n_ranks: int, chunks: int = 1) -> None:
+    """Reject to lower, or to run, the transfers of more ranks than fit in memory.
 
     `n_ranks`: ranks to be simulated: all of them, or the representatives of a symmetry.
+    `chunks`: of a transfer, as far as it is known.
     WeftError: with the estimate, and what would help.
     """
     need, transfers = lowering_bytes(pattern, n_ranks)
+    need = max(need, transfers * (TASK_BYTES + EVENT_BYTES * min(chunks, IN_FLIGHT)))
     if need > physical_memory():
         raise WeftError(
             f"{pattern.name} on {pattern.topology.name} is too large: simulating {n_ranks:,} of {pattern.p:,} ranks "

@@ -9,6 +9,9 @@ from sim.program.contract import CLOCK_END_PS, DOWN, I32, I64, Program
 from topologies import WeftError
 from topologies.units import format_time
 
+TASK_BYTES, IN_FLIGHT, EVENT_BYTES = 44, 8, 32
+"""For estimates of memory: state of a task; chunks of a task in flight at once, and the bytes of one."""
+
 
 def check_windows(program: Program, parent: I32, child: I32, lag: I32) -> None:
     """No window that never opens: the last chunk of the child needs chunk C_B - 1 - w of the parent to exist."""

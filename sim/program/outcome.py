@@ -66,6 +66,7 @@ class Outcome(NamedTuple):
     events: int  # services done: chunks crossing servers. Those that were lost are counted.
     log: Log | None = None  # every service, where it was asked for, of a healthy program
     journal: Journal | None = None  # the same of a program with faults
+    skipped: int = 0  # of the services, those in stretches that repeat, which were not simulated
 
 
 WAITS_TOLD = 3

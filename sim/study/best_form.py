@@ -49,7 +49,7 @@ def ready_forms(
 
 
 def _checked(schedule: Schedule, model: Model, symmetry: str) -> Schedule:
-    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1)
+    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1, model.chunks or 1)
     check_memory(lower(schedule, model, symmetry).program, log=False)
     return schedule
 

@@ -57,6 +57,7 @@ class Task(NamedTuple):
     why: bool = False  # account for the critical path; runs the point once more, with a log
     max_events: int | None = None  # give up after this many services
     spread: int | None = 0  # perturbed runs; None: a few where they are cheap
+    skip: bool = True  # stretches that repeat
 
 
 Row = dict[str, Any]
@@ -124,7 +125,7 @@ def simulate_ready(
     spec, faults = task.spec, task.spec.build_faults()
     final = partial(
         simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
-        max_events=task.max_events, faults=faults,
+        max_events=task.max_events, skip=task.skip, faults=faults,
     )
     if spec.chooses:
         is_final = spec.engine == "chunk" and not task.check and faults is None
@@ -150,7 +151,9 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
     """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
     spec = task.spec
     engine = "chunk" if task.max_events is None else spec.engine  # a limit is of the chunk engine alone
-    trial = partial(simulate, engine=engine, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
+    trial = partial(
+        simulate, engine=engine, symmetry=spec.symmetry, progress=progress, max_events=task.max_events, skip=task.skip
+    )
     return choose(
         schedule, spec.build_model(), lambda tried, model: trial(tried, model=model), symmetry=spec.symmetry,
         discipline=None if spec.model.discipline else algorithm(task.algorithm).discipline,

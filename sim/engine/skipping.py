@@ -1,0 +1,63 @@
+"""What skipping starts with, and which programs it is tried on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine import _skip_state as fields
+from sim.engine import fifo
+from sim.engine._fifo_state import FifoState
+from sim.engine._skip_state import SkipState
+from sim.engine._state import NONE
+from sim.program import Program
+
+LEAST_CHUNKS, LEAST_SERVICES = 64, 1 << 17
+"""Finding a stretch takes about ten chunks: with fewer there is nothing to gain, nor in a run of milliseconds."""
+MOST_EVENTS = 1 << 16
+"""Events under way at most; with more, comparing costs too much."""
+ALLOWED = 12
+"""Services of a run that allow one unit of cost, beside those gained: some 3 % of its time."""
+FIRST_WAIT = 64
+
+
+def worth_trying(program: Program) -> bool:
+    """Whether a program of the fifo loop may have stretches that are worth finding."""
+    return int(program.cut_chunks.max(initial=0)) >= LEAST_CHUNKS and program.chunk_hops() >= LEAST_SERVICES
+
+
+def initial_state(program: Program) -> SkipState:
+    """The state before anything was skipped."""
+    n_tasks, n_servers = program.n_tasks, program.n_servers
+    n_events = min(MOST_EVENTS, 16 * (n_tasks + n_servers) + 256)
+    register = np.zeros(fields.REGISTERS, np.int64)
+    register[fields.ALLOWED] = max(program.chunk_hops() // ALLOWED, 1000)
+    register[fields.WAIT] = FIRST_WAIT
+    return SkipState(
+        register=register,
+        owner=np.zeros(n_tasks + n_servers, np.int32),
+        label=np.full(n_tasks + n_servers, NONE, np.int32),
+        part_of=np.full(n_tasks, NONE, np.int32),
+        live=np.zeros(n_tasks, np.int32),
+        place_of=np.zeros(n_tasks, np.int32),
+        grouped=np.zeros(n_tasks, np.int32),
+        part=np.zeros(fields.PARTS * fields.PART_WORDS, np.int64),
+        noted_ps=np.zeros(fields.PARTS * fields.TIMES, np.int64),
+        was=np.zeros(n_tasks * fields.WAS_WORDS, np.int32),
+        was_gate_ps=np.zeros(n_tasks, np.int64),
+        server_was=np.zeros(2 * n_servers, np.int64),
+        step=np.zeros(n_tasks, np.int32),
+        release_step=np.zeros(n_tasks, np.int32),
+        before=np.zeros(3 * n_events, np.int64),
+        after=np.zeros(3 * n_events, np.int64),
+        sorted_before=np.zeros(n_events, np.int32),
+        sorted_after=np.zeros(n_events, np.int32),
+        word=np.zeros(n_events, np.int64),
+    )
+
+
+def with_more_room(state: FifoState, skip: SkipState | None) -> FifoState:
+    """More room for events, and a block for each of those that were to be put into the calendar anew."""
+    if skip is None:
+        return fifo.with_more_room(state)
+    more = int(skip.register[fields.N_AFTER]) - state.next_block.size
+    return fifo.with_blocks(state, 2 * more) if more > 0 else fifo.with_more_room(state)

@@ -1,0 +1,240 @@
+"""Skipping what repeats: the same arrays as the run that simulates every service, on anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from collectives import ALGORITHMS, build
+from sim import simulate
+from sim.engine import skipping
+from sim.engine._skip_state import ALLOWED
+from sim.engine.run import Run, run
+from sim.lower.job import lower
+from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.model import Model
+from sim.program.outcome import Deadlock
+from tests.sim.engine.test_engine import assert_same
+from tests.strategies import long_programs
+from topologies import WeftError, from_spec
+
+DEFAULTS = {name: getattr(skipping, name) for name in ("LEAST_CHUNKS", "LEAST_SERVICES", "FIRST_WAIT")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _on_programs_of_any_size() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in zip(DEFAULTS, (2, 0, 8), strict=True):
+            patch.setattr(skipping, name, value)
+        yield
+
+
+@pytest.fixture
+def _by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in DEFAULTS.items():
+        monkeypatch.setattr(skipping, name, value)
+
+
+def eager(program: Program) -> Run:
+    """A run that may try as often as it likes."""
+    one = Run(program)
+    if one._skipping is not None:
+        one._skipping.register[ALLOWED] = 10**12
+    return one
+
+
+def check(program: Program) -> int:
+    """Hold a run that skips against one that does not; returns the services skipped."""
+    whole, one = Run(program, skip=False), eager(program)
+    try:
+        whole.advance()
+    except Deadlock:
+        with pytest.raises(Deadlock):
+            one.advance()
+        return 0
+    one.advance()
+    assert_same(one.outcome(), whole.outcome())
+    return one.skipped
+
+
+@settings(max_examples=400, deadline=None)
+@given(program=long_programs())
+def test_random_programs(program: Program) -> None:
+    """Random streams, windows, routes, classes and sizes; more than half of them have stretches."""
+    event("skipped" if check(program) else "nothing skipped")
+
+
+@settings(max_examples=60, deadline=None)
+@given(program=long_programs(), most=st.integers(1, 400), step_ps=st.integers(1, 2000))
+def test_slices(program: Program, most: int, step_ps: int) -> None:
+    """A run in slices of services, of simulated ones, or of time ends like the run in one go."""
+    whole = Run(program, skip=False)
+    try:
+        whole.advance()
+    except Deadlock:
+        return
+    by_events, by_work, by_time = eager(program), eager(program), eager(program)
+    while not by_events.advance(max_events=most):
+        pass
+    while not by_work.advance(max_simulated=most):
+        pass
+    now = 0
+    while not by_time.advance(until_ps=now):
+        now += max(step_ps, whole.outcome().makespan_ps // 50)
+    for one in (by_events, by_work, by_time):
+        assert_same(one.outcome(), whole.outcome())
+
+
+@settings(max_examples=60, deadline=None)
+@given(program=long_programs(), share=st.floats(0, 1))
+def test_a_pause_stands_where_the_whole_run_stands(program: Program, share: float) -> None:
+    """At any time, what was delivered and how long servers were busy is what it is without skipping."""
+    whole, one, other = Run(program, skip=False), eager(program), Run(program, skip=False)
+    try:
+        whole.advance()
+    except Deadlock:
+        return
+    until_ps = int(whole.outcome().makespan_ps * share)
+    assert one.advance(until_ps=until_ps) == other.advance(until_ps=until_ps)
+    for name in ("delivered", "joined", "busy_ps", "finish_ps"):
+        np.testing.assert_array_equal(getattr(one.state, name), getattr(other.state, name), err_msg=name)
+    assert one.events == other.events
+
+
+CASES = [(name, kind, form) for name, one in ALGORITHMS.items() for kind in one.functions
+         for form in one.forms_of(kind) or (None,)]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("spec", ["ring:5", "torus:4x3", "switch:6", "fat-tree:2"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+def test_registry(case: tuple[str, str, str | None], spec: str, symmetry: str) -> None:
+    """Every algorithm, with links alike and with links that are not."""
+    name, kind, form = case
+    for rate, chunks, forwarding in (("50GB/s", 96, "cut-through"), ("12.3456GB/s", 131, "store-and-forward")):
+        try:
+            schedule = build(name, kind, from_spec(spec, bandwidth=rate), "300KB", form)
+        except WeftError:
+            return
+        program = lower(schedule, Model(chunks=chunks, forwarding=forwarding), symmetry).program
+        if program.chunk_hops() < 20_000:
+            check(program)
+
+
+FEWER = [
+    ("ring:64", "ring", "all-reduce", 140), ("torus:8x8", "bucket", "all-reduce", 130),
+    ("fat-tree:4", "ring", "all-reduce", 90), ("switch:16", "direct", "all-reduce", 400),
+    ("switch:16", "recursive-doubling", "all-reduce", 300), ("torus:8x8", "in-network", "all-reduce", 110),
+    ("torus:8x8", "pipelined", "all-gather", 70), ("torus:8x8", "ring", "all-reduce", 80),
+    ("torus:8x8", "swing", "all-reduce", 12), ("torus:8x8", "recursive-doubling", "all-reduce", 5),
+]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("spec", "name", "kind", "fewer"), FEWER)
+def test_services_simulated_of_4096_chunks(spec: str, name: str, kind: str, fewer: int) -> None:
+    """Of N services at most N / `fewer` are simulated, within what trying may cost by default."""
+    schedule = build(name, kind, from_spec(spec), "512MiB")
+    found = run(lower(schedule, Model(chunks=4096)).program)
+    assert 0 < (found.events - found.skipped) * fewer <= found.events
+    assert_same(found, run(lower(schedule, Model(chunks=4096)).program, skip=False))
+
+
+def two_on_one(chunks: tuple[int, int], work: tuple[int, int], classes: tuple[int, int] = (0, 0)) -> Program:
+    """Two tasks on one server, of as many chunks and as much work each."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    server = builder.server(10**9)
+    for count, size, tie_class in zip(chunks, work, classes, strict=True):
+        builder.task(size, [(server, 0)], Cutting(count), tie_class=tie_class)
+    return builder.build()
+
+
+@pytest.mark.usefixtures("_by_default")
+def test_nothing_is_tried_on_few_chunks_or_with_a_log() -> None:
+    assert Run(two_on_one((63, 1), (10**6, 1)))._skipping is None
+    assert Run(two_on_one((10**6, 1), (10**8, 1)), log=True)._skipping is None
+    assert Run(two_on_one((10**6, 1), (10**8, 1)), general=True)._skipping is None
+    assert Run(two_on_one((10**6, 1), (10**8, 1)), skip=False)._skipping is None
+    assert Run(two_on_one((10**6, 1), (10**8, 1)))._skipping is not None
+
+
+def test_a_limit_on_services_counts_those_skipped() -> None:
+    """A limit falls on the service on which it falls without skipping."""
+    program = two_on_one((5000, 5000), (500_000, 500_000))
+    one, other = eager(program), Run(program, skip=False)
+    assert not one.advance(max_events=7001)
+    assert not other.advance(max_events=7001)
+    assert one.events == other.events
+    assert one.skipped > 0
+
+
+def test_a_result_says_what_was_skipped() -> None:
+    schedule = build("ring", "all-reduce", from_spec("ring:8"), "64MiB")
+    found, whole = simulate(schedule, chunks=1024), simulate(schedule, chunks=1024, skip=False)
+    assert found.skipped > found.events // 2
+    assert whole.skipped == 0
+    share = f"{found.skipped / found.events:.1%} of {found.events:,}"
+    assert f"{share} services repeat others and were skipped" in str(found)
+    assert "skipped" not in str(whole)
+    assert found.row() | {"skipped": 0, "wall_s": 0} == whole.row() | {"wall_s": 0}
+
+
+def test_more_parts_than_are_followed() -> None:
+    """Where too much goes on apart, nothing is skipped and nothing is wrong."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    for _ in range(1025):
+        builder.task(100, [(builder.server(10**9), 0)], Cutting(20))
+    assert check(builder.build()) == 0
+
+
+def test_a_stream_that_lags_behind_is_released_in_time() -> None:
+    """A child that waits for half of its parent's chunks holds nothing up, and its release ends a stretch."""
+    builder = ProgramBuilder("cut-through", "tail")
+    server = builder.server(10**12)
+    parent = builder.task(608, [(server, 1), (server, 1)], Cutting(152))
+    builder.task(4, [(server, 1)], Cutting(2, None, 0, 0), stream=[parent])
+    program = builder.build()
+    assert check(program) > 0
+
+
+def a_fast_one_overtakes() -> Program:
+    """Chunks of two tasks meet at a server every 10 ps; from 1 ns on, those of the fast task have the higher number.
+
+    The fast task starts 500 ps later and sends twice as many chunks in the same time.
+    """
+    builder = ProgramBuilder("store-and-forward", "tail")
+    slow, fast, shared = builder.server(10**11), builder.server(2 * 10**11), builder.server(10**12)
+    first = builder.task(50, [(builder.server(10**11), 0)], Cutting(1))
+    builder.task(400, [(slow, 0), (shared, 40)], Cutting(400))
+    builder.task(600, [(fast, 0), (shared, 40)], Cutting(600), after=[first])
+    return builder.build()
+
+
+def test_ties_that_turn_around_are_not_skipped_over() -> None:
+    """Where the lower chunk is that of another task from some time on, the order at the server turns around there."""
+    program = a_fast_one_overtakes()
+    skipped = 0
+    for until_ps in range(1700, 2200, 3):
+        whole, one = Run(program, skip=False), eager(program)
+        assert not whole.advance(until_ps=until_ps)
+        assert not one.advance(until_ps=until_ps)
+        np.testing.assert_array_equal(one.state.delivered, whole.state.delivered)
+        skipped += one.skipped > 0
+    assert skipped > 100
+    assert check(program) > 0
+
+
+def test_what_is_on_its_way_to_a_part_ends_the_stretch() -> None:
+    """A chunk that arrives after a long latency is served in its turn."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    shared, far = builder.server(10**12), builder.server(10**12)
+    builder.task(50_000, [(shared, 0)], Cutting(5000))
+    builder.task(7, [(far, 10_001), (shared, 0)], Cutting(1))
+    program = builder.build()
+    assert check(program) > 2000
+    assert run(program).finish_ps.tolist() == [50_007, 10_017]
