@@ -96,13 +96,41 @@ def test_a_store_is_no_pipe(tmp_path: Path):
         Store(tmp_path / "a.db")
 
 
-def test_reading_does_not_wait_for_a_locked_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sim.study.store.READ_SECONDS", 0.01)
+@pytest.mark.parametrize(("read_only", "patience"), [(True, "READ_SECONDS"), (False, "LOCK_SECONDS")])
+def test_waiting_for_a_locked_store_is_told_and_ends(
+    read_only: bool, patience: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """By a clock that only sleeps move: a second of waiting is told of, once, and patience is exact."""
+    now, told = [0.0], []
+
+    def pass_time(seconds: float) -> None:
+        now[0] += 0.1
+
+    monkeypatch.setattr("sim.study.store.TRY_SECONDS", 0.0)
+    monkeypatch.setattr("sim.study.store.monotonic", lambda: now[0])
+    monkeypatch.setattr("sim.study.store.sleep", pass_time)
     Store(tmp_path / "a.db").close()
-    database = sqlite3.connect(tmp_path / "a.db")
+    database = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     database.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(WeftError, match="database is locked"):
-        Store(tmp_path / "a.db", read_only=True)
+    begin, limit_s = now[0], {"READ_SECONDS": 2.0, "LOCK_SECONDS": 60.0}[patience]
+    with pytest.raises(WeftError, match=f"database is locked by another process, and {limit_s:g} s were not enough"):
+        Store(tmp_path / "a.db", read_only=read_only, tell=told.append)
+    assert limit_s <= now[0] - begin < limit_s + 0.2
+    assert told == [f"store {tmp_path / 'a.db'} is locked by another process: waiting up to {limit_s:g} s"]
+    database.execute("COMMIT")
+    database.close()
+    Store(tmp_path / "a.db", read_only=read_only, tell=told.append).close()
+    assert len(told) == 1
+
+
+def test_a_store_that_is_unlocked_in_time_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    Store(tmp_path / "a.db").close()
+    database = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    database.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr("sim.study.store.TRY_SECONDS", 0.0)
+    monkeypatch.setattr("sim.study.store.sleep", lambda seconds: database.in_transaction and database.rollback())
+    with Store(tmp_path / "a.db") as store:
+        assert len(store) == 0
     database.close()
 
 

@@ -85,6 +85,7 @@ def _splits(row: dict[str, Any]) -> list[str]:
         mark = "=" if one["tied"] and one is not row["splits"][-1] else " "
         perturbed = "-" if low is None else f"{_time(low)} to {_time(high)} {mark}"
         shares = _shares(one["bandwidth_GBps"]) + ("" if one["allowed"] else " (breaks a constraint)")
+        shares += " (not in whole lanes)" if one["whole_lanes"] is False else ""
         table.append([one["split"], simulated, perturbed, _time(one["formula_s"]), shares])
     return [f"  {line}" for line in aligned(table, left=1).splitlines()]
 
@@ -100,11 +101,10 @@ def _bounds(row: dict[str, Any]) -> list[str]:
     counts = f"{counted(row['evaluations'], 'evaluation')}: {runs}; "
     lines.append(f"  {counts if row['evaluations'] else ''}{row['ended']}")
     lines.append(f"  certified: {row['certified']}; not by simulation")
-    if row.get("budget_saved_s_per_GBps") is not None:
-        simulated, formula = row["budget_saved_s_per_GBps"], row["budget_saved_by_formula_s_per_GBps"]
-        said = [f"{_saves(simulated)} in the simulation"] if row["evaluator"] == "simulated" else []
-        said += [] if formula is None else [f"{_saves(formula)} by formula"]
-        lines += [f"  one more GB/s of budget {', '.join(said)}"] if said else []
+    saved = {"in the simulation": row.get("budget_saved_s_per_GBps"),
+             "by formula": row.get("budget_saved_by_formula_s_per_GBps")}
+    if said := [f"{_saves(value)} {how}" for how, value in saved.items() if value is not None]:
+        lines.append(f"  one more GB/s of budget {', '.join(said)}")
     return lines
 
 

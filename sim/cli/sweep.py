@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,15 @@ def run(arguments: argparse.Namespace) -> None:
     path = arguments.store or file.with_suffix(".db")
     if path == file:
         raise WeftError(f"--store {path} is the sweep file itself: name another file")
-    with Store(path, read_only=arguments.status) as store:
+    with Store(path, read_only=arguments.status, tell=None if arguments.quiet else _tell_waiting) as store:
         tally = None if arguments.status else compute(sweep, store, arguments)
         say(arguments, *report(sweep, store, file, tally))
         _check_ended(sweep, store, tally)
         write_files(sweep, store, sections, arguments)
+
+
+def _tell_waiting(line: str) -> None:
+    print(f"{NAME}: {line}", file=sys.stderr, flush=True)
 
 
 def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:

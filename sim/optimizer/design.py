@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,44 +121,48 @@ def design_simulated(
     )
 
 
-def sensitivity(evaluate: Callable[[F64], float], bandwidth_GBps: F64) -> F64:
+def sensitivity(here_ns: float, evaluate: Callable[[F64], float], bandwidth_GBps: F64) -> F64:
     """Nanoseconds that one more GB/s in each dimension saves, (D,): differences, not derivatives.
 
     At an optimum several paths tie, and one more GB/s in one dimension alone may buy nothing.
+
+    `evaluate`: holds where the budget is a GB/s larger.
     """
-    here = evaluate(bandwidth_GBps)
-    return np.array([here - evaluate(bandwidth_GBps + unit) for unit in np.eye(bandwidth_GBps.size)])
+    return np.array([here_ns - evaluate(bandwidth_GBps + unit) for unit in np.eye(bandwidth_GBps.size)])
 
 
-def budget_saving(
-    feasible: Feasible, bandwidth_GBps: F64, evaluate: Callable[[F64], float], lane_GBps: float | None = None,
-    formula: Epigraph | None = None,
-) -> float | None:
-    """Seconds that one more GB/s of the budget saves: a difference, one-sided and measured, not a derivative.
+class Grown(NamedTuple):
+    """The same constraints with a larger budget."""
 
-    The budget grows by 1 GB/s, by 1 % where that is less, or by a lane. Of a formula the optimum is found anew.
-    Otherwise the growth goes to one dimension, or to all in proportion, whichever saves most: no less is saved where
-    the bandwidths are optimized anew.
+    feasible: Feasible
+    step_GBps: float  # 1, or 1 % of the budget where that is less, or a lane
 
-    None where no budget limits the sum of the bandwidths.
-    """
+
+def grown(feasible: Feasible, lane_GBps: float | None) -> Grown | None:
+    """One more GB/s of the budget; None where no budget limits the sum of the bandwidths."""
     budgets = [one for one in feasible.constraints if one.is_budget]
     if not budgets:
         return None
     step = lane_GBps or min(1.0, *(0.01 * one.bound / one.coefficients[0] for one in budgets))
-    more = Feasible(
-        [
-            replace(one, bound=one.bound + step * one.coefficients[0]) if one.is_budget else one
-            for one in feasible.constraints
-        ],
-        feasible.n_dims,
-    )
-    if formula is not None:
-        return (evaluate(bandwidth_GBps) - least_time(formula, more).time_ns) / step * NS
-    points = [bandwidth_GBps + step * unit for unit in np.eye(feasible.n_dims)]
+    rows = [
+        replace(one, bound=one.bound + step * one.coefficients[0]) if one.is_budget else one
+        for one in feasible.constraints
+    ]
+    return Grown(Feasible(rows, feasible.n_dims), step)
+
+
+def budget_saving(
+    more: Grown, bandwidth_GBps: F64, evaluate: Callable[[F64], float], lane_GBps: float | None
+) -> float | None:
+    """Seconds that one more GB/s of the budget saves in the simulation: one-sided and measured, not a derivative.
+
+    The growth goes to one dimension, or to all in proportion, or to none where the budget need not be spent, whichever
+    saves most: no less is saved where the bandwidths are optimized anew. None where the constraints allow none of them.
+    """
+    points = [bandwidth_GBps, *(bandwidth_GBps + more.step_GBps * unit for unit in np.eye(bandwidth_GBps.size))]
     if lane_GBps is None:
-        points.append(toward(more, bandwidth_GBps))
-    allowed = [point for point in points if more.violation(point) <= VIOLATION]
+        points.append(toward(more.feasible, bandwidth_GBps))
+    allowed = [point for point in points if more.feasible.violation(point) <= VIOLATION]
     if not allowed:
         return None
-    return (evaluate(bandwidth_GBps) - min(evaluate(point) for point in allowed)) / step * NS
+    return (evaluate(bandwidth_GBps) - min(evaluate(point) for point in allowed)) / more.step_GBps * NS

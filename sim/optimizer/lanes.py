@@ -41,8 +41,7 @@ def whole_lanes(
 
     WeftError: no integer numbers of lanes satisfy the constraints, or nothing limits a dimension.
     """
-    relaxed = Feasible([row for one in feasible.constraints for row in _loosened(one, lane_GBps)], feasible.n_dims)
-    search = _Search(lane_GBps, relaxed, cost, evaluate, floor, max_evaluations)
+    search = _Search(lane_GBps, loosened(feasible, lane_GBps), cost, evaluate, floor, max_evaluations)
     open_boxes = search.run()
     if search.best is None:
         raise WeftError(f"no whole lanes of {lane_GBps:g} GB/s satisfy the constraints")
@@ -53,6 +52,18 @@ def whole_lanes(
         evaluations=design.evaluations + len(search.seen) if design.evaluations else 0,
         ended=f"whole lanes of {lane_GBps:g} GB/s: {proved}",
     )
+
+
+def in_lanes(bandwidth_GBps: F64, lane_GBps: float | None) -> bool:
+    """Whether all bandwidths are multiples of a lane, if they come in lanes."""
+    if lane_GBps is None:
+        return True
+    return bool(np.allclose(np.rint(bandwidth_GBps / lane_GBps) * lane_GBps, bandwidth_GBps))
+
+
+def loosened(feasible: Feasible, lane_GBps: float) -> Feasible:
+    """The constraints that whole lanes have to satisfy."""
+    return Feasible([row for one in feasible.constraints for row in _loosened(one, lane_GBps)], feasible.n_dims)
 
 
 def _loosened(one: Constraint, lane_GBps: float) -> list[Constraint]:

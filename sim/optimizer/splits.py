@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
 from sim.optimizer.design import NS, VIOLATION, equal_split
+from sim.optimizer.lanes import in_lanes
 from sim.optimizer.objective import Simulated
 
 
@@ -38,13 +37,14 @@ def side_by_side(
             "simulated_s": None if simulated is None else simulated.evaluate(point).time_ns * NS,
             "formula_s": formula.time_ns(point) * NS,
             "allowed": bool(feasible.violation(point) <= VIOLATION),
+            "whole_lanes": None if lane_GBps is None else in_lanes(point, lane_GBps),
             **_range(point, answer_GBps, simulated, cost if is_goal else None),
         }
         for name, point in points.items()
     ]
     equal = rows[0]
     is_simplest = (
-        equal["tied"] and equal["allowed"] and _in_lanes(points["equal"], lane_GBps)
+        equal["tied"] and equal["allowed"] and in_lanes(points["equal"], lane_GBps)
         and (cost is None or cost.of(points["equal"]) <= cost.of(answer_GBps))
     )
     return {"splits": rows, "tied": equal["tied"], "recommended": "equal" if is_simplest else answer}
@@ -58,7 +58,3 @@ def _range(point: F64, answer: F64, simulated: Simulated | None, cost: Cost | No
     price = 1.0 if cost is None else cost.of(point) / cost.of(answer)
     starts, ends = max(mine.low_ps * price, other.low_ps), min(mine.high_ps * price, other.high_ps)
     return {"spread_low_s": mine.low_s, "spread_high_s": mine.high_s, "tied": starts <= ends}
-
-
-def _in_lanes(point: F64, lane_GBps: float | None) -> bool:
-    return lane_GBps is None or bool(np.allclose(np.rint(point / lane_GBps) * lane_GBps, point))

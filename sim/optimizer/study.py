@@ -11,6 +11,7 @@ import numpy as np
 
 from collectives.registry import algorithm
 from sim.analytic.constraints import Feasible
+from sim.analytic.convex import least_time
 from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
@@ -18,9 +19,18 @@ from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
 from sim.optimizer.choices import Best, best_choice
 from sim.optimizer.cuts import floor_of
-from sim.optimizer.design import NS, Design, budget_saving, design_analytic, design_simulated, sensitivity
+from sim.optimizer.design import (
+    NS,
+    Design,
+    Grown,
+    budget_saving,
+    design_analytic,
+    design_simulated,
+    grown,
+    sensitivity,
+)
 from sim.optimizer.knobs import Knobs
-from sim.optimizer.lanes import whole_lanes
+from sim.optimizer.lanes import in_lanes, loosened, whole_lanes
 from sim.optimizer.model import positive
 from sim.optimizer.objective import Objective, Simulated
 from sim.optimizer.pareto import FrontPoint, pareto_front
@@ -82,10 +92,9 @@ class Study:
     def rows(self) -> list[dict[str, Any]]:
         """One row: the best answer over the knobs."""
         if self.evaluator == "analytic":
-            found, knobs = self._best_analytic()
+            design, found, knobs = self._built_analytic()
             formula = self._formula(knobs)
-            design = self._in_lanes(found, formula.time.time_ns, formula.time)
-            return [self._row(design, formula.time.time_ns, None if self.placed else knobs, formula, found)]
+            return [self._row(design, formula.time.time_ns, knobs, formula, found)]
         best = self._best_simulated()
         formula = self._formula(best.knobs)
         analytic = design_analytic(formula.time, self.feasible, self.goal_cost)
@@ -107,10 +116,12 @@ class Study:
         assert self.cost is not None
         if self.evaluator == "analytic":
             design, knobs = self._best_analytic()
-            time = self._formula(knobs).time
-            return pareto_front(_around(design), self.cost, lambda feasible: design_analytic(time, feasible))
+            return pareto_front(
+                _around(design), self.cost,
+                lambda feasible: design_analytic(self._formula(knobs, feasible.most_GBps).time, feasible),
+            )
         best = self._best_simulated()
-        objective = self._make_objective(best.knobs, TWICE)  # its bounds hold for all of these budgets
+        objective = self._make_objective(best.knobs, TWICE * self.feasible.most_GBps)  # its bounds hold for all of them
         return pareto_front(
             _around(best.design), self.cost,
             lambda feasible: design_simulated(objective, feasible, max_evaluations=self.evaluations),
@@ -128,11 +139,31 @@ class Study:
         found = [(design_analytic(self._formula(one).time, self.feasible, self.goal_cost), one) for one in choices]
         return min(found, key=lambda pair: pair[0].value)
 
-    def _formula(self, knobs: Knobs) -> Formula:
-        """LIBRA's time of a workload; of one collective, and of what LIBRA does not cover, the load of the links."""
+    def _built_analytic(self) -> tuple[Design, Design, Knobs]:
+        """The answer by formula, in lanes where bandwidth comes in lanes, and that of any bandwidths."""
+        found, knobs = self._best_analytic()
+        time = self._formula(knobs).time
+        return self._in_lanes(found, time.time_ns, time), found, knobs
+
+    def _formula(self, knobs: Knobs, most_GBps: float | None = None) -> Formula:
+        """LIBRA's time of a workload; of one collective, and of what LIBRA does not cover, the load of the links.
+
+        `most_GBps`: of the budget that it is asked for, if another: what limits a run at any split depends on it.
+        """
         if self._has_formulas and self.loop in ANALYTIC_LOOPS:
             return Formula(LIBRA, iteration_time(self.placed, self.loop, self.checkpointed))
-        return Formula(self._load(knobs), floor_of(self._objective(knobs)))
+        objective = self._objective(knobs) if most_GBps is None else self._make_objective(knobs, most_GBps)
+        return Formula(self._load(knobs), floor_of(objective))
+
+    def _saved_by_formula(self, more: Grown, knobs: Knobs, formula: Formula, analytic: Design) -> float:
+        """Seconds that one more GB/s of the budget saves: the difference to the answer with the larger budget."""
+        if self.evaluator == "analytic":
+            wider = replace(self, feasible=more.feasible, _objectives={}, _best=None)
+            saved_ns = self._built_analytic()[0].time_ns - wider._built_analytic()[0].time_ns
+        else:
+            time = self._formula(knobs, more.feasible.most_GBps).time
+            saved_ns = formula.time.time_ns(analytic.bandwidth_GBps) - least_time(time, more.feasible).time_ns
+        return saved_ns / more.step_GBps * NS
 
     def _load(self, knobs: Knobs) -> str:
         """What bounds the simulated time from below."""
@@ -140,16 +171,16 @@ class Study:
 
     def _objective(self, knobs: Knobs) -> Simulated:
         if knobs not in self._objectives:
-            self._objectives[knobs] = self._make_objective(knobs)
+            self._objectives[knobs] = self._make_objective(knobs, self.feasible.most_GBps)
         return self._objectives[knobs]
 
-    def _make_objective(self, knobs: Knobs, times: float = 1.0) -> Simulated:
-        """`times` the budget is the most that is asked of it."""
+    def _make_objective(self, knobs: Knobs, budget_GBps: float) -> Simulated:
+        """The budget is the most that is asked of it."""
         options: dict[str, Any] = dict(knobs.options)
         if knobs.is_pipelined:
             options["pipeline_chunks"] = knobs.chunks
         model = Model(chunks=1 if knobs.is_pipelined else knobs.chunks)
-        topology, budget_GBps = self.network.topology, times * self.feasible.most_GBps
+        topology = self.network.topology
         most_GBps = budget_GBps if math.isfinite(budget_GBps) else None
         if not self.placed:
             return collective_objective(
@@ -190,38 +221,51 @@ class Study:
         )
 
     def _row(
-        self, design: Design, evaluate: Callable[[F64], float], knobs: Knobs | None, formula: Formula, analytic: Design
+        self, design: Design, evaluate: Callable[[F64], float], knobs: Knobs, formula: Formula, analytic: Design
     ) -> dict[str, Any]:
+        is_formula = self.evaluator == "analytic"
+        shown = None if is_formula and self.placed else knobs  # those of a workload are not part of LIBRA's formulas
         row: dict[str, Any] = {
             "network": self.network.name,
             "workload": self.title.rpartition(" on ")[0],
             "objective": self.goal,
             "evaluator": self.evaluator,
             "loop": self.loop,
-            "algorithm": knobs.algorithm if knobs else None,
-            "chunks": knobs.chunks if knobs else None,
-            "knobs": knobs.words if knobs else None,
+            "algorithm": shown.algorithm if shown else None,
+            "chunks": shown.chunks if shown else None,
+            "knobs": shown.words if shown else None,
             **design.row(self.cost),
             "formula": formula.name,
-            "bound_of": formula.name if self.evaluator == "analytic" or knobs is None else self._load(knobs),
-            "certified": f"the analytic split has the least {_GOALS[self.goal]} by {formula.name}, within "
-            f"{max(analytic.gap, 0):.1g}",
+            "bound_of": formula.name if is_formula else self._load(knobs),
+            "certified": self._certified(design, formula, analytic),
             **side_by_side(
-                design.bandwidth_GBps, positive(analytic.bandwidth_GBps), formula.time, self.feasible,
-                self._objective(knobs) if knobs is not None and self.evaluator == "simulated" else None,
+                design.bandwidth_GBps, positive(analytic.bandwidth_GBps), formula.time,
+                self.feasible if self.lane_GBps is None else loosened(self.feasible, self.lane_GBps),
+                None if is_formula else self._objective(knobs),
                 self.cost, self.goal_cost is not None, self.lane_GBps,
             ),
         }
         if self.goal == "time":
-            row["budget_saved_s_per_GBps"] = budget_saving(
-                self.feasible, design.bandwidth_GBps, evaluate, self.lane_GBps
+            more = grown(self.feasible, self.lane_GBps)
+            row["budget_saved_s_per_GBps"] = None if more is None or is_formula else budget_saving(
+                more, design.bandwidth_GBps, evaluate, self.lane_GBps
             )
-            row["budget_saved_by_formula_s_per_GBps"] = None if formula.name == SENT else budget_saving(
-                self.feasible, analytic.bandwidth_GBps, formula.time.time_ns, formula=formula.time
+            row["budget_saved_by_formula_s_per_GBps"] = None if more is None else self._saved_by_formula(
+                more, knobs, formula, analytic
             )
         if self.wants_sensitivity:
-            row["saved_s_per_GBps"] = (sensitivity(evaluate, design.bandwidth_GBps) * NS).tolist()
+            then = self._formula(knobs, self.feasible.most_GBps + 1).time.time_ns if is_formula else evaluate
+            row["saved_s_per_GBps"] = (sensitivity(design.time_ns, then, design.bandwidth_GBps) * NS).tolist()
         return row
+
+
+    def _certified(self, design: Design, formula: Formula, analytic: Design) -> str:
+        """What is proved by a formula: of the chosen lanes, or of the analytic split."""
+        if self.lane_GBps is not None and self.evaluator == "analytic":
+            return f"{design.ended} by {formula.name}"
+        unbuilt = "" if in_lanes(analytic.bandwidth_GBps, self.lane_GBps) else ", which is not in whole lanes,"
+        within = f"within {max(analytic.gap, 0):.1g}"
+        return f"the analytic split{unbuilt} has the least {_GOALS[self.goal]} by {formula.name}, {within}"
 
 
 class Formula(NamedTuple):

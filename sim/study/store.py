@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -38,6 +38,12 @@ SYNC_SECONDS = 0.1
 
 READ_SECONDS = 2.0
 """How long to wait for it where nothing but reading is asked for."""
+
+TELL_SECONDS = 1.0
+"""A longer wait is told of."""
+
+TRY_SECONDS = 0.1
+"""Of one attempt: SQLite waits in it, and hears neither signals nor the clock of a whole statement."""
 
 RETRY_SECONDS = 0.01
 """Between two attempts where SQLite itself does not wait."""
@@ -79,6 +85,8 @@ class Store:
         Created if it does not exist, unless `read_only`.
     read_only : bool
         Only read; works on a read-only disk.
+    tell : callable, optional
+        Called once with a line if another process keeps the store locked for long.
 
     Raises
     ------
@@ -88,8 +96,11 @@ class Store:
         Here and later: the disk is full or fails.
     """
 
-    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
-        self.path, self._read_only = Path(path), read_only
+    def __init__(
+        self, path: str | Path, *, read_only: bool = False, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self.path, self._read_only, self._tell = Path(path), read_only, tell
+        self._patience_s = READ_SECONDS if read_only else LOCK_SECONDS
         if is_special(path):
             raise WeftError(f"store {path} is a pipe or a device: name a file")
         if read_only and not self.path.exists():
@@ -97,8 +108,7 @@ class Store:
         with self._told():
             # rw also opens a file that cannot be written, and otherwise undoes what a killed process had begun
             name = f"{self.path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}"
-            wait_s = READ_SECONDS if read_only else LOCK_SECONDS
-            self._database = sqlite3.connect(name, wait_s, isolation_level=None, uri=True)
+            self._database = sqlite3.connect(name, TRY_SECONDS, isolation_level=None, uri=True)
         try:
             with self._told():
                 self._open()
@@ -110,7 +120,7 @@ class Store:
         return f"<store {cut(str(self.path), WIDTH - 20)}>"
 
     def _open(self) -> None:
-        self._database.execute("PRAGMA synchronous = FULL")
+        self._execute("PRAGMA synchronous = FULL")
         self._syncs, self._synced = True, 0.0
         if not self._is_new():
             self._check_format()
@@ -119,19 +129,32 @@ class Store:
         else:
             self._create()
         if not self._read_only:
-            self._begin_log()
+            self._execute("PRAGMA journal_mode = WAL")  # else the rollback journal stays, which is as safe
 
-    def _begin_log(self) -> None:
-        """Write ahead; if the file system cannot, the rollback journal stays, which is as safe."""
-        last = monotonic() + LOCK_SECONDS
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        """Execute a statement as soon as no other process keeps the file locked; patience is limited."""
+        begin, is_told = monotonic(), False
         while True:
             try:
-                self._value("PRAGMA journal_mode = WAL")
-                return
+                return self._database.execute(statement, values)
             except sqlite3.OperationalError as fault:
-                if fault.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > last:
+                waited_s = monotonic() - begin
+                if fault.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or waited_s >= self._patience_s:
                     raise
-                sleep(RETRY_SECONDS)
+            if self._tell is not None and waited_s >= TELL_SECONDS and not is_told:
+                self._tell(f"store {self.path} is locked by another process: waiting up to {self._patience_s:g} s")
+                is_told = True
+            sleep(RETRY_SECONDS)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self._execute(begin)
+        try:
+            yield
+            self._execute("COMMIT")
+        except BaseException:
+            self._database.rollback()
+            raise
 
     def _is_new(self) -> bool:
         return bool(self._value("SELECT count(*) FROM sqlite_schema") == 0 and self._value("PRAGMA user_version") == 0)
@@ -144,12 +167,11 @@ class Store:
 
     def _create(self) -> None:
         """Create the table, unless another process already has."""
-        with self._database:
-            self._database.execute("BEGIN EXCLUSIVE")
+        with self._transaction("BEGIN EXCLUSIVE"):
             if self._is_new():
-                self._database.execute(_TABLE)
-                self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                self._database.execute(f"PRAGMA user_version = {FORMAT}")
+                self._execute(_TABLE)
+                self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self._execute(f"PRAGMA user_version = {FORMAT}")
 
     def add(self, point: Finished) -> bool:
         """Write a point; False if it is already stored, which changes nothing.
@@ -162,28 +184,27 @@ class Store:
         syncs = now - self._synced >= SYNC_SECONDS
         with self._told():
             if syncs != self._syncs:
-                self._database.execute(f"PRAGMA synchronous = {'FULL' if syncs else 'NORMAL'}")
+                self._execute(f"PRAGMA synchronous = {'FULL' if syncs else 'NORMAL'}")
                 self._syncs = syncs
-            written = self._database.execute("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", values)
+            written = self._execute("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", values)
         if syncs:
             self._synced = now
         return written.rowcount == 1
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drop points, to run them again."""
-        with self._told(), self._database:
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._told(), self._transaction("BEGIN IMMEDIATE"):
             self._database.executemany("DELETE FROM point WHERE key = ?", [(key,) for key in keys])
 
     def get(self, key: str) -> Finished | None:
         """A point, if it is finished."""
         with self._told():
-            found = self._database.execute("SELECT * FROM point WHERE key = ?", (key,)).fetchone()
+            found = self._execute("SELECT * FROM point WHERE key = ?", (key,)).fetchone()
         return None if found is None else self._finished(found)
 
     def __contains__(self, key: str) -> bool:
         with self._told():
-            return bool(self._database.execute("SELECT 1 FROM point WHERE key = ?", (key,)).fetchone())
+            return bool(self._execute("SELECT 1 FROM point WHERE key = ?", (key,)).fetchone())
 
     def __len__(self) -> int:
         with self._told():
@@ -192,7 +213,7 @@ class Store:
     def reasons(self) -> dict[str, str | None]:
         """Every key, with the reason if the point cannot run."""
         with self._told():
-            return dict(self._database.execute("SELECT key, refused FROM point").fetchall())
+            return dict(self._execute("SELECT key, refused FROM point").fetchall())
 
     def close(self) -> None:
         """Close the file; nothing is left to write. The log is removed if no other process has the file open."""
@@ -212,7 +233,7 @@ class Store:
         self.close()
 
     def _value(self, statement: str) -> Any:
-        return self._database.execute(statement).fetchone()[0]
+        return self._execute(statement).fetchone()[0]
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -222,7 +243,9 @@ class Store:
             number = _DISK_FAULTS.get(getattr(fault, "sqlite_errorcode", 0) & 0xFF)
             if number is not None:
                 raise OSError(number, f"{fault}; finished points are stored", str(self.path)) from None
-            raise WeftError(f"store {self.path}: {fault}") from None
+            busy = getattr(fault, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            waited = f" by another process, and {self._patience_s:g} s were not enough" if busy else ""
+            raise WeftError(f"store {self.path}: {fault}{waited}") from None
 
     def _finished(self, found: tuple[Any, ...]) -> Finished:
         key, spec, row, refused, wall_s, weft = found

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from benchmarks.blackbox import minimize_black_box
 from sim.analytic.constraints import Feasible, budget, parse_constraint
+from sim.analytic.convex import least_time
 from sim.analytic.cost import Cost
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64, dimension_traffic
 from sim.optimizer.cuts import optimize
-from sim.optimizer.design import budget_saving, design_analytic, design_simulated, sensitivity
+from sim.optimizer.design import budget_saving, design_analytic, design_simulated, grown, sensitivity
 from sim.optimizer.objective import Simulated
 from sim.optimizer.pareto import pareto_front
 from sim.optimizer.programs import collective_objective, iteration_objective
@@ -179,7 +180,8 @@ def test_overlapped_iterations(loop: str) -> None:
 def test_sensitivity_is_a_difference() -> None:
     """More bandwidth where one chunk waits helps by its own service there."""
     objective, split, _ = stations(LARGE, 1)
-    saved = sensitivity(lambda point: objective.evaluate(point).time_ns, split)
+    time = objective.evaluate(split).time_ns
+    saved = sensitivity(time, lambda point: objective.evaluate(point).time_ns, split)
     traffic = dimension_traffic("all-reduce", LARGE, SIZES)
     assert saved == pytest.approx(traffic / split - traffic / (split + 1), rel=1e-4)
     assert objective.evaluate(split).slope_ns == pytest.approx(-traffic / split**2, rel=1e-4)
@@ -191,17 +193,25 @@ def test_more_budget_is_worth_what_a_larger_budget_saves() -> None:
     traffic = dimension_traffic("all-reduce", LARGE, SIZES)
     formula = iteration_time([Placed(Workload("one", (Layer("a", Phase(0.0, (Call("all-reduce", LARGE, "all"),)),
                                                             Phase(0.0), Phase(0.0)),)), {"all": SIZES})])
-    saved = budget_saving(spent(500, 4), split, formula.time_ns, formula=formula)
-    assert saved == pytest.approx((libra_ns - float(traffic.sum()) / 501) * 1e-9, rel=1e-6)
-    assert max(sensitivity(formula.time_ns, split)) < 1e-6 * libra_ns
+    more = grown(spent(500, 4), None)
+    assert more is not None and more.step_GBps == 1
+    assert least_time(formula, more.feasible).time_ns == pytest.approx(float(traffic.sum()) / 501, rel=1e-6)
+    assert max(sensitivity(formula.time_ns(split), formula.time_ns, split)) < 1e-6 * libra_ns
 
     def simulated(point: F64) -> float:
         return objective.evaluate(point).time_ns
 
-    measured = budget_saving(spent(500, 4), split, simulated)
+    measured = budget_saving(more, split, simulated, None)
     assert measured is not None and measured >= (simulated(split) - simulated(split * 501 / 500)) * 1e-9 > 0
-    assert budget_saving(Feasible([parse_constraint("B1 <= 9", 1)], 1), np.ones(1), lambda point: 1.0) == 0
-    assert budget_saving(Feasible([parse_constraint("B1 <= B2 + 9", 2)], 2), np.ones(2), lambda point: 1.0) is None
+    assert grown(Feasible([parse_constraint("B1 <= 9", 1)], 1), None) is not None
+    assert grown(Feasible([parse_constraint("B1 <= B2 + 9", 2)], 2), None) is None
+
+
+def test_a_budget_that_need_not_be_spent_costs_nothing() -> None:
+    """Where more of it in any place would be slower, it is left."""
+    more = grown(Feasible([budget(100, 2, spent=False)], 2), None)
+    assert more is not None
+    assert budget_saving(more, np.array([50.0, 50.0]), lambda point: float(point.sum()), None) == 0
 
 
 def test_front_falls_with_cost() -> None:
