@@ -183,7 +183,7 @@ def test_the_command_runs_goal_files_and_workloads(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["trace", "--topology", "ring:4"], "name one --algorithm"),
+        (["trace", "--topology", "ring:4"], "no algorithm is given: write --algorithms"),
         (["trace", "--topology", "torus:4x4", "--algorithm", "swing"], "has the forms latency, bandwidth"),
         (["trace", "--topology", "ring:4", "--algorithm", "ring", "--engine", "reference"], "needs the chunk engine"),
         (["trace", "--topology", "ring:4", "--job", "none.goal"], "none.goal cannot be read"),
