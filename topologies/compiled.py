@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numba
 from llvmlite import binding
 from numba.core import caching
 
+from topologies.interrupts import guarded
 from topologies.stages import compiling
 
 Function = Callable[..., Any]
@@ -56,7 +57,13 @@ def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Functio
         compiled._cache = _Caches(  # type: ignore[attr-defined]  # numba's own
             function.__name__, own, _shipped(function, stamp)
         )
+        compiled.compile = partial(_undisturbed, compiled.compile)  # type: ignore[attr-defined]  # numba's own
     return compiled
+
+
+def _undisturbed(compile_or_load: Function, signature: Any) -> Any:
+    with guarded():
+        return compile_or_load(signature)
 
 
 SHIPPED = Path(__file__).parent / "shipped"

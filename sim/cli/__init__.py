@@ -10,13 +10,15 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
-from sim.cli.signals import Terminated, ends_in_order
+from sim.cli.signals import Terminated, ends_at_once, ends_in_order
 from sim.version import __version__
 from topologies.checks import WeftError, nearest, out_of_memory, told
+from topologies.interrupts import while_compiling
 from topologies.stages import end_profile, staged, start_profile, tell_compiling
 
 EXIT_NOT_WRITTEN = 1
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command, output = (_module(one) for one in (name, "output"))  # help needs neither
         if not getattr(parsed, "quiet", False):
             tell_compiling(lambda kernel: print(f"compiling the engine, once: {kernel}", file=sys.stderr, flush=True))
+        while_compiling(partial(ends_at_once, name))
         with ends_in_order():
             output.check_outputs(parsed)
             command.run(parsed)
@@ -77,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_NOT_WRITTEN
     finally:
         tell_compiling(None)
+        while_compiling(None)
         end_profile()
 
 

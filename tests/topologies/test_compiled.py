@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from numba.core.registry import cpu_target
 
 from topologies.compiled import _digest, _shipped, cache_folder, cached, shipped_folder
+from topologies.interrupts import ENDING
 from topologies.stages import tell_compiling
 
 
@@ -128,6 +130,26 @@ def test_code_that_came_with_the_package_is_taken_if_nobody_else_could_change_it
     assert hits(source) == 0 and heard == ["twice"]
     monkeypatch.undo()
     tell_compiling(None)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_waits_until_code_is_there(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not lost in the compiler, nor is the kernel."""
+    def ended(number: int, frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(private(tmp_path / "cache")))
+    kernel, before = cached(twice, [Path(__file__)]), signal.signal(number, ended)
+    tell_compiling(lambda name: signal.raise_signal(number))
+    try:
+        with pytest.raises(KeyboardInterrupt, match=str(int(number))):
+            kernel(3)
+        assert signal.getsignal(number) is ended
+    finally:
+        tell_compiling(None)
+        signal.signal(number, before)
+    assert len(kernel.overloads) == 1 and kernel(3) == 6
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sim.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, main
-from sim.cli.signals import ends_in_order
+from sim.cli.signals import ends_at_once, ends_in_order
 from sim.study.processes import begin_worker, processes
 from tests.places import ROOT
 
@@ -119,6 +119,36 @@ def test_a_worker_that_has_begun_ends_silently(monkeypatch: pytest.MonkeyPatch) 
         assert signal.SIGINT not in blocked() and handlers == [(signal.SIGINT, signal.SIG_DFL)]
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])
+@pytest.mark.parametrize("wait_s", [0.0, 1.5])  # in the passes written in Python, and in those of the compiler
+def test_while_a_kernel_is_compiled(number: int, code: int, wait_s: float, tmp_path: Path) -> None:
+    """One line, before the compiler is done: nothing of the kernel is in the cache."""
+    code_of = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from sim.__main__ import main; "
+    words = ["compare", "--topology", "ring:4", "--algorithms", "ring", "-b", "1K", "--symmetry", "off"]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{code_of}raise SystemExit(main())", *words], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=surroundings,
+    ) as run:
+        assert run.stderr is not None
+        while "run_fifo" not in (line := run.stderr.readline()):
+            assert line.startswith("compiling the engine, once: ")
+        time.sleep(wait_s)
+        run.send_signal(number)
+        out, said = run.communicate(timeout=60)
+    assert (run.returncode, out, said) == (code, "", "weft compare: interrupted while the engine was compiled\n")
+    assert not list(tmp_path.rglob("*run_fifo*.nbc"))
+
+
+def test_a_signal_while_no_kernel_is_compiled_is_an_exception_again() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ends_at_once("compare"):
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before and signal.set_wakeup_fd(-1) == -1
+    assert not [one for one in threading.enumerate() if one.name == "end at once"]
 
 
 @pytest.mark.verify
