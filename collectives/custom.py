@@ -11,7 +11,7 @@ from collectives.core.collective import collective
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
-from topologies.checks import UNCHECKED, checked
+from topologies.checks import UNCHECKED, checked, integer
 from topologies.units import Quantity
 
 Send = tuple[int, int, Sequence[int]] | tuple[int, int, Sequence[int], bool]
@@ -91,7 +91,9 @@ def _checked(one: Send, step: int, p: int) -> tuple[int, int, list[int], bool]:
     """The validated parts of a send."""
     try:
         src, dst, blocks, adds = one if len(one) == 4 else (*one, False)
-        blocks = [int(block) for block in blocks]
+        blocks = [integer(block, "block") for block in blocks]
+        if not isinstance(adds, bool | np.bool_):
+            raise TypeError
     except (TypeError, ValueError):
         wanted = "write (source, destination, [blocks]), and True if it adds"
         raise WeftError(f"step {step} has {one!r}: {wanted}") from None

@@ -224,7 +224,7 @@ class _Run:
             if not lowered.timers:  # what NPUs send again is in the program
                 work = lowered.link_busy_ps(work_ps(lowered.program)), lowered.wire_bytes()
                 n_transfers = int(lowered.images()[lowered.task_row >= 0].sum())
-                certify_schedule(result.job, result.model, *work, n_transfers)
+                certify_schedule(result.job, result.model, *work, n_transfers, lowered.waits())
             certify_circuits(lowered.program, outcome, lowered.topology, lowered.server_link, lowered.changes)
         return result
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.collective import Collective
+from collectives.core.columns import Accepted, read_columns
 from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
 from collectives.core.transfers import Transfers, take
@@ -34,9 +35,10 @@ class Emission:
     `name`: for messages.
     """
 
-    def __init__(self, emit: Emit, topology: Topology, n_sources: int, name: str) -> None:
-        self._emit, self._topology, self._n_sources, self._name = emit, topology, n_sources, name
-        self._known = np.zeros(n_sources, np.bool_)
+    def __init__(self, emit: Emit, topology: Topology, accepted: Accepted, name: str) -> None:
+        self._emit, self._topology, self._accepted, self._name = emit, topology, accepted, name
+        self._n_sources = accepted.n_sources
+        self._known = np.zeros(self._n_sources, np.bool_)
         self._kept: Transfers | None = None
 
     def __call__(self, ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -92,41 +94,12 @@ class Emission:
         return self._kept if few.size == ranks.size else _frozen(t)
 
     def _checked(self, ranks: npt.NDArray[np.integer], asked: npt.NDArray[np.bool_]) -> Transfers:
-        t = self._emit(ranks)
-        self._check_columns(t)
-        if t.src.size:
-            nodes = self._topology.n_nodes
-            low, high = int(t.src.min()), int(t.src.max())
-            if low < 0 or high >= self._n_sources or not np.all(asked[t.src]):
-                wrong = next(rank for rank in t.src.tolist() if not 0 <= rank < self._n_sources or not asked[rank])
-                raise ScheduleError(f"{self._name} emits a transfer of rank {wrong}, which was not asked for")
-            for column, least, most in (
-                ("dst", 0, nodes - 1), ("slot", 0, None), ("step", 0, None), ("port", 0, None), ("blocks", 0, None)
-            ):
-                values = getattr(t, column)
-                if values.min() < least or (most is not None and values.max() > most):
-                    row = int(np.argmax((values < least) | (values > (values.max() if most is None else most))))
-                    raise ScheduleError(
-                        f"{self._name}: slot {t.slot[row]} of rank {t.src[row]} has {column} {values[row]}, which is "
-                        f"{f'not one of 0 to {most}' if most is not None else 'negative'}"
-                    )
+        t = read_columns(self._emit(ranks), self._topology, self._accepted, self._name)
+        if not np.all(asked[t.src]):
+            wrong = t.src[np.argmin(asked[t.src])]
+            raise ScheduleError(f"{self._name} emits a transfer of rank {wrong}, which was not asked for")
         check_named_links(t, self._topology, self._name)
         return t
-
-    def _check_columns(self, t: Transfers) -> None:
-        n = t.src.size
-        short = [name for name in Transfers._fields[:8] if len(getattr(t, name)) != n]
-        waits = [len(t.dep_src), len(t.dep_slot), len(t.dep_lag)]
-        if short or not _is_csr(t.dep_ptr, n, waits[0]) or len(set(waits)) > 1:
-            raise ScheduleError(f"{self._name} emits columns of unequal length: {short[0] if short else 'dep_ptr'}")
-        for column in ("pool", "rounds"):
-            values = getattr(t, column)
-            if values is not None and len(values) != n:
-                raise ScheduleError(f"{self._name} emits columns of unequal length: {column}")
-        if (t.via_ptr is None) != (t.via_links is None) or (
-            t.via_ptr is not None and t.via_links is not None and not _is_csr(t.via_ptr, n, len(t.via_links))
-        ):
-            raise ScheduleError(f"{self._name} emits columns of unequal length: via_ptr")
 
     def _compare(self, new: Transfers, old: Transfers) -> None:
         """Reject transfers that were others when their source was asked for before."""
@@ -150,10 +123,6 @@ def digest_of(
     there = [name for name, column in zip(t._fields, t, strict=True) if column is not None]
     text = repr((kind.name, p, n_blocks, root, list(numbers), there))
     return digest(text, *(column for column in t if column is not None), found, counts, blocks)
-
-
-def _is_csr(ptr: npt.NDArray[np.int64], n: int, items: int) -> bool:
-    return len(ptr) == n + 1 and ptr[0] == 0 and ptr[-1] == items and bool(np.all(ptr[1:] >= ptr[:-1]))
 
 
 def _of_sources(t: Transfers, wanted: npt.NDArray[np.bool_]) -> Transfers:

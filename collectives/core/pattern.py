@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from collectives.core import by_value
 from collectives.core.collective import Collective
+from collectives.core.columns import Accepted
 from collectives.core.emission import Emission, Emit, digest_of
 from collectives.core.proof import BlocksOf, ScheduleError, prove
 from collectives.core.symmetry import Group, Groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
-from topologies.checks import Count, checked
+from topologies.checks import Choice, Count, Integer, Natural, checked, integer, told
 from topologies.core.rateless import wiring_of
 from topologies.stages import staged
 from topologies.text.brief import cut
@@ -24,12 +25,17 @@ PROOF_MOVES = 150_000
 PROOF_TRANSFERS = 40_000
 """Limits on block moves in total, and on transfers per port, for proving a pattern itself: about two seconds."""
 
+PROGRESS = ("free", "any", "all")
+"""What a rank may wait for before its next step."""
+
 OWN_TRANSFERS = 100_000
 """Limit on the transfers of a pattern with a proof of its own that are emitted once for all."""
 
 CHECKED_COUNTS = 16
 CHECKED_RANKS = 1024
 """Of a pattern too large to prove: transfers whose blocks are counted, and the most ranks for which they are."""
+
+_BLOCKS = Integer(0)
 
 _PROVED: set[bytes] = set()
 """Digests of what was proved in this process."""
@@ -118,8 +124,8 @@ class Pattern:
     pools: tuple[Pool, ...] = ()
     own_proof: InitVar[OwnProof | None] = None
     note: str = ""
-    progress: str = "free"
-    phases: tuple[int, ...] = ()
+    progress: Annotated[str, Choice(PROGRESS)] = "free"
+    phases: tuple[Natural, ...] = ()
     is_unnamed: bool = field(init=False)
     proof: str = field(init=False)
 
@@ -129,8 +135,12 @@ class Pattern:
             raise WeftError(f"{self.name}: {self.n_blocks} blocks do not fit {self.kind.name} over {p} ranks")
         if not 0 <= self.root < p:
             raise WeftError(f"root {self.root} is not one of the {p} ranks")
-        object.__setattr__(self, "emit", Emission(self.emit, self.topology, self.n_sources or p, self.name))
+        n_sources, nodes = self.n_sources or p, self.topology.n_nodes
+        if not p <= n_sources <= nodes:
+            raise WeftError(f"{self.name}: n_sources is {n_sources}: give {p} (the ranks) to {nodes} (all nodes)")
         object.__setattr__(self, "is_unnamed", own_proof is not None and own_proof.unnamed)
+        accepted = Accepted(n_sources, len(self.pools), self.is_unnamed)
+        object.__setattr__(self, "emit", Emission(self.emit, self.topology, accepted, self.name))
         object.__setattr__(self, "proof", self._prove(smaller, own_proof))
 
     def __repr__(self) -> str:
@@ -223,8 +233,21 @@ class Pattern:
         """The transfers of every source, from now on frozen, their blocks, and the digest of what is to be proved."""
         t = self._emission.freeze()
         pairs = zip(t.src.tolist(), t.slot.tolist(), strict=True)
-        carried = [tuple(self.blocks_of(source, slot)) for source, slot in pairs]
+        carried = [self._carried(source, slot) for source, slot in pairs]
         return t, carried, digest_of(self.kind, self.p, self.n_blocks, self.root, t, carried)
+
+    def _carried(self, source: int, slot: int) -> tuple[int, ...]:
+        """The blocks of a transfer, as integers in range."""
+        found = self.blocks_of(source, slot)
+        where = f"{self.name}: blocks_of(source {source}, slot {slot})"
+        try:
+            blocks = tuple(found)
+        except TypeError:
+            raise ScheduleError(f"{where} is {told(found)}: give a sequence of block numbers") from None
+        if not _BLOCKS.fits_all(blocks) or (blocks and max(blocks) >= self.n_blocks):
+            most = self.n_blocks - 1
+            blocks = tuple(integer(block, f"{where}, item {at},", 0, most) for at, block in enumerate(blocks))
+        return blocks
 
     def _check_few(self) -> None:
         """What can be checked of a pattern that is not proved itself, from the transfers that are kept of it."""
@@ -236,7 +259,7 @@ class Pattern:
         rows = np.unique(np.linspace(0, t.src.size - 1, min(t.src.size, CHECKED_COUNTS)).astype(np.int64))
         for row in rows.tolist():
             source, slot, declared = int(t.src[row]), int(t.slot[row]), int(t.blocks[row])
-            found = len(self.blocks_of(source, slot))
+            found = len(self._carried(source, slot))
             if found != declared:
                 where = f"{self.name} on {self.topology.name}: slot {slot} of rank {source}"
                 raise ScheduleError(f"{where} declares {declared} blocks and has {found}")

@@ -28,7 +28,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives.core.collective import Collective
-from collectives.core.transfers import Transfers
+from collectives.core.transfers import STREAM, WHOLE, Transfers
 from topologies import WeftError
 from topologies.checks import Count, checked
 
@@ -131,9 +131,9 @@ class _Proof:
                 f"{self._name(child[at])}, with {self._carried(child[at])}, waits for slot {t.dep_slot[at]} of rank "
                 f"{t.dep_src[at]}, which does not exist"
             )
-        for at in np.flatnonzero(t.dep_lag == 0):  # chunk by chunk: lag 0; whole: below 0; a window: above 0
+        for at in np.flatnonzero(t.dep_lag == STREAM):
             self._check_stream(int(found[at]), int(child[at]))
-        waits = t.dep_lag <= 0
+        waits = (t.dep_lag == WHOLE) | (t.dep_lag == STREAM)  # no other wait guarantees that anything has come
         return child[waits], found[waits]
 
     def _check_stream(self, parent: int, row: int) -> None:

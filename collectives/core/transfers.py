@@ -8,20 +8,20 @@ them, and it can emit the transfers of any subset of ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import checked
+from topologies.checks import Choice, Count, checked
 from topologies.text.brief import one_line
 
 IntLike = int | npt.NDArray[np.integer]
 Ref = tuple[IntLike, IntLike]
 """Transfers waited for, as (source rank, slot); a slot of -1 means none."""
 
-WHOLE = -1
-"""Lag of a dependency on an entire transfer; 0 is chunk by chunk, w >= 1 a window of w chunks."""
+WHOLE, STREAM = -1, 0
+"""Lag of a dependency on an entire transfer, and chunk by chunk; w >= 1 is a window of w chunks. No other is known."""
 
 
 @checked
@@ -54,7 +54,8 @@ class Transfers(NamedTuple):
         one when delivered (-1: none), and its priority in the pool's queue, least first.
     rounds : (n, 2) int32 or None
         Chunks of a transfer whatever the model says (0: as the model cuts), and how often each counts the latency of
-        its route: for rounds that it stands for, and for acknowledgements.
+        its route (at least 1): for rounds that it stands for, and for acknowledgements. Only for algorithms of weft
+        that prove their rounds.
     """
 
     src: npt.NDArray[np.int32]
@@ -75,11 +76,12 @@ class Transfers(NamedTuple):
     rounds: npt.NDArray[np.int32] | None = None
 
 
+@checked
 class Pool(NamedTuple):
     """A per-rank pool: a number of units, granted in order of request or of `pool`."""
 
-    capacity: int
-    discipline: str = "fifo"  # {"fifo", "priority"}
+    capacity: Count
+    discipline: Annotated[str, Choice(("fifo", "priority"))] = "fifo"
     name: str = ""  # in a job, pools of the same name are shared by all collectives of a rank
 
 

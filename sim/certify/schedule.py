@@ -1,7 +1,8 @@
-"""Conservation from the schedule: what crosses each link by the transfers of all ranks, whatever the program says.
+"""Certificates from the schedule: what crosses each link by the transfers of all ranks, and how often they wait.
 
 Worked out from the transfers, their routes and the rules for chunks alone, with none of the code that lowers: a program
-that lost a chunk or a byte, or whose representatives stand for other ranks than it claims, does other work.
+that lost a chunk or a byte, or whose representatives stand for other ranks than it claims, does other work; one that
+lost a dependency waits for less, which the certificate of its run cannot see: it knows the program alone.
 """
 
 from __future__ import annotations
@@ -26,33 +27,52 @@ MOST_TRANSFERS = 10_000_000
 TRANSFERS_AT_ONCE = 500_000
 
 
-def certify_schedule(job: Job, model: Model, link_ps: I64, wire_bytes: int, n_transfers: int) -> None:
+def certify_schedule(
+    job: Job, model: Model, link_ps: I64, wire_bytes: int, n_transfers: int, waits: tuple[int, int, int]
+) -> None:
     """Check that a program does the work of its job.
 
     `link_ps` (n_links,): what the program serves on every link of the fabric, those that a representative stands for
         included.
     `wire_bytes`: what leaves all ranks by the program.
     `n_transfers`: transfers of all ranks by the program; one that is split counts twice.
+    `waits`: of transfers for transfers, of all ranks by the program: whole, chunk by chunk, and windows. A model may
+        add some, so that there may be more than in the schedule.
     CertificateError: names a link on which the program does more or less than the schedule, or the sums that differ.
     """
     if n_transfers > MOST_TRANSFERS:
         return
-    topology, due, size_bytes, count = job.topology, np.zeros_like(link_ps), 0, 0
+    topology, due, size_bytes, count, waiting = job.topology, np.zeros_like(link_ps), 0, 0, np.zeros(3, np.int64)
     for operation in job.operations:
         for transfers, each in _sent(job, operation, n_transfers):
             size_bytes += _sum(each)
             count += _add_work(due, topology, model, transfers, each)
+            waiting += _waits(transfers)
     if count != n_transfers:
         raise CertificateError(f"conservation: {n_transfers} transfers in the program, {count} in the schedule")
     if size_bytes != wire_bytes:
         raise CertificateError(f"conservation: {wire_bytes} B leave all ranks in the program, {size_bytes} B in the "
                                "schedule")
+    for what, mine, theirs in zip(("whole", "chunk by chunk", "in windows"), waits, waiting.tolist(), strict=True):
+        if mine < theirs:
+            raise CertificateError(f"causality: transfers wait {mine} times {what} in the program, {theirs} in the "
+                                   "schedule")
     if np.any(due != link_ps):
         link = int(np.flatnonzero(due != link_ps)[0])
         raise CertificateError(
             f"conservation: the program serves {topology.link_name(link)} for {format_time(int(link_ps[link]))}, "
             f"{link_ps[link]} ps, and the schedule for {due[link]} ps"
         )
+
+
+def _waits(t: Transfers) -> I64:
+    """How often some transfers wait, each time counted once: whole, chunk by chunk, windows; (3,)."""
+    row = np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr))
+    order = np.lexsort((t.dep_lag, t.dep_slot, t.dep_src, row))
+    columns = np.stack([row, t.dep_src, t.dep_slot, t.dep_lag])[:, order]
+    distinct = np.ones(order.size, np.bool_)
+    distinct[1:] = np.any(columns[:, 1:] != columns[:, :-1], axis=0)
+    return np.bincount(np.sign(columns[3, distinct]) + 1, minlength=3)
 
 
 def _sum(values: I64) -> int:

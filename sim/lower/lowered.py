@@ -197,6 +197,17 @@ class Lowered(NamedTuple):
         images: I64 = rows[self.task_row].astype(np.int64)
         return images
 
+    def waits(self) -> tuple[int, int, int]:
+        """How often transfers of the full program wait for transfers: whole or until pushed, by chunk, in windows."""
+        count = np.zeros(self.program.n_tasks, np.int64)
+        count[: self.task_row.size] = np.where(self.task_row >= 0, self.images(), 0)  # faults add tasks after them
+        parent, child, lag = self.program.stream_edges()
+        stream, window = lag == 0, lag > 0
+        edges = (self.program.whole_edges(), self.program.pushed_edges(), (parent[stream], child[stream]),
+                 (parent[window], child[window]))
+        whole, pushed, by_chunk, windows = (int(count[after[count[before] > 0]].sum()) for before, after in edges)
+        return whole + pushed, by_chunk, windows
+
     def wire_bytes(self) -> int:
         """Bytes that leave all ranks, padding included, headers not."""
         images = self.images()

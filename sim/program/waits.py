@@ -25,8 +25,10 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
     Raises
     ------
     WeftError
-        Tasks that wait for each other in a circle, windows left out.
+        Tasks that wait for each other in a circle, windows left out; a lag that no engine knows.
     """
+    if (least := int(lag.min(initial=0))) < PUSHED:
+        raise WeftError(f"task {child[np.argmin(lag)]} waits with lag {least}: give {WHOLE}, {PUSHED}, 0 or a window")
     whole, pushed, rest = _rows(lag == WHOLE), _rows(lag == PUSHED), _rows(lag >= 0)
     window, firm = _rows(lag > 0), _rows(lag <= 0)
     circle = _circle(n_tasks, parent[firm], child[firm])

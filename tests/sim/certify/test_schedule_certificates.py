@@ -74,6 +74,16 @@ def at_another_rate(p: Program) -> dict[str, Any]:
     return {"service_ps": p.service_ps - (p.service_ps == p.service_ps.max())}
 
 
+def without(*columns: str) -> Change:
+    """A program whose tasks wait for each other no more: each of them is where it was, and nobody is told."""
+
+    def change(p: Program) -> dict[str, Any]:
+        lists = {one: getattr(p, one)[:0] for one in columns if not one.endswith("_ptr")}
+        return lists | {one: np.zeros_like(getattr(p, one)) for one in columns if one.endswith("_ptr")}
+
+    return program(change)
+
+
 MUTANTS: dict[str, Change] = {
     "a chunk less": program(without_a_chunk),
     "half the bytes": shorter,
@@ -94,6 +104,33 @@ def test_a_program_that_is_cut_wrongly_is_caught(name: str, monkeypatch: pytest.
     with pytest.raises(CertificateError, match="conservation: "):
         simulate(schedule, check=True)
     simulate(schedule)
+
+
+STREAMS = ("stream_ptr", "stream_child", "stream_lag", "parent_ptr", "parent", "parent_lag")
+
+
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+@pytest.mark.parametrize(
+    ("algorithm", "columns", "words"),
+    [
+        ("swing", ("whole_ptr", "whole_child"), r"transfers wait 0 times whole in the program, \d+ in the schedule"),
+        ("pipelined", STREAMS, r"transfers wait 0 times chunk by chunk in the program, \d+ in the schedule"),
+        ("ring rounds", STREAMS, r"transfers wait 0 times in windows in the program, 12 in the schedule"),
+    ],
+)
+def test_a_program_that_lost_its_waits_is_caught(
+    algorithm: str, columns: tuple[str, ...], words: str, symmetry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run obeys all that the program says."""
+    fabric = from_spec("ring:6")
+    schedule = (
+        ring_rounds.all_reduce(fabric, 600, jumps=(1,)) if algorithm == "ring rounds"
+        else build(algorithm, "all-reduce", fabric, 6000)
+    )
+    simulate(schedule, check=True, symmetry=symmetry)
+    monkeypatch.setattr("sim.simulation.lower", lambda *given: without(*columns)(lower(*given)))
+    with pytest.raises(CertificateError, match=words):
+        simulate(schedule, check=True, symmetry=symmetry)
 
 
 @pytest.mark.parametrize("faults", [None, FaultPlan(faults=(SlowLink(link="*", share=0.5),))])
