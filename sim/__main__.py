@@ -1,10 +1,13 @@
 """`python -m sim` is `weft`: from the first moment on, Ctrl-C and a missing package end it in one line."""
 
 import sys
+import warnings
 
 
 def main() -> int:
     """Run `weft`; returns the exit code."""
+    if not sys.warnoptions:  # what a user can act on is said in a line of its own; those of libraries name their files
+        warnings.simplefilter("ignore")
     try:
         from sim.cli import main as run  # takes a tenth of a second, and must not be interrupted with a traceback
 

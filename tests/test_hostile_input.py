@@ -175,6 +175,26 @@ sys.exit(main())
 """
 
 
+@pytest.mark.parametrize("called", ["sim.cli.main", "sim.study.processes.threading.Thread"])
+def test_warnings_of_libraries_do_not_reach_users(called: str):
+    """Neither from a command nor from its workers."""
+    code = (
+        "import numpy, sys, sim.cli, sim.study.processes\nfrom sim.__main__ import main\n"
+        "def compute(**named): numpy.zeros(1) / numpy.zeros(1); sys.exit(3)\n"
+        f"{called} = compute\nsim.study.processes.begin_worker() if 'Thread' in '{called}' else main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True,
+                           check=False)
+    assert (ended.returncode, ended.stderr) == (3, "")
+
+
+@pytest.mark.parametrize("size", [0, -1, "0B"])
+def test_a_chunk_has_a_byte(size: int | str):
+    """One name and one limit, of numbers and of text."""
+    with pytest.raises(WeftError, match=r"^chunk (is (0|-1): give an integer from 1|'0B' is less than 1B)"):
+        simulate(build("ring", "all-reduce", ring(4), "1KiB"), chunk=size)
+
+
 @pytest.mark.parametrize("module", ["sim.cli", "sim.cli.commands"])
 @pytest.mark.parametrize(("what", "code", "said"), [
     ("raise KeyboardInterrupt", 128 + signal.SIGINT, "weft: interrupted, nothing was written\n"),

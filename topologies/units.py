@@ -130,10 +130,10 @@ def parse_flops(value: str, what: str = "peak") -> float:
     return _above_zero(Fraction(match["number"]) * _PREFIX[match["prefix"]], value, what)
 
 
-def parse_size(value: object, what: str = "size") -> int:
+def parse_size(value: object, what: str = "size", least: int = 0) -> int:
     """Size in bytes: "8KiB", "2MB", or an integer.
 
-    WeftError: text without a unit, a fraction of a byte, or a negative size.
+    WeftError: text without a unit, a fraction of a byte, a negative size, or one below `least`.
     """
     if isinstance(value, str):
         match = _SIZE.match(value.strip())
@@ -141,11 +141,13 @@ def parse_size(value: object, what: str = "size") -> int:
             raise WeftError(f"{what} {told(value)} is not a size: write a number with B, such as 8KiB, 2MB or 512B")
         size = Fraction(match["number"]) * _PREFIX[match["prefix"]]
     else:
-        size = Fraction(integer(value, what, 0))
+        size = Fraction(integer(value, what, least))
     if size.denominator != 1:
         raise WeftError(f"{what} {told(value)} is not an integer number of bytes")
     if size < 0:
         raise WeftError(f"{what} {told(value)} is negative")
+    if size < least:
+        raise WeftError(f"{what} {told(value)} is less than {least}B")
     return int(size)
 
 

@@ -9,10 +9,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sim.study.keys import KINDS
+
 SHELLS = ("bash", "zsh", "fish")
+
+
+def parsed(kind: str, text: str) -> Any:
+    """The value of a flag, of a kind of `sim.study.keys`."""
+    try:
+        return KINDS[kind].parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: {KINDS[kind].wanted}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +75,9 @@ verdicts:
 
 
 def _schedule(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--goal-chunks", type=int, default=1, metavar="C",
+    parser.add_argument("--goal-chunks", type=partial(parsed, "integer"), default=1, metavar="C",
                         help="messages per transfer in GOAL (default: 1)")
-    parser.add_argument("--msccl-trees", type=int, metavar="K",
+    parser.add_argument("--msccl-trees", type=partial(parsed, "integer"), metavar="K",
                         help="trees per root in MSCCL XML (default: as in the schedule)")
 
 

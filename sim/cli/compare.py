@@ -136,7 +136,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
         lines += ["#", f"# {name}{_forms(own)}", *chosen, nccl_table(own, topology.n_npus, element, root)]
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
     lines += [f"# {line}" for line in legend(rows)]
-    lines += [f"# {line}" for line in _ranges(rows)]
+    lines += [f"# {line}" for line in _ranges(spec, rows)]
     lines += [f"# {line}" for line in library.beside_ideal(spec)]
     lines += [f"# decided by a default: {line}" for line in deciding_defaults(spec, topology, rows)]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
@@ -187,7 +187,7 @@ def over_sizes(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
     )
 
 
-def _ranges(rows: Sequence[Row]) -> list[str]:
+def _ranges(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """What the ranges in the table are, and which points have none."""
     without = [row for row in rows if row["spread_low_s"] is None]
     names = ", ".join(dict.fromkeys(row["algorithm"] for row in without))
@@ -199,8 +199,15 @@ def _ranges(rows: Sequence[Row]) -> list[str]:
     if kept:
         names_of = ", ".join(dict.fromkeys(kept))
         lines.append(f"perturbed runs of {names_of} keep the schedule that was built from the rates as they are given")
-    why = "with faults, dear (--spread N asks for N), or switched off"
-    return lines + ([f"no perturbed runs of {names}: {why}"] if without else [])
+    return lines + ([f"no perturbed runs of {names}: {_why_none(spec)}"] if without else [])
+
+
+def _why_none(spec: Spec) -> str:
+    if spec.account.spread == 0:
+        return "switched off by --spread 0"
+    if spec.engine != "chunk":
+        return f"by the {spec.engine} engine"
+    return f"{'dear' if spec.build_faults() is None else 'with faults'} (--spread N asks for N)"
 
 
 def _built_from_rates(name: str) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import Field
 from functools import partial
 from typing import Any, NoReturn
 
-from sim.cli.commands import COMMANDS, Command
-from sim.study.keys import AUTO, KINDS, REPEATED, SECTIONS, flags_of, keys_of, shown_default
+from sim.cli.commands import COMMANDS, Command, parsed
+from sim.study.keys import AUTO, REPEATED, SECTIONS, flags_of, keys_of, shown_default
 from topologies.checks import nearest
 
 EXIT_BAD_INPUT = 2
@@ -115,7 +115,7 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
         group.add_argument(*flags_of(key), dest=dest, action=argparse.BooleanOptionalAction, help=help_text)
     else:
         group.add_argument(
-            *flags_of(key), dest=dest, metavar=taken, help=help_text, type=partial(_parsed, kind),
+            *flags_of(key), dest=dest, metavar=taken, help=help_text, type=partial(parsed, kind),
             action="append" if kind in REPEATED else "store",
         )
 
@@ -130,13 +130,6 @@ def _help(key: Field[Any], text: str, default: Any) -> str:
     return f"{text}{f' (default: {shown})' if shown else ''}".replace("%", "%%")
 
 
-def _parsed(kind: str, text: str) -> Any:
-    try:
-        return KINDS[kind].parse(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: {KINDS[kind].wanted}") from None
-
-
 def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
     """Flags that change how a run is done, not its result."""
     if not command.run_flags:
@@ -146,12 +139,12 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
         group.add_argument("--why", dest="account.why", action=argparse.BooleanOptionalAction,
                            help=keys_of("account")["why"].metadata["help"])
     if "workers" in command.run_flags:
-        group.add_argument("--workers", type=int, default=1, metavar="N",
+        group.add_argument("--workers", type=partial(parsed, "integer"), default=1, metavar="N",
                            help="processes; results are the same with any number (default: 1)")
     if "check" in command.run_flags:
         group.add_argument("--check", action="store_true", help="check every certificate of every run")
     if "max_events" in command.run_flags:
-        group.add_argument("--max-events", type=int, metavar="N",
+        group.add_argument("--max-events", type=partial(parsed, "integer"), metavar="N",
                            help="stop a run after N services (default: no limit)")
     if "skip" in command.run_flags:
         group.add_argument("--skip", action=argparse.BooleanOptionalAction, default=True,
@@ -176,7 +169,7 @@ def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
 def _add_figure(group: argparse._ArgumentGroup, names: Sequence[str]) -> None:
     group.add_argument("--figure", choices=names, default=names[0], metavar="NAME",
                        help=f"what --plot draws: {', '.join(names)} (default: {names[0]})")
-    group.add_argument("--columns", type=int, choices=(1, 2), default=2, metavar="1|2",
+    group.add_argument("--columns", type=partial(parsed, "integer"), choices=(1, 2), default=2, metavar="1|2",
                        help="width in columns of a two-column page: 3.3 or 7 inches (default: 2)")
     if "speed-up" in names:
         group.add_argument("--baseline", metavar="NAME",

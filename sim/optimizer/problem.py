@@ -34,6 +34,9 @@ USUAL_TENSOR = {"gpt-3": 16, "msft-1t": 128}
 USUAL_SAMPLES = {"token": 32768, "image": 32, "row": 2048}
 """Default samples per tensor-parallel group and iteration."""
 
+LEAST_GBPS = 1e-6
+"""Ten times what linear programs take for nothing."""
+
 BUDGET_RULES = ("spent", "at-most")
 
 
@@ -213,6 +216,9 @@ def limits(
     rows = [parse_constraint(text, n_dims) for text in constraints]
     if total is not None:
         rows.insert(0, budget(parse_bandwidth(total, "budget") / 1e9, n_dims, spent=rule == "spent"))
+    if (small := next((one for one in rows if 0 < abs(one.bound) < LEAST_GBPS), None)) is not None:
+        raise WeftError(f"constraint {small.text}: the least that a solver tells apart from nothing is "
+                        f"{LEAST_GBPS:g} GB/s")
     if dollars is not None:
         if cost is None:
             raise WeftError("a limit in $ needs the prices of the network")

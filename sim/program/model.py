@@ -202,7 +202,7 @@ def make_model(
     }
     given = {name: value for name, value in values.items() if value is not None}
     if chunk is not None:
-        given |= {"chunk_bytes": parse_size(chunk, "chunk"), "chunks": None}
+        given |= {"chunk_bytes": parse_size(chunk, "chunk", 1), "chunks": None}
     if chunks is not None:
         given |= {"chunks": chunks, "chunk_bytes": None}
     of_nic = _nic(base.nic, nic, {

@@ -88,6 +88,9 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
     names = asked.workload or ()
     if bool(names) == bool(spec.collective.name):
         raise WeftError("give either --workload or --collective")
+    own = {"--weight": asked.weight, "--communicator": asked.communicator, "--parallelism": asked.parallelism}
+    if not names and (given := [flag for flag, value in own.items() if value]):
+        raise WeftError(f"{', '.join(given)}: of workloads, and --collective is given")
     if spec.sweep.begin is not None and names:
         raise WeftError("--size belongs to --collective; a workload has its own sizes")
     files = [name for name in names if name not in MODELS]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -48,6 +50,8 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 def begin_worker() -> None:
     """First step of a worker: Ctrl-C ends it silently, for the parent reports it; so does the end of the parent."""
+    if not sys.warnoptions:  # as in the command
+        warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, see `WorkerPool`
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()

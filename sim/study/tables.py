@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, count
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
@@ -104,8 +105,8 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
 
     `=` is at those whose range over perturbed runs overlaps that of the fastest. The form is named by its first letters
     where an algorithm has several; the last column is the lead of the winner over the second, "tied" where it has none.
-    Algorithms that do not fit a line of `width` characters follow in tables of their own, the last with the winner's
-    name.
+    Algorithms that do not fit a line of `width` characters follow in tables of their own, the last with the names of
+    the winner and those tied with it.
     """
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
@@ -124,10 +125,10 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
     widths = [max(len(line[column]) for line in lines) + 2 for column in range(len(lines[0]))]
     blocks: list[list[int]] = [[0]]
     if sum(widths) > width and len(names) > 1:
-        widths[-1] += max(map(len, names))
         for line, size in zip(lines[1:], sizes, strict=True):
-            of_size = (row for row in rows if row["size_bytes"] == size)
-            line[-1] = f"{min(of_size, key=lambda row: float(row['time_s']))['algorithm']} {line[-1]}".strip()
+            found = sorted((row for row in rows if row["size_bytes"] == size), key=lambda row: float(row["time_s"]))
+            line[-1] = f"{', '.join((found[0]['algorithm'], *tied_with(found)))} {line[-1]}".strip()
+        widths[-1] = max(len(line[-1]) for line in lines) + 2
     for column, needed in enumerate(widths[1:], 1):
         if len(blocks[-1]) > 1 and sum(widths[one] for one in blocks[-1]) + needed > width:
             blocks.append([0])
@@ -207,8 +208,10 @@ def abbreviations(forms: Iterable[str]) -> dict[str, str]:
     given = [form for form in dict.fromkeys(forms) if form]
     registered = (form for one in ALGORITHMS.values() for kind in one.functions for form in one.forms_of(kind))
     for form in dict.fromkeys([*registered, *given]):
-        starts = (form[:letters].capitalize() for letters in range(1, len(form) + 1))
-        found[form] = next((start for start in starts if start not in found.values()), form)
+        word = "".join(filter(str.isalnum, form)) or "form"  # "=" and "*" are marks of the table
+        starts = (word[:letters].capitalize() for letters in range(1, len(word) + 1))
+        numbered = (f"{word}{number}" for number in count(2))
+        found[form] = next(start for start in chain(starts, numbered) if start not in found.values())
     return {form: found[form] for form in given}
 
 

@@ -47,7 +47,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "odd extents": (
         ["--topology", "torus:3x4", "--algorithm", "swing", "--form", "bandwidth"], "needs even extents",
     ),
-    "chunk of zero": (["--chunk", "0B"], "chunk_bytes is 0: give an integer from 1"),
+    "chunk of zero": (["--chunk", "0B"], "chunk '0B' is less than 1B"),
     "zero chunks": (["--chunks", "0"], "chunks is 0: give an integer from 1"),
     "chunk and chunks": (["--chunk", "8KiB", "--chunks", "4"], "not both"),
     "negative size": (["-b", "-8"], "-b '-8' is negative"),
@@ -174,3 +174,10 @@ def test_the_real_command_line_exits_with_2(tmp_path: Path) -> None:
     assert run.stderr.count("\n") == 1
     assert "Traceback" not in run.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["--workers", "--max-events", "--seed"])
+def test_all_flags_ask_for_integers_in_the_same_words(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=str(EXIT_BAD_INPUT)):
+        main(["compare", flag, "1.5"])
+    assert f"{flag}: '1.5': give an integer" in capsys.readouterr().err

@@ -46,11 +46,25 @@ def flags(files: dict[str, str], *more: str) -> list[str]:
     ("1e300GB/s", "budget '1e300GB/s' must be above zero and finite"),
     ("1e20GB/s", "constraint sum of B = 1e+20 GB/s: the most that a solver tells apart from its error is 1e+15"),
     ("500", "budget '500' is not a rate"),
+    ("1b/s", "constraint sum of B = 1.25e-10 GB/s: the least that a solver tells apart from nothing is 1e-06 GB/s"),
 ])
 def test_budgets_that_cannot_be_spent(budget: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A number below zero is a value, whatever its unit, and not an unknown flag."""
     assert main(["optimize", "--network", "RI(4)_FC(8)", "--workload", "gpt-3", "--budget", budget]) == EXIT_BAD_INPUT
     assert said in capsys.readouterr().err
+
+
+def test_the_least_budget_can_be_spent(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--network", "RI(4)_FC(8)", "--collective", "all-reduce", "-b", "1M", "--budget", "1e-6GB/s"]
+    assert main([*asked, "--evaluator", "analytic", "--json", "-"]) == 0
+    assert sum(row_of(capsys)["bandwidth_GBps"]) == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("flag", [["--weight", "-1"], ["--parallelism", "tp=2"], ["--communicator", "a.json"]])
+def test_flags_of_workloads_are_not_of_a_collective(flag: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--network", "RI(4)_FC(8)", "--collective", "all-reduce", "-b", "1M", "--budget", "9GB/s"]
+    assert main([*asked, *flag]) == EXIT_BAD_INPUT
+    assert f"{flag[0]}: of workloads, and --collective is given" in capsys.readouterr().err
 
 
 def row_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sim.engine.run import run
 from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.perturb import SHARE, perturb
-from sim.study.tables import comparison_table, tied_with
+from sim.study.tables import abbreviations, comparison_table, tied_with
 from sim.why.spread import Spread, _nearby, _renumbered, spread
 from topologies import Topology, WeftError, from_links, from_spec, ring
 from workloads.job import Communicate, Job, on_network
@@ -223,3 +223,31 @@ def test_only_overlapping_ranges_are_tied() -> None:
             row("d", 1.1e-6, None, None)]
     assert tied_with(rows) == ("b",) and tied_with(rows[2:]) == () and tied_with(rows[3:]) == ()
     assert "1 us +0% +20% *" in comparison_table(rows) and "1.1 us +0% +18% =" in comparison_table(rows)
+
+
+@pytest.mark.parametrize(("more", "why"), [
+    (["--spread", "0"], "switched off by --spread 0"),
+    (["--engine", "reference"], "by the reference engine"),
+    (["--faults", "plan.json"], "with faults (--spread N asks for N)"),
+])
+def test_why_a_point_has_no_perturbed_runs(
+    more: list[str], why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
+    Path("plan.json").write_text(json.dumps(plan.to_dict()), encoding="utf-8")
+    assert main(["compare", "--topology", "ring:4", "--algorithms", "ring", "-b", "1K", *more]) == 0
+    assert f"no perturbed runs of ring: {why}\n" in capsys.readouterr().out
+
+
+def test_a_broken_table_names_all_that_are_tied() -> None:
+    rows = [
+        {"algorithm": name, "size_bytes": 8, "form": "", "time_s": time, "spread_low_s": time, "spread_high_s": 3e-6}
+        for name, time in (("bfb", 1e-6), ("pipelined", 2e-6), ("ring", 4e-6))
+    ]
+    assert comparison_table(rows, 30).splitlines()[-1].endswith("bfb, pipelined tied")
+
+
+def test_letters_of_forms_are_no_marks_of_the_table() -> None:
+    short = abbreviations(["=x", "*", "=", "latency"])
+    assert len({*short.values()}) == 4 and all(mark.isalnum() for mark in short.values())
