@@ -23,7 +23,7 @@ from collectives.core.by_wiring import by_wiring
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.few_trees import Limits, check_blocks, fewer_trees
+from collectives.trees.few_trees import Limits, check_blocks, fewer_trees, padded_little
 from collectives.trees.forest import Forest, reversed_forest
 from collectives.trees.pack import broadcast_forest, gather_forest, reduce_forest, scatter_forest
 from collectives.trees.pattern import forest_pattern
@@ -83,7 +83,8 @@ def all_reduce(
     `k`: trees per root in each direction; ignored by the form "best-roots".
     `most_k`, `loss`: as for `all_gather`.
     `form`: default: the one with more bandwidth; two-phase at equal bandwidth, with `k`, `most_k` or `loss`, or where
-        the linear program is too large. "two-phase": reduce-scatter and all-gather, with every rank the root of an
+        the linear program is too large or its blocks would pad the array by more than 1 %.
+        "two-phase": reduce-scatter and all-gather, with every rank the root of an
         equal part. "best-roots": the roots, and the bandwidth of either direction, come from a linear program: better
         if the nodes of the network are not alike, such as on a mesh.
     WeftError: as for `all_gather`; an unknown form.
@@ -92,7 +93,9 @@ def all_reduce(
     if form is None and k is None and limits == Limits():
         with suppress(WeftError):  # too large, or with fractions too fine: two-phase takes any network
             if not equal_roots_are_best(topology):
-                return _schedule(topology, "all-reduce", "best-roots", size, element_bytes, k, limits)
+                made = _schedule(topology, "all-reduce", "best-roots", size, element_bytes, k, limits)
+                if padded_little(made.size_bytes, made.element_bytes, 1, made.pattern.n_blocks):
+                    return made
     form = "two-phase" if form is None else form
     return _schedule(topology, "all-reduce", form, size, element_bytes, k, limits)
 

@@ -2,7 +2,8 @@
 
 The optimum of measured or derated rates, such as 1 and 1.2345678 GB/s, takes millions of trees. A smaller number k
 loses bandwidth, since links then carry integer numbers of trees, rounded down; its loss is exact, against the bound of
-the tightest cut. The smallest k within the accepted loss is taken, among those that pad the array by at most 1 %.
+the tightest cut. The smallest k within the accepted loss is taken, among those that pad the array by at most 1 %. The
+trees of the optimum are left for fewer, too, where they pad a small array by more.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def exact_k(topology: Topology, kind: str, root: int = 0) -> int:
 def fewer_trees(
     topology: Topology, kind: str, limits: Limits, size_bytes: int, element_bytes: int, root: int = 0
 ) -> Iterator[FewTrees]:
-    """Numbers of trees to be tried, best first; nothing if the optimum is within the limit.
+    """Numbers of trees to be tried, best first; nothing if the optimum is within the limit and pads the array little.
 
     `size_bytes`, `element_bytes`: of the array; with 0 bytes no number of trees is excluded by its padding.
     `root`: of a broadcast or reduce.
@@ -84,11 +85,11 @@ def fewer_trees(
     n = topology.n_npus
     most = limits.most_k or MOST_K
     exact = exact_k(topology, kind, root)
-    if exact <= most:
-        return
     owners = 1 if collective(kind).rooted else n
+    if exact <= most and padded_little(size_bytes, element_bytes, owners, exact):
+        return
     most = min(most, max(1, MOST_BLOCKS // (owners * n)))
-    allowed = tuple(k for k in range(1, most + 1) if _padded_little(size_bytes, element_bytes, owners, k))
+    allowed = tuple(k for k in range(1, most + 1) if padded_little(size_bytes, element_bytes, owners, k))
     accepted = LOSS if limits.loss is None else Fraction(limits.loss)
     within = False
     for k in allowed:
@@ -141,7 +142,7 @@ def _sides(topology: Topology, kind: str, root: int) -> list[tuple[Topology, int
     return sides + ([(mirror_of(topology), at)] if kind in ("reduce-scatter", "reduce", "all-reduce") else [])
 
 
-def _padded_little(size_bytes: int, element_bytes: int, owners: int, k: int) -> bool:
+def padded_little(size_bytes: int, element_bytes: int, owners: int, k: int) -> bool:
     """Whether k blocks per owner pad the array by at most `PADDING`, or no more than one block does."""
     padded, least = (
         many * owners * element_bytes * -(-size_bytes // (many * owners * element_bytes)) for many in (k, 1)

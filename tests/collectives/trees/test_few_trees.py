@@ -56,6 +56,15 @@ def test_a_ring_with_a_chord_of_an_unround_rate(rate, kind):
     assert re.fullmatch(r"(0\.\d+ % below|at) the optimum, \d+ trees? per root", note)
 
 
+@pytest.mark.parametrize("size", ["256B", "4KiB", "5000B", "1MiB"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_that_are_few_enough_pad_little_too(kind, size):
+    """20 trees per root are the optimum of these rates, and 80 blocks of whole elements pad 4 KiB by 1.6 %."""
+    for thick in ("1GB/s", "1000000.7GB/s"):
+        made = build("pipelined", kind, chord("1000000.7GB/s", thick), size)
+        assert made.pattern.n_blocks * made.block_bytes <= 1.01 * made.size_bytes
+
+
 def measured(seed):
     """A small network of NPUs whose rates are measured, derated or thirds."""
     lots = random.Random(seed)
