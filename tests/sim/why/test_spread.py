@@ -228,14 +228,13 @@ def test_only_overlapping_ranges_are_tied() -> None:
 @pytest.mark.parametrize(("more", "why"), [
     (["--spread", "0"], "switched off by --spread 0"),
     (["--engine", "reference"], "by the reference engine"),
-    (["--faults", "plan.json"], "with faults (--spread N asks for N)"),
+    (["--faults", "plan.toml"], "with faults (--spread N asks for N)"),
 ])
 def test_why_a_point_has_no_perturbed_runs(
     more: list[str], why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
-    Path("plan.json").write_text(json.dumps(plan.to_dict()), encoding="utf-8")
+    Path("plan.toml").write_text('[[slow-link]]\nlink = "*"\nat = "1us"\nshare = 0.5\n', encoding="utf-8")
     assert main(["compare", "--topology", "ring:4", "--algorithms", "ring", "-b", "1K", *more]) == 0
     assert f"no perturbed runs of ring: {why}\n" in capsys.readouterr().out
 
