@@ -110,6 +110,7 @@ CASES = [(name, kind, form) for name, one in ALGORITHMS.items() for kind in one.
 
 
 @pytest.mark.table
+@pytest.mark.compiled
 @pytest.mark.parametrize("spec", ["ring:5", "torus:4x3", "switch:6", "fat-tree:2"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 @pytest.mark.parametrize("symmetry", ["auto", "off"])
