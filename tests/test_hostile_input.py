@@ -199,7 +199,7 @@ def test_a_chunk_has_a_byte(size: int | str):
 @pytest.mark.parametrize(("what", "code", "said"), [
     ("raise KeyboardInterrupt", 128 + signal.SIGINT, "weft: interrupted, nothing was written\n"),
     ("raise ModuleNotFoundError(name='matplotlib.pyplot')", 2,
-     "weft: needs matplotlib, which is not installed: pip install matplotlib\n"),
+     "weft: this needs weft[plot]: matplotlib is not installed (pip install matplotlib)\n"),
 ])
 def test_the_first_moments_end_in_one_line(what: str, code: int, said: str, module: str):
     """Also while the command line itself is imported."""
