@@ -23,6 +23,7 @@ class Collective:
     Attributes
     ----------
     name : str
+        A pattern may have one of weft's names only with weft's own collective.
     sources : callable (block, p, root) -> range or tuple of int
         Ranks that initially hold a contribution to the block.
     wanted_by : callable (block, p, root) -> range or tuple of int
@@ -115,8 +116,14 @@ def collective(name: str) -> Collective:
 
     WeftError: no such collective.
     """
-    plain = _PLAIN_NAMES.get(_plain(name)) if isinstance(name, str) else None
-    return COLLECTIVES[plain or choice(name, COLLECTIVES, "collective")]
+    found = reserved(name) if isinstance(name, str) else None
+    return found or COLLECTIVES[choice(name, COLLECTIVES, "collective")]
+
+
+def reserved(name: str) -> Collective | None:
+    """The collective to which a name belongs, however it is spelled; None if it is free."""
+    plain = _PLAIN_NAMES.get(_plain(name))
+    return COLLECTIVES[plain] if plain else None
 
 
 def _plain(name: str) -> str:

@@ -12,6 +12,7 @@ from collectives.core import by_value
 from collectives.core.collective import Collective
 from collectives.core.columns import Accepted
 from collectives.core.emission import Emission, Emit, digest_of
+from collectives.core.process_groups import check_reserved
 from collectives.core.proof import BlocksOf, ScheduleError, prove
 from collectives.core.symmetry import Group, Groups
 from collectives.core.transfers import Pool, Transfers
@@ -131,6 +132,7 @@ class Pattern:
 
     def __post_init__(self, smaller: Smaller | None, own_proof: OwnProof | None) -> None:
         p = self.p
+        check_reserved(self.kind)
         if self.n_blocks < 1 or self.n_blocks % self.kind.blocks_multiple(p):
             raise WeftError(f"{self.name}: {self.n_blocks} blocks do not fit {self.kind.name} over {p} ranks")
         if not 0 <= self.root < p:

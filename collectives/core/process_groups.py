@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.collective import Collective, collective
+from collectives.core.collective import Collective, collective, reserved
 from collectives.core.grid import Grid, RankOrRanks
 from topologies import WeftError
 
@@ -119,6 +119,45 @@ def _parse(part: int | str, spec: GroupSpec) -> tuple[int, int]:
     return pair
 
 
+@lru_cache(maxsize=65_536)
+def _members(group: ProcessGroup, rank: int) -> tuple[int, ...]:
+    return group.members(rank)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """A function of a collective within each group; those of the same collective and group are equal."""
+
+    whole: Collective
+    group: ProcessGroup
+
+
+class _Sources(_Within):
+    def __call__(self, block: int, p: int, root: int) -> Sequence[int]:
+        if self.whole.name in ("all-reduce", "reduce-scatter"):
+            return _members(self.group, block % p)
+        return self.whole.sources(block, p, root)
+
+
+class _WantedBy(_Within):
+    def __call__(self, block: int, p: int, root: int) -> Sequence[int]:
+        if self.whole.name in ("all-reduce", "all-gather"):
+            return _members(self.group, block % p)
+        if self.whole.name == "all-to-all" and block // p % p not in _members(self.group, block % p):
+            return ()
+        return self.whole.wanted_by(block, p, root)
+
+
+class _BlocksPerRank(_Within):
+    def __call__(self, n_blocks: int, p: int) -> int:
+        return self.whole.blocks_per_rank(n_blocks, p) * self.group.size // p
+
+
+class _BusFactor(_Within):
+    def __call__(self, p: int) -> float:
+        return self.whole.bus_factor(self.group.size)
+
+
 @lru_cache(maxsize=256)
 def grouped(kind: str, group: ProcessGroup) -> Collective:
     """A collective within each group; the size is that of one group's array.
@@ -130,29 +169,21 @@ def grouped(kind: str, group: ProcessGroup) -> Collective:
     if group.is_whole:
         return whole
 
-    @cache
-    def members(rank: int) -> tuple[int, ...]:
-        return group.members(rank)
-
-    def sources(block: int, p: int, root: int) -> Sequence[int]:
-        if whole.name in ("all-reduce", "reduce-scatter"):
-            return members(block % p)
-        return whole.sources(block, p, root)
-
-    def wanted_by(block: int, p: int, root: int) -> Sequence[int]:
-        if whole.name in ("all-reduce", "all-gather"):
-            return members(block % p)
-        if whole.name == "all-to-all" and block // p % p not in members(block % p):
-            return ()
-        return whole.wanted_by(block, p, root)
-
-    def blocks_per_rank(n_blocks: int, p: int) -> int:
-        return whole.blocks_per_rank(n_blocks, p) * group.size // p
-
     return replace(
-        whole, sources=sources, wanted_by=wanted_by, blocks_per_rank=blocks_per_rank,
-        bus_factor=lambda p: whole.bus_factor(group.size), group_size=group.size,
+        whole, sources=_Sources(whole, group), wanted_by=_WantedBy(whole, group),
+        blocks_per_rank=_BlocksPerRank(whole, group), bus_factor=_BusFactor(whole, group), group_size=group.size,
     )
+
+
+def check_reserved(kind: Collective) -> None:
+    """The names of weft's collectives belong to them, within groups too: WeftError on another under one of them."""
+    own = reserved(kind.name)
+    of = kind.sources.group if isinstance(kind.sources, _Sources) else None
+    if own is not None and kind != (own if of is None else grouped(own.name, of)):
+        raise WeftError(
+            f"collective {kind.name!r} is not weft's own {own.name}, to which the name belongs: give collective("
+            f"{own.name!r}) or another name"
+        )
 
 
 def automorphisms(group: ProcessGroup, dim: int, flips: bool) -> list[tuple[str, npt.NDArray[np.int64]]]:

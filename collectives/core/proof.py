@@ -5,6 +5,9 @@ was delivered to the source by transfers that precede it through dependencies. D
 time does not count, so a proof holds for every timing. Received data that a transfer does not wait for is assumed to
 be staged: it does not interfere with what is being sent.
 
+Of a transfer that is followed chunk by chunk, directly or through others of any size, the same share has been delivered
+as has left: only a block at the same place of as many has arrived in time. What was waited for entirely is all there.
+
 What is known of one block at one rank is the list of its writes, each with the ranks whose contributions it brings as
 bits of an integer. For rank 2 in an all-reduce of four, of which transfers 5 (adds) and 9 (overwrites) arrive:
 
@@ -91,28 +94,31 @@ class _Proof:
         self.sources = [masks[kind.sources(block, p, root)] for block in range(n_blocks)]
 
     def run(self) -> None:
-        child, parent = self._dependencies()
+        child, parent, entirely = self._dependencies()
         ptr, parents = _rows(child, parent, len(self.src))
+        whole = _rows(child, entirely.astype(np.int64), len(self.src))[1]
         order = self._order(child, parent)
         self.bit, self.part = _number(child, parent, order)
         waiting = np.bincount(parent, minlength=len(self.src)).tolist()
-        until: dict[int, int] = {}  # a row and all its predecessors, as bits, as long as some row waits for it
+        until: dict[int, tuple[int, int]] = {}  # rows `before` and `begun` of a row, as long as some row waits for it
         for row in order:
-            before = 0
-            for one in parents[ptr[row] : ptr[row + 1]]:
-                before |= until[one]
+            before = begun = 0
+            for one, is_whole in zip(parents[ptr[row] : ptr[row + 1]], whole[ptr[row] : ptr[row + 1]], strict=True):
+                past, at_start = until[one]
+                before |= past
+                begun |= past if is_whole else at_start
                 waiting[one] -= 1
                 if waiting[one] == 0:
                     del until[one]
             if waiting[row]:
-                until[row] = before | 1 << self.bit[row]
-            self._send(row, before)
+                until[row] = before | 1 << self.bit[row], begun
+            self._send(row, before, begun)
         for block in range(self.n_blocks):
             for rank in self.kind.wanted_by(block, self.p, self.root):
                 self._check_arrived(rank, block)
 
-    def _dependencies(self) -> tuple[Ints, Ints]:
-        """Waiting rows, in order, and what each waits for; windows are omitted, since they only delay."""
+    def _dependencies(self) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+        """Waiting rows, in order, what each waits for, and whether entirely; windows only delay, and are omitted."""
         t = self.t
         stride = int(max(t.src.max(initial=0), t.dep_src.max(initial=0))) + 1
         key = t.slot.astype(np.int64) * stride + t.src
@@ -131,23 +137,8 @@ class _Proof:
                 f"{self._name(child[at])}, with {self._carried(child[at])}, waits for slot {t.dep_slot[at]} of rank "
                 f"{t.dep_src[at]}, which does not exist"
             )
-        for at in np.flatnonzero(t.dep_lag == STREAM):
-            self._check_stream(int(found[at]), int(child[at]))
         waits = (t.dep_lag == WHOLE) | (t.dep_lag == STREAM)  # no other wait guarantees that anything has come
-        return child[waits], found[waits]
-
-    def _check_stream(self, parent: int, row: int) -> None:
-        """A transfer that follows another chunk by chunk must send the same blocks in the same order."""
-        t = self.t
-        if t.dst[parent] != t.src[row]:
-            return
-        arriving = list(self.blocks_of(int(t.src[parent]), int(t.slot[parent])))
-        leaving = list(self.blocks_of(int(t.src[row]), int(t.slot[row])))
-        if set(arriving) & set(leaving) and arriving != leaving:
-            raise ScheduleError(
-                f"{self._name(row)}, with {self._carried(row)}, follows {self._name(parent)}, with "
-                f"{self._carried(parent)}, chunk by chunk"
-            )
+        return child[waits], found[waits], t.dep_lag[waits] == WHOLE
 
     def _order(self, child: Ints, parent: Ints) -> list[int]:
         """Rows in topological order, breadth first."""
@@ -165,8 +156,12 @@ class _Proof:
             raise ScheduleError(f"{self._name(stuck)}, with {self._carried(stuck)}, waits for itself in a cycle")
         return order
 
-    def _send(self, row: int, before: int) -> None:
-        """Deliver what the source is guaranteed to have at the start of the transfer; `before` are the rows done."""
+    def _send(self, row: int, before: int, begun: int) -> None:
+        """Deliver what the source is guaranteed to have when each block leaves.
+
+        `before`: the rows that the transfer waits for, through others too; `begun`: those done before it begins. The
+        rest it follows chunk by chunk.
+        """
         src, dst, reduces, part = self.src[row], self.dst[row], self.reduces[row], self.part[row]
         blocks = self.blocks_of(src, self.slot[row])
         if len(blocks) != self.counts[row]:
@@ -174,22 +169,39 @@ class _Proof:
         # A bit of bytes is found in constant time; shifting an integer of n bits would copy all of them.
         done = before.to_bytes(before.bit_length() // 8 + 1, "little")
         last = 8 * len(done)
+        followed = before & ~begun
         bits, parts, writes = self.bit, self.part, self.writes
 
         def precedes(one: int) -> int:
             bit = bits[one]
             return bit < last and parts[one] == part and done[bit >> 3] >> (bit & 7) & 1
 
-        for block in blocks:
+        def arrives(one: int, place: int) -> bool:
+            """Whether a row in `before` has brought a block before the one at this place leaves."""
+            if not followed >> bits[one] & 1:
+                return True
+            its = self.blocks_of(self.src[one], self.slot[one])
+            return len(its) == len(blocks) and its[place] == blocks[place]
+
+        for place, block in enumerate(blocks):
             here = writes.get((src, block))
             seen = [write for write in here if precedes(write[0])] if here else ()
+            if followed:
+                for write in seen:
+                    if not arrives(write.row, place):
+                        raise ScheduleError(
+                            f"{self._name(row)}, with {self._carried(row)}, follows {self._name(write.row)}, with "
+                            f"{self._carried(write.row)}, chunk by chunk"
+                        )
             contributions = self._value(src, block, seen) if seen else self.sources[block] & 1 << src
             if contributions == 0:
                 raise ScheduleError(f"{self._name(row)} sends block {block}, of which rank {src} has nothing yet")
             there = writes.setdefault((dst, block), [])
             for write in there:
                 # An addition after a copy is a race even where it is ordered: the copy already holds the whole sum.
-                if reduces != write.reduces and (reduces or not precedes(write.row)):
+                if reduces != write.reduces and (
+                    reduces or not precedes(write.row) or not arrives(write.row, place)
+                ):
                     self._refuse_race(write.row, row, dst, block)
             there.append(_Write(row, contributions, reduces))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import pytest
 from collectives import Pattern, Transfers, TransferTable, build, from_steps, ring_rounds, schedule
 from collectives.core.collective import collective
 from collectives.core.columns import COLUMNS
+from collectives.core.process_groups import grouped, process_group
 from collectives.core.transfers import STREAM, WHOLE, Pool, take
 from sim import simulate
-from topologies import WeftError, ring
+from topologies import WeftError, ring, torus
 
 P = 8
 FABRIC = ring(P)
@@ -231,3 +233,45 @@ def test_a_send_of_a_step_is_what_it_says(send: Any) -> None:
     with pytest.raises(WeftError, match="step 0"):
         from_steps(ring(2), "broadcast", [[send]], 8)
     assert from_steps(ring(2), "broadcast", [[(np.int64(0), 1, np.array([0]), np.False_)]], 8).proof == "proved"
+
+
+def units(takes: Any, gives: Any) -> Callable[[Transfers], Transfers]:
+    """Pool 1 taken from and given to in the slots where `takes` and `gives` hold."""
+    def change(t: Transfers) -> Transfers:
+        columns = (np.where(takes(t.slot), 1, -1), np.where(gives(t.slot), 1, -1), t.slot)
+        return t._replace(pool=np.stack(columns, axis=1).astype(np.int32))
+
+    return change
+
+
+def test_a_pool_is_given_no_more_than_is_taken() -> None:
+    pools = (Pool(1), Pool(2))
+    assert pattern(units(lambda slot: slot == 0, lambda slot: slot == 3), pools=pools).proof == "proved"
+    assert pattern(units(lambda slot: slot < 2, lambda slot: slot == 3), pools=pools).proof == "proved"
+    said = refusal(units(lambda slot: slot < 2, lambda slot: slot > 3), pools=pools)
+    assert said == "mine: rank 0 takes 2 units from pool 1 and gives 3 back: give back no more than is taken"
+    odd = units(lambda slot: slot < 2, lambda slot: slot == 3)
+    only_at_five = refusal(lambda t: t._replace(pool=np.where(
+        ((t.src == 5) & (t.slot < 2))[:, None], np.array([-1, 1, 0], np.int32), odd(t).pool
+    )), pools=pools)
+    assert only_at_five.startswith("mine: rank 5 takes 0 units from pool 1 and gives 3 back")
+
+
+@pytest.mark.parametrize("name", ["all-gather", "all_gather", "AllGather"])
+def test_names_of_the_registry_belong_to_its_collectives(name: str) -> None:
+    own = collective("all-gather")
+    for change in (
+        {"wanted_by": lambda block, p, root: range(1)}, {"blocks_per_rank": lambda n_blocks, p: n_blocks // p},
+        {"group_size": 2}, {"bus_factor": lambda p: 9.0},
+    ):
+        assert f"collective {name!r} is not weft's own all-gather" in refusal(kind=replace(own, name=name, **change))
+        groups = grouped("all-gather", process_group((2, 4), "-1,4"))
+        assert "is not weft's own" in refusal(kind=replace(groups, **{"name": name, "group_size": 8} | change))
+    assert pattern(kind=replace(own, name="mine", group_size=2)).kind.name == "mine"
+
+
+def test_weft_s_own_collective_within_groups_keeps_its_name_in_other_processes() -> None:
+    there = build("hierarchical", "all-gather", torus((2, 4)), "1MiB", group="-1,4").pattern
+    back = pickle.loads(pickle.dumps(there))
+    assert back.kind == there.kind and back.kind.group_size == 4
+    assert replace(back, note="again").kind == there.kind

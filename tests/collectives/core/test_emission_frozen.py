@@ -91,7 +91,7 @@ def test_the_same_transfers_with_other_blocks_are_proved_anew():
 
 def test_the_same_transfers_for_another_collective_are_proved_anew():
     good = build("ring", "all-gather", ring(8), "1MiB").pattern
-    wants_all = replace(good.kind, sources=lambda block, p, root: range(p))
+    wants_all = replace(good.kind, name="mine", sources=lambda block, p, root: range(p))
     with pytest.raises(ScheduleError, match="without the contribution"):
         replace(good, kind=wants_all)
 

@@ -167,6 +167,46 @@ def test_one_who_follows_chunk_by_chunk_sends_the_blocks_in_the_order_of_arrival
     assert judged("broadcast", 3, [first, other._replace(lag=WHOLE)], 2) == ""
 
 
+FOLLOWED = [
+    [Row(0, 2, [0, 1], waits=[0], lag=STREAM, step=2)],
+    [Row(0, 2, [0], waits=[0], lag=STREAM, step=2)],
+    [Row(1, 1, [], waits=[0], lag=STREAM, step=2)],
+    [Row(0, 2, [1, 0], waits=[0], lag=STREAM, step=2), Row(1, 1, [], waits=[1], lag=STREAM, step=2)],
+]
+"""What may stand between an arrival and one who follows it: another transfer, of fewer blocks, a join, and two."""
+
+
+@pytest.mark.parametrize("between", FOLLOWED)
+def test_the_order_of_arrival_counts_through_others(between: list[Row]) -> None:
+    """A block that arrives last must not leave first, whatever paces the chunks."""
+    first = Row(0, 1, [0, 1], step=1)
+    last = Row(1, 2, [0, 1], waits=[len(between)], lag=STREAM, step=3)
+    assert judged("broadcast", 3, [first, *between, last], 2) == ""
+    for blocks in ([1, 0], [1]):
+        wrong = last._replace(blocks=blocks)
+        assert judged("broadcast", 3, [first, *between, wrong], 2) == (
+            f"{name(wrong)}, with block {str(blocks)[1:-1]}, follows {name(first)}, with block 0, 1, chunk by chunk"
+        )
+    backward = last._replace(blocks=[1, 0])
+    ended = between[-1]._replace(lag=WHOLE)
+    assert judged("broadcast", 3, [first, *between[:-1], ended, backward], 2) == "", "all came before the first left"
+    assert judged("broadcast", 3, [first, *between, backward._replace(lag=WHOLE)], 2) == "", "its end is that of both"
+
+
+@pytest.mark.parametrize("through_a_join", [False, True])
+def test_a_copy_must_not_leave_before_what_it_overwrites_is_added(through_a_join: bool) -> None:
+    """Rank 2 adds at rank 1, and the sum, which rank 0 has, follows that chunk by chunk."""
+    sums = [Row(1, 0, [0, 1], adds=True), Row(2, 0, [0, 1], adds=True), Row(0, 0, [], waits=[0, 1])]
+    add, pace = Row(2, 1, [0, 1], adds=True, step=5), Row(1, 1, [], waits=[3], lag=STREAM)
+    begin = [*sums, add, pace, Row(0, 2, [0, 1], waits=[2])]
+    copy = Row(0, 1, [0, 1], waits=[2, 4 if through_a_join else 3], lag=STREAM, step=7)
+    assert judged("all-reduce", 3, [*begin, copy], 2) == ""
+    wrong = copy._replace(blocks=[1, 0])
+    assert judged("all-reduce", 3, [*begin, wrong], 2) == (
+        f"{name(add)} adds to block 1 of rank 1 and is not guaranteed to finish before {name(wrong)} overwrites it"
+    )
+
+
 def test_the_order_is_free_where_what_arrives_is_not_what_leaves() -> None:
     """Delivered to another rank, or other blocks: chunk by chunk then only paces."""
     assert judged("broadcast", 3, [Row(0, 1, [0, 1]), Row(0, 2, [1, 0], waits=[0], lag=STREAM)], 2) == ""
