@@ -96,6 +96,7 @@ class _Proof:
     def run(self) -> None:
         child, parent, entirely = self._dependencies()
         ptr, parents = _rows(child, parent, len(self.src))
+        streams = not entirely.all()
         whole = _rows(child, entirely.astype(np.int64), len(self.src))[1]
         order = self._order(child, parent)
         self.bit, self.part = _number(child, parent, order)
@@ -103,13 +104,17 @@ class _Proof:
         until: dict[int, tuple[int, int]] = {}  # rows `before` and `begun` of a row, as long as some row waits for it
         for row in order:
             before = begun = 0
-            for one, is_whole in zip(parents[ptr[row] : ptr[row + 1]], whole[ptr[row] : ptr[row + 1]], strict=True):
+            for at in range(ptr[row], ptr[row + 1]):
+                one = parents[at]
                 past, at_start = until[one]
                 before |= past
-                begun |= past if is_whole else at_start
+                if streams:
+                    begun |= past if whole[at] else at_start
                 waiting[one] -= 1
                 if waiting[one] == 0:
                     del until[one]
+            if not streams:
+                begun = before
             if waiting[row]:
                 until[row] = before | 1 << self.bit[row], begun
             self._send(row, before, begun)
@@ -176,19 +181,12 @@ class _Proof:
             bit = bits[one]
             return bit < last and parts[one] == part and done[bit >> 3] >> (bit & 7) & 1
 
-        def arrives(one: int, place: int) -> bool:
-            """Whether a row in `before` has brought a block before the one at this place leaves."""
-            if not followed >> bits[one] & 1:
-                return True
-            its = self.blocks_of(self.src[one], self.slot[one])
-            return len(its) == len(blocks) and its[place] == blocks[place]
-
         for place, block in enumerate(blocks):
             here = writes.get((src, block))
             seen = [write for write in here if precedes(write[0])] if here else ()
             if followed:
                 for write in seen:
-                    if not arrives(write.row, place):
+                    if not self._arrives(write.row, row, place, followed):
                         raise ScheduleError(
                             f"{self._name(row)}, with {self._carried(row)}, follows {self._name(write.row)}, with "
                             f"{self._carried(write.row)}, chunk by chunk"
@@ -200,10 +198,17 @@ class _Proof:
             for write in there:
                 # An addition after a copy is a race even where it is ordered: the copy already holds the whole sum.
                 if reduces != write.reduces and (
-                    reduces or not precedes(write.row) or not arrives(write.row, place)
+                    reduces or not precedes(write.row) or not self._arrives(write.row, row, place, followed)
                 ):
                     self._refuse_race(write.row, row, dst, block)
             there.append(_Write(row, contributions, reduces))
+
+    def _arrives(self, one: int, row: int, place: int, followed: int) -> bool:
+        """Whether a row that is waited for has brought a block before the one at this place leaves."""
+        if not followed or not followed >> self.bit[one] & 1:
+            return True
+        its, mine = (self.blocks_of(self.src[at], self.slot[at]) for at in (one, row))
+        return len(its) == len(mine) and its[place] == mine[place]
 
     def _refuse_race(self, one: int, other: int, rank: int, block: int) -> None:
         adds, overwrites = (one, other) if self.reduces[one] else (other, one)
