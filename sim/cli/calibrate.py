@@ -12,7 +12,7 @@ from sim.cli.output import say, write_json
 from sim.measured.calibrate import CONSTANTS, Calibrated, Table, calibrate
 from sim.measured.read import read_measurements
 from topologies.checks import WeftError
-from topologies.machines.profile import Gpu, Machine, Nic, part
+from topologies.machines.profile import OF_LINK, Gpu, Machine, Nic, part
 from topologies.units import counted, format_size
 
 _TIMES = {one.key for one in CONSTANTS if one.time} | {"launch_per_gpu", "handshake", "handshake_simple"}
@@ -81,7 +81,8 @@ def _part(one: Gpu | Nic, kind: type[Any], file: str) -> str:
     words = [f'like = "{one.name}"']
     for field in fields(kind)[1:]:
         value = getattr(one, field.name)
-        if value != getattr(like, field.name):
+        of_link = field.name in OF_LINK and getattr(one, "link", 0) != getattr(like, "link", 0)
+        if value != getattr(like, field.name) or of_link:
             words.append(f"{field.name} = {_text(field.name, value)}")
     return f"{{ {', '.join(words)} }}"
 
@@ -90,8 +91,8 @@ def _text(key: str, value: Any) -> str:
     """A value as a profile has it."""
     if key in _TIMES:
         return f'"{round(value * 1e6, 3):.6g}us"'
-    if isinstance(value, bool):
-        return str(value).lower()
+    if isinstance(value, bool) or (key == "multicast" and not value):
+        return str(bool(value)).lower()
     if isinstance(value, str):
         return f'"{value}"'
     return f"{value:.4g}" if key in ("reached", "messages") else f'"{value / 1e9:.5g}GB/s"'

@@ -9,7 +9,7 @@ from typing import Any
 from sim.cli.output import say, write_csv, write_json, write_text
 from sim.library.expected import expected, expected_row
 from sim.library.simulated import simulated
-from sim.library.tuner import Setting, version
+from sim.library.tuner import Setting, runs_on, version
 from sim.measured.nccl_json import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
 from sim.study.spec import Spec
@@ -47,6 +47,11 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
             if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
                 raise WeftError(f"--library has its own: omit {name} of [{section}]; rates are those of the machine")
     asked, (machine, nodes) = spec.library, machine_and_nodes or spec.build_machine()
+    ranks, root = machine.gpus * nodes, spec.collective.root or 0
+    if root >= ranks:
+        raise WeftError(f"root is {root}: {counted(nodes, 'node')} of {machine.name} have ranks 0 to {ranks - 1}")
+    if asked.name:
+        runs_on(asked.name, machine)
     return Setting(
         machine=machine, nodes=nodes, gpus=machine.gpus, collective=spec.kind.name,
         version=version(asked.name or ""), algorithms=asked.algorithms or (), protocols=asked.protocols or (),

@@ -74,7 +74,10 @@ def parts_us(setting: Setting, one: Candidate, size_bytes: int) -> tuple[float, 
 def _links(setting: Setting, one: Candidate) -> str:
     if one.protocol == "LL":
         return "protocol"
-    by_nics = one.algorithm in ("NVLSTree", "CollNet") or setting.between_GBps < setting.inside_GBps
+    if setting.collective == "all-to-all" and setting.nodes > 1 and setting.gpus > 1:
+        inside = setting.machine.gpu.ring / 1e9 * setting.n / (setting.gpus - 1)
+        return "inside" if one.algbw_GBps >= inside else "between"
+    by_nics = one.algorithm in ("NVLSTree", "CollNet", SENDRECV) or setting.between_GBps < setting.inside_GBps
     return "between" if setting.nodes > 1 and by_nics else "inside"
 
 

@@ -103,7 +103,7 @@ def _protocol(setting: Setting, row: Expected) -> _Protocol:
         kind = row.algorithm.lower()
         share = {"LL": known["ll_share"], "LL128": known["ll128_share"], "Simple": 1.0}[row.protocol]
         inside = known[f"nvlink_{kind}"][at]
-        if kind == "ring" and setting.nodes > 1:
+        if kind == "ring" and setting.nodes > 1 and setting.collective not in ("broadcast", "reduce"):
             inside = max(inside, known["network_post"][setting.machine.cpu] * (3 if at == 2 else 1))
         most = ll_GBps(setting) if row.protocol == "LL" else float("inf")  # copied by the GPU's threads
         return _Protocol(

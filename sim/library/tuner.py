@@ -27,6 +27,7 @@ NEWEST = (2, 30)
 _OLDEST = (2, 12)
 _NEW_TREES = (2, 27)
 _PAT = (2, 23)
+_NVLS, _NVLS_TREE = (2, 17), (2, 18)
 _SHARP_OF_NIC, _SHARP_OF_RING = 0.8, 0.46
 """nccl 320, a maintainer: 20 GB/s for a port of 200 Gb/s; 110 GB/s for 240 GB/s of NVLink."""
 
@@ -54,6 +55,17 @@ def version(library: str) -> tuple[int, int]:
     if not _OLDEST <= found < (3, 0):
         raise WeftError(f"library {library!r}: versions from 2.12 are modeled")
     return found
+
+
+def runs_on(library: str, machine: Machine) -> None:
+    """Check that a library is that of a machine's GPUs.
+
+    WeftError: RCCL without GPUs of AMD, or NCCL on them.
+    """
+    name = library.partition(":")[0]
+    own = "rccl" if machine.gpu.architecture == "cdna" else "nccl"
+    if name != own and machine.gpu.architecture in tables()["architecture"]:
+        raise WeftError(f"{machine.name} has {machine.gpu.name}, whose library is {own}, not {name}: --library {own}")
 
 
 class Reached(NamedTuple):
@@ -216,7 +228,8 @@ def _every(setting: Setting) -> Iterator[Candidate]:
     if setting.collective == "all-reduce":
         for protocol in protocols:
             yield _tree(setting, protocol)
-        if setting.machine.gpu.multicast and setting.machine.inside == "switch" and setting.gpus > 1:
+        reduces = setting.machine.gpu.multicast and setting.machine.inside == "switch" and setting.gpus > 1
+        if reduces and setting.version >= (_NVLS if setting.nodes == 1 else _NVLS_TREE):
             yield _nvls(setting)
         if setting.nodes > 1:
             raw = setting.nics * setting.machine.nic.port / 1e9
@@ -270,7 +283,9 @@ def _ring(setting: Setting, protocol: str) -> Candidate:
     }[protocol]
     longer = known["ring_allreduce_between_nodes"] if both and between and protocol == "Simple" else 1.0
     believed = known["base_ring"][at] + (hop if between else inside) if rooted else latency * longer  # of one hop
-    return Candidate("Ring", protocol, latency, busbw / setting.bus_factor, believed, between, 1 / n)
+    if setting.gpus == 1 and not rooted:  # the library then counts hops of a tree
+        believed += longer * between * (known["network_tree"][at] - known["network_ring"][at])
+    return Candidate("Ring", protocol, latency, busbw / setting.bus_factor, believed, between, 1 if rooted else 1 / n)
 
 
 def _tree(setting: Setting, protocol: str) -> Candidate:
@@ -318,7 +333,8 @@ def messages(setting: Setting) -> tuple[float, float]:
         return known.scatter, setting.inside_GBps * n / (n - 1)
     away = (n - setting.gpus) / n
     rate = setting.nics * nic.port * nic.messages / 1e9 / setting.gpus
-    return known.send + known.peer * n + nic.latency * 1e6, rate / away
+    within = setting.machine.gpu.ring / 1e9 * n / (setting.gpus - 1) if setting.gpus > 1 else math.inf
+    return known.send + known.peer * n + nic.latency * 1e6, min(rate / away, within)
 
 
 def channel_GBps(setting: Setting, size_bytes: int) -> float:

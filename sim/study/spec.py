@@ -136,9 +136,6 @@ class Spec(Sections):
 
     def _of_machine(self) -> Topology:
         keys = self.topology
-        for name in ("spec", "boxes", "nvlink"):
-            if getattr(keys, name) is not None:
-                raise WeftError(f"[topology] machine {keys.machine!r} cannot be combined with {name}: omit one")
         found, nodes = self.build_machine()
         return found.topology(
             nodes, bandwidth=keys.link_bandwidth,
@@ -166,8 +163,12 @@ class Spec(Sections):
         Raises
         ------
         WeftError
-            The topology is no machine.
+            The topology is no machine, or both are given.
         """
+        keys = self.topology
+        for name in ("spec", "boxes", "nvlink"):
+            if keys.machine is not None and getattr(keys, name) is not None:
+                raise WeftError(f"[topology] machine {keys.machine!r} cannot be combined with {name}: omit one")
         named = self.fabric
         if named is None:
             raise WeftError("no machine is given: write --machine dgx-h100:4, or a profile FILE.toml:4")

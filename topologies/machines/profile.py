@@ -27,6 +27,8 @@ from topologies.text.plain_data import parse_toml, read_toml
 from topologies.units import PS_PER_S, Quantities, Quantity, bytes_per_s, parse_bandwidth, parse_time
 
 FOLDER = Path(__file__).parent
+OF_LINK = ("ring", "multicast")
+"""Rates of a GPU that are shares of its link: where a profile changes the link alone, they change with it."""
 INSIDE = ("switch", "mesh", "alone", "torus-2d", "torus-3d")
 CPUS = ("intel", "amd", "arm")
 _KEYS = ("gpu", "gpus", "inside", "nic", "nics", "cpu")
@@ -40,6 +42,12 @@ def _rate(value: Any, what: str) -> float:
 
 def _seconds(value: Any, what: str) -> float:
     return parse_time(value, what) / PS_PER_S
+
+
+def _rate_or_none(value: Any, what: str) -> float:
+    if isinstance(value, bool) and value:
+        raise WeftError(f"{what} is {told(value)}: give a rate, or false")
+    return 0.0 if value is False else parse_bandwidth(value, what)
 
 
 def _share(value: Any, what: str) -> float:
@@ -85,7 +93,7 @@ class Nic:
 
 
 _READS: dict[type, dict[str, Callable[[Any, str], Any]]] = {
-    Gpu: {"architecture": _word, "link": _rate, "ring": _rate, "multicast": _rate, "launch": _seconds,
+    Gpu: {"architecture": _word, "link": _rate, "ring": _rate, "multicast": _rate_or_none, "launch": _seconds,
           "launch_per_gpu": _seconds, "ramp": _seconds, "ramp_ll128": _seconds, "channel": _rate},
     Nic: {"port": _rate, "reached": _share, "messages": _share, "latency": _seconds, "ll128": truth,
           "handshake": _seconds, "handshake_simple": _seconds},
@@ -233,10 +241,24 @@ def part(kind: type[Any], file: str, given: Any, where: str) -> Any:
     like = choice(own["like"], profiles(file), where)
     values = {key: value[0] for key, value in profiles(file)[like].items() if key != "like" and value}
     reads = _READS[kind]
-    for key, value in own.items():
-        if key != "like":
-            values[choice(key, reads, f"{where}: key")] = value
-    return kind(like, **{key: reads[key](value, f"{where}: {key}") for key, value in values.items()})
+    changed: dict[str, Any] = {
+        choice(key, reads, f"{where}: key"): reads[key](value, f"{where}: {key}")
+        for key, value in own.items() if key != "like"
+    }
+    found = kind(like, **{key: reads[key](value, f"{where}: {key}") for key, value in values.items()})
+    return _with_own_links(found, changed, where) if kind is Gpu else replace(found, **changed)
+
+
+def _with_own_links(like: Gpu, changed: Mapping[str, Any], where: str) -> Gpu:
+    """A GPU with values of its own; rates that are reached of a link follow the link."""
+    factor = changed.get("link", like.link) / like.link
+    scaled: dict[str, Any] = {key: getattr(like, key) * factor for key in OF_LINK}
+    found = replace(like, **{**scaled, **changed})
+    for key in OF_LINK:
+        if getattr(found, key) > found.link:
+            rate, link = (f"{value / 1e9:g}GB/s" for value in (getattr(found, key), found.link))
+            raise WeftError(f"{where}: {key} is {rate}, more than the link of {link}: give what is reached of it")
+    return found
 
 
 def sources(kind: str) -> dict[str, dict[str, str]]:

@@ -101,3 +101,15 @@ def test_expected_and_simulated_stand_side_by_side(tmp_path: Path, capsys: pytes
     assert all(0.7 < row["simulated_s"] / row["time_s"] < 1.3 and not row["not_simulated"] for row in rows)
     assert main(["compare", "--machine", "gb200-nvl72:4", "--collective", "all-gather", "--library", "nccl"]) == 0
     assert "# not simulated: about" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("--machine", "dgx-a100:2", "--topology", "ring:4"), "cannot be combined with spec"),
+    (("--machine", "dgx-a100:2", "--collective", "broadcast", "--root", "99"), "ranks 0 to 15"),
+    (("--machine", "mi300x:1"), "--library rccl"),
+])
+def test_what_a_library_cannot_use_is_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert main(["compare", *words, "--library", "nccl", "-b", "1K", "-e", "1K"]) == 2
+    assert said in capsys.readouterr().err

@@ -78,3 +78,11 @@ def test_a_broadcast_comes_back_to_the_node_of_its_root(collective: str) -> None
     row = expected(asked, 1024)
     assert row.time_s > 2 * 72e-6
     assert simulated(asked, row).time_s == pytest.approx(row.time_s, rel=0.2)
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+@pytest.mark.parametrize(("name", "nodes"), [("dgx-a100", 2), ("dgx-a100", 4), ("perlmutter", 3), ("dgx-h100", 2)])
+def test_only_hops_between_nodes_of_a_chain_post_to_a_nic(name: str, nodes: int, collective: str) -> None:
+    asked = setting(name, nodes, collective)
+    row = expected(asked, 1024)
+    assert simulated(asked, row).time_s == pytest.approx(row.time_s, rel=0.05)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from topologies import WeftError
-from topologies.machines.profile import FIELDS, Gpu, Nic, machine, machine_and_nodes, profiles, sources
+from topologies.machines.profile import FIELDS, Gpu, Nic, machine, machine_and_nodes, part, profiles, sources
 
 BOXES = tuple(profiles("boxes"))
 
@@ -49,7 +49,7 @@ def test_a_user_writes_a_profile_in_ten_lines(tmp_path: Path) -> None:
         'nic = { like = "roce-400", reached = 0.82 }\nnics = 4\ncpu = "amd"\n'
     )
     found, nodes = machine_and_nodes(f"{file}:3")
-    assert (nodes, found.gpu.link, found.gpu.ring, found.nic.reached) == (3, 200e9, 370.8e9, 0.82)
+    assert (nodes, found.gpu.link, found.gpu.ring, found.nic.reached) == (3, 200e9, pytest.approx(164.8e9), 0.82)
     assert machine_and_nodes(str(file))[1] == 1
 
 
@@ -64,12 +64,27 @@ def test_a_user_writes_a_profile_in_ten_lines(tmp_path: Path) -> None:
     ('gpu = "h100"\ngpus = 8\ninside = "tube"\nnic = "ib-ndr"\nnics = 8\ncpu = "intel"', "tube"),
     ('gpu = "h100"\ngpus = 8\ninside = "switch"\nnic = { like = "ib-ndr", reached = 1.5 }\nnics = 8\ncpu = "intel"',
      "reached"),
+    ('gpu = { like = "h100", link = "200GB/s", ring = "370.8GB/s" }\ngpus = 8\ninside = "switch"\nnic = "ib-ndr"\n'
+     'nics = 8\ncpu = "intel"', "ring is 370.8GB/s, more than the link of 200GB/s"),
+    ('gpu = { like = "h100", multicast = true }\ngpus = 8\ninside = "switch"\nnic = "ib-ndr"\nnics = 8\ncpu = "amd"',
+     "multicast is True"),
 ])
 def test_a_bad_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "bad.toml"
     file.write_text(text)
     with pytest.raises(WeftError, match=said):
         machine(str(file))
+
+
+@pytest.mark.parametrize("name", sorted(profiles("gpus")))
+def test_what_is_reached_of_a_link_follows_the_link(name: str) -> None:
+    """A GPU with links of another rate reaches the same shares of them, and no profile passes its links."""
+    known = part(Gpu, "gpus", name, "test")
+    for factor in (0.25, 2.0):
+        own = part(Gpu, "gpus", {"like": name, "link": f"{known.link * factor / 1e9:.6f}GB/s"}, "test")
+        assert (own.ring, own.multicast) == pytest.approx((known.ring * factor, known.multicast * factor))
+    assert max(known.ring, known.multicast) <= known.link
+    assert part(Gpu, "gpus", {"like": name, "multicast": False}, "test").multicast == 0
 
 
 def test_an_unknown_machine_is_named() -> None:
