@@ -51,10 +51,10 @@ def run(arguments: argparse.Namespace) -> None:
             steps.advance(measured.source)
     changed = _changes(arguments, spec, runs)
     found = _since(found, runs, changed)
-    say(arguments, *report(runs, found, changed), *_assumed(runs, spec), *missing(refused, {}))
+    say(arguments, *report(runs, found, changed), *_assumed(found), *missing(refused, {}))
     rows, since = found.rows(), [change_facts(one) for one in changed]
     write_json(
-        arguments, spec, rows, verdict=found.verdict, cause=found.cause, limit=found.limit,
+        arguments, spec, rows, verdict=found.verdict, condition=found.condition, cause=found.cause, limit=found.limit,
         rates=[rate_facts(rate) for rate in found.rates], tables=[facts(one) for one in found.tables], changes=since,
         candidates=[candidate_facts(one) for _, one in runs if isinstance(one, FabricRun)], refused=refused,
     )
@@ -113,7 +113,9 @@ def _on_machine(spec: Spec, file: str) -> tuple[Measurements, LibraryRun]:
     setting = replace(setting_of(told, (box, nodes)), gpus=gpus)
     if library.gpus_per_process is None and measured.gpus_per_process:
         setting = replace(setting, gpus_per_process=min(measured.gpus_per_process, gpus))
-    return measured, LibraryRun(file, setting, [(point.size_bytes, point.time_s) for point in measured.points])
+    ports = f"its NICs are {setting.nics} x {setting.machine.nic.name} a node, as assumed: no header names them"
+    points = [(point.size_bytes, point.time_s) for point in measured.points]
+    return measured, LibraryRun(file, setting, points, measured.wrong, "" if named else ports)
 
 
 def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements) -> tuple[Machine, int, int]:
@@ -155,14 +157,10 @@ def _by_device(measured: Measurements, each: int) -> Machine:
     return machine_of(measured.device, measured.device, each, "", "")
 
 
-def _assumed(runs: Sequence[tuple[Measurements, Run]], spec: Spec) -> list[str]:
+def _assumed(found: Judgment) -> list[str]:
     """That NICs are those of a box that only the name of a GPU suggests."""
-    settings = [run.setting for _, run in runs if isinstance(run, LibraryRun) and run.setting.nodes > 1]
-    if spec.fabric is not None or not settings:
-        return []
-    one = settings[0]
-    ports = f"{one.nics} x {one.machine.nic.name} a node of {one.machine.name}"
-    return [f"# headers do not name NICs: taken as {ports}; name yours with --machine"]
+    return ["# headers do not name NICs: name the machine with --machine, and the verdict is no longer conditional"
+            ] if found.condition else []
 
 
 def _on_fabric(
@@ -181,7 +179,8 @@ def _on_fabric(
     refused |= wrong
     points = [(point.size_bytes, point.time_s) for point in measured.points]
     return measured, FabricRun(
-        file, topology, kind, candidates, points, spec.judge.known or (), spec.bound.reducing_switches
+        file, topology, kind, candidates, points, spec.judge.known or (), spec.bound.reducing_switches,
+        measured.wrong,
     )
 
 

@@ -24,7 +24,7 @@ def report(
     lines = []
     if len(runs) > 1:
         lines += [
-            f"# weft judge: {counted(len(runs), 'table')}", f"verdict     {found.verdict}",
+            f"# weft judge: {counted(len(runs), 'table')}", f"verdict     {_verdict(found)}",
             f"limited by  {found.limit}", *_rates(found.rates), "#",
         ]
     for (measured, run), table in zip(runs, found.tables, strict=True):
@@ -38,33 +38,41 @@ def report(
     return lines
 
 
+def _verdict(said: Judgment | Diagnosis) -> str:
+    return said.verdict + (f", if {said.condition}" if said.condition else "")
+
+
 def _of_table(measured: Measurements, run: Run, table: Diagnosis, said: Judgment | Diagnosis) -> list[str]:
-    left_out = f", {measured.left_out} left out (empty or not timed)" if measured.left_out else ""
+    left_out = f", {measured.left_out} left out (empty, not timed or cut off)" if measured.left_out else ""
     best = max(table.rows(), key=lambda row: float(row["busbw_GBps"]))
     bound = "" if table.share_of_bound is None else f", {table.share_of_bound:.1%} of the raw links' bound"
     lines = [
         f"# weft judge: {table.ran}; {counted(len(measured.points), 'point')} of {measured.source} "
         f"({measured.format}){left_out}",
-        f"verdict     {said.verdict}",
+        f"verdict     {_verdict(said)}",
         f"limited by  {said.limit}",
         f"reached     {best['busbw_GBps']:.4g} GB/s busbw at {format_size(best['size_bytes'])}: {table.share:.1%} of "
         f"what {table.algorithm} should here, {table.share_of_any:.1%} of the fastest algorithm{bound}",
         *_rates(table.rates),
     ]
-    for name, sizes in (("switches", table.switches), ("breaks", table.breaks), ("outliers", table.outliers)):
-        words = {"switches": "expected after", "breaks": "of the measured curve after", "outliers": "at"}[name]
+    for name, sizes in (("switches", table.switches), ("breaks", table.breaks), ("outliers", table.outliers),
+                        ("repeats", table.repeats)):
+        words = {"switches": "expected after", "breaks": "of the measured curve after", "outliers": "at",
+                 "repeats": "differ by half and more at"}[name]
         if sizes:
             lines.append(f"{name:<11} {words} {', '.join(map(format_size, sizes))}")
     if table.contradictions:
         named = ", ".join(map(format_size, table.contradictions))
         lines.append(f"contradicts {named} took longer than larger sizes: not counted")
-    return [*lines, *(f"note        {note}" for note in table.notes)]
+    return [*lines, *(f"note        {note}" for note in (*measured.notes, *table.notes))]
 
 
 def _rates(rates: Sequence[Rate]) -> list[str]:
     lines = []
     for rate in rates:
-        if not rate.determined:
+        if rate.apart:
+            said = "differs between the tables: see each"
+        elif not rate.determined:
             said = f"of {rate.nominal}: not determined by these sizes" if rate.name != "latency" else "not determined"
         elif rate.nominal.startswith("per transfer"):
             ends = [format_time(end * 1e12) for end in rate.share]
@@ -131,14 +139,15 @@ def facts(one: Diagnosis) -> dict[str, Any]:
         "verdict": one.verdict, "cause": one.cause, "limit": one.limit, "algorithm": one.algorithm, "share": one.share,
         "share_of_any": one.share_of_any, "share_of_bound": one.share_of_bound,
         "rates": [rate_facts(rate) for rate in one.rates], "switches": list(one.switches), "breaks": list(one.breaks),
-        "outliers": list(one.outliers), "contradictions": list(one.contradictions), "notes": list(one.notes),
+        "outliers": list(one.outliers), "contradictions": list(one.contradictions), "repeats": list(one.repeats),
+        "condition": one.condition, "notes": list(one.notes),
     }
 
 
 def rate_facts(rate: Rate) -> dict[str, Any]:
     value, low, high = rate.share
-    found = {"name": rate.name, "nominal": rate.nominal, "determined": rate.determined}
-    return found | ({"value": value, "low": low, "high": high} if rate.determined else {})
+    found = {"name": rate.name, "nominal": rate.nominal, "determined": rate.determined, "apart": rate.apart}
+    return found | ({"value": value, "low": low, "high": high} if rate.determined and not rate.apart else {})
 
 
 def change_facts(one: Changes) -> dict[str, Any]:

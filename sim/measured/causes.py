@@ -100,11 +100,11 @@ def healthy(setting: Setting) -> Cause:
 def causes(setting: Setting) -> list[Cause]:
     """Everything that may be wrong with a machine."""
     found = [healthy(setting), *_of_choice(setting)]
-    found += _inside(setting) if _limit(setting) == INSIDE else _between(setting)
+    found += _inside(setting) if limited_by(setting) == INSIDE else _between(setting)
     return found
 
 
-def _limit(setting: Setting) -> int:
+def limited_by(setting: Setting) -> int:
     """Which links hold the largest messages: those whose rate matters more."""
     return BETWEEN if setting.nodes > 1 and setting.between_GBps <= setting.inside_GBps * 2 else INSIDE
 

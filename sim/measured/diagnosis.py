@@ -11,7 +11,7 @@ from sim.measured.fit import Interval
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 
-CLASSES = ("good", "too-small", "tree-2n", "wrong-config", "slow-hw", "slow-unknown", "impossible")
+CLASSES = ("good", "too-small", "tree-2n", "wrong-config", "slow-hw", "slow-unknown", "impossible", "corrupt")
 FINE = CLASSES[:3]
 """Classes in which nothing is wrong."""
 
@@ -29,6 +29,13 @@ class Rate(NamedTuple):
     share: Interval
     determined: bool
     nominal: str
+    apart: bool = False  # whether tables disagree, so that one rate for all means nothing
+
+
+def corrupted(wrong: int) -> tuple[str, str, str]:
+    """Verdict, cause and words where results are wrong: no time matters then."""
+    return "corrupt", "data-corruption", (f"nothing: the results are wrong (#wrong, or out of bounds: {wrong:,}): data "
+                                          "is corrupted, by memory, links, driver or library")
 
 
 @one_line
@@ -63,6 +70,10 @@ class Diagnosis(Tabular):
     rates : tuple of Rate
     switches, breaks : tuple of int
         Sizes after which another protocol or algorithm is expected, and at which the measured curve breaks.
+    repeats : tuple of int
+        Sizes that were measured several times, and differ by half and more.
+    condition : str
+        What was assumed and the verdict rests on; "" if nothing.
     outliers : tuple of int
         Sizes that no smooth curve explains.
     contradictions : tuple of int
@@ -91,6 +102,8 @@ class Diagnosis(Tabular):
     breaks: tuple[int, ...]
     outliers: tuple[int, ...]
     contradictions: tuple[int, ...]
+    repeats: tuple[int, ...]
+    condition: str
     notes: tuple[str, ...]
     expected: tuple[Mapping[str, Any], ...]
 

@@ -20,6 +20,10 @@ OUTLIER = 1.5
 COLLAPSE = 0.5
 PICKED = 5
 LEAST_SEGMENT = 3
+UNSTEADY, LEAST_UNSTEADY = 1 / 3, 3
+"""Share of the sizes, and number, that contradict others from which a table says nothing: public tables of healthy
+machines have up to a quarter."""
+
 BREAK = 0.03
 """Root mean square of relative errors up to which pieces are good enough: tables repeat to that."""
 
@@ -34,6 +38,23 @@ def by_size(points: Sequence[Point]) -> tuple[Point, ...]:
         if size > 0 and time > 0:
             times.setdefault(size, []).append(time)
     return tuple((size, statistics.median(times[size])) for size in sorted(times))
+
+
+def repeats(points: Sequence[Point]) -> tuple[int, ...]:
+    """Sizes that were measured several times and differ as no healthy machine does."""
+    times: dict[int, list[float]] = {}
+    for size, time in points:
+        times.setdefault(size, []).append(time)
+    return tuple(size for size in sorted(times) if max(times[size]) > OUTLIER * min(times[size]) > 0)
+
+
+def unsteady(points: Sequence[Point], *contradicting: Sequence[int]) -> str:
+    """Why the points say nothing together, for people; "" if they do."""
+    few = set().union(*contradicting)
+    if len(few) < LEAST_UNSTEADY or len(few) <= UNSTEADY * len(points):
+        return ""
+    return (f"nothing that can be told: {len(few)} of {len(points)} sizes contradict others, or themselves when "
+            "repeated: measure again, with more iterations")
 
 
 def contradictions(points: Sequence[Point]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -23,8 +23,8 @@ from collectives.core.collective import collective
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.measured.curves import Curve, link_classes
-from sim.measured.diagnosis import GOOD, Diagnosis, Rate
-from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers
+from sim.measured.diagnosis import FINE, GOOD, Diagnosis, Rate, corrupted
+from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers, repeats, unsteady
 from sim.measured.fit import Fitted, Interval, Prior, fit
 from topologies import Topology
 from topologies.checks import WeftError, checked, choice
@@ -116,6 +116,8 @@ class FabricRun:
         Taken from the topology, not fitted.
     reducing_switches : bool
         Whether the bound of an all-reduce may count on switches that add.
+    wrong : int
+        Results that the program found wrong.
 
     Raises
     ------
@@ -130,10 +132,13 @@ class FabricRun:
     points: Sequence[Point]
     known: Sequence[str] = ()
     reducing_switches: bool = False
+    wrong: int = 0
+    repeats: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         for word in self.known:
             choice(word, KNOWN, "--known")
+        object.__setattr__(self, "repeats", repeats(self.points))
         object.__setattr__(self, "points", by_size(self.points))
         if len(self.points) < LEAST_POINTS:
             raise WeftError(f"{self.source} has {len(self.points)} sizes; at least {LEAST_POINTS} needed")
@@ -179,7 +184,10 @@ class FabricRun:
         fastest = min(float(one.nominal_s[best]) for one in self.fits)
         rates = self._rates(first)
         verdict, cause, limit = self._verdict(first, best, rates, bound)
-        ratios = (first.times_s / measured).tolist()
+        off = outliers([size for size, _ in self.points], (first.times_s / measured).tolist())
+        against = contradictions(self.points)
+        if verdict in FINE and (why := unsteady(self.points, off, against, self.repeats)):
+            verdict, cause, limit = "slow-unknown", "unsteady", why
         notes = [f"{', '.join(self.alike)} would look the same"] if self.alike else []
         if not first.possible:
             notes.append("no candidate fits links as slow as in the topology: it, or the sizes, may be wrong")
@@ -190,8 +198,8 @@ class FabricRun:
             share=float(first.nominal_s[best] / measured[best]),
             share_of_any=fastest / float(measured[best]),
             share_of_bound=None if bound is None else float(bound[best] / measured[best]), rates=rates, switches=(),
-            breaks=breaks(self.points), outliers=outliers([size for size, _ in self.points], ratios),
-            contradictions=contradictions(self.points), notes=tuple(notes), expected=tuple(self._rows(first, bound)),
+            breaks=breaks(self.points), outliers=off, contradictions=against, repeats=self.repeats, condition="",
+            notes=tuple(notes), expected=tuple(self._rows(first, bound)),
         )
 
     def _rows(self, first: Fit, bound: F64 | None) -> list[dict[str, object]]:
@@ -227,6 +235,8 @@ class FabricRun:
     def _verdict(
         self, first: Fit, best: int, rates: Sequence[Rate], bound: F64 | None
     ) -> tuple[str, str, str]:
+        if self.wrong:
+            return corrupted(self.wrong)
         measured = np.array([time for _, time in self.points])
         if bound is not None and np.any(bound > (1 + FASTER_THAN_BOUND) * measured):
             few = [format_size(size) for (size, time), least in zip(self.points, bound, strict=True)

@@ -24,10 +24,12 @@ APART = 1.1
 
 LIKE_A_RAIL = 0.03
 NOT_OF_LINKS = ("per-step", "latency", "nvls-off", "sharp-off", "ll128-off", "protocol")
+SAYS_NOTHING = ("corrupt", "impossible")
+
 UNEQUAL = 1.5
 """Factor between the shares of two collectives beyond which no rate of links explains both."""
 
-_SEVERE = ("impossible", "slow-hw", "wrong-config", "slow-unknown", "tree-2n", "good", "too-small")
+_SEVERE = ("corrupt", "impossible", "slow-hw", "wrong-config", "slow-unknown", "tree-2n", "good", "too-small")
 
 
 @checked
@@ -44,7 +46,9 @@ class Judgment(Tabular):
     cause, limit : str
         In a word, and for people.
     rates : tuple of Rate
-        From all tables together.
+        From all tables together; `apart` where they disagree.
+    condition : str
+        What was assumed and the verdict rests on; "" if nothing.
     """
 
     tables: tuple[Diagnosis, ...]
@@ -52,6 +56,7 @@ class Judgment(Tabular):
     cause: str
     limit: str
     rates: tuple[Rate, ...]
+    condition: str = ""
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per point of every table; `table` is its place."""
@@ -84,10 +89,18 @@ def judge(runs: Sequence[LibraryRun | FabricRun]) -> Judgment:
     libraries = [run for run in runs if isinstance(run, LibraryRun)]
     rates = rates_of(libraries) if libraries else tables[0].rates
     worst = min(tables, key=lambda one: (_SEVERE.index(one.verdict), one.share))
-    found = Finding(worst.verdict, worst.cause, worst.limit)
-    for rule in (_other_nodes, _more_nodes, _other_collectives):
-        found = rule(tables) or found
-    return Judgment(tables, *found, rates)
+    found, differ = Finding(worst.verdict, worst.cause, worst.limit), False
+    for rule in (_other_nodes, _more_nodes, _other_collectives) if worst.verdict not in SAYS_NOTHING else ():
+        if more := rule(tables):
+            found, differ = more, rule is not _other_collectives  # a sick and a healthy machine have no mean
+    rates = tuple(rate._replace(apart=rate.determined and (differ or _disagree(rate, tables))) for rate in rates)
+    return Judgment(tables, *found, rates, next((one.condition for one in tables if one.condition), ""))
+
+
+def _disagree(rate: Rate, tables: Sequence[Diagnosis]) -> bool:
+    """Whether the intervals of a rate by two tables have nothing in common."""
+    own = [one.share for table in tables for one in table.rates if one.name == rate.name and one.determined]
+    return bool(own) and max(share.low for share in own) > min(share.high for share in own)
 
 
 def _name(one: Diagnosis) -> str:

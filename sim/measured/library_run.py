@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ import numpy as np
 
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
-from sim.library.expected import expected, timed
+from sim.library.expected import chosen, expected, parts_us, timed
 from sim.library.tuner import SENDRECV, Setting, candidates
-from sim.measured.causes import Cause, causes, healthy, ll128_off
-from sim.measured.diagnosis import GOOD, PLATEAU, Diagnosis, Rate
-from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers
+from sim.measured.causes import SCATTER, Cause, causes, healthy, limited_by, ll128_off
+from sim.measured.diagnosis import FINE, GOOD, PLATEAU, Diagnosis, Rate, corrupted
+from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers, repeats, unsteady
 from sim.measured.fit import Fitted, Prior, fit
 from sim.measured.of_library import BETWEEN, INSIDE, LATENCY, busbw, ceiling, times_of
 from topologies.checks import WeftError, checked
@@ -35,6 +35,9 @@ SAME = 6
 """Independent points that the small, and the large, messages of a table count for."""
 
 LARGE = 2**20
+LARGEST_OF_TABLES = 2**30
+"""A size from which nobody measures much larger ones: if latency is nothing there, links are full."""
+
 LEAST_FOR_RATES = 2**19
 """One slot of Simple: smaller messages are of latency alone, whatever they take."""
 
@@ -47,6 +50,18 @@ ABOVE_PORTS, ABOVE_MOST = 1.03, 1.06
 SLOWER, SOMEWHAT, AS_PREDICTED, ELSEWHERE = 1.35, 1.2, 1.25, 1.25
 """Factors by which sizes without a protocol are slower, each at least, may be off its prediction, and other sizes off
 the healthy."""
+
+FASTER_THAN_BOUND = 0.02
+"""Noise up to which a time below the bound of the raw links is not called impossible."""
+
+SLIGHTLY, FAR_ABOVE = 1.1, 2.0
+"""Of what is expected, and of what the fastest algorithm should reach: aggregation that nobody mentioned gives 1.6."""
+
+UNITS = 100.0
+"""Factor by which every size is off, from which the times are in another unit."""
+
+FOLLOWS, TELLS = 0.08, 0.03
+"""Of logarithms: how far times may be off those of a cause, and how much its own must vary to show by their shape."""
 
 LEAST_OF_HOLE = 3
 DELAYED = 2.0
@@ -78,6 +93,10 @@ class LibraryRun:
     setting : Setting
     points : sequence of (int, float)
         Size in bytes and seconds; several of a size count by their median.
+    wrong : int
+        Results that the program found wrong.
+    assumed : str
+        What nobody said of the machine and the verdict rests on, for people.
 
     Raises
     ------
@@ -95,8 +114,12 @@ class LibraryRun:
     source: str
     setting: Setting
     points: Sequence[Point]
+    wrong: int = 0
+    assumed: str = ""
+    repeats: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "repeats", repeats(self.points))
         object.__setattr__(self, "points", by_size(self.points))
         if not self.points:
             raise WeftError(f"{self.source} has no measured time to judge")
@@ -129,10 +152,7 @@ class LibraryRun:
 
     def diagnosis(self) -> Diagnosis:
         """Judge it."""
-        setting, best = self.setting, self.best
-        finding = next(found for rule in _RULES if (found := rule(self)) is not None)
-        fastest = min(timed(free, one, best["size_bytes"]).time_s for free in [_free(setting)]
-                      for one in candidates(free))
+        setting, best, finding = self.setting, self.best, self.finding
         sizes = [size for size, _ in self.points]
         choices = [(row["algorithm"], row["protocol"]) for row in self.rows]
         rates = rates_of([self])
@@ -141,22 +161,63 @@ class LibraryRun:
             nics=setting.nics if setting.nodes > 1 else 0, points=tuple(self.points), verdict=finding.verdict,
             cause=finding.cause, limit=finding.limit,
             algorithm=f"{best['algorithm']} {best['protocol']}", share=best["ratio"],
-            share_of_any=fastest / best["measured_s"], share_of_bound=self._share_of_bound(), rates=rates,
+            share_of_any=self.share_of_any, share_of_bound=None if self.bound is None else
+            self.bound * float(best["size_bytes"]) / float(best["measured_s"]), rates=rates,
             switches=tuple(size for size, (one, other) in zip(sizes, pairwise(choices), strict=False) if one != other),
-            breaks=breaks(self.steady), outliers=outliers(sizes, [row["ratio"] for row in self.rows]),
-            contradictions=self.contradictions, notes=tuple(self._notes(rates, finding)), expected=tuple(self.rows),
+            breaks=breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
+            repeats=self.repeats, condition=self.assumed if setting.nodes > 1 else "",
+            notes=tuple(self._notes(rates, finding)), expected=tuple(self.rows),
         )
 
-    def _share_of_bound(self) -> float | None:
+    @cached_property
+    def outliers(self) -> tuple[int, ...]:
+        """Sizes that no smooth curve explains."""
+        return outliers([size for size, _ in self.points], [row["ratio"] for row in self.rows])
+
+    @cached_property
+    def finding(self) -> Finding:
+        """The first rule that holds, unless it is fine and the points contradict each other."""
+        found = next(found for rule in _RULES if (found := rule(self)) is not None)
+        why = unsteady(self.points, self.outliers, self.contradictions, self.repeats)
+        return Finding("slow-unknown", "unsteady", why) if why and found.verdict in FINE else found
+
+    @cached_property
+    def as_found(self) -> Setting:
+        """What ran, on the machine as the cause has it."""
+        every = [*causes(self.setting), *([one] if (one := ll128_off(self.setting)) else [])]
+        return next((one.setting for one in every if one.name == self.finding.cause), self.setting)
+
+    @cached_property
+    def share_of_any(self) -> float:
+        """Best bandwidth over what the fastest algorithm should reach there."""
+        free, best = replace(self.setting, algorithms=(), protocols=()), self.best
+        fastest = min(timed(free, one, best["size_bytes"]).time_s for one in candidates(free))
+        return fastest / float(best["measured_s"])
+
+    @cached_property
+    def bound(self) -> float | None:
+        """Least seconds of a byte on the raw links, whatever the algorithm; None where it is expensive."""
+        return self._bound(self.setting.machine.gpu.multicast > 0)
+
+    @property
+    def too_fast(self) -> list[int]:
+        """Sizes faster than the raw links allow; a network between nodes may add, whoever said so."""
+        bound = self._bound(True) if self.setting.nodes > 1 else self.bound
+        slot = self.setting.machine.gpu.name == "rtx-pcie"  # which may be a generation newer than described
+        return [
+            row["size_bytes"] for row in self.rows  # what is as expected is not: ports of a description are rounded
+            if (bound or 0.0) * row["size_bytes"] > (1 + FASTER_THAN_BOUND) * row["measured_s"]
+            and row["ratio"] > (FAR_ABOVE if slot else SLIGHTLY)
+        ]
+
+    def _bound(self, reduces: bool) -> float | None:
         setting = self.setting
         if setting.collective == SENDRECV or setting.gpus != setting.machine.gpus:
             return None
         topology = setting.machine.topology(setting.nodes)
         if not is_cheap(topology):
             return None
-        reduces = setting.machine.gpu.multicast > 0
-        bound = cut_bound(topology, setting.collective, reducing_switches=reduces)
-        return float(bound.s_per_byte) * float(self.best["size_bytes"]) / float(self.best["measured_s"])
+        return float(cut_bound(topology, setting.collective, reducing_switches=reduces).s_per_byte)
 
     def _notes(self, rates: Sequence[Rate], finding: Finding) -> list[str]:
         found = []
@@ -202,10 +263,6 @@ def _row(setting: Setting, size: int, time_s: float) -> dict[str, Any]:
     }
 
 
-def _free(setting: Setting) -> Setting:
-    return replace(setting, algorithms=(), protocols=())
-
-
 def ran(setting: Setting) -> str:
     """What ran on what, for people."""
     ports = f", {setting.nics} x {setting.machine.nic.name} a node" if setting.nodes > 1 else ""
@@ -214,15 +271,20 @@ def ran(setting: Setting) -> str:
 
 
 def rates_of(runs: Sequence[LibraryRun]) -> tuple[Rate, ...]:
-    """One rate per class of links, and one factor on latency, from all tables of a machine together."""
+    """One rate per class of links, and one factor on latency, from all tables of a machine together.
+
+    What each table was found to lack, such as a NIC, is no matter of rates.
+    """
     every = [[size for size, _ in run.steady] for run in runs]
-    models = [times_of(run.setting, sizes) for run, sizes in zip(runs, every, strict=True)]
+    models = [times_of(run.as_found, sizes) for run, sizes in zip(runs, every, strict=True)]
 
     def times(x: F64) -> F64:
         return np.concatenate([model(x) for model in models])
 
     measured = np.array([time for run in runs for _, time in run.steady])
-    found = fit(times, measured, _FREE, NOISE, np.concatenate([_weights(sizes) for sizes in every]))
+    inside_alone = any(limited_by(run.setting) == INSIDE for run in runs)
+    priors = _FREE if inside_alone else (SCATTER, *_FREE[1:])  # else either link explains what a table loses
+    found = fit(times, measured, priors, NOISE, np.concatenate([_weights(sizes) for sizes in every]))
     gpu, nic = runs[0].setting.machine.gpu, runs[0].setting.machine.nic
     inside = "PCIe" if gpu.name == "rtx-pcie" else "Infinity Fabric" if gpu.name.startswith("mi") else "NVLink"
     rates = []
@@ -235,6 +297,30 @@ def rates_of(runs: Sequence[LibraryRun]) -> tuple[Rate, ...]:
 
 
 # --- the rules, in order ------------------------------------------------------------------------------------------
+
+
+def _corrupt(run: LibraryRun) -> Finding | None:
+    return Finding(*corrupted(run.wrong)) if run.wrong else None
+
+
+def _impossible(run: LibraryRun) -> Finding | None:
+    """Times in another unit, or faster than any machine like this."""
+    ratios = [float(row["ratio"]) for row in run.rows]
+    small = any(size < LARGE for size, _ in run.points)  # large ones alone may be as slow as that
+    if min(ratios) > UNITS or (small and max(ratios) < 1 / UNITS):
+        usual = statistics.median(ratios)
+        words = f"{usual:,.0f} times as fast" if usual > 1 else f"{1 / usual:,.0f} times as slow"
+        return Finding("impossible", "units", f"nothing: every size is about {words} as this machine: are the times in "
+                       "the unit of the format (us)?")
+    asks = f"is it {run.setting.machine.name}, are sizes those of whole arrays?"
+    if few := run.too_fast:
+        sizes = ", ".join(map(format_size, few[:3])) + (f" and {len(few) - 3} more" if len(few) > 3 else "")
+        return Finding("impossible", "too-fast",
+                       f"nothing: {sizes} measured faster than any algorithm on the raw links; {asks}")
+    if run.share_of_any > FAR_ABOVE:
+        return Finding("impossible", "too-fast", f"nothing: {run.share_of_any:.1f} times what the fastest algorithm "
+                       f"should reach; {asks}")
+    return None
 
 
 def _collapsed(run: LibraryRun) -> Finding | None:
@@ -274,17 +360,54 @@ def _hole(run: LibraryRun) -> Finding | None:
         return None
     ratio = {row["size_bytes"]: row["measured_s"] / row["expected_s"] for row in run.rows}
     other = {size: expected(cause.setting, size).time_s / expected(run.setting, size).time_s for size in ratio}
+    least = {size: min(timed(cause.setting, one, size).time_s for one in candidates(cause.setting))
+             / expected(run.setting, size).time_s for size in ratio}
     hole = [size for size in ratio if other[size] >= SLOWER]
     rest = [ratio[size] for size in ratio if other[size] < 1.1]
     if len(hole) < LEAST_OF_HOLE or not rest or statistics.median(ratio[size] for size in hole) < SLOWER:
         return None
     if sum(ratio[size] >= SOMEWHAT for size in hole) < 0.8 * len(hole):
         return None
-    off = statistics.median(ratio[size] / other[size] for size in hole)
-    if not 1 / AS_PREDICTED <= off <= AS_PREDICTED or statistics.median(rest) > ELSEWHERE:
+    slowest = statistics.median(ratio[size] / other[size] for size in hole)
+    fastest = statistics.median(ratio[size] / least[size] for size in hole)  # the choice differs between versions
+    if slowest > AS_PREDICTED or fastest < 1 / AS_PREDICTED or statistics.median(rest) > ELSEWHERE:
         return None
     sizes = f"{format_size(hole[0])} to {format_size(hole[-1])}"
     return Finding(cause.verdict, cause.name, f"{cause.words} ({sizes})")
+
+
+def _shape(run: LibraryRun, cause: Cause) -> tuple[float, float, float]:
+    """Of large sizes: how far times are off those of a cause, how they scatter around it, and around a machine that is
+    slower at every size by one factor; zeros where the cause has no shape of its own."""
+    rows = [row for row in run.rows if row["size_bytes"] in dict(run.steady) and row["size_bytes"] >= LARGE]
+    if len(rows) < LEAST_OF_HOLE + 1:
+        return 0.0, 0.0, 0.0
+    slower = np.log([row["measured_s"] / row["expected_s"] for row in rows])
+    shape = np.log([expected(cause.setting, row["size_bytes"]).time_s / row["expected_s"] for row in rows])
+    if float(np.std(shape)) < TELLS:
+        return 0.0, 0.0, 0.0
+    return float(np.median(slower - shape)), _scatter(slower - shape), _scatter(slower)
+
+
+def _scatter(off: F64) -> float:
+    """Median distance to the median: single sizes decide nothing."""
+    return float(np.median(np.abs(off - np.median(off))))
+
+
+def _no_switches(run: LibraryRun) -> Finding | None:
+    """Inside a node without NVLS, whatever small messages take: large ones follow the ring size by size."""
+    cause = next((one for one in causes(run.setting) if one.name == "nvls-off"), None)
+    if cause is None or run.setting.nodes > 1:
+        return None
+    off, around, uniform = _shape(run, cause)
+    follows = abs(off) <= FOLLOWS and around < uniform
+    return Finding(cause.verdict, cause.name, cause.words) if follows else None
+
+
+def _uniform(run: LibraryRun, cause: Cause) -> bool:
+    """Whether large sizes are slower by one factor, which is not the shape of an algorithm that is missing."""
+    _, around, uniform = _shape(run, cause)
+    return cause.name in BEAT_GOOD and around > 2 * uniform
 
 
 def _likeliest(run: LibraryRun) -> Finding:
@@ -293,6 +416,7 @@ def _likeliest(run: LibraryRun) -> Finding:
     top, share = float(best["busbw_GBps"]), float(best["ratio"])
     waits = all(row["limit"] in ("launch", "latency") for row in run.rows)  # then links show by sharp numbers only
     possible = [one for one in causes(setting) if top <= ABOVE_MOST * one.most_GBps and not (waits and one.vague)]
+    possible = [one for one in possible if not _uniform(run, one)]
     won = min(possible, key=lambda one: run.fitted(one).cost + one.cost)
     if best["size_bytes"] < LEAST_FOR_RATES or not run._moves(won):
         return _of_small(run)
@@ -300,10 +424,16 @@ def _likeliest(run: LibraryRun) -> Finding:
         return Finding(won.verdict, won.name, won.words)
     if won.name == "healthy" or (share >= GOOD and won.name not in BEAT_GOOD):
         filled = busbw(setting, best["size_bytes"], best["expected_s"]) >= PLATEAU * ceiling(setting)
+        waiting = parts_us(setting, chosen(setting, best["size_bytes"]), best["size_bytes"])[0] / 1e6
+        still = waiting <= (1 - PLATEAU) * float(best["expected_s"])
+        filled = filled or (best["size_bytes"] >= LARGEST_OF_TABLES and still)
         if not filled and top < PLATEAU * ceiling(setting):
             size = format_size(best["size_bytes"])
             return Finding("too-small", "healthy", f"as expected; {size} is too small to fill the links")
         limit = {"inside": "the links inside a node", "between": "the NICs"}.get(best["limit"], best["limit"])
+        if share < GOOD:
+            name = "slow-between" if best["limit"] == "between" else "slow-inside"
+            return Finding("slow-unknown", name, f"{limit}, below what they reach elsewhere")
         return Finding("good", "healthy", limit)
     return Finding(won.verdict, won.name, won.words)
 
@@ -316,5 +446,5 @@ def _of_small(run: LibraryRun) -> Finding:
     return Finding("slow-unknown", "latency", f"latency, {late:.1f} times the expected one")
 
 
-_RULES = (_collapsed, _tree_of_two, _forced_protocol, _hole, _likeliest)
+_RULES = (_corrupt, _impossible, _collapsed, _tree_of_two, _forced_protocol, _hole, _no_switches, _likeliest)
 

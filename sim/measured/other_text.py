@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sim.measured.points import Measurements, measured
@@ -17,12 +18,14 @@ OSU_TESTS = {
     "allreduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather",
     "all-to-all personalized exchange": "all-to-all", "broadcast": "broadcast", "reduce": "reduce",
 }
-"""Titles of OSU tests, between "OSU MPI" and "Latency Test"."""
+"""Titles of OSU tests, between "OSU MPI" (or NCCL) and "Latency Test", which not all versions print."""
 
 _PER_PAIR = ("all-gather", "all-to-all")
 """Collectives for which OSU counts the bytes of one pair of ranks."""
 
-_OSU_TITLE = re.compile(r"^#\s*OSU MPI(?:-CUDA|-ROCM)? (.+?) Latency Test", re.IGNORECASE)
+_OSU_TITLE = re.compile(
+    r"^#\s*OSU (?:MPI|NCCL|RCCL|XCCL)(?:-\w+)? (.+?)(?: Latency)?(?: Test)?(?:\s+v[\d.]+)?$", re.IGNORECASE
+)
 
 _HCCL_HEAD = ("data_size(Bytes):", "alg_bandwidth(GB/s):")
 _HCCL_TIMES = ("aveg_time(us):", "avg_time(us):")
@@ -64,6 +67,8 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
 
 def osu_text(lines: Sequence[str], name: str, collective: str | None, n_ranks: int | None) -> Measurements:
     kind, columns = None, 0
+    notes: tuple[str, ...] = ()
+    last = max(number for number, line in enumerate(lines, start=1) if line.strip())
     rows: list[tuple[str, Any, Any]] = []
     for number, line in enumerate(lines, start=1):
         if title := _OSU_TITLE.match(line):
@@ -71,7 +76,8 @@ def osu_text(lines: Sequence[str], name: str, collective: str | None, n_ranks: i
             if test not in OSU_TESTS:
                 raise WeftError(f"{name}, line {number}: the test {title[1]!r} is not one of {', '.join(OSU_TESTS)}")
             if kind not in (None, OSU_TESTS[test]):
-                raise WeftError(f"{name}, line {number}: a second test, {title[1]!r}: one is expected")
+                raise WeftError(f"{name}, line {number}: a second test, {title[1]!r}: split the file at its titles, "
+                                "one for each test, and give all files")
             kind = OSU_TESTS[test]
         elif line.startswith("# Size"):
             heads = re.split(r"\s{2,}", line.lstrip("# ").rstrip())
@@ -81,6 +87,9 @@ def osu_text(lines: Sequence[str], name: str, collective: str | None, n_ranks: i
         elif line[:1].isdecimal():
             words = line.split()
             if len(words) < max(columns, 2):
+                if number == last:
+                    notes = (f"the last row ({words[0]} B) is cut off, and left out",)
+                    continue
                 raise WeftError(f"{name}, line {number}: {len(words)} of {columns} columns: is the file cut off?")
             rows.append((f"line {number}", words[0], words[1]))
     if not columns:
@@ -88,4 +97,5 @@ def osu_text(lines: Sequence[str], name: str, collective: str | None, n_ranks: i
     assert kind is not None
     if kind in _PER_PAIR and n_ranks is None:
         raise WeftError(f"{name} counts the bytes of a pair of ranks: the number of ranks is needed")
-    return measured(name, "OSU text", rows, kind, size_factor=n_ranks if kind in _PER_PAIR and n_ranks else 1)
+    found = measured(name, "OSU text", rows, kind, size_factor=n_ranks if kind in _PER_PAIR and n_ranks else 1)
+    return replace(found, left_out=found.left_out + len(notes), notes=notes)

@@ -48,6 +48,10 @@ class Measurements:
         Of the library, such as "2.27"; "" if none.
     gpus_per_process : int or None
         As its header says.
+    wrong : int
+        Results that the program found wrong.
+    notes : tuple of str
+        What of the file was not as it should be, for people.
     """
 
     source: str
@@ -60,6 +64,8 @@ class Measurements:
     device: str = ""
     version: str = ""
     gpus_per_process: int | None = None
+    wrong: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def measured(

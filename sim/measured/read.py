@@ -17,11 +17,13 @@ from collectives.core.collective import collective as named
 from sim.measured.other_text import hccl_text, is_hccl, is_osu, osu_text
 from sim.measured.points import Measurements, measured
 from topologies.checks import WeftError, checked, choice
-from topologies.text.input_text import read_input
+from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.plain_data import parse_json
 
 PLACEMENTS = ("out-of-place", "in-place")
 MOST_POINTS = 100_000
+SETTLES = 0.3
+"""Over the ranks: how far busbw over algbw may be off that of a collective; (n-1)/n is 1/n from 1."""
 
 NCCL_TESTS = {
     "all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "all_gather": "all-gather",
@@ -35,6 +37,7 @@ _PREFIX = re.compile(
 _VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
 _DRIVEN = re.compile(r"^#\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
 _NCCL_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?")
+_FAILED = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
 _NCCL_NAME = re.compile(r"\b([a-z_]+?)_perf\b")
 _NCCL_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
 _JSON_KEYS = {
@@ -58,8 +61,10 @@ def read_measurements(
     Parameters
     ----------
     path : path
+        "-" is standard input.
     collective : str, optional
-        Must agree with that of the file, if it states one.
+        Must agree with that of the file, if it states one. Text of nccl-tests that states none has that of its name
+        ("all_reduce_perf"), or the one that busbw over algbw leaves.
     n_ranks : int, optional
         Likewise; OSU files need it.
     placement : {"out-of-place", "in-place"}
@@ -75,7 +80,7 @@ def read_measurements(
     """
     name = str(path)
     choice(placement, PLACEMENTS, "placement")
-    text = read_input(path, "measurements")
+    text = read_input(STANDARD_INPUT if name == "-" else path, "measurements")
     lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines()]
     if text.lstrip().startswith("{"):
         found = _json(text, name, placement)
@@ -84,7 +89,7 @@ def read_measurements(
     elif is_hccl(lines):
         found = hccl_text(lines, name, collective)
     else:
-        found = _nccl_text(lines, name, placement)
+        found = _nccl_text(lines, name, placement, collective, n_ranks or guess)
     found = _agreed(found, None if collective is None else named(collective).name, n_ranks)
     return replace(found, n_ranks=found.n_ranks or guess)
 
@@ -107,24 +112,32 @@ def _agreed(found: Measurements, collective: str | None, n_ranks: int | None) ->
 # --- nccl-tests ---------------------------------------------------------------------------------------------------
 
 
-def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
+def _nccl_text(
+    lines: Sequence[str], name: str, placement: str, asked: str | None, n_ranks: int | None
+) -> Measurements:
     columns: list[str] = []
     rows: list[tuple[str, Any, Any]] = []
+    cells: list[list[str]] = []
+    wrong, notes = 0, []
     ranks: set[int] = set()
     hosts: set[str] = set()
     device = version = ""
     driven: int | None = None
     collective, ended = None, False
+    last = max((number for number, line in enumerate(lines, start=1) if line.strip()), default=0)
     for number, line in enumerate(lines, start=1):
         words = line.lstrip("#").split()
         version = version or _version_of(line)
         if each := _DRIVEN.match(line):
             driven = int(each[1]) * int(each[2])
         if line.startswith("#"):
+            if failed := _FAILED.match(line):
+                wrong = max(wrong, int(failed[1]))
             ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
             if words[:2] == ["size", "count"]:
                 if columns:
-                    raise WeftError(f"{name}, line {number}: a second table; one is expected")
+                    raise WeftError(f"{name}, line {number}: a second table: split the file at its headers, one for "
+                                    "each run, and give all files")
                 columns = words
                 _check_columns(columns, f"{name}, line {number}")
             elif rank := _NCCL_RANK.match(line):
@@ -137,14 +150,48 @@ def _nccl_text(lines: Sequence[str], name: str, placement: str) -> Measurements:
             if not columns:
                 raise WeftError(f"{name}, line {number}: numbers before the header '# size count type ...'")
             if len(words) < len(columns):
+                if number == last:
+                    notes.append(f"the last row ({words[0]} B) is cut off, and left out")
+                    continue
                 raise WeftError(f"{name}, line {number}: {len(words)} of {len(columns)} columns: is the file cut off?")
+            cells.append(words)
             at = [place for place, column in enumerate(columns) if column == "time"]
             rows.append((f"line {number}", words[0], words[at[PLACEMENTS.index(placement) if len(at) > 1 else 0]]))
     if not columns:
         raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, OSU or HCCL text, or weft's JSON are "
                         "read")
+    if not collective and not asked:
+        collective = _collective_unnamed(name, columns, cells, len(ranks) or n_ranks or 0)
+    wrong = max(wrong, sum(int(word) for row in cells for column, word in zip(columns, row, strict=False)
+                           if column == "#wrong" and word.isdecimal()))
     found = measured(name, "nccl-tests text", rows, collective, len(ranks) or None)
-    return replace(found, hosts=len(hosts) or None, device=device, version=version, gpus_per_process=driven)
+    return replace(found, hosts=len(hosts) or None, device=device, version=version, gpus_per_process=driven,
+                   left_out=found.left_out + len(notes), wrong=wrong, notes=tuple(notes))
+
+
+def _collective_unnamed(
+    name: str, columns: Sequence[str], rows: Sequence[Sequence[str]], n_ranks: int
+) -> str | None:
+    """That of a table without "# Collective test starting:", as older versions print it: from the name of the file, or
+    from busbw over algbw and the operation, where they leave one; None if not."""
+    if tests := [test for test in NCCL_TESTS if f"{test}_perf" in Path(name).name]:
+        return NCCL_TESTS[max(tests, key=len)]
+    if n_ranks < 3 or not {"algbw", "busbw", "redop"} <= set(columns):
+        return None
+    table = [dict(zip(reversed(columns), reversed(row), strict=False)) for row in rows]  # the first of equal columns
+    rates = [(_number(row["algbw"]), _number(row["busbw"]), row["redop"] != "none") for row in table]
+    alg, bus, reduces = max(rates, default=(0.0, 0.0, False))
+    ratio = bus / alg if alg > 1 else 0.0
+    fit = [kind for kind in NCCL_TESTS.values() if ("reduce" in kind) == reduces
+           and abs(ratio - named(kind).bus_factor(n_ranks)) < SETTLES / n_ranks]
+    return fit[0] if len(fit) == 1 else None
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return 0.0
 
 
 def _version_of(line: str) -> str:
@@ -207,9 +254,18 @@ def _json(text: str, name: str, placement: str) -> Measurements:
     )
     return replace(
         found, hosts=len(hosts) or None, device=str(listed[0].get("device_info", "")) if listed else "",
-        version=_of_code(code) if isinstance(code, int) else "",
+        version=_of_code(code) if isinstance(code, int) else "", wrong=_wrong_of(data, results),
         gpus_per_process=driven if isinstance(driven, int) and driven > 0 and hosts != {"weft"} else None,
     )
+
+
+def _wrong_of(data: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> int:
+    """Results that are wrong, in place or out of place."""
+    bodies = [row.get(key.replace("-", "_")) or {} for row in results for key in PLACEMENTS]
+    bounds = data.get("out_of_bounds")
+    counts = [bounds.get("count") if isinstance(bounds, Mapping) else 0, *(body.get("nwrong") for body in bodies)]
+    plain = [int(str(count)) for count in counts if str(count).isdecimal()]
+    return max(sum(plain[1:]), plain[0]) if plain else 0
 
 
 def _check_keys(data: Mapping[str, Any], accepted: Collection[str], where: str) -> None:

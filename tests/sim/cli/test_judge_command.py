@@ -58,7 +58,7 @@ def test_machine_and_nodes_are_those_of_the_header(
     alone = said(capsys, file)
     assert "4 nodes of 8 GPUs (h100), 8 x ib-ndr a node" in alone
     assert "verdict     good" in alone
-    assert "headers do not name NICs: taken as 8 x ib-ndr a node of dgx-h100" in alone
+    assert "verdict     good, if its NICs are 8 x ib-ndr a node, as assumed: no header names them" in alone
     assert "headers do not" not in said(capsys, file, "--machine", "dgx-h100")
     assert "4 nodes of 8 GPUs (h200), 8 x ib-ndr a node" in said(capsys, file, "--machine", "dgx-h200")
     part = written("b.txt", replace(H100, nodes=2, gpus=4))
@@ -92,7 +92,8 @@ def test_several_files_are_one_judgment(
     words = [written("two.txt", replace(gather, nodes=2), device="NVIDIA A100-SXM4-80GB"),
              written("four.txt", slow, device="NVIDIA A100-SXM4-80GB")]
     out = said(capsys, *words, "--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "out.svg"))
-    assert out.startswith("# weft judge: 2 tables\nverdict     slow-hw\nlimited by  links between the switches")
+    assert out.startswith("# weft judge: 2 tables\nverdict     slow-hw, if its NICs are 8 x ib-hdr a node, ")
+    assert "\nlimited by  links between the switches" in out
     data = json.loads((tmp_path / "out.json").read_text())
     assert (data["verdict"], data["cause"]) == ("slow-hw", "spine")
     assert [table["verdict"] for table in data["tables"]] == ["good", "slow-hw"]

@@ -241,6 +241,79 @@ def test_nothing_to_judge_is_named() -> None:
         judge([])
 
 
+# --- tables that no machine gives ---------------------------------------------------------------------------------
+
+
+def scaled(points: list[tuple[int, float]], factor: float) -> list[tuple[int, float]]:
+    return [(size, time * factor) for size, time in points]
+
+
+@pytest.mark.parametrize("setting", [FOUR, ONE, SPINE, GATHER, ROCE, PAIR])
+def test_what_no_machine_reaches_is_impossible(setting: Setting) -> None:
+    usual = times(setting)
+    assert found(setting, scaled(usual, 1 / 4)).verdict == "impossible"
+    falls = [(size, usual[-1][1] * 2**20 / size) for size, _ in usual]
+    assert found(setting, falls).verdict == "impossible"
+    for factor in (1e-3, 1e3):
+        one = found(setting, scaled(usual, factor))
+        assert (one.verdict, one.cause) == ("impossible", "units")
+        assert "the unit of the format (us)" in one.limit
+
+
+def test_one_box_as_another_is_impossible() -> None:
+    one = found(replace(ONE, machine=machine("dgx-a100")), times(ONE))
+    assert (one.verdict, one.cause) == ("impossible", "too-fast")
+    assert one.share_of_bound is not None and one.share_of_bound > 1
+
+
+def test_wrong_results_come_first() -> None:
+    for points in (times(FOUR), scaled(times(FOUR), 1e-3)):
+        one = LibraryRun("table", FOUR, points, wrong=3).diagnosis()
+        assert (one.verdict, one.cause, one.fine) == ("corrupt", "data-corruption", False)
+
+
+def test_rows_that_contradict_each_other_are_no_good_table() -> None:
+    zigzag = [(size, time * (2.5 if at % 2 else 1)) for at, (size, time) in enumerate(times(FOUR))]
+    one = found(FOUR, zigzag)
+    assert (one.verdict, one.cause) == ("slow-unknown", "unsteady")
+    twice = found(FOUR, [*times(FOUR), *scaled(times(FOUR), 2.5), *times(FOUR)])
+    assert (twice.verdict, twice.cause, len(twice.repeats)) == ("slow-unknown", "unsteady", len(SIZES))
+    assert found(FOUR, [*times(FOUR), *scaled(times(FOUR), 1.1)]).verdict == "good"
+
+
+@pytest.mark.parametrize("late", [1.0, 2.0, 2.5])
+def test_a_missing_algorithm_shows_by_its_shape_and_not_by_one_factor(late: float) -> None:
+    """Whatever small messages take: without NVLS large ones follow a ring, a slow machine is slower everywhere."""
+    ring = [(size, time * (late if size <= 2**20 else 1)) for size, time in times(replace(ONE, algorithms=("Ring",)))]
+    assert found(ONE, ring).cause == "nvls-off"
+    assert found(ONE, scaled(times(ONE), 1.3)).cause == "slow-inside"
+    assert found(ONE, scaled(times(ONE), 1.18)).verdict == "good"
+
+
+@pytest.mark.parametrize("version", [(2, 21), (2, 27)])
+def test_the_hole_of_ll128_whatever_the_library_would_choose_instead(version: tuple[int, int]) -> None:
+    """A version that chooses badly without LL128 is no reason to miss it where another chose well."""
+    setting = replace(SPINE, collective="all-reduce", version=version)
+    off = replace(setting, protocols=("LL", "Simple"))
+    best = [(size, min(timed(off, one, size).time_s for one in candidates(off))) for size in SIZES]
+    fastest = [(size, max(time, expected(setting, size).time_s)) for size, time in best]
+    assert found(setting, fastest).cause == "ll128-off"
+
+
+def test_messages_as_large_as_tables_go_are_not_too_small() -> None:
+    domain = Setting(machine=machine("gb200-nvl72"), nodes=1, gpus=72, collective="all-reduce")
+    assert found(domain, scaled(times(domain, [2**28, 2**30, 2**32]), 1.06)).verdict == "good"
+
+
+def test_rates_do_not_contradict_the_cause() -> None:
+    """What the cause explains is no matter of rates, and a mean of two machines is that of neither."""
+    nic = found(FOUR, times(with_nics(FOUR, 1))).rates[1]
+    assert nic.determined and nic.share.low < 1 < nic.share.high
+    two = several((SPINE, times(SPINE)), (SPINE, at_rate(SPINE, 0.5)))
+    assert all(rate.apart for rate in two.rates if rate.determined)
+    assert not any(rate.apart for rate in several((SPINE, times(SPINE)), (SPINE, times(SPINE))).rates)
+
+
 # --- several tables ----------------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,47 @@ def test_nccl_json(tmp_path: Path) -> None:
     assert found.format == "nccl-tests JSON"
 
 
+def test_a_last_row_that_is_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
+    for text, how in ((NCCL[: NCCL.index("8.25")], {}), (OSU[: OSU.index("104.30")], {"n_ranks": 8})):
+        found = read(text, tmp_path, **how)
+        assert len(found.points) == 1
+        assert "B) is cut off, and left out" in found.notes[0]
+        assert found.left_out >= 1
+
+
+def test_wrong_results_are_counted(tmp_path: Path) -> None:
+    assert read(NCCL, tmp_path).wrong == read(document(), tmp_path).wrong == 0
+    assert read(NCCL + "# Out of bounds values : 42 FAILED\n", tmp_path).wrong == 42
+    table = "# size count type time algbw busbw #wrong\n 1024 256 float 8.5 0.1 0.1 7\n 2048 1 float 25 4 4 N/A\n"
+    assert read(table, tmp_path, collective="all-reduce").wrong == 7
+    assert read(document(out_of_bounds={"count": 3, "okay": "false"}), tmp_path).wrong == 3
+
+
+@pytest.mark.parametrize(("redop", "ratio", "kind"), [
+    ("sum", 1.75, "all-reduce"), ("sum", 0.875, "reduce-scatter"), ("sum", 1.0, "reduce"), ("none", 1.0, "broadcast"),
+    ("none", 0.875, None),
+])
+def test_older_tables_name_no_collective(redop: str, ratio: float, kind: str | None, tmp_path: Path) -> None:
+    """That of the file's name, or what busbw over algbw leaves: all-gather and all-to-all have the same."""
+    rows = "".join(f" {2**n} 1 float {redop} -1 25 {2**n / 1e6} {2**n / 1e6 * ratio} 0\n" for n in range(20, 28))
+    table = f"# size count type redop root time algbw busbw #wrong\n{rows}"
+    if kind is None:
+        with pytest.raises(WeftError, match="give --collective"):
+            read(table, tmp_path, guess=8)
+    else:
+        assert read(table, tmp_path, guess=8).collective == kind
+    assert read(table, tmp_path, collective="all-to-all").collective == "all-to-all"
+    path = tmp_path / "node3_reduce_scatter_perf.log"
+    path.write_text(table)
+    assert read_measurements(path).collective == "reduce-scatter"
+
+
+def test_osu_of_libraries_of_gpus(tmp_path: Path) -> None:
+    for title in ("OSU NCCL Allreduce", "OSU NCCL-CUDA Allreduce Latency Test v7.3", "OSU MPI-ROCM Allreduce v7.4"):
+        text = "\n".join([f"# {title}", *OSU.splitlines()[1:]])
+        assert read(text, tmp_path).collective == "all-reduce"
+
+
 def test_osu_counts_the_bytes_of_a_pair(tmp_path: Path) -> None:
     found = read(OSU, tmp_path, n_ranks=8)
     assert found.points == (Point(8, 2.81e-6), Point(8 * 1048576, 104.3e-6))
@@ -190,10 +231,10 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (document(args=["./gather_perf"]), "gather_perf measures no known collective"),
         (document(args=[]), "does not name its collective: give --collective"),
         (NCCL.replace("  #wrong", "  sparkle"), "line 7 has the unknown column 'sparkle'"),
-        (NCCL[: NCCL.index("8.25")], "columns: is the file cut off?"),
+        (NCCL[: NCCL.index("8.25")] + "\n" + NCCL, "columns: is the file cut off?"),
         (NCCL.replace("#       size", "#       sise"), "numbers before the header"),
         (NCCL.replace("25.00", "fast"), "time 'fast' is not a number"),
-        (NCCL + NCCL, "a second table; one is expected"),
+        (NCCL + NCCL, "a second table: split the file at its headers"),
         (HCCL + HCCL, "line 6: a second table"),
         (HCCL.replace("success", "failed"), "line 3: the result was wrong"),
         (HCCL.replace("aveg_time(us)", "time"), "line 3: the table has no column aveg_time(us):"),
@@ -202,7 +243,7 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (OSU.replace("Allgather", "Barrier"), "the test 'Barrier' is not one of"),
         (OSU.replace("Avg Latency(us)", "Overall(us)"), "not Avg Latency(us)"),
         (OSU, "counts the bytes of a pair of ranks: the number of ranks is needed"),
-        (OSU[:-40], "columns: is the file cut off?"),
+        (OSU[:-40] + "\n" + OSU, "columns: is the file cut off?"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None:
