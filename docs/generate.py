@@ -55,7 +55,7 @@ def index() -> str:
 
 def title(page: Path) -> str:
     """The first heading of a page or a notebook."""
-    found = re.search(r"^(?:# )?# (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(r"^(?:# )?# (?!%%)(.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return found.group(1) if found else page.stem
 
 

@@ -244,6 +244,13 @@ def test_generated_pages_are_those_of_the_code() -> None:
         assert (DOCS / page).read_text(encoding="utf-8") == NOTE + text, f"{page} is out of date: run `make docs`"
 
 
+def test_the_index_and_the_pages_agree_with_what_they_are_of() -> None:
+    assert "%%" not in pages()["README.md"]
+    (accepted,) = re.findall(r'requires-python = ">=(3\.\d+),<3\.\d+"', (DOCS.parent / "pyproject.toml").read_text())
+    for page in (DOCS.parent / "README.md", DOCS / "guides" / "install.md"):
+        assert re.search(rf"needs? (only )?Python {re.escape(accepted)} to 3\.\d+", page.read_text(encoding="utf-8"))
+
+
 def test_every_page_is_in_the_index() -> None:
     folders = {path.name for path in DOCS.iterdir() if path.is_dir() and list(path.glob("*.md"))}
     assert folders == set(ABOUT)

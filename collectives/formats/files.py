@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from pathlib import PurePath
 
 from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern
@@ -21,6 +22,11 @@ from topologies.units import Quantity, parse_size
 
 SUFFIX = ".xml"
 """An algorithm name with this suffix is a file."""
+
+def called(name: str) -> str:
+    """What results call an algorithm: a file by its name without folders."""
+    return PurePath(name).name if name.endswith(SUFFIX) else name
+
 
 _FORESTCOLL = re.compile(r"<tree[\s>]")
 
@@ -80,9 +86,9 @@ def _parsed(text: str, path: str) -> Algo:
 
 @by_wiring
 def _forestcoll(topology: Topology, path: str, text: str) -> Pattern:
-    return all_gather_pattern(parse_forestcoll(text, topology, path))
+    return all_gather_pattern(parse_forestcoll(text, topology, path), called(path))
 
 
 @by_wiring
 def _msccl(topology: Topology, path: str, text: str, cut: Cut, note: str) -> Pattern:
-    return msccl_pattern(_parsed(text, path), topology, cut, note)
+    return msccl_pattern(_parsed(text, path), topology, cut, note, called(path))

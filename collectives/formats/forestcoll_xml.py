@@ -24,9 +24,9 @@ def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML"
     return forest
 
 
-def all_gather_pattern(forest: Forest) -> Pattern:
+def all_gather_pattern(forest: Forest, name: str = "forestcoll") -> Pattern:
     """The all-gather along an imported forest, proved."""
-    return forest_pattern(forest.topology, "all-gather", "forestcoll", down=forest)
+    return forest_pattern(forest.topology, "all-gather", name, down=forest)
 
 
 def _tree(element: Element, topology: Topology, name: str) -> Tree:

@@ -22,7 +22,7 @@ from topologies import Topology, WeftError
 PROOF = "proved: all conflicting steps are ordered, and one symbolic run does the collective"
 
 
-def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = "") -> Pattern:
+def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = "", name: str = "msccl") -> Pattern:
     """The pattern of a program, checked as it would be executed.
 
     `cut`: how the runtime executes it on the array; whole steps in one turn unless given.
@@ -50,7 +50,7 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
     n_blocks = algo.chunks * (p if algo.kind == "all-to-all" else 1)
     proof = OwnProof(lambda: PROOF, unnamed=True)
     return sends.pattern(
-        topology, algo.kind, "msccl", n_blocks, form=algo.name, blocks_of=_unnamed, own_proof=proof, note=note
+        topology, algo.kind, name, n_blocks, form=algo.name, blocks_of=_unnamed, own_proof=proof, note=note
     )
 
 

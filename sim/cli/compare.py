@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from collectives.formats.files import SUFFIX
+from collectives.formats.files import called
 from collectives.registry import ALGORITHMS
 from sim import plots
 from sim.cli import library
@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> None:
     library.no_library(spec)
     refused = refusals(spec, arguments)
     names = [name for name in spec.algorithms if name not in refused]
-    if arguments.plot and arguments.figure == "speed-up" and not any(name.endswith(SUFFIX) for name in names):
-        plots.check_baseline(names, arguments.baseline)  # the rows of a file have the name that stands in it
+    if arguments.plot and arguments.figure == "speed-up":
+        plots.check_baseline([called(name) for name in names], arguments.baseline)
     rows, stuck = compute(spec, names, arguments)
     say(arguments, *report(spec, rows, refused, stuck))
     if arguments.plot:

@@ -36,10 +36,10 @@ def _picture(path: Path, runs: Sequence[Sequence[Any]]) -> None:
                       **CYCLE[-1].points() | {"marker": "o", "markersize": 2.6})
             axes.plot(sizes, [point.found.time_s * 1e6 for point in run], label="predicted", **CYCLE[0].curve())
             sizes_axis(axes, sizes, most=4 if len(runs) < 4 else 3)
-            log_axis(axes, most=5)
+            log_axis(axes, most=5, unit_s=1e-6)
             axes.set_title(run[0].run["id"], fontsize=6)
         for axes in list(grid.flat)[len(runs):]:
             axes.set_axis_off()
         for axes in grid[:, 0]:
-            axes.set_ylabel("time (µs)")
+            axes.set_ylabel("time")
         legend(drawn)

@@ -34,7 +34,7 @@ def draw(path: Path, topology: str, comparisons: list[Comparison]) -> None:
             runtime.set_title("runtime of small arrays")
             runtime.set_ylabel("time (µs)")
             _draw_gain(gains, topology, comparisons)
-            heading(drawn, f"all-reduce on {topology}")
+            heading(drawn, f"all-reduce on {'torus:' * topology[0].isdigit()}{topology}")
             roles = [Line2D([], [], color="#555555", label="simulated"),
                      Line2D([], [], color="#555555", marker="o", markerfacecolor="white", linestyle="none",
                             label="published")]
@@ -64,7 +64,7 @@ def _draw_gain(axes: Axes, topology: str, comparisons: list[Comparison]) -> None
     axes.plot(sizes[: len(theirs)], theirs[: len(sizes)], **line.points())
     sizes_axis(axes, sizes, most=7)
     axes.set_title("gain of swing")
-    axes.set_ylabel("over the best other (%)")
+    axes.set_ylabel("over others (%)")
 
 
 def gain(comparisons: list[Comparison], size_bytes: int) -> float:

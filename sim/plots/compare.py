@@ -51,7 +51,7 @@ def draw_comparison(rows: Sequence[Row], path: Path, title: str | None = None, *
         else:
             _draw_side_by_side(drawn, fabrics, lines)
         heading(drawn, title or subject(rows))
-        legend(drawn, title=assumptions(rows[0]))
+        legend(drawn, title=assumptions(rows))
 
 
 def _draw_wide(drawn: Figure, curves: Curves, lines: Lines) -> None:
@@ -84,10 +84,14 @@ def _draw_side_by_side(drawn: Figure, fabrics: dict[str, Curves], lines: Lines) 
         log_axis(below, most=6)
 
 
-def assumptions(row: Row) -> str:
+def assumptions(rows: Sequence[Row]) -> str:
     """What decides the times: forwarding, chunking, engine."""
+    row = rows[0]
     by_size, count = row["chunk_bytes"], row["chunks"]
+    chosen = any(one.get("chunks_chosen") for one in rows)
     cut = f"{size_label(by_size)} chunks" if by_size else f"{counted(count, 'chunk')} per transfer"
+    if chosen or len({(one["chunk_bytes"], one["chunks"]) for one in rows}) > 1:
+        cut = "chunks as chosen for each point" if chosen else "chunks as each row says"
     return f"{row['forwarding']}, {cut}, {row['engine']} engine"
 
 

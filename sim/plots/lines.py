@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 from typing import Any, NamedTuple
+from zlib import crc32
 
+from collectives.formats.files import SUFFIX
 from collectives.registry import ALGORITHMS
 
 
@@ -68,6 +70,10 @@ _PLACES = (
 """Algorithms by place, a row of colors each: what is often compared differs in color; others of the registry follow."""
 
 
+_FILE_PLACES = 24
+"""Lines that files share."""
+
+
 def line_of(algorithm: str) -> Line:
     """The line of an algorithm of the registry, the same in every figure."""
     others = (name for name in ALGORITHMS if name not in _PLACES)
@@ -77,17 +83,27 @@ def line_of(algorithm: str) -> Line:
 def lines_of(names: Iterable[str]) -> dict[str, Line]:
     """A line for every series of a figure, all different.
 
-    An algorithm has its own. Variants, "swing (latency)" or "swing, chunks 4", have its color, with other markers and
-    dashes, if the figure is of several algorithms. Everything else takes the lines that are left.
+    An algorithm has its own, and so has a file, as long as no other of the figure takes it first. Variants,
+    "swing (latency)" or "swing, chunks 4", have its color, with other markers and dashes, if the figure is of several
+    algorithms. Everything else takes the lines that are left.
     """
     names = list(dict.fromkeys(names))
     bases = {name: _algorithm(name) for name in names}
     found = {name: line_of(name) for name in names if name in ALGORITHMS}
     for name in names:
-        if name not in found and bases[name] and len(set(bases.values())) > 1:
+        if name.endswith(SUFFIX):
+            found[name] = next(line for line in _of_files(name) if line not in found.values())
+        elif name not in found and bases[name] and len(set(bases.values())) > 1:
             found[name] = next(line for line in _variants(line_of(bases[name])) if line not in found.values())
     free = (line for line in map(_line, count()) if line not in found.values())
     return {name: found.get(name) or next(free) for name in names}
+
+
+def _of_files(name: str) -> Iterable[Line]:
+    """Lines for a file, by its name, which no algorithm has: a line of places beyond them."""
+    others = len({*_PLACES, *ALGORITHMS})
+    first = crc32(name.encode()) % _FILE_PLACES
+    return (_line(others + (first + at) % _FILE_PLACES) for at in range(_FILE_PLACES))
 
 
 def _algorithm(series: str) -> str:

@@ -67,9 +67,10 @@ def figure(path: Path, width: str = WIDE, height_in: float | None = None) -> Ite
 
 def size_label(size_bytes: float) -> str:
     """A size on an axis, base 2: 32 B, 8 KiB, 512 MiB."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size_bytes >= 2**power:
-            return f"{size_bytes / 2**power:.3g} {unit}"
+            value = size_bytes / 2**power
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
     return f"{size_bytes:.0f} B"
 
 
@@ -86,13 +87,18 @@ def sizes_axis(axes: Any, sizes_bytes: Iterable[int], most: int = 8) -> None:
     axes.minorticks_off()
 
 
-def log_axis(axes: Axes, *, most: int = 9, horizontal: bool = False) -> None:
-    """A logarithmic axis of values with at most so many labels in plain numbers; after its lines are drawn."""
+def log_axis(axes: Axes, *, most: int = 9, horizontal: bool = False, unit_s: float | None = None) -> None:
+    """A logarithmic axis of values with at most so many labels; after its lines are drawn.
+
+    `unit_s`: of times, whose labels have units; default: plain numbers.
+    """
     axis = axes.xaxis if horizontal else axes.yaxis
     axes.set(**{"xscale" if horizontal else "yscale": "log"})
     low, high = axes.get_xlim() if horizontal else axes.get_ylim()
     axis.set_major_locator(FixedLocator(log_ticks(low, high, most)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: number(value) if unit_s is None else time_label(value * unit_s))
+    )
     axis.set_minor_locator(NullLocator())
 
 
@@ -111,8 +117,18 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number on an axis: 0.001, 2, 50000, and 10 with its power beyond."""
-    return f"{value:g}" if 1e-4 <= value < 1e5 else f"$10^{{{math.log10(value):.0f}}}$"
+    """A number on an axis: 0.001, 2, 50000, and with a power of 10 beyond."""
+    if 1e-4 <= value < 1e5:
+        return f"{value:g}"
+    mantissa, _, power = f"{value:.2e}".partition("e")
+    times = "" if float(mantissa) == 1 else rf"{float(mantissa):g}\cdot"
+    return f"${times}10^{{{int(power)}}}$"
+
+
+def time_label(seconds: float) -> str:
+    """A time on an axis: "20 µs", "1 ms"."""
+    length, unit = time_unit(seconds * (1 + 1e-9))
+    return f"{seconds / length:.4g} {unit}"
 
 
 def by_fabric(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -129,11 +129,7 @@ class Chart {
       }
       return found;
     }
-    const rough = (high - low) / 6, power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
-    const found = [];
-    for (let at = Math.ceil(low / step); at * step <= high; at += 1) found.push(Number((at * step).toPrecision(12)));
-    return found;
+    return roundTicks(low, high, 6);
   }
 
   listen() {

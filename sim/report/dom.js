@@ -39,6 +39,15 @@ function timeLabel(seconds) {
   return `${Number((seconds / 1e-12).toPrecision(4))} ps`;
 }
 
+// Multiples of 1, 2 or 5 times a power of ten, at most about so many.
+function roundTicks(low, high, most) {
+  const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+  const found = [];
+  for (let at = Math.ceil(low / step); at * step <= high; at += 1) found.push(Number((at * step).toPrecision(12)));
+  return found;
+}
+
 // A color on light and on dark paper, for elements of the class `tone`.
 const tone = (color, dark = page.on_dark[color] ?? color) => `--light:${color};--dark:${dark}`;
 

@@ -13,6 +13,7 @@ from sim.plots.layout import layout
 from sim.report.results import ResultFile
 from sim.report.sections import Section, axes_of
 from sim.simulation import simulate
+from sim.study.points import what_ran
 from sim.study.spec import Spec
 from sim.study.tables import Row
 from sim.timeline.link_load import link_load
@@ -123,14 +124,14 @@ def _plays(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> 
 def _first_small(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> dict[str, Any]:
     services = 0
     for row in rows:
-        form = row.get("form") if row.get("form") in spec.forms_of(row["algorithm"]) else None
-        schedule = spec.build_schedule(row["algorithm"], topology, row["size_bytes"], form)
-        lowered = lower(schedule, spec.build_model(), spec.symmetry)
+        schedule, model = what_ran(spec, topology, row)
+        lowered = lower(schedule, model, spec.symmetry)
         services = int((lowered.program.chunks() * lowered.program.hops()).sum())
         if services <= MOST_SERVICES:
-            result = simulate(
-                schedule, model=spec.build_model(), symmetry=spec.symmetry, faults=spec.build_faults(),
-            )
+            result = simulate(schedule, model=model, symmetry=spec.symmetry, faults=spec.build_faults())
+            if result.time_s != row["time_s"]:
+                times = format_time(result.time_ps), format_time(row["time_s"] * 1e12)
+                raise WeftError(f"run again by the chunk engine it takes {times[0]}, and {times[1]} in the row")
             load = link_load(result.lowered, result.logged, frames)
             return {
                 "title": f"{schedule.name}, {format_size(schedule.size_bytes)}: {format_time(result.time_ps)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from html import escape
 from importlib.resources import files
@@ -45,6 +46,10 @@ def report_page(
     for result in results:
         shown.append(_part(result, frames))
         done(result.name)
+    alike = Counter(one["title"] for one in shown)
+    for one in shown:
+        if alike[one["title"]] > 1:
+            one["title"] += f" ({one['file'].removesuffix('.json')})"
     title = title or f"Results in {folder.resolve().name}"
     return render(title, {"results": shown, "left_out": left_out}), left_out
 

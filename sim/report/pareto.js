@@ -34,9 +34,9 @@ class Pareto {
     const y = (time) => bottom - (bottom - PARETO.top) * time / (1.05 * slow);
     const curve = (color, cost, time) => svg("polyline", { class: "series tone", style: tone(color),
       points: points.map((one) => `${x(one[cost])},${y(one[time])}`).join(" ") });
-    const grid = [0, 0.25, 0.5, 0.75, 1].flatMap((share) => [
-      svg("line", { class: "grid", x1: PARETO.left, x2: width - PARETO.right, y1: y(share * slow), y2: y(share * slow) }),
-      svg("text", { x: PARETO.left - 6, y: y(share * slow) + 4, "text-anchor": "end" }, share ? timeLabel(share * slow) : "0")]);
+    const grid = roundTicks(0, 1.05 * slow, 5).flatMap((time) => [
+      svg("line", { class: "grid", x1: PARETO.left, x2: width - PARETO.right, y1: y(time), y2: y(time) }),
+      svg("text", { x: PARETO.left - 6, y: y(time) + 4, "text-anchor": "end" }, time ? timeLabel(time) : "0")]);
     const costs = [cheap, Math.sqrt(cheap * dear), dear].map((cost, place) =>
       svg("text", { x: x(cost), y: bottom + 16, "text-anchor": ["start", "middle", "end"][place] }, money(cost)));
     const dots = points.map((one, place) => {

@@ -12,6 +12,9 @@ from sim.study.tables import Row
 from sim.why.path import by_kind
 from topologies.units import counted, format_size
 
+UNITS = {"s": "s", "ps": "ps", "bytes": "bytes", "Bps": "B/s", "GBps": "GB/s", "Gbps": "Gb/s"}
+"""Units in which keys of rows end."""
+
 Section = dict[str, Any]
 
 KEPT = ("size_bytes", "time_s", "busbw_GBps", "lower_bound_s", "form")
@@ -81,7 +84,8 @@ def _account(rows: Sequence[Row]) -> list[Section]:
     """Where the time went, of rows that know their critical path."""
     known = [row for row in rows if isinstance(row.get("why"), dict) and row["why"].get("parts_ps")]
     parts = [{name: ps / 1e12 for name, ps in row["why"]["parts_ps"].items()} for row in known]
-    return bars("where the time went: the critical path", [_row_name(row) for row in known], parts, "s", share=True)
+    names = [_row_name(row, known) for row in known]
+    return bars("where the time went: the critical path", names, parts, "s", share=True)
 
 
 def _iteration(rows: Sequence[Row]) -> list[Section]:
@@ -136,8 +140,10 @@ def bars(
     }]
 
 
-def _row_name(row: Row) -> str:
-    form = f" ({row['form']})" if row.get("form") else ""
+def _row_name(row: Row, rows: Sequence[Row]) -> str:
+    """With its form if the algorithm has several here; a curve is of them all."""
+    forms = {one.get("form") for one in rows if one.get("algorithm") == row.get("algorithm")}
+    form = f" ({row['form']})" if row.get("form") and len(forms) > 1 else ""
     return f"{row.get('algorithm', '')}{form}, {format_size(row.get('size_bytes', 0))}"
 
 
@@ -150,8 +156,15 @@ def table(rows: Sequence[Row], *, opened: bool) -> Section:
     ]
     return {
         "kind": "table", "title": f"all {counted(len(rows), 'row')}" if len(rows) > 1 else "the row", "open": opened,
-        "columns": columns, "rows": [[_cell(row.get(name)) for name in columns] for row in rows],
+        "columns": columns, "heads": [head(name) for name in columns],
+        "rows": [[_cell(row.get(name)) for name in columns] for row in rows],
     }
+
+
+def head(key: str) -> str:
+    """A column's head: "lower bound (s)" for "lower_bound_s"."""
+    name, _, unit = key.rpartition("_")
+    return f"{name} ({UNITS[unit]})".replace("_", " ") if name and unit in UNITS else key.replace("_", " ")
 
 
 def _is_flat(values: Iterable[Any]) -> bool:

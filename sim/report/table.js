@@ -6,7 +6,7 @@ function tableElement(section) {
   const draw = () => body.replaceChildren(...rows.map((row) =>
     html("tr", {}, ...row.map((cell) => html("td", { class: typeof cell === "number" ? "number" : "text" }, cellText(cell))))));
   const heads = section.columns.map((name, column) => {
-    const button = html("button", { type: "button", "data-column": name }, name);
+    const button = html("button", { type: "button", "data-column": name }, section.heads[column]);
     button.addEventListener("click", () => {
       falling = last === column && !falling;
       last = column;

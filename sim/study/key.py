@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from collectives import in_network
-from collectives.formats.files import SUFFIX, file_digest
+from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN
 from sim.study.keys import AUTO, EXPERIMENT, TopologyKeys
 from sim.study.points import Task, topology_of
@@ -93,7 +93,7 @@ def _algorithm(task: Task) -> Any:
     """An algorithm as a part of keys: a file by its content, one that is not weft's own by all that it emits."""
     name, spec = task.algorithm, task.spec
     if name.endswith(SUFFIX):
-        return {"file": file_digest(name)}
+        return {"file": file_digest(name), "called": called(name)}
     if id(ALGORITHMS.get(name)) in BUILT_IN:
         return name
     emitted = {form: _emitted(task, form or None) for form in spec.forms_of(name) or ("",)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -12,10 +13,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives import Schedule, algorithm, in_network
+from collectives.formats.files import called
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds
 from sim.engine.run import Progress
 from sim.lower.job import lower
+from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
@@ -26,6 +29,7 @@ from sim.study.processes import processes
 from sim.study.spec import Spec
 from sim.why.spread import Spread
 from topologies import Topology, WeftError
+from topologies.checks import choice
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import format_time
@@ -79,6 +83,20 @@ def row_of(task: Task, best: BestForm) -> Row:
     ends = {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None, "trees": trees}
     return best.result.row() | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
+
+
+def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Schedule, Model]:
+    """The schedule and the model of a row, with the form, trees, chunks and discipline that were chosen for it.
+
+    WeftError: it cannot be built, or no algorithm of the spec has the name in the row.
+    """
+    names = {called(name): name for name in spec.algorithms}
+    name = names[choice(row["algorithm"], names, "algorithm of the spec")]
+    trees = {} if row.get("trees") is None else {"trees": row["trees"]}
+    form = row.get("form") if row.get("form") in spec.forms_of(name) else None
+    schedule = spec.build_schedule(name, topology, row["size_bytes"], form, **trees)
+    cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
+    return schedule, replace(spec.build_model(), **cut)
 
 
 def _spread(task: Task, result: Result) -> Spread | None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build, in_network
 from collectives.core.collective import Collective, collective
+from collectives.formats.files import called
 from sim.faults.plan import FaultPlan
 from sim.program.model import DEFAULT_CHUNKS, ENGINES, MOST_SPREAD, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
@@ -239,6 +240,8 @@ class Spec(Sections):
             algorithm(name)
             if name in named[:place]:
                 raise WeftError(f"algorithm {told(name)} is given twice")
+            if alike := [one for one in named[:place] if called(one) == called(name)]:
+                raise WeftError(f"{alike[0]} and {name} have the same file name, by which results call them")
         return named
 
     @property

@@ -13,7 +13,10 @@ from collectives import algorithms_for, build
 from sim import simulate
 from sim.cli import main
 from sim.study.spec import Spec
+from tests.places import ROOT
 from topologies import from_spec
+
+EXAMPLES = ROOT / "examples"
 
 KEYS = {
     "topology", "collective", "algorithm", "size_bytes", "time_s", "algbw_GBps", "busbw_GBps", "events", "engine",
@@ -176,3 +179,17 @@ def test_a_default_that_decides_is_said(words: list[str], said: str, capsys: pyt
 def test_nothing_is_said_of_defaults_that_decide_nothing(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--topology", "switch:8", "-b", "1M", *words, "--quiet"]) == 0
     assert "decided by a default" not in capsys.readouterr().out
+
+
+def test_two_files_are_two_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = (EXAMPLES / "migrate" / "one-way-ring.xml").read_text()
+    for name in ("a", "b", "sub/a"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.xml").write_text(program)
+    words = ["compare", "--topology", "ring:4", "--collective", "all-gather", "-b", "1M", "--quiet", "--algorithms"]
+    assert main([*words, f"{tmp_path}/a.xml,{tmp_path}/b.xml", "--json", f"{tmp_path}/r.json"]) == 0
+    assert "size        a.xml        b.xml" in capsys.readouterr().out
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [row["algorithm"] for row in rows] == ["a.xml", "b.xml"]
+    assert main([*words, f"{tmp_path}/a.xml,{tmp_path}/sub/a.xml"]) == 2
+    assert "have the same file name" in capsys.readouterr().err

@@ -76,6 +76,15 @@ def test_every_algorithm_has_its_own_line_at_once_with_all_others_and_some_to_co
     assert not alike
 
 
+def test_a_file_has_one_line_in_every_figure_which_no_algorithm_has() -> None:
+    files = [f"program-{number}.xml" for number in range(8)]
+    alone = {name: lines_of([name])[name] for name in files}
+    for name, line in alone.items():
+        assert lines_of(["ring", "swing (latency)", "swing (bandwidth)", name])[name] == line
+    assert not {line_of(name) for name in ALGORITHMS} & {*alone.values()}
+    assert len({*lines_of([*ALGORITHMS, *files]).values()}) == len(ALGORITHMS) + len(files)
+
+
 @pytest.mark.parametrize("sight", SIGHT)
 def test_lines_are_told_apart_on_dark_paper_and_stand_out_from_it(sight: str) -> None:
     seen = lab(np.array([rgb_of(color) for color in ON_DARK.values()]), sight)

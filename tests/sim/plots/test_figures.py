@@ -13,11 +13,12 @@ from collectives import algorithms_for, build
 from sim import simulate
 from sim.analytic.roof import roof
 from sim.cli import main
+from sim.plots.compare import assumptions
 from sim.plots.critical_path import draw_critical_path, kind_of, row_names
 from sim.plots.figures import FIGURES, Drawing, draw
 from sim.plots.link_timeline import draw_link_timeline
 from sim.plots.scaling import by_npus, common_size
-from sim.plots.style import NARROW, WIDE, line_of, log_ticks, time_unit
+from sim.plots.style import NARROW, WIDE, line_of, log_ticks, number, size_label, time_label, time_unit
 from sim.plots.trees import draw_steps, draw_trees, step_loads, ways_of
 from sim.study.spec import Spec
 from sim.study.validation import validate
@@ -207,6 +208,21 @@ def test_a_run_that_takes_no_time_has_no_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("seconds", "unit"), [(2, "s"), (0.5, "ms"), (2e-6, "µs"), (3e-9, "ns"), (1e-12, "ns")])
 def test_time_has_a_unit_that_suits(seconds: float, unit: str) -> None:
     assert time_unit(seconds)[1] == unit
+
+
+def test_labels_of_axes_are_all_different_and_in_usual_units() -> None:
+    assert [size_label(2**20 * mib) for mib in (1, 1.5, 1000, 1022, 2**10, 2**21)] == [
+        "1 MiB", "1.5 MiB", "1000 MiB", "1022 MiB", "1 GiB", "2 TiB"]
+    assert [number(value) for value in (2e4, 1e5, 2e5, 1e-5)] == ["20000", "$10^{5}$", r"$2\cdot10^{5}$", "$10^{-5}$"]
+    assert [time_label(1e-6 * us) for us in (0.5, 10, 1e3, 1e5, 2e6)] == ["500 ns", "10 µs", "1 ms", "100 ms", "2 s"]
+
+
+def test_a_comparison_says_that_chunks_were_chosen(rows: list[dict[str, Any]]) -> None:
+    fixed = [row | {"chunks_chosen": None} for row in rows[:1]]
+    assert "chunks per transfer" in assumptions(fixed)
+    chosen = [row | {"chunks": 64, "chunks_chosen": 64} for row in fixed]
+    assert "chunks as chosen for each point" in assumptions(chosen)
+    assert "chunks as each row says" in assumptions([*fixed, fixed[0] | {"chunks": 99}])
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ from sim.report import report_page
 from sim.report.page import SCRIPTS, render
 from sim.report.results import read_results
 from sim.report.sections import bars, sections_of
+from tests.places import ROOT
 from topologies import WeftError
 
 PLAIN = "--quiet --json"
+ONE_WAY = ROOT / "examples" / "migrate" / "one-way-ring.xml"
 
 
 class Page(HTMLParser):
@@ -93,7 +95,8 @@ def test_every_result_has_its_parts_in_the_order_of_the_names(page: Page) -> Non
         "below/c.json": ["table"], "below/d.json": ["table"], "below/e.json": ["table"],
     }
     assert page.data["left_out"] == ["other.json is not a result: it is not a JSON object"]
-    assert [one["title"] for one in page.data["results"]][:2] == ["all-reduce on torus:4x4", "all-gather on fat-tree:4"]
+    assert [one["title"] for one in page.data["results"]][:2] == [
+        "all-reduce on torus:4x4 (a)", "all-gather on fat-tree:4"]
 
 
 def test_curves_are_the_rows(page: Page, folder: Path) -> None:
@@ -121,6 +124,45 @@ def test_the_fabric_plays_the_run_of_the_result(page: Page, folder: Path) -> Non
         loads = np.frombuffer(base64.b64decode(play["loads"]), np.uint8).reshape(10, 64)
         rate, half_a_step = 50e9, 0.5 / 255
         assert loads.mean() / 255 == pytest.approx(_moved(row) / (64 * rate * row["time_s"]), abs=half_a_step)
+
+
+@pytest.mark.parametrize("words", [
+    "validate --topology fat-tree:4 --algorithms in-network,ring -b 1M",
+    "compare --topology dgx-a100:1 --algorithms in-network,ring,direct -b 1M",
+    f"compare --topology ring:4 --collective all-gather --algorithms {ONE_WAY},ring -b 1M --chunks 4",
+])
+def test_what_is_played_has_the_chunks_trees_and_discipline_of_its_row(words: str, tmp_path: Path) -> None:
+    assert main([*words.split(), *PLAIN.split(), f"{tmp_path}/a.json"]) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    (result,) = Page(report_page(tmp_path, frames=2)[0]).data["results"]
+    (fabric,) = (section for section in result["sections"] if section["kind"] == "fabric")
+    assert sorted(play["time_s"] for play in fabric["plays"]) == sorted(row["time_s"] for row in rows)
+
+
+def test_a_row_whose_time_another_run_has_is_not_played(tmp_path: Path) -> None:
+    words = "compare --topology ring:4 --algorithms ring -b 1K --chunks 1"
+    assert main([*words.split(), *PLAIN.split(), f"{tmp_path}/a.json"]) == 0
+    data = json.loads((tmp_path / "a.json").read_text())
+    data["rows"][0]["time_s"] *= 2
+    (tmp_path / "a.json").write_text(json.dumps(data))
+    (result,) = Page(report_page(tmp_path, frames=2)[0]).data["results"]
+    assert "fabric" not in [section["kind"] for section in result["sections"]]
+    assert "run again by the chunk engine it takes" in result["notes"][0]
+
+
+def test_names_are_the_same_in_bars_and_curves_heads_are_words_and_links_differ(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        words = f"validate --topology fat-tree:4 --algorithms in-network -b 1K -e 4K -f 4 {PLAIN} {tmp_path}/{name}"
+        assert main(f"{words}.json".split()) == 0
+    results = Page(report_page(tmp_path, frames=2)[0]).data["results"]
+    assert [one["title"] for one in results] == ["all-reduce on fat-tree:4 (a)", "all-reduce on fat-tree:4 (b)"]
+    curves, bars_of, *_, rows = results[0]["sections"]
+    assert [one["name"] for one in curves["series"]] == ["in-network"]
+    assert [one["name"] for one in bars_of["rows"]] == ["in-network, 1 KiB", "in-network, 4 KiB"]
+    heads = dict(zip(rows["columns"], rows["heads"], strict=True))
+    assert heads["size_bytes"] == "size (bytes)"
+    assert heads["lower_bound_s"] == "lower bound (s)"
+    assert not [head for head in heads.values() if "_" in head]
 
 
 def _moved(row: dict[str, Any]) -> float:
@@ -234,6 +276,7 @@ def test_the_trade_offs_of_an_optimization_are_its_front(tmp_path: Path) -> None
     (result,), _ = read_results(tmp_path)
     section = next(one for one in sections_of(result) if one["kind"] == "pareto")
     assert section["points"] == sorted(front, key=lambda point: point["cost"])
+    assert any(point["total_GBps"] == pytest.approx(100, rel=1e-9) for point in front)  # the budget that was asked for
     assert all(sum(point["bandwidth_GBps"]) == pytest.approx(point["total_GBps"]) for point in front)
     damaged = result._replace(data={**result.data, "front": [{"cost": 1}, 2]})
     assert "pareto" not in [one["kind"] for one in sections_of(damaged)]
