@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from collectives import algorithm, in_network
+from collectives import ALGORITHMS, algorithm, in_network
+from collectives.formats.files import called
 from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
 from sim.study.spec import Spec
 from sim.study.tables import Row, tied_with
@@ -55,7 +56,7 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
                            {"model": {"deliver": "tail"}}, every)
     if spec.chooses:
         return
-    slower = every - first
+    slower = (every - first) & {*ALGORITHMS}
     for discipline in sorted({algorithm(name).discipline for name in slower} - {"fifo"}):
         if spec.model.discipline is None:
             designed = {name for name in slower if algorithm(name).discipline == discipline}
@@ -79,13 +80,14 @@ def _tried(one: Alternative, rows: Sequence[Row]) -> str:
     changed = [row for row in rows if row["algorithm"] in one.names]
     if sum(row["events"] for row in changed) > SPREAD_SERVICES:
         return f"perhaps: {one.default}; {one.instead} was not tried, for it takes long ({one.flag})"
+    given = {called(name): name for name in one.spec.algorithms}
     winners: dict[str, list[int]] = {}
     for size in _sizes(rows):
         here = _at(rows, size)
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
         for name in one.names & times.keys():
             try:
-                times[name] = compute(Task(one.spec, name, size))["time_s"]
+                times[name] = compute(Task(one.spec, given[name], size))["time_s"]
             except WeftError:  # it cannot run so
                 return ""
         found = min(times, key=lambda name: times[name])
