@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import Phase, settings
+
+os.environ["COLUMNS"] = "120"  # tables are broken where a line of the terminal ends
 
 pytest_plugins = ["tests.sampling", "tests.fresh"]
 

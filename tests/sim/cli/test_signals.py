@@ -143,6 +143,7 @@ def test_while_a_kernel_is_compiled(number: int, code: int, wait_s: float, tmp_p
     assert not list(tmp_path.rglob("*run_fifo*.nbc"))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_signal_while_no_kernel_is_compiled_is_an_exception_again() -> None:
     before = signal.getsignal(signal.SIGINT)
     with ends_at_once("compare"):
