@@ -63,7 +63,6 @@ class Run:
     skip: bool = True
 
     def __post_init__(self) -> None:
-        self.program = _cast(self.program)
         self.state: State | FifoState
         self._kernel: Callable[..., int]
         self._skipping: SkipState | None = None
@@ -209,22 +208,6 @@ def advance_to_end(
     except KeyboardInterrupt:
         raise Stopped(f"interrupted at {_reached(one, total)}") from None
     return one.outcome()
-
-
-def _cast(program: Program) -> Program:
-    """The program with arrays of the contract's types, contiguous and writable: a kernel has one specialization."""
-    cast: dict[str, Any] = {}
-    for name, kind in Program.__annotations__.items():
-        value, dtype = getattr(program, name), _DTYPES.get(kind.__forward_arg__)
-        if dtype is None:
-            if type(value) is not int:
-                cast[name] = int(value)
-        elif value.dtype != dtype or not (value.flags.c_contiguous and value.flags.writeable):
-            cast[name] = np.array(value, dtype, order="C")
-    return program._replace(**cast) if cast else program
-
-
-_DTYPES = {"I8": np.int8, "I32": np.int32, "I64": np.int64}
 
 
 def _most_services(program: Program) -> int:

@@ -116,4 +116,6 @@ def by_key(key: I32, value: I32, lag: I32 | None, n_tasks: int) -> tuple[I32, I3
         order: slice | I64 = slice(None)
     else:
         order = np.argsort(key, kind="stable")
-    return ptr, i32(value[order]), i32(lag[order] if lag is not None and np.any(lag) else [])
+    # In order, these are views of what was given, which may be read-only: compiled loops have one type of array.
+    lags = i32([]) if lag is None or not np.any(lag) else lag[order]
+    return ptr, np.require(value[order], np.int32, ("C", "W")), np.require(lags, np.int32, ("C", "W"))

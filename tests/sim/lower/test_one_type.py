@@ -1,0 +1,47 @@
+"""Arrays of a program have one type each, whatever it is made of: the engine is compiled once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collectives import ALGORITHMS, build, in_network
+from sim.lower.job import lower
+from sim.program import Program
+from sim.program.model import Model
+from topologies import WeftError, from_spec
+
+TYPES = {"I8": np.int8, "I32": np.int32, "I64": np.int64}
+CASES = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.functions]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("spec", ["ring:4", "torus:3x2", "switch:4", "dgx-h100:1"])
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+def test_columns_are_those_of_the_contract(case: tuple[str, str], spec: str, symmetry: str) -> None:
+    """A read-only view, or a column of stride 0, would be another type to the compiler."""
+    try:
+        schedule = build(*case, from_spec(spec), "64KiB")
+    except WeftError:
+        return
+    _has_the_types(lower(schedule, Model(chunks=3), symmetry).program)
+
+
+@pytest.mark.parametrize("progress", ["free", "all"])
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+def test_columns_of_windows_are_too(progress: str, symmetry: str) -> None:
+    """Waits that lag chunks are the columns that the registry's own defaults leave empty."""
+    windowed = in_network.all_reduce(from_spec("switch:4"), "64KiB", slots=3)
+    program = lower(windowed, Model(chunks=8, rank_progress=progress), symmetry).program
+    assert len(program.parent_lag) + len(program.stream_lag) > 0
+    _has_the_types(program)
+
+
+def _has_the_types(program: Program) -> None:
+    for name, kind in Program.__annotations__.items():
+        value, dtype = getattr(program, name), TYPES.get(kind.__forward_arg__)
+        if dtype is None:
+            assert type(value) is int, name
+        else:
+            assert value.dtype == dtype and value.flags.c_contiguous and value.flags.writeable, name
