@@ -54,7 +54,9 @@ class Subject(NamedTuple):
 LIGHT = "--sample=16", "--hypothesis-profile=mutants"
 SUBJECTS = {
     "quotient": Subject(("sim/lower/quotient.py",), ("tests/sim/lower/test_symmetry_conditions.py",)),
-    "proof": Subject(("collectives/core/proof.py",), ("tests/collectives/core/test_proof_conditions.py",)),
+    "proof": Subject(
+        ("collectives/core/proof.py", "collectives/core/units.py"), ("tests/collectives/core/test_proof_conditions.py",)
+    ),
     "certificates": Subject(("sim/certify/*.py",), ("tests/sim/certify", "-k=not 99999", *LIGHT)),
     "why": Subject(
         ("sim/why/*.py",),

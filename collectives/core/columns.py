@@ -57,8 +57,7 @@ def read_columns(t: Transfers, topology: Topology, accepted: Accepted, name: str
 
     `name`: of the algorithm, for messages.
     ScheduleError: what is no table; columns of another type or of unequal length; a value out of range, with the
-        transfer and the column; rows that are not in the order of slots and sources, or twice there; a pool that is
-        given more than is taken from it.
+        transfer and the column; rows that are not in the order of slots and sources, or twice there.
     """
     if not isinstance(t, Transfers):
         raise ScheduleError(f"{name} emits {told(t)}: give Transfers")
@@ -71,8 +70,6 @@ def read_columns(t: Transfers, topology: Topology, accepted: Accepted, name: str
         if values is not None and values.dtype != np.bool_:
             _check_range(t, column, topology, accepted, name)
     _check_order(t, name)
-    if t.pool is not None:
-        _check_units(t, t.pool, name)
     return t
 
 
@@ -147,23 +144,6 @@ def _check_order(t: Transfers, name: str) -> None:
     if both[0] == both[1]:
         raise ScheduleError(f"{name}: {both[0]} appears twice")
     raise ScheduleError(f"{name} emits {both[1]} after {both[0]}: order transfers by slot, then by source")
-
-
-def _check_units(t: Transfers, pool: npt.NDArray[np.int32], name: str) -> None:
-    """No source may return more units to a pool than it takes: it would grow."""
-    n_pools = int(pool[:, :2].max(initial=-1)) + 1
-    n_keys = (int(t.src.max(initial=-1)) + 1) * n_pools
-    taken, given = (
-        np.bincount(t.src[(held := key >= 0)].astype(np.int64) * n_pools + key[held], minlength=n_keys)
-        for key in (pool[:, 0], pool[:, 1])
-    )
-    if (given > taken).any():
-        at = int(np.argmax(given > taken))
-        source, which = divmod(at, n_pools)
-        raise ScheduleError(
-            f"{name}: rank {source} takes {taken[at]} units from pool {which} and gives {given[at]} back: give back no "
-            "more than is taken"
-        )
 
 
 def _is_csr(ptr: npt.NDArray[np.int64], n: int, items: int) -> bool:

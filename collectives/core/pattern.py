@@ -14,7 +14,7 @@ from collectives.core.columns import Accepted
 from collectives.core.emission import Emission, Emit, digest_of
 from collectives.core.process_groups import check_reserved
 from collectives.core.proof import BlocksOf, ScheduleError, prove
-from collectives.core.symmetry import Group, Groups
+from collectives.core.symmetry import Group, Groups, read_groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
 from topologies.checks import Choice, Count, Integer, Natural, checked, integer, told
@@ -140,6 +140,8 @@ class Pattern:
         n_sources, nodes = self.n_sources or p, self.topology.n_nodes
         if not p <= n_sources <= nodes:
             raise WeftError(f"{self.name}: n_sources is {n_sources}: give {p} (the ranks) to {nodes} (all nodes)")
+        if not isinstance(self.groups, Groups):
+            object.__setattr__(self, "groups", read_groups(self.groups, n_sources, self.topology.n_links))
         object.__setattr__(self, "is_unnamed", own_proof is not None and own_proof.unnamed)
         accepted = Accepted(n_sources, len(self.pools), self.is_unnamed)
         object.__setattr__(self, "emit", Emission(self.emit, self.topology, accepted, self.name))

@@ -32,6 +32,7 @@ from scipy.sparse.csgraph import connected_components
 
 from collectives.core.collective import Collective
 from collectives.core.transfers import STREAM, WHOLE, Transfers
+from collectives.core.units import Units
 from topologies import WeftError
 from topologies.checks import Count, checked
 
@@ -74,8 +75,8 @@ def prove(
     Raises
     ------
     ScheduleError
-        A contribution is missing or counted twice, dependencies are missing or circular, or a transfer does not carry
-        the number of blocks it declares.
+        A contribution is missing or counted twice, dependencies are missing or circular, a transfer does not carry the
+        number of blocks it declares, or a unit is given back to a pool before it is sure to be taken.
     """
     _Proof(kind, p, n_blocks, root, transfers, blocks_of).run()
 
@@ -90,6 +91,8 @@ class _Proof:
         self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
         self.blocks_of = blocks_of
         self.writes: dict[tuple[int, int], list[_Write]] = {}
+        self.pool = [] if transfers.pool is None else transfers.pool[:, :2].tolist()
+        self.units: dict[tuple[int, int, int], Units] = {}  # by source, pool and part of the dependency graph
         masks = {r: sum(1 << one for one in r) for r in (kind.sources(b, p, root) for b in range(n_blocks))}
         self.sources = [masks[kind.sources(block, p, root)] for block in range(n_blocks)]
 
@@ -118,6 +121,8 @@ class _Proof:
             if waiting[row]:
                 until[row] = before | 1 << self.bit[row], begun
             self._send(row, before, begun)
+            if self.pool:
+                self._hold(row, before, *self.pool[row])
         for block in range(self.n_blocks):
             for rank in self.kind.wanted_by(block, self.p, self.root):
                 self._check_arrived(rank, block)
@@ -202,6 +207,17 @@ class _Proof:
                 ):
                     self._refuse_race(write.row, row, dst, block)
             there.append(_Write(row, contributions, reduces))
+
+    def _hold(self, row: int, before: int, takes: int, gives: int) -> None:
+        """Take a unit of a pool of the source, and give one back that was taken: by the same transfer or before it."""
+        src, part, bit = self.src[row], self.part[row], self.bit[row]
+        if takes >= 0:
+            self.units.setdefault((src, takes, part), Units()).take(bit)
+        if gives >= 0 and not self.units.setdefault((src, gives, part), Units()).give(bit, before | 1 << bit):
+            raise ScheduleError(
+                f"{self._name(row)}, with {self._carried(row)}, gives a unit back to pool {gives} of rank {src} that "
+                "may not be taken by then: let it wait for a transfer that takes one, each for its own"
+            )
 
     def _arrives(self, one: int, row: int, place: int, followed: int) -> bool:
         """Whether a row that is waited for has brought a block before the one at this place leaves."""

@@ -13,8 +13,8 @@ from typing import NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from topologies import Topology
-from topologies.checks import checked
+from topologies import Topology, WeftError
+from topologies.checks import checked, told
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.text.brief import one_line
 
@@ -29,8 +29,8 @@ class Action(NamedTuple):
 
     Attributes
     ----------
-    ranks : (1, p) or (ports, p) int32
-        Image of each rank's transfers, for all ports together or per port.
+    ranks : (1, n) or (ports, n) int32
+        Image of the transfers of each source (the p ranks, and switches that send), for all ports together or per port.
     links : (n_links,) int32
         Image of each link; links that no transfer uses may stay fixed.
     """
@@ -87,6 +87,32 @@ class Groups(Sequence[Group]):
         if isinstance(index, slice):
             return tuple(declare() for declare in self._declarations[index])
         return self._declarations[index]()
+
+
+def read_groups(groups: Sequence[Group], n_sources: int, n_links: int) -> tuple[Group, ...]:
+    """The groups of a caller, with arrays of their own.
+
+    WeftError: what is no group, or an action that does not permute the sources and the links.
+    """
+    found = []
+    for at, group in enumerate(groups):
+        name, generators, dropped = Group(*group)  # checked again: `_replace` checks nothing
+        where = f"groups, item {at}, generators, item"
+        read = [_read_action(Action(*one), n_sources, n_links, f"{where} {to},") for to, one in enumerate(generators)]
+        found.append(Group(name, tuple(read), tuple(dropped)))
+    return tuple(found)
+
+
+def _read_action(action: Action, n_sources: int, n_links: int, where: str) -> Action:
+    ranks, links = np.asarray(action.ranks), np.asarray(action.links)
+    if ranks.ndim != 2 or not len(ranks) or links.ndim != 1:
+        shapes = f"ranks of shape {ranks.shape} and links of shape {links.shape}"
+        raise WeftError(f"{where} has {shapes}: give (1, {n_sources}) or (ports, {n_sources}), and ({n_links},)")
+    for what, rows, n in (("ranks", ranks, n_sources), ("links", links[None], n_links)):
+        for row in rows:
+            if not np.array_equal(np.sort(row), np.arange(n)):
+                raise WeftError(f"{where} has {what} {told(row.tolist())}: give a permutation of 0 to {n - 1}")
+    return Action(ranks.astype(np.int32), links.astype(np.int32))
 
 
 def node_group(topology: Topology, name: str, moves: Iterable[tuple[str, Permutation | None]]) -> Group:

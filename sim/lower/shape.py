@@ -247,6 +247,11 @@ def _edges(q: Quotient, row: I32, half: I8, waiting: Waiting) -> tuple[I32, I32,
                 "tie rule 'split' cannot serve transfers that follow each other chunk by chunk: "
                 "choose first, alternating or ecmp"
             )
+        if t.pool is not None and np.any(t.pool[row[half >= 0], :2] >= 0):
+            raise WeftError(
+                "tie rule 'split' cannot serve transfers that use a pool, for each half would take or give a unit: "
+                "choose first, alternating or ecmp"
+            )
         return _split_edges(t.src.size, row, parent_row, child_row)
     if waiting != FREE:
         return waiting_rows(t, waiting, parent_row, child_row, t.dep_lag)

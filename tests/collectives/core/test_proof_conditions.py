@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,6 +29,8 @@ class Row(NamedTuple):
     step: int = 0
     slot: int | None = None
     declared: int | None = None
+    takes: int = -1
+    gives: int = -1
 
 
 def table(rows: Sequence[Row]) -> Transfers:
@@ -46,6 +49,7 @@ def table(rows: Sequence[Row]) -> Transfers:
         np.concatenate(([0], np.cumsum([len(row.waits) for row in rows], dtype=np.int64))),
         column([known.get(one, 0) for one, _ in waits]), column([one for one, _ in waits]),
         column([lag for _, lag in waits]),
+        pool=column([(row.takes, row.gives, 0) for row in rows]).reshape(-1, 3),
     )  # fmt: skip
 
 
@@ -272,3 +276,78 @@ def test_of_many_additions_those_that_are_waited_for_count(known: int) -> None:
     one = total[1]._replace(waits=[known])
     missing = 12 if known < 11 else 11
     assert f"the contribution of rank {missing} to block 1" in judged("reduce", 14, [*adds, total[0], one], 2)
+
+
+def units(*rows: Row) -> str:
+    """What the proof says of transfers that carry nothing, each from a rank to itself."""
+    return judged("all-reduce", 1, [row._replace(blocks=()) for row in rows])
+
+
+HELD = [Row(0, 0, takes=1), Row(0, 0, waits=[0], gives=1, step=1)]
+
+
+def not_taken(row: Row) -> str:
+    return (
+        f"{name(row)}, with no block, gives a unit back to pool {row.gives} of rank 0 that may not be taken by then: "
+        "let it wait for a transfer that takes one, each for its own"
+    )
+
+
+def test_a_unit_is_given_back_after_it_was_taken() -> None:
+    take, give = HELD
+    assert units(*HELD) == units(take._replace(gives=1)) == units(take, take) == ""
+    assert units(take, give._replace(waits=())) == not_taken(give)
+    assert units(give._replace(waits=()), take._replace(waits=[0])) == not_taken(give)
+    assert units(take._replace(takes=0), give) == units(Row(0, 0), give) == not_taken(give)
+
+
+def test_each_unit_is_given_back_once() -> None:
+    take, give = HELD
+    again = give._replace(step=2)
+    assert units(take, give, again) == not_taken(again)
+    assert units(take._replace(gives=1), again) == not_taken(again)
+    assert units(take, give, take, again._replace(waits=[2])) == ""
+    assert units(take, give, take._replace(waits=[0, 1]), again) == not_taken(again)
+    assert units(take._replace(gives=0, takes=0), take._replace(waits=[0]), give._replace(waits=[0, 1])) == ""
+
+
+def test_a_unit_is_given_back_by_the_rank_that_took_it() -> None:
+    for giver, wrong in ((0, False), (1, True)):
+        rows = [HELD[0], Row(0, 1, waits=[0]), Row(giver, giver, (), waits=[0, 1], gives=1)]
+        assert ("may not be taken" in judged("broadcast", 2, [rows[0]._replace(blocks=()), *rows[1:]])) is wrong
+
+
+@pytest.mark.parametrize(("lag", "wrong"), [(WHOLE, False), (STREAM, False), (1, True)])
+def test_a_follower_has_all_chunks_after_what_it_follows_took_its_unit(lag: int, wrong: bool) -> None:
+    """A window holds nothing back where chunks are few."""
+    assert units(HELD[0], HELD[1]._replace(lag=lag)) == (not_taken(HELD[1]) if wrong else "")
+
+
+def test_a_give_hands_its_take_on_where_another_has_no_choice() -> None:
+    take, give = HELD
+
+    def after(*waits: list[int]) -> str:
+        return units(take, take, take, *(give._replace(step=step, waits=some) for step, some in enumerate(waits)))
+
+    assert after([0, 1], [1], [1, 2]) == after([0, 2], [1, 2], [2]) == ""
+    assert after([1, 2], [1, 2], [1, 2]) == not_taken(give._replace(step=2))
+
+
+def test_units_are_judged_as_every_moment_of_every_run_would() -> None:
+    """At any moment, what is done is closed under what it waits for."""
+    draw, found = random.Random(7), set()
+    for _ in range(400):
+        n = draw.randint(2, 7)
+        rows = [
+            Row(0, 0, (), waits=[one for one in range(at) if draw.random() < 0.4], step=at,
+                takes=draw.choice([-1, 0, 0]), gives=draw.choice([-1, -1, 0]))
+            for at in range(n)
+        ]  # fmt: skip
+        done = (
+            [row for at, row in enumerate(rows) if moment >> at & 1] for moment in range(2**n)
+            if all(moment >> one & 1 for at, row in enumerate(rows) if moment >> at & 1 for one in row.waits)
+        )
+        holds = all(sum(row.gives == 0 for row in some) <= sum(row.takes == 0 for row in some) for some in done)
+        assert (units(*rows) == "") is holds, rows
+        found.add(holds)
+    assert found == {True, False}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives import TransferTable, build, direct, hierarchical, swing
+from collectives import Transfers, TransferTable, build, direct, hierarchical, swing
 from collectives.core.routes import paths_of
 from collectives.core.symmetry import Group
 from sim.lower import job_symmetry, shape, templates
@@ -382,9 +382,9 @@ def test_shapes_are_made_once_and_the_oldest_is_dropped(made: list[int], monkeyp
 # What is refused.
 
 
-def made_of(table: TransferTable, tie: str) -> shape.Shape:
+def made_of(table: TransferTable | Transfers, tie: str) -> shape.Shape:
     """The shape of transfers on a ring of four, without symmetry."""
-    topology, transfers = ring(4), table.build()
+    topology, transfers = ring(4), table.build() if isinstance(table, TransferTable) else table
     everyone = orbits_of(Group("", ()), topology.n_npus, topology.n_links)
     routes = Routes(paths_of(transfers, topology, tie), np.arange(transfers.src.size, dtype=np.int32))
     made = shape.make_shape(Quotient(everyone, transfers, routes, ""))
@@ -405,6 +405,23 @@ def test_transfers_that_stream_cannot_be_split() -> None:
                 made_of(table, "split")
         else:
             assert made_of(table, "split").edges[0].size == 16
+
+
+@pytest.mark.parametrize("pooled", [(0, -1), (-1, 0), (0, 0), (-1, -1)])
+def test_transfers_that_use_a_pool_cannot_be_split(pooled: tuple[int, int]) -> None:
+    """To the next rank there is one route; the transfer that uses it may."""
+    ranks = np.arange(4)
+    for far, refused in ((2, pooled != (-1, -1)), (1, False)):
+        table = TransferTable(ranks)
+        table.add(slot=0, dst=(ranks + far) % 4)
+        table.add(slot=1, dst=(ranks + 3 - far) % 4)
+        transfers = table.build()
+        pool = np.where(transfers.slot[:, None] == 0, [*pooled, 7], [-1, -1, 7]).astype(np.int32)
+        if refused:
+            with pytest.raises(WeftError, match="tie rule 'split' cannot serve transfers that use a pool"):
+                made_of(transfers._replace(pool=pool), "split")
+        else:
+            assert made_of(transfers._replace(pool=pool), "split").task_row.size == 12
 
 
 def test_every_part_of_a_transfer_waits_for_every_part_of_another() -> None:
