@@ -1,113 +1,134 @@
-"""Closed forms of all-reduce on tori: the deficiency model of the Swing paper, with its sums taken exactly.
+"""Closed forms of all-reduce on tori: steps in lockstep, by formula and without a schedule.
 
-    T(n) = alpha log2(p) Lambda + (n / D) beta Psi Xi                                       (NSDI 2024, equation 1)
+    T = sum over steps of endpoint + max(hops x hop + message, hop + messages on the fullest link x message)
 
-A node of a torus of D dimensions has 2D ports; alpha is the time of a step to a neighbor without bytes, beta the
-time of a byte on one link. Lambda, Psi and Xi are the latency, bandwidth and congestion deficiencies of table 2;
-the optimum is 1 for each. The table gives limits for large tori; here Psi Xi is the sum over steps of the bytes of
-a message times the messages that share its fullest link. Equation 3 of the paper, for rectangular tori, is too
-small by a factor 2D in its second term: `rectangular_xi` is the corrected form.
+That is the deficiency model of the Swing paper (NSDI 2024, equation 1) with its sums taken exactly and with hops,
+where the paper has the time to a neighbor for every step. Messages that come from afar reach a shared link one hop
+later each, so that hops and messages on the link do not add up. Lambda, the latency deficiency of table 2, is the
+number of steps over log2 p; Psi Xi, those of bandwidth and congestion, is `psi_xi`. Equation 3 of the paper, for
+rectangular tori, is too small by a factor 2D in its second term: `rectangular_xi` in the tests is the corrected form.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from topologies.units import PS_PER_S
+from sim.program.cutting import service_time_ps
+from sim.program.model import Model
 
 Shape = tuple[int, ...]
 Distance = Callable[[int], Fraction]
 """Messages on the fullest link when every node sends one at step sigma of a dimension, plain and mirrored together."""
 
 
-class Deficiency(NamedTuple):
-    """Factors by which an algorithm misses the optimum."""
+class Steps(NamedTuple):
+    """Consecutive steps that are alike."""
 
-    latency: Fraction  # lambda log2(p): steps of the algorithm, one after the other
-    bandwidth: Fraction  # psi Xi: bytes on the fullest links, over n / D
-
-    def time_ps(self, size_bytes: int, alpha_ps: int, bandwidth_Bps: float, n_dims: int) -> int:
-        """Time of an array of `size_bytes`, whole ps rounded up."""
-        wire_ps = Fraction(size_bytes, n_dims) * self.bandwidth * PS_PER_S / Fraction(bandwidth_Bps)
-        return math.ceil(self.latency * alpha_ps + wire_ps)
+    steps: int
+    hops: int  # of the longest route
+    messages: Fraction  # on the fullest link
+    share: Fraction  # of the array, in a message
 
 
-def deficiency(algorithm: str, form: str, shape: Shape) -> Deficiency | None:
-    """Deficiencies of an all-reduce on a torus, or None where no closed form is known.
+Phase = tuple[Steps, ...]
+"""Steps of several copies at once, of which the longest decides."""
+
+
+def psi_xi(phases: Sequence[Phase], n_dims: int) -> Fraction:
+    """Bytes on the fullest links, over n / D: the factor by which an algorithm misses the optimal bandwidth."""
+    return n_dims * sum((max(one.steps * one.messages * one.share for one in phase) for phase in phases), Fraction(0))
+
+
+def phases_ps(phases: Sequence[Phase], n_bytes: int, model: Model, hop_ps: int, rate_Bps: Fraction) -> int:
+    """Time of an array of `n_bytes`; `hop_ps`: latency of a link and the router behind it."""
+    return sum(max(one.steps * _step_ps(one, n_bytes, model, hop_ps, rate_Bps) for one in phase) for phase in phases)
+
+
+def _step_ps(step: Steps, n_bytes: int, model: Model, hop_ps: int, rate_Bps: Fraction) -> int:
+    """The longest route with nobody else, or the fullest link, whose first message is there at once.
+
+    Store-and-forward serializes the first chunk at every hop; with head delivery the last one is not waited for, but
+    the link is not free for the next step before it is sent.
+    """
+    chunks, leading, first, rest = model.cutting.cut(int(step.share * n_bytes))
+    chunk_ps, last_ps = (service_time_ps(size, rate_Bps) for size in (first, rest))
+    message_ps, hop_ps = leading * chunk_ps + (chunks - leading) * last_ps, max(hop_ps, 1)
+    stored_ps = 0 if model.forwarding == "cut-through" else (step.hops - 1) * chunk_ps
+    after_ps = model.endpoint_latency_ps - (last_ps if model.deliver == "head" else 0)
+    load_ps = math.ceil(step.messages * message_ps)
+    return max(step.hops * hop_ps + stored_ps + message_ps + after_ps, hop_ps + load_ps + after_ps, load_ps)
+
+
+def all_reduce_phases(algorithm: str, form: str, shape: Shape, ports: int, tie: str = "first") -> list[Phase] | None:
+    """Steps of an all-reduce on a torus, or None where no closed form is known.
 
     `algorithm`, `form`: as in the registry of algorithms.
     `shape`: extents of the torus; those of 1 are left out. With an extent of 2, whose nodes have one port
         there and not two, there is no closed form.
+    `ports`: on which a ring runs: two for each cycle, or one.
+    `tie`: rule of the model for two equally short routes, which recursive doubling has at half an extent.
 
     Notes
     -----
     NSDI 2024, table 2 and sections 2.3 and 4.1. Ring: on one dimension, or on two with edge-disjoint Hamiltonian
     cycles, 2(p-1) steps. Bucket: the copies change dimension together, so that the longest decides. Latency forms:
     whole arrays at every step, on 2D ports for Swing and mirrored recursive doubling, on one for recursive doubling.
+    Ring and bucket take exactly this time; in butterflies, ranks that are ahead begin the next step early.
     """
     extents = tuple(extent for extent in shape if extent > 1)
     if not extents or min(extents) < 3:
         return None
     if algorithm == "ring":
-        return _ring(extents)
+        return _ring(extents, ports)
     if algorithm == "bucket":
         return _bucket(extents)
     if algorithm not in _BUTTERFLIES or not all(extent & (extent - 1) == 0 for extent in extents):
         return None
-    distance, single_port = _BUTTERFLIES[algorithm]
-    return _butterfly(extents, distance, single_port, form)
+    return _butterfly(extents, *_BUTTERFLIES[algorithm], form, tie)
 
 
-def _ring(extents: Shape) -> Deficiency | None:
+def _ring(extents: Shape, ports: int) -> list[Phase] | None:
     if len(extents) > 2:
         return None
     p = math.prod(extents)
-    return Deficiency(Fraction(2 * (p - 1)), Fraction(p - 1, p))
+    return [(Steps(2 * (p - 1), 1, Fraction(1), Fraction(1, ports * p)),)]
 
 
-def _bucket(extents: Shape) -> Deficiency:
+def _bucket(extents: Shape) -> list[Phase]:
     """Phase i of the copy that starts at dimension k runs d-1 steps of blocks n / (2D x extents done so far)."""
     n_dims = len(extents)
-    steps, wire = Fraction(0), Fraction(0)
-    for phase in range(n_dims):
-        copies = [[extents[(start + i) % n_dims] for i in range(phase + 1)] for start in range(n_dims)]
-        steps += max(done[-1] - 1 for done in copies)
-        wire += max(Fraction(done[-1] - 1, math.prod(done)) for done in copies)
-    return Deficiency(2 * steps, wire)
+    copies = [[extents[(start + i) % n_dims] for i in range(n_dims)] for start in range(n_dims)]
+    return 2 * [
+        tuple(
+            Steps(done[i] - 1, 1, Fraction(1), Fraction(1, 2 * n_dims * math.prod(done[: i + 1]))) for done in copies
+        )
+        for i in range(n_dims)
+    ]
 
 
-def _butterfly(extents: Shape, distance: Distance, single_port: bool, form: str) -> Deficiency:
-    n_dims, steps = len(extents), sum(extent.bit_length() - 1 for extent in extents)
-    ports = 1 if single_port else 2 * n_dims
-    loads = list(_single_loads(extents, distance) if single_port else _loads(extents, distance))
-    if form == "latency":
-        return Deficiency(Fraction(steps), n_dims * sum(loads, Fraction(0)) / ports)
-    halving = sum((load / 2 ** (step + 1) for step, load in enumerate(loads)), Fraction(0))
-    return Deficiency(Fraction(2 * steps), 2 * n_dims * halving / ports)
-
-
-def _loads(extents: Shape, distance: Distance) -> Iterator[Fraction]:
-    """Messages on the fullest link at each step, all 2D ports at once.
-
-    Port k and its mirror image start at dimension k and cycle; together they put `distance` messages on every link
-    of their dimension, and pairs that meet in one dimension add up.
-    """
-    orders = [_dimension_order(extents, start) for start in range(len(extents))]
-    for turns in zip(*orders, strict=True):
+def _butterfly(extents: Shape, distance: Distance, single_port: bool, form: str, tie: str) -> list[Phase] | None:
+    ports = 1 if single_port else 2 * len(extents)
+    orders = [_dimension_order(extents, start) for start in range(1 if single_port else len(extents))]
+    phases: list[Phase] = []
+    for step, turns in enumerate(zip(*orders, strict=True)):
         total: dict[int, Fraction] = {}
         for dim, sigma in turns:
-            total[dim] = total.get(dim, Fraction(0)) + distance(sigma)
-        yield max(total.values())
+            tied = 2 * distance(sigma) == extents[dim]
+            if tied and tie not in _TIED:
+                return None
+            both = _TIED[tie] * (1 if single_port else 2) if tied else 1  # ports of the dimension, on its fullest link
+            total[dim] = total.get(dim, Fraction(0)) + both * distance(sigma)
+        halved = 1 if form == "latency" else 2 ** (step + 1)
+        hops = int(max(distance(sigma) for _, sigma in turns))
+        phases.append((Steps(1, hops, max(total.values()), Fraction(1, ports * halved)),))
+    return phases if form == "latency" else 2 * phases
 
 
-def _single_loads(extents: Shape, distance: Distance) -> Iterator[Fraction]:
-    """The same for one port; at half the extent both directions are equally long and share the messages."""
-    for dim, sigma in _dimension_order(extents, 0):
-        tied = 2 ** (sigma + 1) == extents[dim]
-        yield distance(sigma) / (2 if tied else 1)
+_TIED = {"first": Fraction(1), "split": Fraction(1, 2), "alternating": Fraction(1, 2)}
+"""Share of the messages on the fuller side, if both directions around a ring are equally long."""
 
 
 def _dimension_order(extents: Shape, start: int) -> list[tuple[int, int]]:

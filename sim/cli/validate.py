@@ -121,8 +121,8 @@ def report(
     return [
         *lines,
         *missing(refused, stuck),
-        "# closed form: alpha log2(p) Lambda + (n/D) beta Psi Xi of the Swing paper (tori, all-reduce; alpha one hop), "
-        "or RTT + q max(RTT, slots service) + r service, C - 1 = q slots + r, where C chunks stream along trees",
+        "# closed form: steps of max(hops x hop + message, hop + messages on the fullest link x message) on tori, or "
+        "RTT + q max(RTT, slots service) + r service, C - 1 = q slots + r, where C chunks stream along trees",
         "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link",
     ]
 

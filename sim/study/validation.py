@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from sim.analytic.closed_form import deficiency
+from sim.analytic.closed_form import all_reduce_phases, phases_ps
 from sim.analytic.estimate import Estimate, estimate_parts
 from sim.analytic.streaming_form import streaming_ps
 from sim.result import Result
@@ -29,7 +30,7 @@ class Validation(Tabular):
     """Prediction and simulation of one point, in ps."""
 
     result: Result
-    # of the deficiency model (`sim.analytic.closed_form`), or of arrays that stream along trees
+    # of steps in lockstep (`sim.analytic.closed_form`), or of arrays that stream along trees
     # (`sim.analytic.streaming_form`); None if neither applies
     closed_form_ps: int | None
     estimate: Estimate  # alpha-beta, steps in lockstep, with the routes and loads of this schedule
@@ -94,20 +95,22 @@ def validate(result: Result) -> Validation:
 
 
 def closed_form_ps(result: Result) -> int | None:
-    """The deficiency model's time of an all-reduce on a torus of equal links, that of streaming trees, or None.
+    """The lockstep form of an all-reduce on a torus of equal links, that of streaming trees, or None.
 
-    A step takes the time to a neighbor (endpoint, wire and router), whatever its distance: the deficiency model knows
-    distance only as congestion.
+    None with NICs, of which neither knows.
     """
-    schedule, topology = result.schedule, result.schedule.topology
-    factors = None
+    schedule, topology, model = result.schedule, result.schedule.topology, result.model
+    pattern, phases = schedule.pattern, None
+    if model.nic is not None:
+        return None
     if schedule.kind.name == "all-reduce" and is_plain_torus(topology):
-        factors = deficiency(schedule.pattern.algorithm, schedule.pattern.form, topology.shape)
-    if factors is None:
+        ports = pattern.n_blocks // pattern.p
+        phases = all_reduce_phases(pattern.algorithm, pattern.form, topology.shape, ports, model.tie)
+    if phases is None:
         return streaming_ps(result.healthy.program)
-    alpha_ps = result.model.endpoint_latency_ps + int(topology.latency_ps[0] + topology.hop_latency_ps[0])
-    n_dims = sum(extent > 1 for extent in topology.shape)
-    return factors.time_ps(schedule.size_bytes, alpha_ps, float(topology.bandwidth_Bps[0]), n_dims)
+    hop_ps = int(topology.latency_ps[0] + topology.hop_latency_ps[0])
+    n_bytes = schedule.block_bytes * pattern.n_blocks
+    return phases_ps(phases, n_bytes, model, hop_ps, Fraction(float(topology.bandwidth_Bps[0])))
 
 
 def is_plain_torus(topology: Topology) -> bool:
