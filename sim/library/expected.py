@@ -2,6 +2,7 @@
 
 The library takes the candidate that it believes to be the fastest (`sim.library.tuner`). The time of a collective is
 that of its latency, its bytes, and in Simple a ramp; and not less than what starting one after the other takes.
+Broadcast and reduce have no ramp, but a pipeline that fills: once in the repeats that nccl-tests starts back to back.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sim.library.tuner import SENDRECV, Candidate, Setting, candidates, channel_GBps, tables
+from sim.library.tuner import ROOTED, SENDRECV, Candidate, Setting, candidates, channel_GBps, tables
 from topologies.text.brief import one_line
 
 MIB = 2**20
+REPEATS = 20
+"""Of a collective, by nccl-tests (`-n 20`), one started after the other."""
+
 AT_ONCE = 2048
 """Bytes of a message from which a network may ask the receiver first."""
 
@@ -67,7 +71,7 @@ def parts_us(setting: Setting, one: Candidate, size_bytes: int) -> tuple[float, 
     algbw = one.algbw_GBps * _dip(one, size_bytes)
     if one.algorithm == SENDRECV and setting.collective == SENDRECV and setting.nodes == 1:
         algbw = min(algbw, channel_GBps(setting, size_bytes))
-    moving = size_bytes / algbw / 1e3 + _ramp_us(setting, one, size_bytes)
+    moving = size_bytes / algbw / 1e3 + _ramp_us(setting, one, size_bytes) + fill_us(setting, one, size_bytes) / REPEATS
     return one.latency_us + one.hops * handshake_us(setting, one, size_bytes), moving
 
 
@@ -89,9 +93,24 @@ def handshake_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
     return (nic.handshake_simple if one.protocol == "Simple" else nic.handshake) * 1e6
 
 
+def fill_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
+    """What the last rank of a broadcast's chain waits for the first chunk, or the root of a reduce for the farthest's.
+
+    In Simple; a rank passes the lines of LL and LL128 on as they come.
+    """
+    if setting.collective not in ROOTED or one.protocol != "Simple":
+        return 0.0
+    return (setting.n - 2) * min(size_bytes, passed_on_bytes(setting)) / one.algbw_GBps / 1e3
+
+
+def passed_on_bytes(setting: Setting) -> int:
+    """Bytes that a rank of a chain in Simple receives before it passes them on: a slot of every channel."""
+    return int(tables()["chunk"]["Ring"][2] * 1024) * setting.channels
+
+
 def _ramp_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
     """What a collective loses to channels that wait for the slowest, inside a node."""
-    if one.protocol == "LL" or setting.between_GBps < setting.inside_GBps or setting.collective == SENDRECV:
+    if one.protocol == "LL" or setting.between_GBps < setting.inside_GBps or setting.collective in (SENDRECV, *ROOTED):
         return 0.0
     gpu = setting.machine.gpu
     factor = setting.reached.multicast_ramp if one.algorithm == "NVLS" else 1.0
@@ -99,7 +118,7 @@ def _ramp_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
 
 
 def _believed_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
-    return one.believed_us + size_bytes / (one.algbw_GBps * _dip(one, size_bytes)) / 1e3
+    return one.believed_us + size_bytes / (one.believed_GBps * _dip(one, size_bytes)) / 1e3
 
 
 def _dip(one: Candidate, size_bytes: int) -> float:

@@ -7,12 +7,13 @@ state or leave out: pipelines that fill and drain, links that rings or trees sha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from collectives import build
-from sim.library.expected import Expected, handshake_us
-from sim.library.tuner import PROTOCOLS, SENDRECV, Setting, candidates, ll_GBps, messages, tables
+from sim.library.expected import Expected, handshake_us, passed_on_bytes
+from sim.library.tuner import PROTOCOLS, ROOTED, SENDRECV, Setting, candidates, ll_GBps, messages, tables
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import WeftError
@@ -62,7 +63,7 @@ def simulated(setting: Setting, row: Expected) -> Simulated:
         return Simulated(None, name, f"{setting.gpus} of {machine.gpus} GPUs of a node")
     if setting.collective == SENDRECV:
         return Simulated(None, name, "single messages are no collective")
-    rooted = setting.collective in ("broadcast", "reduce")
+    rooted = setting.collective in ROOTED
     options: dict[str, Any] = {}
     if row.algorithm == "Ring":
         options = {"share_links": machine.inside == "mesh" and setting.gpus > 2} | ({} if rooted else {"posted": True})
@@ -76,7 +77,9 @@ def simulated(setting: Setting, row: Expected) -> Simulated:
         return Simulated(None, name, str(wrong))
     piece = row.size_bytes / max(schedule.pattern.n_blocks, 1) * (n if setting.collective == "all-to-all" else 1)
     chunks = 1  # the steps of a ring wait for whole slices, of which it has as many as ranks
-    if row.algorithm != "Ring" or rooted:
+    if rooted and row.protocol == "Simple":
+        chunks = min(MOST_CHUNKS, math.ceil(row.size_bytes / passed_on_bytes(setting)))
+    elif row.algorithm != "Ring" or rooted:
         chunks = min(MOST_CHUNKS, max(1, round(piece / (protocol.chunk_KiB * KIB))))
     time = simulate(schedule, model=Model(chunks=chunks)).time_s
     return Simulated(max(setting.launch_s, protocol.base_us / 1e6 + time), name)
@@ -101,9 +104,9 @@ def _protocol(setting: Setting, row: Expected) -> _Protocol:
     chunk = known["chunk"].get(row.algorithm, 0)
     if row.algorithm in ("Ring", "Tree"):
         kind = row.algorithm.lower()
-        share = {"LL": known["ll_share"], "LL128": known["ll128_share"], "Simple": 1.0}[row.protocol]
+        share = {"LL": known["ll_share"][0], "LL128": known["ll128_share"][0], "Simple": 1.0}[row.protocol]
         inside = known[f"nvlink_{kind}"][at]
-        if kind == "ring" and setting.nodes > 1 and setting.collective not in ("broadcast", "reduce"):
+        if kind == "ring" and setting.nodes > 1 and setting.collective not in ROOTED:
             inside = max(inside, known["network_post"][setting.machine.cpu] * (3 if at == 2 else 1))
         most = ll_GBps(setting) if row.protocol == "LL" else float("inf")  # copied by the GPU's threads
         return _Protocol(
@@ -120,7 +123,7 @@ def _protocol(setting: Setting, row: Expected) -> _Protocol:
         return _Protocol(
             latency, 0.0, 0.0, ring, nic.port * nic.messages / 1e9, known["chunk"]["sendrecv"][int(setting.nodes > 1)]
         )
-    between = {"NVLS": 0.0, "NVLSTree": known["network_nvlstree"] + extra, "CollNet": 0.0}[row.algorithm]
+    between = {"NVLS": 0.0, "NVLSTree": known["network_nvlstree"][0] + extra, "CollNet": 0.0}[row.algorithm]
     return _Protocol(31.0 if row.algorithm == "CollNet" else known["nvls"], 0.0, between, wire, port, chunk)
 
 

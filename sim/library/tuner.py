@@ -7,7 +7,7 @@ some. Latencies in us, bandwidths in GB/s of the array, as nccl-tests counts it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,12 +21,12 @@ from topologies.text.plain_data import parse_toml
 PROTOCOLS = ("LL", "LL128", "Simple")
 ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "CollNet", "PAT", "send/recv")
 SENDRECV = "send/recv"
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", SENDRECV)
+ROOTED = ("broadcast", "reduce")
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", *ROOTED, "all-to-all", SENDRECV)
 LIBRARIES = ("nccl", "rccl")
 NEWEST = (2, 30)
 _OLDEST = (2, 12)
-_NEW_TREES = (2, 27)
-_PAT = (2, 23)
+_PAT, _BLACKWELL = (2, 23), (2, 25)
 _NVLS, _NVLS_TREE = (2, 17), (2, 18)
 _SHARP_OF_NIC, _SHARP_OF_RING = 0.8, 0.46
 """nccl 320, a maintainer: 20 GB/s for a port of 200 Gb/s; 110 GB/s for 240 GB/s of NVLink."""
@@ -34,8 +34,24 @@ _SHARP_OF_NIC, _SHARP_OF_RING = 0.8, 0.46
 
 @cache
 def tables() -> dict[str, Any]:
-    """`nccl.toml`."""
+    """`nccl.toml`: constants of the newest version, by which times are estimated; see `of_version`."""
     return parse_toml((Path(__file__).parent / "nccl.toml").read_text(encoding="utf-8"), "nccl.toml")
+
+
+@cache
+def of_version(number: tuple[int, int]) -> dict[str, Any]:
+    """The constants by which a version chooses."""
+    found = tables()
+    for older in tables()["older"]:
+        if number < version(f"nccl:{older['before']}"):
+            found = _merged(found, older)
+    return found
+
+
+def _merged(one: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(one) | {
+        key: _merged(one[key], value) if isinstance(value, Mapping) else value for key, value in over.items()
+    }
 
 
 def version(library: str) -> tuple[int, int]:
@@ -175,7 +191,7 @@ class Setting:
         """Bus bandwidth over algorithm bandwidth, as nccl-tests has it."""
         if self.collective == "all-reduce":
             return 2 * (self.n - 1) / self.n
-        return 1.0 if self.collective in ("broadcast", "reduce", SENDRECV) else (self.n - 1) / self.n
+        return 1.0 if self.collective in (*ROOTED, SENDRECV) else (self.n - 1) / self.n
 
     @property
     def channels(self) -> int:
@@ -187,7 +203,7 @@ class Setting:
 
 
 class Candidate(NamedTuple):
-    """An algorithm by a protocol: latency and bandwidth, the latency that the library believes in, network hops.
+    """An algorithm by a protocol: latency and bandwidth, and those that the library believes in; network hops.
 
     `message`: share of the array that a network message carries.
     """
@@ -197,8 +213,41 @@ class Candidate(NamedTuple):
     latency_us: float
     algbw_GBps: float
     believed_us: float
+    believed_GBps: float
     hops: float = 0.0
     message: float = 1.0
+
+
+class _View(NamedTuple):
+    """Of what an estimate is made: constants, GB/s of a ring inside a node and out of it, depth of a tree of nodes.
+
+    `chooses`: it is the library's own, by which it chooses: constants of its version, rates that it assumes.
+    """
+
+    known: Mapping[str, Any]
+    inside: float
+    between: float
+    depth: int
+    chooses: bool = False
+
+    def cap(self, setting: Setting, name: str) -> float:
+        """A bandwidth of one channel, times the channels."""
+        per_channel = self.known["architecture"][setting.machine.gpu.architecture][name]
+        return float(per_channel[min(setting.nodes, 3) - 1]) * setting.channels
+
+    def hop(self, setting: Setting, name: str, at: int) -> float:
+        """Latency of a network hop."""
+        return float(self.known[name][at]) + setting.machine.nic.latency * 1e6
+
+
+def _views(setting: Setting) -> tuple[_View, _View]:
+    """That of the machine, and that of the library. Its trees are binary, of which it counts one level too few."""
+    nodes, inside = setting.nodes, setting.inside_GBps
+    assumed = tables()["assumed_of_port"] * setting.nics * setting.machine.nic.port / 1e9 if nodes > 1 else math.inf
+    return (
+        _View(tables(), inside, setting.between_GBps, (nodes - 1).bit_length()),
+        _View(of_version(setting.version), inside, assumed, nodes.bit_length() - 1, chooses=True),
+    )
 
 
 def candidates(setting: Setting) -> list[Candidate]:
@@ -220,105 +269,123 @@ def candidates(setting: Setting) -> list[Candidate]:
 
 def _every(setting: Setting) -> Iterator[Candidate]:
     if setting.collective in ("all-to-all", SENDRECV):
-        yield Candidate(SENDRECV, "Simple", *messages(setting), 0.0)
+        yield Candidate(SENDRECV, "Simple", *messages(setting), 0.0, 1.0)
         return
+    views, nodes = _views(setting), setting.nodes
     protocols = PROTOCOLS if _ll128(setting) else ("LL", "Simple")
+    rooted, both = setting.collective in ROOTED, setting.collective == "all-reduce"
+    hops, message = _ring_hops(setting), 1.0 if rooted else 1 / setting.n
     for protocol in protocols:
-        yield _ring(setting, protocol)
-    if setting.collective == "all-reduce":
+        (own, rate), believed = (_ring(setting, view, protocol) for view in views)
+        yield Candidate("Ring", protocol, own, rate, *believed, hops, message)
+    if both:
         for protocol in protocols:
-            yield _tree(setting, protocol)
+            (own, rate), believed = (_tree(setting, view, protocol) for view in views)
+            yield Candidate("Tree", protocol, own, rate, *believed, 2 * views[0].depth)
         reduces = setting.machine.gpu.multicast and setting.machine.inside == "switch" and setting.gpus > 1
-        if reduces and setting.version >= (_NVLS if setting.nodes == 1 else _NVLS_TREE):
-            yield _nvls(setting)
-        if setting.nodes > 1:
+        if reduces and setting.version >= (_NVLS if nodes == 1 else _NVLS_TREE):
+            (own, rate), believed = (_nvls(setting, view) for view in views)
+            name = "NVLS" if nodes == 1 else "NVLSTree"
+            yield Candidate(name, "Simple", own, rate, *believed, 2 * views[0].depth)
+        if nodes > 1:
             raw = setting.nics * setting.machine.nic.port / 1e9
             algbw = min(_SHARP_OF_NIC * raw, _SHARP_OF_RING * setting.inside_GBps)
-            yield Candidate("CollNet", "Simple", 31.0, algbw, 31.0)
-    elif setting.gpus == 1 and setting.version >= _PAT and setting.collective in ("all-gather", "reduce-scatter"):
-        hop = tables()["network_ring"][2] + setting.machine.nic.latency * 1e6
-        latency = 8.0 + math.log2(setting.nodes) * hop / 3.5 + setting.n * 2.8
-        yield Candidate("PAT", "Simple", latency, 0.75 * setting.between_GBps / setting.bus_factor, latency)
+            yield Candidate("CollNet", "Simple", 31.0, algbw, 31.0, algbw)
+    elif setting.gpus == 1 and setting.version >= _PAT and not rooted:
+        (own, rate), believed = (_pat(setting, view) for view in views)
+        yield Candidate("PAT", "Simple", own, rate, *believed)
 
 
 def _ll128(setting: Setting) -> bool:
-    alone = setting.nodes == 1
-    return alone or setting.machine.nic.ll128
+    known = setting.machine.gpu.architecture != "blackwell" or setting.version >= _BLACKWELL
+    return known and (setting.nodes == 1 or setting.machine.nic.ll128)
 
 
-def _caps(setting: Setting, name: str) -> float:
-    """A bandwidth of one channel, times the channels."""
-    per_channel = tables()["architecture"][setting.machine.gpu.architecture][name]
-    return float(per_channel[min(setting.nodes, 3) - 1]) * setting.channels
-
-
-def ll_GBps(setting: Setting) -> float:
-    """What LL moves in total."""
+def ll_GBps(setting: Setting, known: Mapping[str, Any] | None = None) -> float:
+    """What LL moves in total: inside a node what GPUs copy, between nodes what CPUs pass on."""
+    known = known or tables()
     if setting.nodes == 1:
-        return float(tables()["architecture"][setting.machine.gpu.architecture]["ll"])
-    return float(tables()["post_ll"][setting.machine.cpu][0 if setting.nodes == 2 else 1])
+        return float(known["architecture"][setting.machine.gpu.architecture]["ll"])
+    return float(known["post_ll"][setting.machine.cpu][0 if setting.nodes == 2 else 1])
 
 
 def _hop(setting: Setting, kind: str) -> str:
     return f"{'pcie' if setting.machine.gpu.name == 'rtx-pcie' else 'nvlink'}_{kind}"
 
 
-def _ring(setting: Setting, protocol: str) -> Candidate:
-    known, at, n, nodes = tables(), PROTOCOLS.index(protocol), setting.n, setting.nodes
-    both = setting.collective == "all-reduce"
-    rooted = setting.collective in ("broadcast", "reduce")
-    steps = (2 if both else 1) * (n - 1)
-    # rings enter the root's node by another GPU in the end
-    between = nodes if rooted and nodes > 1 < setting.gpus else (2 if both else 1) * (nodes - 1)
-    hop = known["network_ring"][at] + setting.machine.nic.latency * 1e6
-    inside = known[_hop(setting, "ring")][at]
+def _ring_hops(setting: Setting) -> int:
+    """Network hops of a ring; one from a root enters the root's node by another GPU in the end."""
+    nodes = setting.nodes
+    if setting.collective in ROOTED and nodes > 1 < setting.gpus:
+        return nodes
+    return (2 if setting.collective == "all-reduce" else 1) * (nodes - 1)
+
+
+def _ring(setting: Setting, view: _View, protocol: str) -> tuple[float, float]:
+    known, at, n = view.known, PROTOCOLS.index(protocol), setting.n
+    both, rooted = setting.collective == "all-reduce", setting.collective in ROOTED
+    steps, between = (2 if both else 1) * (n - 1), _ring_hops(setting)
+    hop, inside = view.hop(setting, "network_ring", at), known[_hop(setting, "ring")][at]
+    if view.chooses and setting.gpus == 1 and known["one_gpu_as_tree"]:
+        hop = view.hop(setting, "network_tree", at)
+    if between and protocol == "LL":
+        inside *= known["ll_inside_between_nodes"]
     if between and not rooted:
         inside = max(inside, known["network_post"][setting.machine.cpu] * (3 if protocol == "Simple" else 1))
+    if view.chooses and both and between:
+        between += known["ring_hops_more"]
     latency = known["base_ring"][at] + (steps - between) * inside + between * hop
-    rate = min(setting.inside_GBps, setting.between_GBps)
+    if view.chooses and rooted:  # one hop, however long the chain
+        latency = known["base_ring"][at] + (known["network_ring"][at] if between else inside)
+    if view.chooses and both and between and protocol == "Simple":
+        latency *= known["plateau"][setting.machine.gpu.architecture]
+    rate = min(view.inside, view.between)
+    reduces = setting.nodes > 1 or setting.collective in ("all-reduce", "reduce")
     busbw = {
-        "LL": min(ll_GBps(setting), known["ll_share"] * rate),
-        "LL128": min(known["ll128_share"] * rate, _caps(setting, "ring_ll128")),
+        "LL": min(ll_GBps(setting, known), known["ll_share"][0 if reduces else 1] * rate),
+        "LL128": min(known["ll128_share"][0 if setting.gpus == 1 else 1] * rate, view.cap(setting, "ring_ll128")),
         "Simple": rate,
     }[protocol]
-    longer = known["ring_allreduce_between_nodes"] if both and between and protocol == "Simple" else 1.0
-    believed = known["base_ring"][at] + (hop if between else inside) if rooted else latency * longer  # of one hop
-    if setting.gpus == 1 and not rooted:  # the library then counts hops of a tree
-        believed += longer * between * (known["network_tree"][at] - known["network_ring"][at])
-    return Candidate("Ring", protocol, latency, busbw / setting.bus_factor, believed, between, 1 if rooted else 1 / n)
+    return latency, busbw / setting.bus_factor
 
 
-def _tree(setting: Setting, protocol: str) -> Candidate:
-    known, at, nodes = tables(), PROTOCOLS.index(protocol), setting.nodes
-    inside, hop = known[_hop(setting, "tree")][at], known["network_tree"][at] + setting.machine.nic.latency * 1e6
-    base, depth = known["base_tree"][at], math.log2(nodes)
-    latency = base + 2 * ((setting.gpus - 1) * inside + depth * hop)
-    believed = latency
-    if protocol == "Simple" and setting.version < _NEW_TREES:
-        slow = known["old_tree_simple"]
-        believed = base + 2 * ((setting.gpus - 1) * slow + depth * (slow + setting.machine.nic.latency * 1e6))
+def _tree(setting: Setting, view: _View, protocol: str) -> tuple[float, float]:
+    known, at, nodes = view.known, PROTOCOLS.index(protocol), setting.nodes
+    inside, hop = known[_hop(setting, "tree")][at], view.hop(setting, "network_tree", at)
+    if nodes > 1 and protocol == "LL":
+        inside *= known["ll_inside_between_nodes"]
+    latency = known["base_tree"][at] + 2 * ((setting.gpus - 1) * inside + view.depth * hop)
     # of two nodes, each sends only half of what it does in a ring, if links inside carry twice what the NICs do
     half = nodes == 2 and setting.machine.inside != "mesh"
-    rate = min(setting.inside_GBps, (2 if half else 1) * setting.between_GBps)
-    rate = min(known["tree_share"] * rate, _caps(setting, "tree"))
+    rate = min(known["tree_share"] * min(view.inside, (2 if half else 1) * view.between), view.cap(setting, "tree"))
     if protocol == "LL":
-        rate = min(known["tree_ll_share"] * rate, ll_GBps(setting))
+        rate = min(known["tree_ll_share"] * rate, ll_GBps(setting, known))
     elif protocol == "LL128":
-        rate = min(known["tree_ll128_share"][min(nodes, 3) - 1] * rate, _caps(setting, "tree_ll128"))
-    return Candidate("Tree", protocol, latency, rate / 2, believed, 2 * depth)
+        rate = min(known["tree_ll128_share"][min(nodes, 3) - 1] * rate, view.cap(setting, "tree_ll128"))
+    return latency, rate / 2
 
 
-def _nvls(setting: Setting) -> Candidate:
+def _nvls(setting: Setting, view: _View) -> tuple[float, float]:
     """All-reduce by reducing switches, and a tree between nodes."""
-    known, gpus = tables(), setting.gpus
+    known, gpus, nodes = view.known, setting.gpus, setting.nodes
     wire = setting.machine.gpu.multicast / 1e9
-    algbw = max(wire * gpus / (gpus + 1), setting.inside_GBps * gpus / (2 * (gpus - 1)))
-    if setting.nodes == 1:
-        return Candidate("NVLS", "Simple", known["nvls"], algbw, known["nvls"])
-    hop = known["network_nvlstree"] + setting.machine.nic.latency * 1e6
-    latency = known["nvls"] + 2 * math.log2(setting.nodes) * hop
-    between = setting.between_GBps * (1.0 if setting.nodes == 2 else 0.5)
-    return Candidate("NVLSTree", "Simple", latency, min(algbw, between), latency, 2 * math.log2(setting.nodes))
+    inside = max(wire * gpus / (gpus + 1), view.inside * gpus / (2 * (gpus - 1)))
+    between = view.between * (1.0 if nodes == 2 else 0.5)
+    if view.chooses and (share := known["nvls_share"]):
+        inside, between = share * view.inside, share * between
+    elif view.chooses:  # of 16 channels one less, in both directions at once
+        factor = setting.n / (2 * (setting.n - 1))
+        inside = 2 * known["nvls_efficiency"][setting.machine.gpu.architecture] * view.inside * factor * 15 / 16
+        most = known["nvlstree_channel"][setting.machine.gpu.architecture][0 if nodes == 2 else 1] * setting.nics
+        between = min((2 if nodes == 2 else 1) * view.between, most) * factor
+    if nodes == 1:
+        return known["nvls"], inside
+    return known["nvls"] + 2 * view.depth * view.hop(setting, "network_nvlstree", 0), min(inside, between)
+
+
+def _pat(setting: Setting, view: _View) -> tuple[float, float]:
+    latency = 8.0 + view.depth * view.hop(setting, "network_ring", 2) / 3.5 + setting.n * 2.8
+    return latency, 0.75 * view.between / setting.bus_factor
 
 
 def messages(setting: Setting) -> tuple[float, float]:

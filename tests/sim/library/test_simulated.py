@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from sim.library.expected import expected
+from sim.library.expected import REPEATS, expected, fill_us, passed_on_bytes
 from sim.library.simulated import simulated
-from sim.library.tuner import COLLECTIVES, SENDRECV, Setting, tables
+from sim.library.tuner import COLLECTIVES, SENDRECV, Setting, candidates, tables
 from topologies.machines.profile import machine, profiles
 
 MIB = 2**20
@@ -85,4 +86,27 @@ def test_a_broadcast_comes_back_to_the_node_of_its_root(collective: str) -> None
 def test_only_hops_between_nodes_of_a_chain_post_to_a_nic(name: str, nodes: int, collective: str) -> None:
     asked = setting(name, nodes, collective)
     row = expected(asked, 1024)
+    assert simulated(asked, row).time_s == pytest.approx(row.time_s, rel=0.05)
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_a_chain_fills_once_and_nccl_tests_repeats_it(collective: str) -> None:
+    """Alone it takes what a chunk of 512 KiB a channel takes rank by rank; of 20 back to back each a part of that."""
+    asked = setting("p4de", 1, collective, "Ring")
+    size = 4 * passed_on_bytes(asked)
+    row = expected(asked, size)
+    alone = simulated(asked, row).time_s
+    assert alone is not None
+    fill = fill_us(asked, candidates(asked)[-1], size) / 1e6
+    assert fill == pytest.approx(6 * 24 * 512 * 1024 / 240e9)
+    assert alone == pytest.approx(row.time_s + fill * (1 - 1 / REPEATS), rel=0.1)
+    lines = replace(asked, protocols=("LL",))  # passed on as they come
+    few = expected(lines, size)
+    assert simulated(lines, few).time_s == pytest.approx(few.time_s, rel=0.1)
+
+
+@pytest.mark.parametrize("nodes", [9, 12, 14, 16])
+def test_the_engine_has_trees_of_as_many_levels(nodes: int) -> None:
+    asked = setting("dgx-h100", nodes, "all-reduce", "Tree")
+    row = expected(asked, 8192)
     assert simulated(asked, row).time_s == pytest.approx(row.time_s, rel=0.05)

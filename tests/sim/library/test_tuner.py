@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ import pytest
 from sim.library.described import asked_of, machine_of, nic_of, processes_of, version_of
 from sim.library.expected import expected
 from sim.library.simulated import simulated
-from sim.library.tuner import COLLECTIVES, NEWEST, SENDRECV, Setting, candidates, runs_on, tables, version
+from sim.library.tuner import COLLECTIVES, NEWEST, SENDRECV, Setting, candidates, of_version, runs_on, tables, version
 from topologies import WeftError
 from topologies.machines.profile import Gpu, machine, part, profiles
 
@@ -93,6 +94,57 @@ def test_a_version_changes_the_choice_and_not_the_time() -> None:
     assert any(a.algorithm != b.algorithm or a.protocol != b.protocol for a, b in zip(old, new, strict=True))
     assert all(a.time_s == b.time_s for a, b in zip(old, new, strict=True)
                if (a.algorithm, a.protocol) == (b.algorithm, b.protocol))
+
+
+@pytest.mark.parametrize(("name", "older", "newer", "size", "changed"), [
+    ("dgx-h100", (2, 20), (2, 21), MIB, ("NVLS", "Ring")),  # LL was taken to have a quarter of the rate, now half
+    ("dgx-b200", (2, 24), (2, 25), 4 * MIB, ("LL128", "LL128")),  # Blackwell was unknown: no LL128
+    ("polaris", (2, 20), (2, 21), 2 * MIB, ("Simple", "LL")),
+])
+def test_versions_choose_by_their_own_constants(
+    name: str, older: tuple[int, int], newer: tuple[int, int], size: int, changed: tuple[str, str],
+) -> None:
+    """tuning.cc at 2.20.5, 2.21.5, 2.22.3 and 2.25.1."""
+    nodes = 2 if name == "polaris" else 1
+    before, after = (expected(setting(name, nodes, version=one), size) for one in (older, newer))
+    if name == "dgx-b200":
+        has = [{one.protocol for one in candidates(setting(name, nodes, version=one))} for one in (older, newer)]
+        assert ("LL128" in has[0], "LL128" in has[1]) == (False, True)
+        return
+    assert changed[0] in (before.algorithm, before.protocol)
+    assert changed[1] in (after.algorithm, after.protocol)
+
+
+def test_every_older_table_changes_what_the_newest_has() -> None:
+    """A misspelled constant would change nothing."""
+    def keys(one: Mapping[str, object]) -> set[str]:
+        return {f"{key}.{below}" for key, value in one.items()
+                for below in (keys(value) if isinstance(value, Mapping) else ("",))}
+
+    numbers = [version(f"nccl:{older['before']}") for older in tables()["older"]]
+    assert numbers == sorted(numbers, reverse=True)
+    for older in tables()["older"]:
+        assert keys(older) - {"before."} <= keys(tables())
+    assert len({str(of_version((2, minor))) for minor in range(12, 31)}) == len(numbers) + 1
+
+
+def test_nics_are_believed_in_and_not_measured_when_a_library_chooses() -> None:
+    """A NIC that reaches less is slower, but NCCL, which knows its port alone, chooses as before."""
+    fast = setting("perlmutter", 4)
+    slow = replace(fast, machine=replace(fast.machine, nic=replace(fast.machine.nic, reached=0.3)))
+    for power in range(10, 33):
+        one, other = expected(fast, 2**power), expected(slow, 2**power)
+        assert (one.algorithm, one.protocol) == (other.algorithm, other.protocol)
+    assert other.time_s > 2 * one.time_s
+
+
+def test_trees_have_a_level_more_beyond_each_power_of_two() -> None:
+    """trees.cc builds binary trees; tuning.cc counts log2i(nodes), a level less, when it chooses."""
+    times = {nodes: expected(setting("dgx-h100", nodes, algorithms=("Tree",), protocols=("LL",)), 1024).time_s
+             for nodes in range(2, 18)}
+    assert times[9] == pytest.approx(times[12]) == pytest.approx(times[14]) == pytest.approx(times[16])
+    assert times[8] < times[9]
+    assert times[16] < times[17]
 
 
 def test_processes_that_drive_several_gpus_start_slower() -> None:
