@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from sim.cli.library import no_library, setting_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from sim.library.described import gpu_of, machine_of
+from sim.library.tuner import SENDRECV
 from sim.library.tuner import tables as library_tables
 from sim.measured.baseline import Changes, changes
 from sim.measured.curves import curves
@@ -28,6 +30,7 @@ from sim.whole_file import write_whole
 from topologies import Topology
 from topologies.checks import WeftError
 from topologies.machines.profile import Machine, machine, profiles
+from topologies.units import counted
 
 RUN_BY_LIBRARIES = {
     "all-reduce": ("ring", "double-binary-tree", "recursive-doubling"),
@@ -44,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, judge, print, draw and write."""
     spec = spec_of(arguments)
     refused: dict[str, str] = {}
-    runs = _runs(arguments, spec, spec.judge.files or (), refused)
+    runs = _runs(spec, spec.judge.files or (), refused)
     with progress("judge", len(runs), arguments.quiet) as steps:
         found = judge([one for _, one in runs])
         for measured, _ in runs:
@@ -71,18 +74,16 @@ def run(arguments: argparse.Namespace) -> None:
 # --- what ran -----------------------------------------------------------------------------------------------------
 
 
-def _runs(
-    arguments: argparse.Namespace, spec: Spec, files: Sequence[str], refused: dict[str, str]
-) -> list[tuple[Measurements, Run]]:
+def _runs(spec: Spec, files: Sequence[str], refused: dict[str, str]) -> list[tuple[Measurements, Run]]:
     """Every file and what ran there: a library on a machine, or algorithms on a fabric."""
     if not _by_library(spec):
         no_library(spec)
         topology = spec.build_topology()
         check_joined(topology)
-        return [_on_fabric(spec, topology, file, refused) for file in files]
+        return [_on_fabric(spec, topology, file, refused, len(files) == 1) for file in files]
     if spec.judge.known is not None or spec.bound.reducing_switches:
         raise WeftError("--known and --reducing-switches are of fabrics that are no machine: omit them")
-    return [_on_machine(spec, file) for file in files]
+    return [_on_machine(spec, file, len(files) == 1) for file in files]
 
 
 def _by_library(spec: Spec) -> bool:
@@ -100,17 +101,21 @@ def _by_library(spec: Spec) -> bool:
     return spec.build_machine()[0].gpu.architecture in library_tables()["architecture"]
 
 
-def _on_machine(spec: Spec, file: str) -> tuple[Measurements, LibraryRun]:
+def _on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, LibraryRun]:
     named = spec.build_machine() if spec.fabric is not None else None
     ranks = named[1] * named[0].gpus if named is not None and ":" in (spec.fabric or "") else None
-    measured = read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement, guess=ranks)
+    kind = spec.collective.name
+    measured = read_measurements(file, collective=kind if alone else None, unnamed=kind, guess=ranks,
+                                 placement=spec.measured.placement)
     box, nodes, gpus = _place(named, spec, measured)
-    told = spec.updated({"collective": {"name": measured.collective}})
+    measured = replace(measured, notes=(*measured.notes, *_unlike(measured, box, nodes)))
+    message = measured.collective == SENDRECV  # which is no collective of a fabric
+    told = spec if message else spec.updated({"collective": {"name": measured.collective}})
     library = told.library
     if library.name is None:
-        kind = "rccl" if box.gpu.architecture == "cdna" else "nccl"
-        told = told.updated({"library": {"name": f"{kind}:{measured.version}" if measured.version else kind}})
-    setting = replace(setting_of(told, (box, nodes)), gpus=gpus)
+        own = "rccl" if box.gpu.architecture == "cdna" else "nccl"
+        told = told.updated({"library": {"name": f"{own}:{measured.version}" if measured.version else own}})
+    setting = replace(setting_of(told, (box, nodes)), gpus=gpus, collective=measured.collective or "")
     if library.gpus_per_process is None and measured.gpus_per_process:
         setting = replace(setting, gpus_per_process=min(measured.gpus_per_process, gpus))
     ports = f"its NICs are {setting.nics} x {setting.machine.nic.name} a node, as assumed: no header names them"
@@ -142,6 +147,18 @@ def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements
     return box, max(1, ranks // box.gpus), min(ranks, box.gpus)
 
 
+def _unlike(measured: Measurements, box: Machine, nodes: int) -> list[str]:
+    """What the header says otherwise than the machine that it is judged as."""
+    notes = []
+    with contextlib.suppress(WeftError):  # a GPU that nobody knows
+        if measured.device and gpu_of(measured.device) != box.gpu.name:
+            notes.append(f"the header lists {measured.device}, judged as {box.gpu.name}: is it {box.name}?")
+    if measured.hosts is not None and measured.hosts != nodes and box.gpus <= MOST_OF_A_HOST:
+        notes.append(f"the header lists {counted(measured.hosts, 'host')}, judged as {counted(nodes, 'node')} of "
+                     f"{box.name}")
+    return notes
+
+
 def _domains(box: Machine, ranks: int) -> tuple[int, int]:
     """Nodes and GPUs of each where links inside a node join several hosts."""
     nodes = -(-ranks // box.gpus)
@@ -164,12 +181,14 @@ def _assumed(found: Judgment) -> list[str]:
 
 
 def _on_fabric(
-    spec: Spec, topology: Topology, file: str, refused: dict[str, str]
+    spec: Spec, topology: Topology, file: str, refused: dict[str, str], alone: bool
 ) -> tuple[Measurements, FabricRun]:
-    measured = read_measurements(
-        file, collective=spec.collective.name, n_ranks=topology.n_npus, placement=spec.measured.placement
-    )
+    asked = spec.collective.name
+    measured = read_measurements(file, collective=asked if alone else None, unnamed=asked, n_ranks=topology.n_npus,
+                                 placement=spec.measured.placement)
     kind = measured.collective or ""
+    if kind == SENDRECV:
+        raise WeftError(f"{file} measured send/recv, which is judged on machines only: give --machine")
     told = spec.updated({"collective": {"name": kind}})
     names = told.algorithms if told.collective.algorithms else RUN_BY_LIBRARIES[kind]
     sizes = sorted({point.size_bytes for point in measured.points})

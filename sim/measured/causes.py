@@ -20,10 +20,14 @@ from topologies.text.brief import one_line
 SCATTER = Prior(0.0, 0.08)
 """Of rates of healthy machines around the profile: public tables scatter by that much."""
 
+STEADY, MOST_STEADY = Prior(0.0, 0.04), 16
+"""The same of NVLink behind switches, which nobody shares: from 256 MiB, 19 public tables of boxes of 4 or 8 GPUs are
+within 6 %."""
+
 DELAY = Prior(0.0, 0.3)
 """Of the latency of healthy machines."""
 
-COMMON, RARE = 3.0, 6.0
+COMMON, RARE, EITHER = 3.0, 6.0, 1.4
 DIFFERS = 0.12
 """Least difference of two ceilings from which a table can tell them apart."""
 
@@ -31,7 +35,7 @@ THROUGH_CPU_GBPS = 16.0
 """Of a NIC whose data passes the CPU's root complex: nccl 412, a maintainer: 16 of 24 GB/s is normal there."""
 
 SOCKET_GBPS = (1.0, 5.0)
-"""Of a node in one socket, and of each port: Polaris 4.7 a port, nccl 489 1.5, dgx-spark 3."""
+"""Of one interface of a node, or of each port: Polaris 4.7 a port, nccl 489 1.5, dgx-spark 3."""
 
 PCIE_GBPS = (6.0, 48.0)
 """Of a ring through PCIe: a shared slot of generation 3, and generation 5 of 16 lanes (NCCL topo.h: 12 a generation 3
@@ -82,19 +86,22 @@ class Cause:
     @property
     def cost(self) -> float:
         """Beforehand: how rare it is, and how vague."""
-        healthy = (SCATTER, SCATTER, DELAY)
+        healthy = priors(self.setting)
         vague = sum(2 * math.log(own.spread / usual.spread) for own, usual in zip(self.priors, healthy, strict=True))
         return self.likely + vague
 
 
-def priors(inside: Prior = SCATTER, between: Prior = SCATTER, latency: Prior = DELAY) -> tuple[Prior, Prior, Prior]:
+def priors(
+    setting: Setting, inside: Prior | None = None, between: Prior = SCATTER, latency: Prior = DELAY
+) -> tuple[Prior, Prior, Prior]:
     """Those of a healthy machine but for those given."""
-    return inside, between, latency
+    steady = setting.machine.inside == "switch" and setting.machine.gpus <= MOST_STEADY
+    return inside or (STEADY if steady else SCATTER), between, latency
 
 
 def healthy(setting: Setting) -> Cause:
     """Nothing is wrong."""
-    return Cause("healthy", "good", "", setting, priors(), 0.0)
+    return Cause("healthy", "good", "", setting, priors(setting), 0.0)
 
 
 def causes(setting: Setting) -> list[Cause]:
@@ -122,15 +129,19 @@ def _of_choice(setting: Setting) -> Iterator[Cause]:
         else:
             other = without(setting, *algorithms)
         if other is not None and ceiling(other) < (1 - DIFFERS) * top:
-            yield Cause(name, "wrong-config", words, other, priors(), COMMON)
+            yield Cause(name, "wrong-config", words, other, priors(setting), COMMON)
+    slow = by_protocols(setting, "LL")
+    if slow is not None and ceiling(slow) < (1 - DIFFERS) * top:
+        yield Cause("protocol", "wrong-config", "LL is forced or chosen for large messages (NCCL_PROTO), of whose rate "
+                    "it leaves half at most", slow, priors(setting), RARE + COMMON * (setting.nodes > 1))
     if setting.nodes == 2 and setting.between_GBps < setting.inside_GBps:
         rings = without(setting, "Tree", "NVLSTree")
         if rings is not None and ceiling(rings) < (1 - DIFFERS) * top:
             words = "the NICs, as a ring uses them; or a tree at half of their rate: force Ring to tell"
-            yield Cause("ring-of-two", "good", words, rings, priors(), 0.0)
-    slow = Prior(math.log(3.0), 0.7)
+            yield Cause("ring-of-two", "good", words, rings, priors(setting), 0.0)
+    late = Prior(math.log(3.0), 0.7)
     yield Cause("per-step", "wrong-config", "time lost per step, not per byte: algorithm, protocol, channels, or what "
-                "drives the NICs", setting, priors(latency=slow), RARE)
+                "drives the NICs", setting, priors(setting, latency=late), RARE)
 
 
 def _inside(setting: Setting) -> Iterator[Cause]:
@@ -138,9 +149,9 @@ def _inside(setting: Setting) -> Iterator[Cause]:
     if rate > 2 * PCIE_GBPS[1]:
         low, high = (math.log(one / rate) for one in PCIE_GBPS)
         yield Cause("pcie", "wrong-config", "PCIe or host memory: the direct links between GPUs are not used (P2P off)",
-                    setting, priors(inside=Prior((low + high) / 2, (high - low) / 3)), COMMON)
+                    setting, priors(setting, inside=Prior((low + high) / 2, (high - low) / 3)), COMMON)
     yield Cause("slow-inside", "slow-unknown", "the links inside a node, below what they reach elsewhere", setting,
-                priors(inside=_UNKNOWN), RARE)
+                priors(setting, inside=_UNKNOWN), RARE)
 
 
 _UNKNOWN = Prior(math.log(0.6), 0.5)
@@ -154,28 +165,29 @@ def _between(setting: Setting) -> Iterator[Cause]:
             words = f"{'one NIC' if left == 1 else f'{left} NICs'} of {ports} in use: a dead rail, or NCCL_IB_HCA"
             fewer = with_nics(setting, left)
             likely = COMMON if name == "one-nic" else RARE  # NCCL_IB_HCA, or what a container sees
-            yield Cause(name, "slow-hw", words, fewer, priors(), likely, ceiling(fewer) / nic.reached)
+            yield Cause(name, "slow-hw", words, fewer, priors(setting), likely, ceiling(fewer) / nic.reached)
     if one > 1.2 * THROUGH_CPU_GBPS and setting.collective != SENDRECV:  # which one channel may limit
         slot = Prior(math.log(THROUGH_CPU_GBPS / one), 0.1)
         yield Cause("through-cpu", "slow-hw", f"each NIC at about {THROUGH_CPU_GBPS:g} GB/s: not near its GPU, data "
-                    "passes the CPU", setting, priors(between=slot), RARE + COMMON * (ports >= setting.gpus))
-    low, high = (math.log(rate / (one * ports)) for rate in (SOCKET_GBPS[0], SOCKET_GBPS[1] * ports))
-    if "tcp" not in nic.name:
+                    "passes the CPU", setting, priors(setting, between=slot), RARE + COMMON * (ports >= setting.gpus))
+    for sockets in sorted({1, ports}) if "tcp" not in nic.name else ():
+        low, high = (math.log(rate * sockets / (one * ports)) for rate in SOCKET_GBPS)
         yield Cause("sockets", "wrong-config", "the NICs are not used by RDMA: sockets (TCP), or copies through the "
-                    "host (GPUDirect off, ACS)", setting, priors(between=Prior((low + high) / 2, (high - low) / 3),
-                    latency=Prior(math.log(3.0), 0.7)), COMMON)
+                    "host (GPUDirect off, ACS)", setting,
+                    priors(setting, between=Prior((low + high) / 2, (high - low) / 3),
+                           latency=Prior(math.log(3.0), 0.7)), COMMON + EITHER)
     yield Cause("host-copies", "wrong-config", "copies through host memory: GPUDirect RDMA is off, or ACS on", setting,
-                priors(between=HOST_COPIES), RARE)
+                priors(setting, between=HOST_COPIES), RARE)
     shared = MOST_OF_SHARED * ceiling(setting) / nic.reached
     near = COMMON if setting.nodes == 2 else 0.0  # two nodes mostly meet at one switch
     if "ib" in nic.name:
         yield Cause("shared-link", "slow-hw", "two flows share a link between the switches (the spine)", setting,
-                    priors(between=SHARED), RARE + near, shared)
+                    priors(setting, between=SHARED), RARE + near, shared)
     elif "roce" in nic.name:  # other fabrics spread packets by themselves
         yield Cause("collisions", "wrong-config", "flows collide on links between the switches (the spine): adaptive "
-                    "routing, or more queue pairs", setting, priors(between=SHARED), COMMON + near, shared)
+                    "routing, or more queue pairs", setting, priors(setting, between=SHARED), COMMON + near, shared)
     yield Cause("slow-between", "slow-unknown", "the NICs, below what they reach elsewhere", setting,
-                priors(between=_UNKNOWN), RARE)
+                priors(setting, between=_UNKNOWN), RARE)
 
 
 def ll128_off(setting: Setting) -> Cause | None:
@@ -185,4 +197,4 @@ def ll128_off(setting: Setting) -> Cause | None:
     """
     other = by_protocols(setting, "LL", "Simple")
     words = "LL128 is off: a hole at medium sizes"
-    return None if other is None else Cause("ll128-off", "wrong-config", words, other, priors(), RARE)
+    return None if other is None else Cause("ll128-off", "wrong-config", words, other, priors(setting), RARE)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sim.measured.read import NCCL_TESTS
+from sim.measured.nccl_text import NCCL_TESTS
 from sim.study.tables import nccl_fields
 from sim.version import __version__
 

@@ -65,7 +65,7 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
     return measured(name, "HCCL text", rows, collective)
 
 
-def osu_text(lines: Sequence[str], name: str, collective: str | None, n_ranks: int | None) -> Measurements:
+def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measurements:
     kind, columns = None, 0
     notes: tuple[str, ...] = ()
     last = max(number for number, line in enumerate(lines, start=1) if line.strip())

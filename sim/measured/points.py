@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 
+PLACEMENTS = ("out-of-place", "in-place")
 MOST_BYTES = 2**50
 """Of one array."""
 
@@ -52,6 +53,8 @@ class Measurements:
         Results that the program found wrong.
     notes : tuple of str
         What of the file was not as it should be, for people.
+    others : tuple of Point
+        Of the other placement, in place if the points are out of place.
     """
 
     source: str
@@ -66,13 +69,17 @@ class Measurements:
     gpus_per_process: int | None = None
     wrong: int = 0
     notes: tuple[str, ...] = ()
+    others: tuple[Point, ...] = ()
 
 
 def measured(
     source: str, format: str, rows: Sequence[tuple[str, Any, Any]], collective: str | None, n_ranks: int | None = None,
-    *, size_factor: int = 1,
+    others: Sequence[tuple[Any, Any]] = (), *, size_factor: int = 1,
 ) -> Measurements:
-    """Points of (where, size in bytes, time in us); empty arrays and missing times are counted."""
+    """Points of (where, size in bytes, time in us); empty arrays and missing times are counted.
+
+    `others`: size and time in the other placement; whatever is no time of it is left out.
+    """
     points, left_out = [], 0
     for where, size, time_us in rows:
         try:
@@ -86,4 +93,8 @@ def measured(
             left_out += 1
         else:
             points.append(Point(number * size_factor, time / 1e6))
-    return Measurements(source, format, tuple(points), left_out, collective, n_ranks)
+    beside = tuple(
+        Point(size * size_factor, float(time) / 1e6) for size, time in others
+        if isinstance(size, int) and isinstance(time, (int, float)) and 0 < time < float("inf") and size > 0
+    )
+    return Measurements(source, format, tuple(points), left_out, collective, n_ranks, others=beside)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +102,48 @@ def test_several_files_are_one_judgment(
     assert {row["table"] for row in data["rows"]} == {0, 1}
     assert {rate["name"] for rate in data["rates"]} == {"NVLink", "NICs", "latency"}
     assert "four.txt: slow-hw" in (tmp_path / "out.svg").read_text()
+
+
+def test_several_files_of_which_some_name_no_collective(
+    written: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = tmp_path / "bare.csv"
+    gather = replace(H100, collective="all-gather")
+    bare.write_text("size_bytes,busbw_GBps\n" + "".join(
+        f"{size},{size * gather.bus_factor / expected(gather, size).time_s / 1e9}\n" for size in SIZES))
+    file = written("a.txt", H100)
+    out = said(capsys, file, str(bare), "--machine", "dgx-h100:4", "--collective", "all-gather")
+    assert "all-reduce on dgx-h100" in out and "all-gather on dgx-h100" in out
+    assert out.count("verdict     good") == 3
+    assert main(["judge", file, "--collective", "all-gather"]) == 2
+
+
+def test_what_the_header_says_otherwise_is_noted(
+    written: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written("a.txt", H100)
+    assert "note" not in said(capsys, file, "--machine", "dgx-h100:4")
+    assert "the header lists NVIDIA H100 80GB HBM3, judged as a100" in said(capsys, file, "--machine", "dgx-a100:4")
+    one = Path(file)
+    one.write_text(re.sub("node[1-3]", "node0", one.read_text()))
+    assert "the header lists 1 host, judged as 4 nodes of dgx-h100" in said(capsys, file, "--machine", "dgx-h100:4")
+
+
+def test_messages_are_judged_on_machines(written: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("a.txt", replace(H100, collective="send/recv"))
+    path = Path(file)
+    path.write_text(path.read_text().replace("send/recv_perf", "sendrecv_perf"))
+    out = said(capsys, file, "--machine", "dgx-h100:4")
+    assert out.startswith("# weft judge: send/recv on dgx-h100") and "verdict     good" in out
+    assert main(["judge", file, "--topology", "switch:32"]) == 2
+    assert "send/recv, which is judged on machines only" in capsys.readouterr().err
+
+
+def test_standard_input(written: Callable[..., str]) -> None:
+    with Path(written("a.txt", H100)).open("rb") as stream:
+        done = subprocess.run([sys.executable, "-m", "sim", "judge", "-", "--machine", "dgx-h100", "--quiet"],
+                              stdin=stream, capture_output=True, text=True, check=True)
+    assert "14 points of - (nccl-tests text)" in done.stdout and "verdict     good" in done.stdout
 
 
 @pytest.mark.parametrize(("words", "message"), [

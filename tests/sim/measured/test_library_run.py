@@ -206,6 +206,15 @@ def test_one_rail_of_eight_is_within_the_scatter_and_noted() -> None:
     assert "7 NICs of 8 in use" in one.notes[0]
 
 
+@pytest.mark.parametrize("setting", [GATHER, replace(ONE, machine=machine("dgx-a100")),
+                                     replace(FOUR, collective="all-reduce")])
+def test_half_of_the_rate_is_that_of_a_protocol(setting: Setting) -> None:
+    """LL, whoever forced it, on links that scatter by little."""
+    one = found(setting, times(replace(setting, protocols=("LL",))))
+    assert (one.cause, one.verdict) == ("protocol", "wrong-config")
+    assert "LL is forced" in one.limit
+
+
 def test_a_shortfall_of_few_points_is_no_outlier() -> None:
     """One point of 60 % is a shortfall, not a healthy machine with noise."""
     size = 2**30

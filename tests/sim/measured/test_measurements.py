@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,88 @@ def test_errors_against_measurements() -> None:
     assert [one["error"] for one in rows] == [-0.5, 1.0]
     assert mean_error(rows) == 0.75
     assert geometric_error(rows) == pytest.approx(2.0)
+
+
+# --- tables that somebody wrote, and files that contradict themselves --------------------------------------------
+
+RATES = {"time": "25.00", "algbw": "41.94", "busbw": "41.94"}
+
+
+@pytest.mark.parametrize("header", [
+    "# size count type redop root algbw", "size time", "size,busbw", "size_bytes,time_us,busbw_GBps",
+    "# size algbw busbw", "size time(us) algbw(GB/s)",
+])
+@pytest.mark.parametrize("size", ["1048576", "1M"])
+def test_a_table_of_a_time_or_of_one_rate_alone(header: str, size: str, tmp_path: Path) -> None:
+    columns = re.findall(r"time|algbw|busbw", header)
+    between = "," if "," in header else "  "
+    more = ["262144", "float", "sum", "-1"] if "count" in header else []
+    text = f"{header}\n{between.join([size, *more, *(RATES[column] for column in columns)])}\n"
+    found = read(text, tmp_path, collective="all-reduce", guess=2)
+    assert found.points[0].size_bytes == 2**20
+    assert found.points[0].time_s == pytest.approx(25e-6, rel=1e-3)
+    assert not found.notes
+
+
+def test_a_rate_alone_needs_ranks_and_collective(tmp_path: Path) -> None:
+    for how in ({"collective": "all-reduce"}, {"guess": 4}):
+        with pytest.raises(WeftError, match="gives busbw alone"):
+            read("size busbw\n1048576 40\n", tmp_path, **how)
+    eight = read("size busbw\n1048576 40\n", tmp_path, collective="all-reduce", guess=8)
+    assert eight.points[0].time_s == pytest.approx(2**20 / 40e9 * 1.75)
+
+
+def test_a_time_that_is_missing_is_that_of_the_rate(tmp_path: Path) -> None:
+    for missing in ("0.00", "N/A", "nan"):
+        found = read(NCCL.replace("25.00   41.94", f"{missing}   41.94"), tmp_path)
+        assert found.points[1].time_s == pytest.approx(25e-6, rel=1e-3)
+
+
+def test_times_in_place_alone(tmp_path: Path) -> None:
+    text = NCCL.replace("25.00   41.94   41.94", "N/A N/A N/A").replace("8.50    0.12    0.12", "N/A N/A N/A")
+    with pytest.raises(WeftError, match="has no time out-of-place: --placement in-place"):
+        read(text, tmp_path)
+    assert len(read(text, tmp_path, placement="in-place").points) == 2
+
+
+def test_the_other_placement_is_kept(tmp_path: Path) -> None:
+    out, inside = (Point(1048576, 25e-6), Point(1024, 8.5e-6)), (Point(1048576, 24e-6), Point(1024, 8.25e-6))
+    assert read(NCCL, tmp_path).others == inside
+    assert read(NCCL, tmp_path, placement="in-place").others == out
+    assert read(document(results=[row(1024, 8.5)]), tmp_path).others == (Point(1024, 4.25e-6),)
+
+
+def test_messages_are_read(tmp_path: Path) -> None:
+    found = read(NCCL.replace("all_reduce_perf", "sendrecv_perf"), tmp_path)
+    assert (found.collective, found.points) == ("send/recv", POINTS)
+
+
+@pytest.mark.parametrize(("old", "new", "note"), [
+    ("1 [0x0f] NVIDIA A100", "1 [0x0f] NVIDIA H100", "different GPUs (NVIDIA A100, NVIDIA H100)"),
+    ("#  Rank  1", "#  Rank  3", "the header lists 2 of 4 ranks"),
+    ("25.00   41.94", "25.00   20.97", "algbw is not size over time in 1 of 3 rows"),
+    ("41.94   41.94 ", "41.94   73.39 ", "busbw over algbw is 1.75, and 1 for all-reduce on 2 ranks"),
+])
+def test_what_contradicts_the_rest_of_the_file_is_noted(old: str, new: str, note: str, tmp_path: Path) -> None:
+    assert read(NCCL, tmp_path).notes == ()
+    notes = read(NCCL.replace(old, new), tmp_path).notes
+    assert note in " ".join(notes)
+
+
+def test_a_run_that_failed_is_said_so(tmp_path: Path) -> None:
+    error = "node0: Test NCCL failure common.cu:1005 'unhandled system error'\n"
+    for text in (NCCL[: NCCL.index("           0 ")] + error, "# nThread 1 nGpus 1\n" + error):
+        with pytest.raises(WeftError, match=r"the run failed .Test NCCL failure common\.cu:1005"):
+            read(text, tmp_path)
+
+
+@pytest.mark.parametrize("prefix", ["node-01.cluster: ", "2026-07-18T15:41:05.12Z [1,0]<stdout>: ",
+                                    "[prterun-host-7@1,0]<stdout>:"])
+def test_prefixes_of_other_tools(prefix: str, tmp_path: Path) -> None:
+    plain = NCCL.replace("[1,0]<stdout>:", "")
+    assert read("".join(f"{prefix}{line}\n" for line in plain.splitlines()), tmp_path).points == POINTS
+
+
+def test_of_several_files_the_collective_is_that_of_those_that_name_none(tmp_path: Path) -> None:
+    assert read(HCCL, tmp_path, unnamed="all-gather").collective == "all-gather"
+    assert read(NCCL, tmp_path, unnamed="all-gather").collective == "all-reduce"

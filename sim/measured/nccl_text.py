@@ -1,0 +1,272 @@
+"""Text of nccl-tests and rccl-tests: a table under the header of its run; and plain tables of sizes and times or rates.
+
+Columns are found by their names, so that a table of `size time`, of `size busbw`, or with commas reads as well.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from collectives.core.collective import COLLECTIVES
+from collectives.core.collective import collective as named
+from sim.library.tuner import SENDRECV
+from sim.measured.points import PLACEMENTS, Measurements, measured
+from topologies.checks import WeftError
+from topologies.units import parse_sweep_size
+
+NCCL_TESTS = {
+    "all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "all_gather": "all-gather",
+    "alltoall": "all-to-all", "broadcast": "broadcast", "reduce": "reduce", "sendrecv": SENDRECV,
+}
+"""Programs of nccl-tests, without their "_perf"."""
+
+SETTLES = 0.3
+"""Over the ranks: how far busbw over algbw may be off that of a collective; (n-1)/n is 1/n from 1."""
+
+DIFFERS, ROUNDED = 0.02, 0.006
+"""Share, and GB/s, by which a column may differ from what the others say."""
+
+_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
+_SPELLED = {
+    "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_GBps": "algbw", "busbw_GBps": "busbw",
+    "size(B)": "size", "time(us)": "time", "algbw(GB/s)": "algbw", "busbw(GB/s)": "busbw",
+}
+_TIMED = ("time", "algbw", "busbw")
+_NONE = ("n/a", "nan", "-", "")
+_SIZE = re.compile(r"\d+(?:\.\d+)?[KMGT]?")
+_VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
+_DRIVEN = re.compile(r"^#\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
+_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?")
+_OUT_OF_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
+_FAILED = re.compile(r"Test (?:NCCL |CUDA |HIP )?failure\b.*|(?:unhandled|internal|remote process|network) .*error")
+_NAME = re.compile(r"\b([a-z_]+?)_perf\b")
+
+
+class Row(NamedTuple):
+    """A line of the table: its number, bytes, and its words by column; in place where there are two of a name."""
+
+    line: int
+    size: int
+    words: Mapping[str, str]
+    inside: Mapping[str, str]
+
+
+@dataclass
+class _Text:
+    """What was read so far."""
+
+    name: str
+    columns: tuple[str, ...] = ()
+    rows: list[Row] = field(default_factory=list)
+    ranks: dict[int, tuple[str, str]] = field(default_factory=dict)
+    collective: str | None = None
+    version: str = ""
+    driven: int | None = None
+    wrong: int = 0
+    failed: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None, n_ranks: int | None) -> Measurements:
+    """The table of a file; `asked`, `n_ranks`: collective and ranks where the file names none."""
+    found = _read(lines, name)
+    if not found.columns:
+        if found.failed:
+            raise WeftError(f"{name} has no table: the run failed ({found.failed})")
+        raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, OSU or HCCL text, weft's JSON, or a "
+                        "table with a header such as 'size time' (B, us) or 'size busbw' (B, GB/s) are read")
+    if not found.rows:
+        why = f": the run failed ({found.failed})" if found.failed else ""
+        raise WeftError(f"{name} (nccl-tests text) has no measured time{why}")
+    ranks = max(found.ranks) + 1 if found.ranks else None
+    collective = found.collective or (None if asked else _unnamed(found, ranks or n_ranks or 0))
+    kind, n = collective or asked, ranks or n_ranks or 0
+    rows = [(row.line, row.size, _time_us(row.words, row, name, kind, n)) for row in found.rows]
+    other = [(row.size, _time_us(row.inside, row, name, kind, n)) for row in found.rows if row.inside is not row.words]
+    if placement == PLACEMENTS[1] and other:
+        rows, other = ([(line, size, time) for (line, _, _), (size, time) in zip(rows, other, strict=True)],
+                       [(size, time) for _, size, time in rows])
+    points = measured(
+        name, "nccl-tests text", [(f"line {line}", size, time) for line, size, time in rows], collective, ranks, other
+    )
+    if not points.points and any(isinstance(time, float) and time > 0 for _, time in other):
+        raise WeftError(f"{name} has no time {placement}: --placement {PLACEMENTS[placement == PLACEMENTS[0]]}")
+    hosts = {host for host, _ in found.ranks.values() if host}
+    wrong = max(found.wrong, sum(int(words.get("#wrong", "")) for row in found.rows for words in _both(row)
+                                 if words.get("#wrong", "").isdecimal()))
+    return replace(
+        points, hosts=len(hosts) or None, device=next((gpu for _, gpu in found.ranks.values() if gpu), ""),
+        version=found.version, gpus_per_process=found.driven, left_out=points.left_out + len(found.notes),
+        wrong=wrong, notes=(*found.notes, *_contradictions(found, kind, n)),
+    )
+
+
+def _both(row: Row) -> tuple[Mapping[str, str], ...]:
+    return (row.words,) if row.inside is row.words else (row.words, row.inside)
+
+
+def _read(lines: Sequence[str], name: str) -> _Text:
+    found, ended = _Text(name), False
+    last = max((number for number, line in enumerate(lines, start=1) if line.strip()), default=0)
+    for number, line in enumerate(lines, start=1):
+        where = f"{name}, line {number}"
+        words = [word for word in re.split(r"[\s,]+", line.removeprefix("#")) if word]
+        found.version = found.version or _version_of(line)
+        if not found.failed and (failed := _FAILED.search(line)):
+            found.failed = failed[0][:80]
+        if columns := _header(words, where):
+            if found.columns:
+                raise WeftError(f"{where}: a second table: split the file at its headers, one for each run, and give "
+                                "all files")
+            found.columns = columns
+        elif line.startswith("#"):
+            ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
+            _comment(found, line, where)
+        elif words and _SIZE.fullmatch(words[0]) and not ended:
+            if not found.columns:
+                raise WeftError(f"{where}: numbers before the header '# size count type ...'")
+            if len(words) < len(found.columns):
+                if number != last:
+                    raise WeftError(f"{where}: {len(words)} of {len(found.columns)} columns: is the file cut off?")
+                found.notes.append(f"the last row ({words[0]} B) is cut off, and left out")
+                continue
+            found.rows.append(_row(found.columns, words, number))
+    return found
+
+
+def _header(words: Sequence[str], where: str) -> tuple[str, ...]:
+    """The columns that a line names; empty if it is no header."""
+    columns = tuple(_SPELLED.get(word, word) for word in words)
+    if columns[:1] != ("size",) or len(columns) < 2 or columns[1] not in _COLUMNS:
+        return ()
+    for column in columns:
+        if column not in _COLUMNS and not column.startswith("i_"):
+            raise WeftError(f"{where} has the unknown column {column!r}: known are {', '.join(_COLUMNS)}, i_...")
+    if not set(_TIMED) & set(columns):
+        raise WeftError(f"{where} has no column time, algbw or busbw")
+    return columns
+
+
+def _comment(found: _Text, line: str, where: str) -> None:
+    if each := _DRIVEN.match(line):
+        found.driven = int(each[1]) * int(each[2])
+    elif failed := _OUT_OF_BOUNDS.match(line):
+        found.wrong = max(found.wrong, int(failed[1]))
+    elif rank := _RANK.match(line):
+        found.ranks[int(rank[1])] = rank[2] or "", rank[3] or ""
+    elif "starting" in line and (test := _NAME.search(line)):
+        found.collective = collective_of(test[1], where)
+
+
+def _row(columns: Sequence[str], words: Sequence[str], line: int) -> Row:
+    first = dict(zip(reversed(columns), reversed(words[:len(columns)]), strict=True))
+    last = dict(zip(columns, words, strict=False))
+    return Row(line, parse_sweep_size(words[0]), first, last if len(first) < len(columns) else first)
+
+
+def _time_us(words: Mapping[str, str], row: Row, name: str, kind: str | None, n: int) -> float | str:
+    """Time of a row: as it says, or from a rate where it says none; "nan" where there is neither."""
+    time, algbw, busbw = (_number(words.get(column, "")) for column in _TIMED)
+    if isinstance(time, str) or time > 0 or (time < 0 and time != -math.inf):
+        return time
+    if isinstance(algbw, str) or isinstance(busbw, str):
+        return words["algbw" if isinstance(algbw, str) else "busbw"]
+    if algbw > 0:
+        return row.size / algbw / 1e3
+    if busbw > 0 and "algbw" not in words:
+        if kind is None or (n < 2 and kind != SENDRECV):
+            raise WeftError(f"{name} gives busbw alone: name the collective with --collective, and the ranks with "
+                            "nodes, as in --machine dgx-h100:2")
+        return row.size / busbw / 1e3 * _bus_factor(kind, n)
+    return math.nan
+
+
+def _number(word: str) -> float | str:
+    """A number; -inf for none; the word itself if it is neither."""
+    if word.lower() in _NONE:
+        return -math.inf
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
+def _bus_factor(kind: str, n: int) -> float:
+    return named(kind).bus_factor(n) if kind in COLLECTIVES else 1.0
+
+
+def _rates(found: _Text) -> list[tuple[float, float]]:
+    """algbw and busbw of the rows whose digits tell something."""
+    pairs = [(_number(row.words.get("algbw", "")), _number(row.words.get("busbw", ""))) for row in found.rows]
+    return [(alg, bus) for alg, bus in pairs if isinstance(alg, float) and isinstance(bus, float)
+            and 1 < alg < math.inf and bus > 0]
+
+
+def _unnamed(found: _Text, n_ranks: int) -> str | None:
+    """The collective of a table without "# Collective test starting:", as older versions print it: from the name of
+    the file, or from busbw over algbw and the operation, where they leave one; None if not."""
+    if tests := [test for test in NCCL_TESTS if f"{test}_perf" in Path(found.name).name]:
+        return NCCL_TESTS[max(tests, key=len)]
+    rates = _rates(found)
+    if n_ranks < 3 or "redop" not in found.columns or not rates:
+        return None
+    alg, bus = max(rates)
+    reduces = found.rows[-1].words["redop"] != "none"
+    fit = [kind for kind in NCCL_TESTS.values() if kind != SENDRECV and ("reduce" in kind) == reduces
+           and abs(bus / alg - _bus_factor(kind, n_ranks)) < SETTLES / n_ranks]
+    return fit[0] if len(fit) == 1 else None
+
+
+def _contradictions(found: _Text, kind: str | None, n: int) -> list[str]:
+    """What parts of the file say of each other, where they disagree."""
+    notes = []
+    gpus = list(dict.fromkeys(gpu for _, gpu in found.ranks.values() if gpu))
+    if len(gpus) > 1:
+        notes.append(f"ranks have different GPUs ({', '.join(gpus)}): judged as if all were the first")
+    if found.ranks and len(found.ranks) <= max(found.ranks):
+        notes.append(f"the header lists {len(found.ranks)} of {max(found.ranks) + 1} ranks")
+    off = 0
+    for row in found.rows:
+        time, algbw = _number(row.words.get("time", "")), _number(row.words.get("algbw", ""))
+        if isinstance(time, float) and isinstance(algbw, float) and 0 < time < math.inf and algbw > 0:
+            off += abs(row.size / time / 1e3 - algbw) > DIFFERS * algbw + ROUNDED
+    if off:
+        notes.append(f"algbw is not size over time in {off} of {len(found.rows)} rows: times count")
+    if kind is not None and n > 1 and (rates := _rates(found)):
+        ratio, factor = statistics.median(bus / alg for alg, bus in rates), _bus_factor(kind, n)
+        if abs(ratio / factor - 1) > DIFFERS:
+            notes.append(f"busbw over algbw is {ratio:.3g}, and {factor:.3g} for {kind} on {n} ranks: is it another "
+                         "collective, or another number of ranks?")
+    return notes
+
+
+def collective_of(test: str, where: str) -> str:
+    """The collective that a program of nccl-tests measures."""
+    if test not in NCCL_TESTS:
+        raise WeftError(f"{where}: the test {test}_perf measures no known collective: {', '.join(NCCL_TESTS)}")
+    return NCCL_TESTS[test]
+
+
+def collective_of_args(args: Any, name: str) -> str | None:
+    """The same from the words of a command; None if it is none of nccl-tests."""
+    test = _NAME.search(str(args[0])) if isinstance(args, list) and args else None
+    return collective_of(test[1], f"{name}, args") if test else None
+
+
+def _version_of(line: str) -> str:
+    """ "2.27" of "NCCL version 2.27.3+cuda12.8" or "nccl-library=22703"; "" if there is none."""
+    found = _VERSION.search(line)
+    if not found:
+        return ""
+    return version_of_code(int(found[1])) if found[2] is None else f"{found[1]}.{found[2]}"
+
+
+def version_of_code(code: int) -> str:
+    """A version as NCCL has it since 2.9: 10000 major + 100 minor + patch."""
+    return f"{code // 10000}.{code // 100 % 100}" if code >= 20000 else ""
