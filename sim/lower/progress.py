@@ -66,7 +66,9 @@ def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag
     rows = np.flatnonzero(chosen)
     added = joint[ranges(first[group[rows]], count[group[rows]])]
     alone = np.setdiff1d(np.arange(child.size), joint)
-    parents = np.concatenate([parent[alone], parent[added]])
+    edge = np.concatenate([alone, added])
     children = np.concatenate([child[alone], np.repeat(rows, count[group[rows]])])
-    edges = np.unique(np.stack([children, parents, np.concatenate([lag[alone], lag[added]])]), axis=1)
-    return i32(edges[1]), i32(edges[0]), i32(edges[2])
+    # By what is waited for, not by its representative: two ranks of one orbit are two to wait for.
+    named = np.stack([children, t.dep_src[edge], t.dep_slot[edge], lag[edge]])
+    once = np.unique(named, axis=1, return_index=True)[1]
+    return i32(parent[edge[once]]), i32(children[once]), i32(lag[edge[once]])

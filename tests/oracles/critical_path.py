@@ -56,7 +56,7 @@ class Paths:
             one = self.rows[row]
             self.of_chunk.setdefault(Delivered(one.task, one.chunk), []).append(row)
         self.before: dict[int, int] = {}
-        for row in sorted(range(len(self.rows)), key=lambda row: self.rows[row].start):
+        for row in sorted(range(len(self.rows)), key=lambda row: (self.rows[row].start, self.rows[row].end)):
             server = self._server(self.rows[row].at)
             self.before[row] = last.get(server, -1)
             if self.rows[row].end > self.rows[row].start:

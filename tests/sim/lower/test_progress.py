@@ -9,7 +9,7 @@ from collectives import build
 from sim import FaultPlan, simulate
 from sim.lower.job import lower
 from sim.program.model import SWING_SST, Model
-from topologies import WeftError, torus
+from topologies import WeftError, from_spec, torus
 from workloads import Job
 
 SHAPE = torus((4, 4))
@@ -43,6 +43,19 @@ def test_own_sends_end_when_they_are_pushed() -> None:
     program = lower(build("ring", "all-reduce", SHAPE, "1MiB"), SWING_SST, "off").program
     assert program.pushed_child.size == program.whole_child.size > 0
     np.testing.assert_array_equal(np.unique(program.pushed_waits), [0, 1])
+
+
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+@pytest.mark.parametrize("algorithm", ["totient-rings", "ring", "swing", "recursive-doubling"])
+@pytest.mark.parametrize("spec", ["ring:2", "ring:4", "torus:4x4"])
+def test_the_step_of_a_representative_waits_as_often_as_those_it_stands_for(
+    spec: str, algorithm: str, symmetry: str
+) -> None:
+    """Its own send and that of another rank of its orbit are two things to wait for; certified."""
+    schedule = build(algorithm, "all-reduce", from_spec(spec), "1KiB")
+    simulate(schedule, chunks=1, rank_progress="all", symmetry=symmetry, check=True)
+    assert lower(schedule, Model(chunks=1, rank_progress="all"), symmetry).waits() == lower(
+        schedule, Model(chunks=1, rank_progress="all"), "off").waits()
 
 
 def test_ports_that_wait_for_each_other_do_not_drift_apart() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from sim.why.faulty_path import walk_of
 from sim.why.path import PLAIN, Labels, Walk, Why
@@ -83,6 +84,23 @@ def test_a_task_may_wait_for_one_of_a_higher_number() -> None:
     builder.task(5, [(builder.server(1e12), 1)])
     check(builder.build())
     assert [piece.task for piece in walk(builder).walk().pieces] == [1, 1, first, first]
+
+
+def test_what_is_sent_another_way_waited_for_the_service_before_not_after() -> None:
+    """At 3 a task that is chosen leaves for another server, and the one behind begins in that picosecond."""
+    builder = ProgramBuilder("store-and-forward")
+    shared, other = builder.server(1e12), builder.server(1e12)
+    builder.task(3, [(shared, 1)])
+    moved = builder.task(9, [(shared, 1)])
+    served = builder.task(2, [(shared, 1)])
+    faults = Disruptions()
+    faults.detours[moved] = [(1, ((other, 1),))]
+    program = disrupt(builder.build(), faults)
+    outcome = run(program, log=True)
+    assert outcome.start_ps.tolist() == [0, 4, 3]
+    check(program)
+    why = walk_of(program, outcome, PLAIN).walk()
+    assert served not in {piece.task for piece in why.pieces}
 
 
 def test_a_join_that_waits_for_a_unit_is_delivered_when_it_has_it() -> None:
