@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.engine._by_pointer import by_pointer
 from sim.engine._calendar import advance, append, hop_of, put, take
 from sim.engine._fifo_state import (
     BLOCKS,
@@ -43,7 +44,7 @@ from sim.engine._fifo_state import (
     TOP,
     TOUCHED,
 )
-from sim.engine._jit import entry, helper, u64
+from sim.engine._jit import entry, helper, section, u64
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 
 _LOW = (1 << 32) - 1
@@ -337,6 +338,12 @@ def _serve_all(program, state):
 @entry
 def run_fifo(program, state, max_events, until_ps):
     """Run a program whose servers are all fifo and that has no pools; see `run_general`."""
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps)
+
+
+@section
+def fifo_loop(program, state, max_events, until_ps):
+    """The loop of `run_fifo`, and of `run_skipping` between its tries."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:

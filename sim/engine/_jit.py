@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
+from sim.engine._one_module import PART, WHOLE
 from topologies.compiled import cached
 
 _config: Any = numba.config
@@ -39,25 +40,31 @@ everywhere.
 
 def entry(function: Function) -> Function:
     """A kernel that Python calls."""
-    return cached(function, _SOURCES, **_FLAGS)
+    return cached(function, _SOURCES, **_FLAGS, pipeline_class=WHOLE)
 
 
 def helper(function: Function) -> Function:
-    """A part of a kernel, inlined into its callers by LLVM.
-
-    Typed and lowered once, without wrappers for Python and C: both kernels together compile in 9 s, where helpers
-    written into their callers before typing (`inline="always"`) take 28, at the same speed.
-    """
-    njit: Any = numba.njit  # its stubs lack flags
-    compiled: Function = njit(**_FLAGS, forceinline=True, no_cpython_wrapper=True)(function)
-    return compiled
+    """A part of a kernel, inlined into its callers by LLVM; numba's own `inline` would type it anew in each."""
+    return _part(function, forceinline=True)
 
 
 def section(function: Function) -> Function:
     """A part of a kernel that is long and seldom run: called, so that it is compiled once."""
+    return _part(function)
+
+
+def _part(function: Function, **flags: bool) -> Function:
     njit: Any = numba.njit  # its stubs lack flags
-    compiled: Function = njit(**_FLAGS, no_cpython_wrapper=True)(function)
-    return compiled
+    compiled: Any = njit(**_FLAGS, **flags, no_cpython_wrapper=True, pipeline_class=PART)(function)
+    if not DISABLED:
+        typed = compiled.get_call_template
+        compiled.get_call_template = lambda given, named: typed(tuple(map(_one_integer, given)), named)
+    return cast("Function", compiled)
+
+
+def _one_integer(kind: Any) -> Any:
+    """Numba would type a helper anew for each constant and each width of its numbers."""
+    return types.int64 if isinstance(kind, types.IntegerLiteral) or kind in types.signed_domain else kind
 
 
 def _bit_count(name: str) -> Function:

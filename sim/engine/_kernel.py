@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.engine._by_pointer import by_pointer
 from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, without_root
-from sim.engine._jit import entry, helper, u64
+from sim.engine._jit import entry, helper, section, u64
 from sim.engine._nic import ALARM, NIC_WORDS, SERVING, ask_nic, engine_is_done, join_line, serve_nics, served, touch_nic
 from sim.engine._state import (
     ARM,
@@ -423,7 +424,7 @@ def _serve(program, state, server, nics):
     push(state, token, ready)
 
 
-@helper
+@section
 def _general(program, state, max_events, until_ps, faulty, nics):
     """The loop of `run_general`, `run_faulty` and `run_nics`."""
     register = state.register
@@ -493,16 +494,16 @@ def run_general(program, state, max_events, until_ps):
     int
         FINISHED, PAUSED, NEEDS_TOKENS (grow the token arrays, link the new ones, and call again) or STUCK.
     """
-    return _general(program, state, max_events, until_ps, False, False)
+    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, False)
 
 
 @entry
 def run_faulty(program, state, max_events, until_ps):
     """Run a program in which something changes in time; see `run_general`. NEEDS_JOURNAL asks for more of that."""
-    return _general(program, state, max_events, until_ps, True, False)
+    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, True, False)
 
 
 @entry
 def run_nics(program, state, max_events, until_ps):
     """Run a program with NICs; see `run_general`."""
-    return _general(program, state, max_events, until_ps, False, True)
+    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, True)

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._fifo import run_fifo
+from sim.engine._by_pointer import by_pointer
+from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import (
     BUSY_PS,
     CHUNK_BITS,
@@ -91,6 +92,11 @@ def run_skipping(program, state, skip, most, max_events, until_ps):
     `max_events`: services that are not skipped, after which to pause.
     Returns TIRED where trying has cost enough: `run_fifo` is to go on.
     """
+    return _run_and_skip(by_pointer(program), by_pointer(state), by_pointer(skip), most, max_events, until_ps)
+
+
+@section
+def _run_and_skip(program, state, skip, most, max_events, until_ps):
     register = state.register
     begun = register[EVENTS] - skip.register[SKIPPED]
     while True:
@@ -102,7 +108,7 @@ def run_skipping(program, state, skip, most, max_events, until_ps):
             return TIRED
         wait = min(skip.register[WAIT], room)
         goal = register[EVENTS] + wait
-        status = run_fifo(program, state, wait, until_ps)
+        status = fifo_loop(program, state, wait, until_ps)
         if status != PAUSED or register[EVENTS] < goal:
             return status
         if register[EVENTS] >= most:
@@ -179,7 +185,7 @@ def _compare(program, state, skip, most, until_ps):
         if present > until_ps:
             return NOTHING
         begun = register[EVENTS]
-        status = run_fifo(program, state, most - begun, present)
+        status = fifo_loop(program, state, most - begun, present)
         if status != PAUSED or register[EVENTS] >= most:
             return status
         own[N_AFTER] = _gathered(state, skip, skip.after, skip.sorted_after)
@@ -260,7 +266,7 @@ def _gain(program, skip, end):
         let_word(skip, part, SKIPS, time // word_of(skip, part, PERIOD) if word_of(skip, part, RECURS) else 0)
     for i in range(skip.register[LIVE]):
         task = np.int64(skip.live[u64(i)])
-        skips = word_of(skip, skip.part_of[u64(task)], SKIPS)
+        skips = word_of(skip, np.int64(skip.part_of[u64(task)]), SKIPS)
         gain += skips * skip.step[u64(task)] * (end_hop(program, task) - first_hop(program, task))
     return gain
 

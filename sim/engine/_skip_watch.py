@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._calendar import advance
-from sim.engine._fifo import _of, run_fifo
+from sim.engine._fifo import _of, fifo_loop
 from sim.engine._fifo_state import DELIVERED, EVENTS, LEFT, NOW
 from sim.engine._jit import helper, section, u64
 from sim.engine._skip_parts import CHANGED, FOUND, NOTHING, end_of, let_word, may_try, was_of, word_of
@@ -47,7 +47,7 @@ def watch(program, state, skip, most, until_ps):
         status = advance(program, state, until_ps)
         if status != FINISHED:
             return status
-        status = run_fifo(program, state, np.int64(0), until_ps)
+        status = fifo_loop(program, state, np.int64(0), until_ps)
         if status != PAUSED or register[EVENTS] >= most:
             return status
         if register[LEFT] != left:

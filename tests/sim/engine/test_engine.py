@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.cases import ring_all_reduce, torus_all_to_all
-from sim.engine import _draw, fifo
+from sim.engine import _calendar, _draw, _event, _faults, _fifo, _heap, _kernel, _nic, _wheel, fifo
 from sim.engine import run as engine
 from sim.engine._fifo import run_fifo
 from sim.engine._fifo_state import BLOCK, WIDTH
@@ -259,6 +259,18 @@ def test_one_specialization() -> None:
     run(two_hop_burst(2))
     for entry in (run_fifo, run_general):
         assert len(getattr(entry, "signatures", [()])) <= 1, "\n".join(str(one)[-900:] for one in entry.signatures)
+
+
+@pytest.mark.compiled
+def test_helpers_are_typed_once() -> None:
+    """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
+    run(two_hop_burst(2))
+    Run(two_hop_burst(2), general=True).advance()
+    for module in (_calendar, _fifo, _kernel, _heap, _event, _wheel, _faults, _nic):
+        for name, one in vars(module).items():
+            typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
+                     for signature in getattr(one, "signatures", ())]
+            assert all(typed[0] == other for other in typed), f"{name}: {typed}"
 
 
 @pytest.mark.parametrize("discipline", ["fifo", "priority"])
