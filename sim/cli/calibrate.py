@@ -7,27 +7,23 @@ from dataclasses import fields
 from typing import Any
 
 from sim.cli.asked import spec_of
-from sim.cli.library import setting_of
+from sim.cli.judge import on_machine
 from sim.cli.output import say, write_json
 from sim.measured.calibrate import CONSTANTS, Calibrated, Table, calibrate
-from sim.measured.read import read_measurements
-from topologies.checks import WeftError
 from topologies.machines.profile import OF_LINK, Gpu, Machine, Nic, part
 from topologies.units import counted, format_size
 
-_TIMES = {one.key for one in CONSTANTS if one.time} | {"launch_per_gpu", "handshake", "handshake_simple"}
+_TIMES = {one.key for one in CONSTANTS if one.time}
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print the profile."""
     spec = spec_of(arguments)
     tables: list[Table] = []
-    for file in spec.calibrate.files or ():
-        measured = read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement)
-        setting = setting_of(spec.updated({"collective": {"name": measured.collective}}))
-        if measured.n_ranks not in (None, setting.n):
-            raise WeftError(f"{file} measured ranks {measured.n_ranks}, but {spec.fabric} has {setting.n}")
-        tables.append((setting, [(point.size_bytes, point.time_s) for point in measured.points]))
+    files = spec.calibrate.files or ()
+    for file in files:
+        _, ran = on_machine(spec, file, len(files) == 1)
+        tables.append((ran.setting, ran.points))
     found = calibrate(tables)
     say(arguments, *report(found, tables))
     rows = [

@@ -83,7 +83,7 @@ def _runs(spec: Spec, files: Sequence[str], refused: dict[str, str]) -> list[tup
         return [_on_fabric(spec, topology, file, refused, len(files) == 1) for file in files]
     if spec.judge.known is not None or spec.bound.reducing_switches:
         raise WeftError("--known and --reducing-switches are of fabrics that are no machine: omit them")
-    return [_on_machine(spec, file, len(files) == 1) for file in files]
+    return [on_machine(spec, file, len(files) == 1) for file in files]
 
 
 def _by_library(spec: Spec) -> bool:
@@ -101,7 +101,11 @@ def _by_library(spec: Spec) -> bool:
     return spec.build_machine()[0].gpu.architecture in library_tables()["architecture"]
 
 
-def _on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, LibraryRun]:
+def on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, LibraryRun]:
+    """A file, and the library's run that it is of: on the machine named, as far as no header says otherwise.
+
+    `alone`: the collective of the spec is that of the file, and not only of one that names none.
+    """
     named = spec.build_machine() if spec.fabric is not None else None
     ranks = named[1] * named[0].gpus if named is not None and ":" in (spec.fabric or "") else None
     kind = spec.collective.name

@@ -1,7 +1,8 @@
 """Constants of a machine from tables of nccl-tests: rates, launch and latency, with intervals.
 
-Fitted are the constants of the profile that the tables depend on, by robust least squares of the logarithms of times.
-A constant that the tables do not determine keeps the value of the profile; two that trade off are named.
+Fitted are the constants of the profile that the tables depend on, by robust least squares of the logarithms of times;
+tables may be of several collectives, numbers of nodes and GPUs. A constant that the tables do not determine keeps the
+value of the profile; two that trade off are named.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from sim.library.expected import expected
 from sim.library.tuner import Setting
 from topologies.checks import WeftError, checked
-from topologies.machines.profile import Machine
+from topologies.machines.profile import OF_LINK, Machine
 from topologies.text.brief import one_line
 
 F64 = npt.NDArray[np.float64]
@@ -31,6 +32,9 @@ TOGETHER = 0.95
 NO_EFFECT = 1e-3
 """Change of the logarithm of the times, root mean square, per unit: below it a constant is not determined."""
 
+AWAY = 0.5
+"""How much less NICs are taken to reach in a second start: of links inside and between, only the slower are felt."""
+
 UNIT_S = 10e-6
 """A unit of times in the fit; of rates and shares it is their logarithm."""
 
@@ -42,6 +46,9 @@ RANGES = ((0, 2**16), (2**16, 2**24), (2**24, 2**63))
 """Sizes that are left out in turn."""
 
 NOISE = 0.1
+REPEATED = 0.01
+"""Difference of two runs of one test, at least: an interval is not narrower for a table without scatter."""
+
 BELIEVED = (0.2, 1.0)
 """How far a constant may be from that of the profile, a rate and a time in their units: as much as one measured size
 says, so it decides only what the tables leave open, such as rates from small messages."""
@@ -64,13 +71,16 @@ class Constant(NamedTuple):
         changed = max(value + by * UNIT_S, 0.0) if self.time else value * math.exp(by)
         if self.key in ("reached", "messages"):
             changed = min(changed, 1.0)
+        elif self.key in OF_LINK:
+            changed = min(changed, machine.gpu.link)
         part = replace(getattr(machine, self.part), **{self.key: changed})
         return replace(machine, gpu=part) if self.part == "gpu" else replace(machine, nic=part)
 
 
 CONSTANTS = (
     Constant("gpu", "ring", False), Constant("gpu", "multicast", False), Constant("gpu", "launch", True),
-    Constant("gpu", "ramp", True), Constant("nic", "reached", False), Constant("nic", "messages", False),
+    Constant("gpu", "launch_per_gpu", True), Constant("gpu", "ramp", True), Constant("gpu", "ramp_ll128", True),
+    Constant("gpu", "channel", False), Constant("nic", "reached", False), Constant("nic", "messages", False),
     Constant("nic", "latency", True), Constant("nic", "handshake", True), Constant("nic", "handshake_simple", True),
 )
 
@@ -85,7 +95,7 @@ class Calibrated:
     machine : Machine
         With the fitted constants.
     intervals : mapping of str to (float, float)
-        Of 95 %, by "gpu.ring"; of the constants that were fitted.
+        Of 95 %, by "gpu.ring"; of the constants that were fitted. They know the profile's value, as `BELIEVED` says.
     undetermined : tuple of str
         Constants that the tables do not depend on: those of the profile.
     together : tuple of (str, str)
@@ -124,12 +134,13 @@ def calibrate(tables: Sequence[Table]) -> Calibrated:
     start = tables[0][0].machine
     chosen, machine, jacobian, residuals = _fit(start, tables)
     names = [f"{one.part}.{one.key}" for one in chosen]
-    spread = float(np.sqrt(np.sum(residuals**2) / max(residuals.size - len(chosen), 1)))
-    covariance = np.linalg.pinv(jacobian.T @ jacobian)  # of residuals of one
+    spread = max(math.sqrt(float(np.sum(residuals**2)) / max(residuals.size - len(chosen), 1)), REPEATED)
+    covariance = np.linalg.pinv(jacobian.T @ jacobian)  # by the tables alone, of residuals of one
+    belief = np.diag([BELIEVED[one.time] ** -2 for one in chosen])
+    deviations = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian / spread**2 + belief)))
     intervals, together = {}, []
-    for at, (name, one) in enumerate(zip(names, chosen, strict=True)):
-        half = MANY * spread * math.sqrt(max(float(covariance[at, at]), 0.0))
-        low, high = sorted(one.of(one.moved(machine, sign * half)) for sign in (-1, 1))
+    for name, one, deviation in zip(names, chosen, deviations.tolist(), strict=True):
+        low, high = (one.of(one.moved(machine, sign * MANY * deviation)) for sign in (-1, 1))
         intervals[name] = (low, high)
     for a, b in combinations(range(len(chosen)), 2):
         scale = math.sqrt(max(float(covariance[a, a] * covariance[b, b]), 1e-300))
@@ -193,14 +204,30 @@ def _fit(start: Machine, tables: Sequence[Table]) -> tuple[list[Constant], Machi
         return np.concatenate((residuals(x), held * x))
 
     lowest = [-one.of(start) / UNIT_S - 1e-9 if one.time else -3.0 for one in chosen]
-    solved: Any = least_squares(
-        with_belief, np.zeros(len(chosen)), bounds=(lowest, np.inf), loss="soft_l1", f_scale=NOISE, diff_step=0.02,
-        x_scale=0.1,
-    )
-    slopes = np.stack([
-        (residuals(solved.x + 0.02 * unit) - residuals(solved.x - 0.02 * unit)) / 0.04 for unit in np.eye(len(chosen))
-    ], axis=1)
-    return chosen, at(solved.x), slopes, residuals(solved.x)
+
+    def solved(x: F64) -> Any:
+        return least_squares(
+            with_belief, x, bounds=(lowest, np.inf), loss="soft_l1", f_scale=NOISE, diff_step=0.02, x_scale=0.1,
+        )
+
+    def slopes(x: F64) -> F64:
+        return np.stack([
+            (residuals(x + 0.02 * unit) - residuals(x - 0.02 * unit)) / 0.04 for unit in np.eye(len(chosen))
+        ], axis=1)
+
+    starts = [np.zeros(len(chosen))] + [np.array(
+        [-AWAY * (other is one) for other in chosen]) for one in chosen if one.key == "reached"]
+    found = min((solved(start_at) for start_at in starts), key=lambda one: float(one.cost))
+    slope = slopes(found.x)
+    felt = ~_flat(slope)
+    kept = np.where(felt, found.x, 0.0)
+    return [one for one, has in zip(chosen, felt, strict=True) if has], at(kept), slope[:, felt], residuals(kept)
+
+
+def _flat(slopes: F64) -> npt.NDArray[np.bool_]:
+    """Constants without effect on any of the times."""
+    flat: npt.NDArray[np.bool_] = np.sqrt(np.mean(slopes**2, axis=0)) <= NO_EFFECT
+    return flat
 
 
 def _left_out(start: Machine, tables: Sequence[Table]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,39 @@ def test_points_that_no_constants_explain_are_named() -> None:
     assert ratio == pytest.approx(10, rel=0.1)
 
 
+def test_an_interval_is_never_empty() -> None:
+    """Also of a table without scatter, of constants at the edge of what they can be, and of two that are one."""
+    said = machine("dgx-h100")
+    exact = table(said, said, 2, "all-gather", noise=0.0)
+    driven = (replace(exact[0], nodes=1, gpus_per_process=8), exact[1])
+    for tables in ([exact], [driven]):
+        found = calibrate(tables)
+        for name, (low, high) in found.intervals.items():
+            value = float(getattr(getattr(found.machine, name[:3]), name[4:]))
+            assert 0 <= low <= value <= high
+            assert low < high
+    assert ("gpu.launch", "gpu.launch_per_gpu") in found.together
+
+
+def test_no_rate_is_fitted_beyond_its_link() -> None:
+    said = machine("dgx-h100")
+    fast = replace(said, gpu=replace(said.gpu, link=900e9, ring=700e9))
+    found = calibrate([table(fast, said, 1, "all-gather")]).machine
+    assert found.gpu.ring == said.gpu.link
+
+
+def test_launches_of_processes_with_several_gpus_are_told_apart_by_two_tables() -> None:
+    said = machine("dgx-h100")
+    true = replace(said, gpu=replace(said.gpu, launch=14e-6, launch_per_gpu=4e-6))
+    one = table(true, said, 1, "all-gather")
+    eight = replace(one[0], gpus_per_process=8)
+    truth = replace(eight, machine=true)
+    found = calibrate([one, (eight, [(size, expected(truth, size).time_s) for size in SIZES])])
+    assert found.machine.gpu.launch == pytest.approx(14e-6, rel=0.05)
+    assert found.machine.gpu.launch_per_gpu == pytest.approx(4e-6, rel=0.05)
+    assert ("gpu.launch", "gpu.launch_per_gpu") not in found.together
+
+
 def test_too_few_points_are_named() -> None:
     said = machine("dgx-h100")
     with pytest.raises(WeftError, match="too few"):
@@ -111,7 +145,33 @@ def test_the_command_prints_a_profile_that_is_read_again(
     assert "median error" in printed
     (tmp_path / "mine.toml").write_text(printed)
     assert machine(str(tmp_path / "mine.toml")).nic.name == "gcp-roce-400"
-    assert main(["calibrate", str(file), "--machine", "a3-ultra:4", "--library", "nccl"]) == 2
+    assert main(["calibrate", str(file), "--machine", "a3-ultra:1", "--library", "nccl"]) == 2
     assert "measured ranks 16" in capsys.readouterr().err
     assert main(["calibrate", str(file), "--machine", "a3-ultra:2"]) == 2
     assert main(["calibrate", "--machine", "a3-ultra:2", "--library", "nccl"]) == 2
+
+
+def test_tables_of_several_numbers_of_nodes_are_one_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their headers say how many ranks ran; links inside and between are found together."""
+    true = tmp_path / "true.toml"
+    true.write_text('''gpu = { like = "h100", ring = "330GB/s" }
+gpus = 8
+inside = "switch"
+nic = { like = "ib-ndr", reached = 0.6 }
+nics = 8
+cpu = "intel"
+''')
+    files = []
+    for nodes in (1, 2, 4):
+        files.append(str(tmp_path / f"{nodes}.json"))
+        words = ["compare", "--machine", f"{true}:{nodes}", "--collective", "all-gather", "-b", "4K", "-e", "8G"]
+        assert main([*words, "-f", "4", "--library", "nccl", "--nccl-json", files[-1], "--quiet"]) == 0
+    out = tmp_path / "out.json"
+    words = ["calibrate", *files, "--machine", "dgx-h100", "--library", "nccl", "--quiet", "--json", str(out)]
+    assert main(words) == 0
+    values = {row["constant"]: row["value"] for row in json.loads(out.read_text())["rows"]}
+    assert values["gpu.ring"] == pytest.approx(330e9, rel=0.02)
+    assert values["nic.reached"] == pytest.approx(0.6, rel=0.02)  # 240 GB/s; as it was, the ring alone was felt
+    assert "33 points of 3 tables" in capsys.readouterr().out
