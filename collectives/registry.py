@@ -34,7 +34,7 @@ from collectives import (
     totient_rings,
     tree,
 )
-from collectives.core.collective import COLLECTIVES, collective
+from collectives.core.collective import COLLECTIVES, collective, plain_name
 from collectives.core.schedule import Schedule
 from collectives.formats.files import SUFFIX, functions_of
 from collectives.formats.msccl_program import RUNTIMES
@@ -252,7 +252,7 @@ ALGORITHMS = Registry("algorithms", {algorithm.name: algorithm for algorithm in 
 
 @checked
 def algorithm(name: str) -> Algorithm:
-    """Look up an algorithm by name; a name that ends in .xml is an MSCCL or ForestColl file.
+    """Look up an algorithm by name, as `spelled` reads it; a name that ends in .xml is an MSCCL or ForestColl file.
 
     Raises
     ------
@@ -265,7 +265,22 @@ def algorithm(name: str) -> Algorithm:
             name, "a schedule from a file", "as many ranks as in the file", functions_of(name),
             options={"runtime": runtime},
         )
-    return ALGORITHMS[choice(name, ALGORITHMS, "algorithm", f", or a file {SUFFIX}")]
+    return ALGORITHMS[choice(spelled(name), ALGORITHMS, "algorithm", f", or a file {SUFFIX}")]
+
+
+@checked
+def spelled(name: str) -> str:
+    """The name under which an algorithm is registered: "recursive_doubling" is "recursive-doubling"; else the name.
+
+    Examples
+    --------
+    >>> spelled("Swing"), spelled("recursive_doubling"), spelled("mine.xml")
+    ('swing', 'recursive-doubling', 'mine.xml')
+    """
+    if name in ALGORITHMS or name.endswith(SUFFIX):
+        return name
+    alike = [one for one in ALGORITHMS if plain_name(one) == plain_name(name)]
+    return alike[0] if len(alike) == 1 else name
 
 
 @checked

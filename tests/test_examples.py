@@ -52,11 +52,13 @@ def test_the_page_of_commands_is_that_of_the_helps_and_the_readme() -> None:
 def test_a_command_of_the_helps_ends_as_the_page_says(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder with what a checkout has: `examples/` and `out/`."""
+    """In a folder with what a checkout has: `examples/` and `out/`; no table is wider than a terminal of 80 columns."""
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
     code, said = run(example)
     assert str(code) == SHOWN[example.line.replace("|", "\\|")], said
+    assert [line for line in said.splitlines() if len(line) > 80 and len(re.findall(r"\S {2,}\S", line)) > 1] == []
 
 
 @pytest.mark.parametrize("name", TEXTS)

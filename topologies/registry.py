@@ -246,6 +246,8 @@ def from_spec(
         build = partial(_of_boards, board[1])
     if build is None:
         raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}{nearest(name, TOPOLOGIES)}")
+    if not argument:
+        raise WeftError(f"topology {spec!r} has no size: write {family.example if family else f'{name}:4x4'}")
     bandwidth = (family.bandwidth if family else DEFAULT_BANDWIDTH) if bandwidth is None else bandwidth
     latency = DEFAULT_LATENCY if latency is None else latency
     for what, given in (("bandwidth", bandwidth), ("latency", latency)):

@@ -122,12 +122,13 @@ def collective(name: str) -> Collective:
 
 def reserved(name: str) -> Collective | None:
     """The collective to which a name belongs, however it is spelled; None if it is free."""
-    plain = _PLAIN_NAMES.get(_plain(name))
+    plain = _PLAIN_NAMES.get(plain_name(name))
     return COLLECTIVES[plain] if plain else None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name without what may be spelled in several ways: dashes, underscores and capitals."""
     return name.replace("-", "").replace("_", "").lower()
 
 
-_PLAIN_NAMES = {_plain(name): name for name in COLLECTIVES}
+_PLAIN_NAMES = {plain_name(name): name for name in COLLECTIVES}

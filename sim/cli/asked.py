@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,9 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     if COMMANDS[arguments.command].chooses:
         return spec.choosing()
     if spec.chooses:
-        raise WeftError(f"--chunks {AUTO} is for compare, validate and sweep; give a number")
+        raise WeftError(
+            f"--chunks {AUTO} is for compare, validate and sweep, which try several on one collective; give a number"
+        )
     return spec
 
 
@@ -90,7 +92,16 @@ def required(arguments: argparse.Namespace, spec: Spec) -> None:
     *nouns, last = (noun for noun, _, _ in first)
     what = f"{', '.join(nouns)} or {last}" if nouns else last
     keys = ", ".join(key for _, _, key in first if key)
-    raise WeftError(f"no {what} is given: write {flags}{f', or {keys} in --spec' if keys else ''}")
+    accepted = [word for names in absent for word in _accepted(names[0])]
+    words = f"; choose one of {', '.join(accepted)}" if accepted else ""
+    raise WeftError(f"no {what} is given: write {flags}{f', or {keys} in --spec' if keys else ''}{words}")
+
+
+def _accepted(name: str) -> Sequence[str]:
+    """The values of a key, if they are a fixed set."""
+    section, dot, key = name.partition(".")
+    found: Sequence[str] = keys_of(section)[key].metadata["choices"] if dot else ()
+    return found
 
 
 def _needs(arguments: argparse.Namespace, spec: Spec) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Command:
     uses: tuple[str, ...] = ()
     without: tuple[str, ...] = ()  # keys of these sections that it does not use
     defaults: Mapping[str, Any] = field(default_factory=dict)  # its own, by "section.key"
-    # its own help of keys, by "section.key": what stands for the value, and the line
+    # its own help of keys, by "section.key": what stands for the value, and the line, with what it does by default
     helps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     # without one of each it cannot run, as "key|key"; a name without a dot is a flag of the command line alone
     needs: tuple[str, ...] = ()
@@ -224,7 +224,11 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
         without=("model.deliver", "model.preset", "workload.job"),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check",),
-        helps={"collective.algorithms": ("NAME", "algorithm of all collectives")},
+        helps={
+            "collective.algorithms": ("NAME", "algorithm of all collectives"),
+            "model.chunks": ("N", "chunks per transfer of all collectives at once, so that none is tried alone: auto "
+                             "is for compare (default: 1, for hierarchical cuts by itself)"),
+        },
         outputs=("json", "csv", "plot", "perfetto"),
     ),
     "share": Command(
@@ -240,6 +244,8 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "tenant"),
         uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"), run_flags=("check",),
+        helps={"model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
+                                "for compare (default: 16)")},
         outputs=("json", "csv", "perfetto"), more=_share,
     ),
     "trace": Command(
@@ -256,7 +262,11 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective", "model", "sweep", "workload", "training"),
         without=("model.preset", *SIZES), outputs=("json", "perfetto"),
         needs=(FABRIC, "collective.algorithms|workload.name|workload.job"),
-        helps={"collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file")},
+        helps={
+            "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file"),
+            "model.chunks": ("N", "chunks per transfer; a timeline shows one choice: auto, which tries several, is for "
+                             "compare (default: 16 for a schedule, 1 for a workload or job)"),
+        },
     ),
     "optimize": Command(
         help="split a bandwidth budget across the dimensions of a network",

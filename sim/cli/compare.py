@@ -133,7 +133,8 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
     for name in dict.fromkeys(row["algorithm"] for row in rows):
         own = [row for row in rows if row["algorithm"] == name]
         chosen = [f"# chosen: {over_sizes(own, choice)}"] if spec.chooses else []
-        lines += ["#", f"# {name}{_forms(own)}", *chosen, nccl_table(own, topology.n_npus, element, root)]
+        table = nccl_table(own, topology.n_npus, element, root, width=screen_width())
+        lines += ["#", f"# {name}{_forms(own)}", *chosen, table]
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
     lines += [f"# {line}" for line in legend(rows)]
     lines += [f"# {line}" for line in _ranges(spec, rows)]

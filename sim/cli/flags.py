@@ -50,7 +50,18 @@ class Parser(argparse.ArgumentParser):
         unknown = next((word for word in message.split() if word.startswith("-")), "")
         if message.startswith("unrecognized arguments: "):
             message += nearest(unknown.partition("=")[0], self._option_string_actions)
+            if not unknown and "--topology" in self._option_string_actions:
+                message += " (a fabric follows its flag: --topology torus:8x8)"
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
+
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As in `argparse`, in the words of all other choices."""
+        if action.choices is not None and value not in action.choices:
+            words = [str(one) for one in action.choices]
+            raise argparse.ArgumentError(
+                action, f"{value!r} is unknown: choose one of {', '.join(words)}{nearest(value, words)}"
+            )
 
 
 def command_parser(name: str) -> Parser:
@@ -106,7 +117,9 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
     kind = key.metadata["kind"]
     taken, text = command.helps.get(dest, (key.metadata["metavar"], key.metadata["help"]))
     default = "" if any(dest in one.split("|") for one in command.needs) else command.defaults.get(dest)
-    if dest == "model.chunks" and dest not in command.helps:
+    if dest in command.helps and default is None:
+        default = ""  # its own help says it
+    elif dest == "model.chunks":
         taken, text, default = _chunks(command, taken, text, default)
     help_text = _help(key, text, default)
     if dest == command.positional:

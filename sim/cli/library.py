@@ -13,7 +13,7 @@ from sim.library.tuner import Setting, runs_on, version
 from sim.measured.nccl_json import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
 from sim.study.spec import Spec
-from sim.study.tables import aligned, nccl_table
+from sim.study.tables import aligned, nccl_table, screen_width
 from topologies.checks import WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted, format_rate, format_size, format_time
@@ -111,7 +111,7 @@ def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> l
         f"{counted(setting.nodes, 'node')} of {counted(setting.gpus, 'GPU')} ({machine.gpu.name}){ports}",
         f"# reached: {format_rate(machine.gpu.ring)} of {format_rate(machine.gpu.link)} inside a node"
         + (f", {machine.nic.reached:.1%} of {format_rate(machine.nic.port)} a port" if setting.nodes > 1 else ""),
-        "#", nccl_table(rows, setting.n, spec.element_bytes, spec.collective.root or 0), "#",
+        "#", nccl_table(rows, setting.n, spec.element_bytes, spec.collective.root or 0, width=screen_width()), "#",
         "# what the library is expected to choose; simulated: the same algorithm, chunk by chunk, and how much longer",
         aligned(table),
         *(f"# not simulated: {why}" for why in dict.fromkeys(row["not_simulated"] for row in rows) if why),

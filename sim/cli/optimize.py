@@ -10,7 +10,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
-from sim.study.tables import aligned
+from sim.study.tables import aligned, screen_width
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
 
@@ -87,7 +87,7 @@ def _splits(row: dict[str, Any]) -> list[str]:
         shares = _shares(one["bandwidth_GBps"]) + ("" if one["allowed"] else " (breaks a constraint)")
         shares += " (not in whole lanes)" if one["whole_lanes"] is False else ""
         table.append([one["split"], simulated, perturbed, _time(one["formula_s"]), shares])
-    return [f"  {line}" for line in aligned(table, left=1).splitlines()]
+    return [f"  {line}" for line in aligned(table, left=1, width=screen_width() - 2).splitlines()]
 
 
 def _bounds(row: dict[str, Any]) -> list[str]:

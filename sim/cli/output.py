@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +17,7 @@ from sim.cli.asked import document_spec
 from sim.cli.flags import WRITTEN
 from sim.study.document import document
 from sim.study.spec import Spec
-from sim.study.tables import Row, aligned, to_csv
+from sim.study.tables import Row, aligned, screen_width, to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
 from topologies.checks import WeftError, not_installed
@@ -105,10 +107,25 @@ def write_figure(
 
 @staged("output")
 def say(arguments: argparse.Namespace, *lines: str) -> None:
-    """Print readable lines: to standard output, or to standard error if a file goes to standard output."""
+    """Print readable lines: to standard output, or to standard error if a file goes to standard output.
+
+    A line of text that is longer than one of the terminal goes on below itself.
+    """
     taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in WRITTEN)
-    for line in lines:
-        print(line, file=sys.stderr if taken else sys.stdout)
+    stream = sys.stderr if taken else sys.stdout
+    width = screen_width() if stream.isatty() else sys.maxsize
+    for line in "\n".join(lines).split("\n"):
+        print(folded(line, width), file=stream)
+
+
+def folded(line: str, width: int) -> str:
+    """A line broken between words, the rest indented below its text."""
+    if len(line) <= width:
+        return line
+    start = re.match(r"(#?\s*)(\S+ {2,})?", line)
+    mark, label = (start[1], start[2] or "  ") if start else ("", "")
+    return textwrap.fill(line, width, subsequent_indent=mark + " " * len(label), break_on_hyphens=False,
+                         break_long_words=False, drop_whitespace=True)
 
 
 def say_where(arguments: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from sim.papers.dear_models import densenet201, inceptionv4
 from sim.papers.tables import write_table
 from sim.program.model import Model
 from sim.simulation import simulate
+from sim.study.tables import aligned
 from sim.whole_file import write_text_whole
 from topologies import ring
 from topologies.units import bytes_per_s, seconds
@@ -207,17 +208,17 @@ def _gain(slow_s: float, fast_s: float) -> float:
 def run(out: Path, quick: bool) -> None:
     """Print the table, and write it to `out`."""
     chosen = [one for one in subjects() if not quick or one.model.name in QUICK]
-    rows = []
+    rows = list(table(chosen))
     rate = f"{GPU.peak_flops / TERA:g} Tflop/s at {GPU.efficiency:.0%}"
     print(f"# {WORKERS} workers, computations at {rate} (assumed), gradients in single precision")
-    print(f"{'network':<22}{'fusion':<9}{'model':<14}{'WFBP ms':>10}{'DeAR ms':>10}{'gain':>8}{'simulated':>11}  paper")
-    for row in table(chosen):
-        rows.append(row)
-        print(
-            f"{row['network']:<22}{row['fusion']:<9}{row['model']:<14}{row['wfbp_s'] * 1e3:>10.1f}"
-            f"{row['dear_s'] * 1e3:>10.1f}{row['gain_percent']:>7.1f}%{row['simulated_gain_percent']:>10.1f}%  "
-            f"{row['published']}"
-        )
+    lines = [["network", "fusion", "model", "WFBP ms", "DeAR ms", "gain", "simulated", "paper"]]
+    for row in rows:
+        times, gains = (row["wfbp_s"], row["dear_s"]), (row["gain_percent"], row["simulated_gain_percent"])
+        lines.append([
+            row["network"], row["fusion"], row["model"], *(f"{time * 1e3:.1f}" for time in times),
+            *(f"{gain:.1f}%" for gain in gains), str(row["published"]),
+        ])
+    print(aligned(lines, left=3))
     write_table(out / "dear.csv", rows)
     write_text_whole(out / "dear.md", "\n".join(report(chosen, rows)) + "\n")
     print(

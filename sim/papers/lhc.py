@@ -28,6 +28,7 @@ from sim.papers.thc import Thc
 from sim.simulation import simulate
 from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
 from sim.streaming.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
+from sim.study.tables import screen_width
 from topologies import Topology, fat_tree, switch, torus
 from topologies.core.custom import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
@@ -84,7 +85,7 @@ def _tables(quick: bool) -> Iterator[tuple[str, str, Iterable[Row]]]:
 
 def write(out: Path, name: str, title: str, rows: Sequence[Row]) -> None:
     """Print a table and write it as CSV."""
-    print(f"\n{title}\n{indent(as_text(rows, cell), '  ')}")
+    print(f"\n{title}\n{indent(as_text(rows, screen_width() - 2, cell), '  ')}")
     write_table(out / f"{name}.csv", rows)
 
 

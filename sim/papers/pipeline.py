@@ -25,6 +25,7 @@ from sim.papers.pipeline_figures import draw_service, draw_sizes
 from sim.papers.pipeline_page import page
 from sim.papers.tables import Row, as_text, write_table
 from sim.simulation import simulate
+from sim.study.tables import screen_width
 from sim.whole_file import write_text_whole
 from topologies import Topology, WeftError, from_spec
 from topologies.flows.programs import best_roots
@@ -219,4 +220,4 @@ def _GBps(s_per_byte: Fraction) -> float:
 def _leave(path: Path, rows: Sequence[Row]) -> None:
     """Print a table, and write it as CSV."""
     write_table(path.with_suffix(".csv"), rows)
-    print(f"# {path.name}\n{as_text(rows)}")
+    print(f"# {path.name}\n{as_text(rows, screen_width())}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.study.tables import to_csv
+from sim.study.tables import aligned, to_csv
 from sim.whole_file import write_text_whole
 
 Row = dict[str, Any]
@@ -24,11 +24,14 @@ def cell(value: Any, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
-def as_text(rows: Sequence[Row], shown: Callable[[Any], str] = cell) -> str:
-    """Rows in columns, right-justified under their names."""
-    lines = [list(rows[0]), *([shown(row.get(column)) for column in rows[0]] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
+PAGE = 10_000
+"""Characters of a line that is not broken."""
+
+
+def as_text(rows: Sequence[Row], width: int = PAGE, shown: Callable[[Any], str] = cell) -> str:
+    """Rows in columns, right-justified under their names; what is wider than `width` goes on below."""
+    table = aligned([list(rows[0]), *([shown(row.get(column)) for column in rows[0]] for row in rows)], width=width + 2)
+    return "\n".join(line[2:] for line in table.splitlines())
 
 
 def picture(name: str, what: str, paper: str) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sim.papers import topoopt_figures
-from sim.papers.tables import Row, as_text, picture, write_table
+from sim.papers.tables import PAGE, Row, as_text, picture, write_table
 from sim.papers.topoopt_studies import STUDIES
+from sim.study.tables import screen_width
 from sim.whole_file import write_text_whole
 
 HEADLINES = {
@@ -52,7 +53,7 @@ def run(out: Path, quick: bool) -> None:
         write_table(out / f"topoopt-{name}.csv", rows)
         if name in topoopt_figures.STUDIES:
             topoopt_figures.draw(name, rows, HEADLINES[name], out / f"topoopt-{name}.png")
-        print("\n".join(["", *_study(name, rows)]))
+        print("\n".join(["", *_study(name, rows, screen_width())]))
     write_text_whole(out / "topoopt.md", report(found))
     print(f"\ntables and figures are in {out}")
 
@@ -71,11 +72,11 @@ def report(found: dict[str, list[Row]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _study(name: str, rows: list[Row]) -> list[str]:
+def _study(name: str, rows: list[Row], width: int = PAGE) -> list[str]:
     few = rows if len(rows) <= MOST_ROWS else _some(name, rows)
     part = "" if few is rows else f" ({len(few)} of {len(rows)} rows; the CSV has all)"
     found = (f"  {line}" for line in findings(name, rows))
-    return [f"{name}: published: {HEADLINES[name]}{part}", *as_text(few).split("\n"), *found]
+    return [f"{name}: published: {HEADLINES[name]}{part}", *as_text(few, width).split("\n"), *found]
 
 
 def findings(name: str, rows: list[Row]) -> list[str]:

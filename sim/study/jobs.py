@@ -11,7 +11,7 @@ import numpy as np
 from collectives.hierarchical import blocks_of
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Topology
-from topologies.checks import WeftError, nearest
+from topologies.checks import WeftError, nearest, number
 from topologies.core.product import link_bandwidths
 from topologies.core.topology import per_dimension
 from topologies.units import parse_bandwidth, parse_size
@@ -73,7 +73,7 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
     if training.updates != (work.memory_bandwidth is not None):
         raise WeftError(f"--workload {work.name}: --updates needs --memory-bandwidth, which has no other use")
     memory_Bps = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
-    accelerator = Accelerator(work.peak * TERA, work.efficiency, memory_Bps)
+    accelerator = Accelerator(number(work.peak, "peak", 0, above=True) * TERA, work.efficiency, memory_Bps)
     workload = training_workload(model(str(work.name)), replace(how, pp=1), accelerator, work.samples)
     return workload, how.groups(topology.shape)
 

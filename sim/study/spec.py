@@ -17,6 +17,7 @@ import numpy as np
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build, in_network
 from collectives.core.collective import Collective, collective
 from collectives.formats.files import called
+from collectives.registry import spelled
 from sim.faults.plan import FaultPlan
 from sim.program.model import DEFAULT_CHUNKS, ENGINES, MOST_SPREAD, PRESETS, SYMMETRY, Model, make_model
 from sim.program.options import parse_option
@@ -24,7 +25,7 @@ from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, 
 from sim.study.paths import with_paths_from
 from sim.version import __version__
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
-from topologies.checks import checked, choice, told
+from topologies.checks import checked, choice, integer, nearest, told
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.formats.files import SUFFIXES
 from topologies.machines.profile import Machine, machine_and_nodes
@@ -32,11 +33,16 @@ from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, parse_toml
-from topologies.units import Quantity, format_size, parse_sweep_size
+from topologies.units import Quantity, format_size, parse_bandwidth, parse_sweep_size, parse_time
 
 _OF_SWING = {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
 PRESET_LINKS: dict[str, dict[str, str]] = {"swing-paper": _OF_SWING, "swing-sst": _OF_SWING}
 """Links that belong to a preset of `sim.program.model`."""
+
+LINK_KEYS: dict[str, Callable[[str, str], float]] = {
+    "link_bandwidth": parse_bandwidth, "link_latency": parse_time, "hop_latency": parse_time,
+}
+"""Keys of `[topology]` that say what links are, and what reads them."""
 
 DEFAULT_SIZE = "32M"
 """The default size, that of nccl-tests."""
@@ -86,12 +92,18 @@ class Spec(Sections):
             if keys is not getattr(Spec, section):  # the default, which is accepted
                 for key in fields(keys):
                     _check_value(section, key, getattr(keys, key.name))
+        if self.collective.algorithms is not None:
+            names = tuple(map(spelled, self.collective.algorithms))
+            object.__setattr__(self, "collective", replace(self.collective, algorithms=names))
         if self.model.preset is not None:
             choice(self.model.preset, PRESETS, "preset")
         choice(self.engine, ENGINES, "engine")
         choice(self.symmetry, SYMMETRY, "symmetry")
         if self.collective.root is not None and not self.kind.rooted:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
+        for name, least in (("root", 0), ("element_bytes", 1)):
+            if (given := getattr(self.collective, name)) is not None:
+                integer(given, name, least)
         if self.account.spread is not None and not 0 <= self.account.spread <= MOST_SPREAD:
             raise WeftError(f"spread {self.account.spread} is not a number of perturbed runs from 0 to {MOST_SPREAD}")
         names, form = self.algorithms, self.collective.form
@@ -100,14 +112,14 @@ class Spec(Sections):
             if form not in forms:
                 raise WeftError(
                     f"form {form!r} belongs to none of {', '.join(names)} {self.kind.name}: "
-                    f"their forms are {', '.join(sorted(forms)) or 'none'}"
+                    f"their forms are {', '.join(sorted(forms)) or 'none'}{nearest(form, forms)}"
                 )
         for option in self._chosen_options:
             accepted = dict.fromkeys(option for name in names for option in algorithm(name).options)
             if option not in accepted:
                 raise WeftError(
                     f"option {option!r} belongs to none of {', '.join(names)}: "
-                    f"their options are {', '.join(accepted) or 'none'}"
+                    f"their options are {', '.join(accepted) or 'none'}{nearest(option, accepted)}"
                 )
 
     # --- its meaning
@@ -123,9 +135,10 @@ class Spec(Sections):
             return self._with_aggregation(self._of_machine())
         if keys.spec is None:
             raise WeftError("no topology is given: write --topology torus:8x8, or spec = \"torus:8x8\" in [topology]")
-        links: dict[str, str | None] = {
-            name: getattr(keys, name) for name in ("link_bandwidth", "link_latency", "hop_latency")
-        }
+        links: dict[str, str | None] = {name: getattr(keys, name) for name in LINK_KEYS}
+        for name, read in LINK_KEYS.items():
+            for part in () if links[name] is None else str(links[name]).split(","):
+                read(part, name.replace("_", " "))  # here, for a fabric knows no links but its own
         if self.model.preset and not keys.spec.endswith(SUFFIXES):
             given = {name: value for name, value in links.items() if value is not None}
             links |= PRESET_LINKS.get(self.model.preset, {}) | given

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count
 from shutil import get_terminal_size
@@ -24,30 +25,44 @@ _REDUCING = ("all-reduce", "reduce-scatter", "reduce")
 _PER_RANK = ("all-gather", "reduce-scatter", "all-to-all")
 _US = 1e6
 
+NCCL_WIDTH = 118
+"""Characters of a line of the table of nccl-tests."""
 
-def nccl_table(rows: Iterable[Row], n_ranks: int, element_bytes: int = 4, root: int = 0) -> str:
+_WIDE, _NARROW = (12, 12, 8, 6, 6), (11, 11, 6, 5, 4)
+"""Characters of its first five columns, and of those on a narrow screen."""
+
+
+def nccl_table(
+    rows: Iterable[Row], n_ranks: int, element_bytes: int = 4, root: int = 0, *, width: int = NCCL_WIDTH
+) -> str:
     """Rows of one algorithm as nccl-tests prints them, so that its readers read them.
 
     `n_ranks`: for the count, which is per rank for some collectives in nccl-tests.
     `root`: of rooted collectives.
+    `width`: where lines are shorter than those of nccl-tests, each result stands once, as out of place.
     A simulation has no out-of-place and in-place variants: both columns hold the same result. `#wrong` is 0
         because schedules are checked for correctness when built.
     """
-    measured = _heads("time", "algbw", "busbw", "#wrong")
-    lines = [
-        f"#{'':>60}  out-of-place{'':23}in-place{'':10}",
-        f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}" + 2 * measured,
-        f"# {'(B)':>10}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}" + 2 * _heads("(us)", "(GB/s)", "(GB/s)", ""),
-    ]
+    once = width < NCCL_WIDTH
+    widths, places = (_NARROW, 1) if once else (_WIDE, 2)
+    heads = ("size", "count", "type", "redop", "root"), ("(B)", "(elements)", "", "", "")
+    units = _heads("time", "algbw", "busbw", "#wrong"), _heads("(us)", "(GB/s)", "(GB/s)", "")
+    lines = [] if once else [f"#{'':>60}  out-of-place{'':23}in-place{'':10}"]
+    lines += [f"#{_cells(names, widths)[1:]}" + places * unit for names, unit in zip(heads, units, strict=True)]
     busbw = []
     for row in rows:
         busbw.append(row["busbw_GBps"])
-        lines.append(_nccl_row(row, n_ranks, element_bytes, root))
+        cells = map(str, (row["size_bytes"], *nccl_fields(row, n_ranks, element_bytes, root)))
+        lines.append(_cells(cells, widths) + places * _nccl_times(row))
     lines += [
         "# Out of bounds values : 0 OK",
         f"# Avg bus bandwidth    : {sum(busbw) / max(len(busbw), 1):.6g}",
     ]
     return "\n".join(lines)
+
+
+def _cells(texts: Iterable[str], widths: Sequence[int]) -> str:
+    return "  ".join(text.rjust(width) for text, width in zip(texts, widths, strict=True))
 
 
 def _heads(*names: str) -> str:
@@ -73,13 +88,9 @@ def nccl_fields(row: Row, n_ranks: int, element_bytes: int, root: int) -> NcclFi
     )
 
 
-def _nccl_row(row: Row, n_ranks: int, element_bytes: int, root: int) -> str:
-    fields = nccl_fields(row, n_ranks, element_bytes, root)
-    one = (
-        f"  {_fitted(row['time_s'] * _US, 7)}  {_fitted(row['algbw_GBps'], 6)}  {_fitted(row['busbw_GBps'], 6)}  {0:>6}"
-    )
-    start = f"{row['size_bytes']:>12}  {fields.n_elements:>12}  {fields.type:>8}  {fields.redop:>6}  {fields.root:>6}"
-    return start + 2 * one
+def _nccl_times(row: Row) -> str:
+    time, algbw, busbw = _fitted(row["time_s"] * _US, 7), _fitted(row["algbw_GBps"], 6), _fitted(row["busbw_GBps"], 6)
+    return f"  {time}  {algbw}  {busbw}  {0:>6}"
 
 
 def _fitted(value: float, width: int) -> str:
@@ -122,18 +133,11 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
         if len(names) > 1:
             line.append("tied" if tied else _margin(times))
         lines.append(line)
-    widths = [max(len(line[column]) for line in lines) + 2 for column in range(len(lines[0]))]
-    blocks: list[list[int]] = [[0]]
-    if sum(widths) > width and len(names) > 1:
+    if len(names) > 1 and sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) > width:
         for line, size in zip(lines[1:], sizes, strict=True):
             found = sorted((row for row in rows if row["size_bytes"] == size), key=lambda row: float(row["time_s"]))
             line[-1] = f"{', '.join((found[0]['algorithm'], *tied_with(found)))} {line[-1]}".strip()
-        widths[-1] = max(len(line[-1]) for line in lines) + 2
-    for column, needed in enumerate(widths[1:], 1):
-        if len(blocks[-1]) > 1 and sum(widths[one] for one in blocks[-1]) + needed > width:
-            blocks.append([0])
-        blocks[-1].append(column)
-    return "\n#\n".join(aligned([[line[column] for column in block] for line in lines]) for block in blocks)
+    return aligned(lines, width=width)
 
 
 WIDE = 0.01
@@ -176,9 +180,50 @@ def _margin(times_s: Sequence[float]) -> str:
     return f"{times_s[1] / times_s[0] - 1:.1%}"
 
 
-def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> str:
-    """Cells in columns, right-justified but for the first `left`; the first line is the head, marked `#`."""
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+def aligned(lines: Sequence[Sequence[str]], left: int = 0, width: int | None = None) -> str:
+    """Cells in columns, right-justified but for the first `left`; the first line is the head, marked `#`.
+
+    A table that is wider than `width` (default: the terminal) is broken: text of the last column goes on below itself
+    where that is enough. Otherwise the columns that do not fit follow in tables of their own, each with the first
+    columns again, as many as tell the lines apart.
+    """
+    width = screen_width() if width is None else width
+    widths = [max(map(len, column)) + 2 for column in zip(*lines, strict=True)]
+    if sum(widths) <= width:
+        return _justified(lines, left)
+    room = width - sum(widths[:-1]) - 2
+    if room >= max(LEAST_TEXT, len(lines[0][-1]), *(len(word) for line in lines for word in line[-1].split())):
+        return _justified([part for line in lines for part in _continued(line, room)], left)
+    keys = _telling(lines)
+    blocks = [keys]
+    for column in range(len(keys), len(widths)):
+        if len(blocks[-1]) > len(keys) and sum(widths[one] for one in blocks[-1]) + widths[column] > width:
+            blocks.append(keys)
+        blocks[-1] = [*blocks[-1], column]
+    return "\n#\n".join(
+        _justified([[line[column] for column in block] for line in lines], sum(column < left for column in block))
+        for block in blocks
+    )
+
+
+LEAST_TEXT = 16
+"""Characters of a line of text in a column, at least."""
+
+
+def _continued(line: Sequence[str], room: int) -> list[list[str]]:
+    """The lines of a row whose last cell goes on below itself."""
+    first, *others = textwrap.wrap(line[-1], room, break_on_hyphens=False) or [""]
+    return [[*line[:-1], first], *([*[""] * (len(line) - 1), other] for other in others)]
+
+
+def _telling(lines: Sequence[Sequence[str]]) -> list[int]:
+    """The first columns, as many as it takes for no two lines to be alike; one alone if none do."""
+    counts = range(1, len(lines[0]))
+    return list(range(next((n for n in counts if len({tuple(line[:n]) for line in lines}) == len(lines)), 1)))
+
+
+def _justified(lines: Sequence[Sequence[str]], left: int) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = []
     for index, line in enumerate(lines):
         cells = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectives import ALGORITHMS, COLLECTIVES, algorithms_for, build
+from collectives import ALGORITHMS, COLLECTIVES, algorithm, algorithms_for, build
 from collectives.core.collective import collective
 from collectives.core.schedule import Schedule
 from sim import cut_bound, roof
@@ -13,13 +13,20 @@ from topologies import WeftError, ring, torus
 
 
 def test_every_entry_is_named_and_described():
-    for name, algorithm in ALGORITHMS.items():
-        assert name == algorithm.name
-        for line in (algorithm.help, algorithm.limits):
+    for name, one in ALGORITHMS.items():
+        assert name == one.name
+        for line in (one.help, one.limits):
             assert line
             assert "\n" not in line
-        assert set(algorithm.functions) <= set(COLLECTIVES)
-        assert set(algorithm.forms) <= set(algorithm.functions)
+        assert set(one.functions) <= set(COLLECTIVES)
+        assert set(one.forms) <= set(one.functions)
+
+
+def test_an_algorithm_is_found_however_it_is_spelled():
+    for name in ALGORITHMS:
+        for one in (name.upper(), name.title(), name.replace("-", "_"), name.replace("-", "")):
+            assert algorithm(one) is ALGORITHMS[name]
+    assert build("Recursive_Doubling", "all_reduce", ring(4), 64).name == "recursive-doubling (latency)"
 
 
 def test_every_collective_has_an_algorithm():

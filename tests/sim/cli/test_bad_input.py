@@ -12,6 +12,7 @@ import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
+from sim.papers import PAPERS
 from tests.places import ROOT
 
 CASES: dict[str, tuple[list[str], str]] = {
@@ -20,6 +21,13 @@ CASES: dict[str, tuple[list[str], str]] = {
     "unknown collective": (["--collective", "all-to-none"], "collective 'all-to-none' is unknown"),
     "unknown preset": (["--preset", "swing"], "preset 'swing' is unknown: choose one of swing-paper"),
     "unknown form": (["--algorithm", "swing", "--form", "best"], "form 'best' belongs to none of swing"),
+    "misspelled form": (["--algorithm", "swing", "--form", "bandwith"], "latency (did you mean bandwidth?)"),
+    "misspelled option": (["--algorithm", "in-network", "--option", "tres=2"], "routers (did you mean trees?)"),
+    "misspelled link latency": (["--link-latency", "5xs"], "link latency '5xs' is not a time: write a number with s"),
+    "negative link latency": (["--link-latency=100ns,-5ns"], "link latency '-5ns' is negative"),
+    "no size of a fabric": (["--topology", "torus"], "topology 'torus' has no size: write torus:8x8"),
+    "negative root": (["--collective", "broadcast", "--root", "-1"], "root is -1: give an integer from 0"),
+    "negative element": (["--element-bytes", "-4"], "element_bytes is -4: give an integer from 1"),
     "unknown forwarding": (["--forwarding", "wormhole"], "forwarding 'wormhole' is unknown"),
     "unknown tie": (["--tie", "random"], "tie 'random' is unknown"),
     "unknown discipline": (["--discipline", "lifo"], "discipline 'lifo' is unknown"),
@@ -174,6 +182,28 @@ def test_the_real_command_line_exits_with_2(tmp_path: Path) -> None:
     assert run.stderr.count("\n") == 1
     assert "Traceback" not in run.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "--figure", "speedup"], "'speedup' is unknown: choose one of comparison, speed-up, roofline (did"),
+        (["plot", "--columns", "3"], "3 is unknown: choose one of 1, 2"),
+        (["completion", "bsh"], "'bsh' is unknown: choose one of bash, zsh, fish (did you mean bash?)"),
+        (["topology", "torus:4x4"], "torus:4x4 (a fabric follows its flag: --topology torus:8x8)"),
+    ],
+)
+def test_what_the_parser_rejects_is_said_in_the_same_words(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=str(EXIT_BAD_INPUT)):
+        main(words)
+    assert message in capsys.readouterr().err
+
+
+def test_papers_are_listed_where_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"choose one of {', '.join(PAPERS)}" in refused(["paper"], capsys)
+    assert f"choose one of {', '.join(PAPERS)} (did you mean swing?)" in refused(["paper", "swin"], capsys)
 
 
 @pytest.mark.parametrize("flag", ["--workers", "--max-events", "--seed"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collectives import ALGORITHMS, COLLECTIVES, build
 from sim import FaultPlan, SlowLink, simulate
+from sim.measured.read import read_measurements
 from sim.study.tables import (
     abbreviations,
     aligned,
@@ -172,6 +174,57 @@ def test_notes_are_said_once_or_by_name() -> None:
     rows[1]["note"] = "other"
     assert common_notes(rows, lambda one: one["note"]) == ["swing: same", "ring: other"]
     assert common_notes(rows, lambda one: "") == []
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather"])
+def test_on_a_narrow_screen_the_table_of_nccl_tests_has_each_result_once(kind: str, tmp_path: Path) -> None:
+    results = [simulate(build("bucket", kind, from_spec("torus:2x2"), size)) for size in (4096, 2**33)]
+    text = nccl_table([result.row() for result in results], 4, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    (tmp_path / "narrow.txt").write_text(text)
+    read = read_measurements(tmp_path / "narrow.txt", collective=kind, n_ranks=4)
+    assert [point.size_bytes for point in read.points] == [4096, 2**33]
+    assert [point.time_s for point in read.points] == pytest.approx([one.time_s for one in results], rel=1e-2)
+
+
+WORDS = ["a", "fat-tree", "12.5us", "100,000,000,000"]
+
+
+@pytest.mark.parametrize("text", ["-", "spanning trees that reach the bound"])
+@pytest.mark.parametrize("columns", [1, 3, 8, 14])
+@pytest.mark.parametrize("left", [0, 2])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_table_fits_and_loses_nothing(columns: int, left: int, width: int, text: str) -> None:
+    """Tables one beside the other, without the column that they repeat, are the whole."""
+    lines = [[f"column-{at}" for at in range(columns)]]
+    lines += [[f"row-{row}", *(WORDS[(at + row) % 4] for at in range(1, columns - 1)), *[text] * (columns > 1)]
+              for row in range(6)]
+    table = aligned(lines, left, width)
+    assert max(map(len, table.splitlines())) <= width
+    found: list[list[str]] = [[] for _ in lines]
+    for index, block in enumerate(table.split("\n#\n")):
+        at = -1
+        for line in block.splitlines():
+            words = line.lstrip("#").split()
+            is_new = words[0].startswith(("column-0", "row-"))
+            at += is_new
+            found[at] += words[is_new and index > 0:]
+    assert found == [" ".join(line).split() for line in lines]
+
+
+def test_text_of_a_last_column_goes_on_below_itself() -> None:
+    lines = [["name", "what it is"], ["ring", "every rank sends to the next one"], ["tree", "halves"]]
+    assert aligned(lines, 2, 30).splitlines() == [
+        "# name  what it is", "  ring  every rank sends to", "        the next one", "  tree  halves",
+    ]
+
+
+def test_a_broken_table_repeats_the_columns_that_tell_its_lines_apart() -> None:
+    lines = [["size", "algorithm", "time", "bound"], ["4 B", "ring", "1 us", "1 us"], ["4 B", "swing", "2 us", "1 us"]]
+    first, second = (block.splitlines() for block in aligned(lines, 0, 26).split("\n#\n"))
+    assert [line.split() for line in (first[0], second[0])] == [
+        ["#", "size", "algorithm", "time"], ["#", "size", "algorithm", "bound"]]
+    assert second[2].split() == ["4", "B", "swing", "1", "us"]
 
 
 def test_columns_are_aligned() -> None:
