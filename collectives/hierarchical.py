@@ -301,7 +301,7 @@ def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
     return Pattern(
         topology=topology, kind=kind, algorithm=name, n_blocks=len(plan.orders) * per_chunk, emit=emit,
         blocks_of=carried, groups=_groups(topology, plan), smaller=Smaller(lambda: _smaller(name, plan)),
-        pools=_pools(plan),
+        pools=_pools(plan), pipeline=tuple(mine[0].slot for mine in plan.stages if mine and plan.limit),
     )
 
 

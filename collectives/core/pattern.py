@@ -105,6 +105,9 @@ class Pattern:
         What a rank of the authors' own program waits for before its next step, if a model asks for it.
     phases : tuple of int
         Steps with which a rank of that program enters a phase on all ports together.
+    pipeline : tuple of int
+        First slot of each part of the array that goes through the steps behind the one before, where pools limit how
+        many of them are in one dimension; empty where all of it goes at once.
     is_unnamed : bool
         Whether the blocks of the transfers have no names, and the proof is another than the general one.
     proof : str
@@ -127,6 +130,7 @@ class Pattern:
     note: str = ""
     progress: Annotated[str, Choice(PROGRESS)] = "free"
     phases: tuple[Natural, ...] = ()
+    pipeline: tuple[Natural, ...] = ()
     is_unnamed: bool = field(init=False)
     proof: str = field(init=False)
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from sim.analytic.streaming_form import first_chunk, first_delivered
 from sim.lower.lowered import Lowered
-from sim.program import I32, I64, unique_rows
+from sim.program import I32, I64, Program, unique_rows
 from sim.program.columns import BLOCK, blocks, crossings
 
 PART = BLOCK // 8
 """Tasks whose hops are looked at together."""
+
+
+F64 = npt.NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
@@ -26,25 +32,104 @@ def estimate_ps(lowered: Lowered) -> int:
     """Time if every step began when the previous one had ended everywhere.
 
     A step takes the longest latency of its routes and the time that the bytes crossing its fullest link need there:
-    sum over steps of alpha + n_s * congestion_s / bandwidth. Steps of one number in all ports run together.
-    Queueing inside a step, pipelining between steps and chunking are what the simulation adds.
+    sum over steps of alpha + n_s * congestion_s / bandwidth. Steps of one number in all ports run together, and steps
+    whose transfers follow chunk by chunk are one step: the first chunk goes through all of it. Parts of an array in a
+    pipeline have their own steps; see `_pipeline`. Queueing inside a step and overlap between steps are what the
+    simulation adds.
     """
     return sum(estimate_parts(lowered))
 
 
 def estimate_parts(lowered: Lowered) -> Estimate:
-    program = lowered.program
+    program, starts = lowered.program, lowered.schedule.pattern.pipeline
     if program.n_tasks == 0:
         return Estimate(0, 0)
-    step = lowered.task_step
-    latency = _route_sums(program.route_latency_ps, program.route_ptr)
-    alpha = np.zeros(int(step.max()) + 1, np.int64)
+    step = _streamed(lowered)
+    n_steps = int(step.max()) + 1
+    if starts:
+        transfers = lowered.transfers[0]
+        assert transfers is not None
+        slot = transfers.slot[lowered.task_row]
+        step = step + n_steps * np.maximum(np.searchsorted(starts, slot, "right") - 1, 0)
+    wires, before = _until_last_service_ps(program)
+    n_keys = int(step.max()) + 1
+    alpha = _largest(step, n_keys, wires)
+    load = _step_loads_ps(lowered, step)
+    if before is not None:
+        load += _largest(step, n_keys, before) - alpha
+    if starts:
+        return _pipeline(lowered, step, n_steps, alpha, load)
+    return Estimate(int(alpha.sum()), int(np.ceil(load.sum())))
+
+
+def _streamed(lowered: Lowered) -> I64:
+    """The step of each task, where steps between which chunks are passed on are one."""
+    step = lowered.task_step.astype(np.int64)
+    parent, child, lag = lowered.program.stream_edges()
+    ends = np.sort(step[np.stack([parent, child])[:, lag == 0]], axis=0)
+    spans = np.zeros(int(step.max()) + 2, np.int64)
+    np.add.at(spans, ends[0] + 1, 1)
+    np.add.at(spans, ends[1] + 1, -1)
+    return (np.cumsum(np.cumsum(spans) == 0) - 1)[step]
+
+
+class _Chains(NamedTuple):
+    """A time for each task: `times_ps[row]`."""
+
+    times_ps: I64
+    row: I32 | I64
+
+
+def _until_last_service_ps(program: Program) -> tuple[_Chains, _Chains | None]:
+    """Latencies of each task's first chunk, and its time until its last service begins, where that is more.
+
+    Both are those of the longest chain of streams before it, and it.
+    """
+    if program.cut_through and not program.parent.size:
+        return _Chains(_route_sums(program.route_latency_ps, program.route_ptr), program.task_route), None
+    longest, time_ps = first_chunk(program)
+    wire_ps = _route_sums(program.route_latency_ps, program.route_ptr)[program.task_route]
+    every, before_ps = np.arange(program.n_tasks), first_delivered(program, time_ps) - longest
+    return _Chains(first_delivered(program, wire_ps), every), _Chains(before_ps, every)
+
+
+def _largest(step: I64, n_steps: int, chains: _Chains) -> I64:
+    """The longest of each step."""
+    largest = np.zeros(n_steps, np.int64)
     for some in blocks(step.size):
-        np.maximum.at(alpha, step[some], latency[program.task_route[some]])
-    return Estimate(int(alpha.sum()), int(np.ceil(_step_loads_ps(lowered, step).sum())))
+        np.maximum.at(largest, step[some], chains.times_ps[chains.row[some]])
+    return largest
 
 
-def _step_loads_ps(lowered: Lowered, step: I32) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _pipeline(lowered: Lowered, step: I64, n_steps: int, alpha: I64, load: F64) -> Estimate:
+    """Parts that go through the dimensions one behind the other, as many at once as a pool allows.
+
+    The busiest dimension decides: its links serve all parts, and each part holds its place for the latencies of its
+    steps as well. What the other dimensions take of the quickest part comes before and after.
+    """
+    program, topology, pattern = lowered.program, lowered.topology, lowered.schedule.pattern
+    n_parts, n_dims = len(pattern.pipeline), len(topology.shape)
+    moves = np.flatnonzero(np.diff(program.route_ptr)[program.task_route] > 0)
+    first_link = lowered.server_link[program.route_server[program.route_ptr[program.task_route[moves]]]]
+    dimension = np.full(alpha.size, -1)
+    dimension[step[moves]] = topology.dimension[first_link]
+    waits, works = np.zeros((2, n_parts, n_dims))
+    known = np.flatnonzero(dimension >= 0)
+    np.add.at(waits, (known // n_steps, dimension[known]), alpha[known])
+    np.add.at(works, (known // n_steps, dimension[known]), load[known])
+    at_once = min(pattern.pools[0].capacity, n_parts)
+    found = []
+    for dim in range(n_dims):
+        quickest = np.argmin(np.delete(waits + works, dim, axis=1).sum(axis=1))
+        rest = [np.delete(of[quickest], dim).sum() for of in (waits, works)]
+        held = waits[:, dim].sum() / at_once, works[:, dim].sum() / at_once
+        served = waits[quickest, dim], works[:, dim].sum()
+        found.append(np.add(rest, max(held, served, key=sum)))
+    latency, work = max(found, key=sum)
+    return Estimate(math.ceil(latency), math.ceil(work))
+
+
+def _step_loads_ps(lowered: Lowered, step: I64) -> F64:
     """Time of the fullest link in each step."""
     program = lowered.program
     fullest = np.zeros(int(step.max()) + 1)
@@ -53,13 +138,13 @@ def _step_loads_ps(lowered: Lowered, step: I32) -> np.ndarray[tuple[int], np.dty
         on_link = lowered.server_link[server] >= 0
         task, server = task[on_link], server[on_link]
         rate = lowered.topology.bandwidth_Bps[lowered.server_link[server]]
-        key, row = unique_rows(step[task].astype(np.int64) * program.n_servers + server)
+        key, row = unique_rows(step[task] * program.n_servers + server)
         load = np.bincount(row, weights=lowered.task_bytes[task] * 1e12 / rate, minlength=key.size)
         np.maximum.at(fullest, key // program.n_servers, load)
     return fullest
 
 
-def _whole_steps(step: I32) -> Iterator[I64]:
+def _whole_steps(step: I64) -> Iterator[I64]:
     """All tasks, in parts of whole steps: one after the other, they take less memory."""
     if step.size <= PART:
         yield np.arange(step.size)

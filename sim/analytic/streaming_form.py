@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.program.contract import I64, Program
+from topologies.core.paths import ranges
 
 
 def streaming_ps(program: Program) -> int | None:
@@ -24,8 +25,8 @@ def streaming_ps(program: Program) -> int | None:
     """
     if not _streams(program):
         return None
-    longest, time_ps = _first_chunk(program)
-    first, service = _delivered(program, time_ps), int(longest.max())
+    longest, time_ps = first_chunk(program)
+    first, service = first_delivered(program, time_ps), int(longest.max())
     others = int(program.chunks().max()) - 1
     parent, _, lag = program.stream_edges()
     waits = [turns_ps(others, 1, 0, service)]
@@ -55,7 +56,7 @@ def _hops_of(program: Program) -> I64:
     return found
 
 
-def _first_chunk(program: Program) -> tuple[I64, I64]:
+def first_chunk(program: Program) -> tuple[I64, I64]:
     """Longest service of the first chunk of each task, and its time from release to delivery, (T,) each."""
     hops, at = program.hops(), _hops_of(program)
     task = np.repeat(np.arange(program.n_tasks), hops)
@@ -68,15 +69,18 @@ def _first_chunk(program: Program) -> tuple[I64, I64]:
     return longest, wire + (longest if program.cut_through else served)
 
 
-def _delivered(program: Program, time_ps: I64) -> I64:
+def first_delivered(program: Program, time_ps: I64) -> I64:
     """When the first chunk of each task is delivered without contention."""
     parent, child, lag = program.stream_edges()
-    parent, child = parent[lag == 0], child[lag == 0]
-    done = time_ps.copy()
-    for _ in range(program.n_tasks):
-        ready = np.zeros_like(done)
-        np.maximum.at(ready, child, done[parent])
-        if np.array_equal(ready + time_ps, done):
-            break
-        done = ready + time_ps
+    order = np.argsort(parent[lag == 0], kind="stable")
+    parent, child = parent[lag == 0][order], child[lag == 0][order]
+    done, at = time_ps.copy(), np.unique(parent)
+    while at.size:
+        first = np.searchsorted(parent, at)
+        edges = ranges(first, np.searchsorted(parent, at, "right") - first)
+        to = child[edges]
+        reached = done[parent[edges]] + time_ps[to]
+        later = reached > done[to]
+        np.maximum.at(done, to[later], reached[later])
+        at = np.unique(to[later])
     return done

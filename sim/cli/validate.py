@@ -123,7 +123,8 @@ def report(
         *missing(refused, stuck),
         "# closed form: steps of max(hops x hop + message, hop + messages on the fullest link x message) on tori, or "
         "RTT + q max(RTT, slots service) + r service, C - 1 = q slots + r, where C chunks stream along trees",
-        "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link",
+        "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link; steps "
+        "that pass chunks on are one, parts of a pipeline follow each other through the busiest dimension",
     ]
 
 

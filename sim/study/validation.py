@@ -48,7 +48,9 @@ class Validation(Tabular):
 
     @property
     def residual_parts_ps(self) -> dict[str, int]:
-        """Parts of the residual: path minus estimate for latencies and for services, and the rest."""
+        """Parts of the residual, if any: path minus estimate for latencies and for services, and the rest."""
+        if not self.residual_ps:
+            return {}
         path = self.path_ps
         latency = sum(path.get(name, 0) for name in LATENCIES)
         service = path.get(SERIALIZATION, 0) + path.get(QUEUEING, 0)
@@ -129,8 +131,6 @@ def _service_more(one: Validation) -> str:
     causes = []
     if queued := one.path_ps.get(QUEUEING, 0):
         causes.append(f"{format_time(queued)} of the path is queueing behind other transfers")
-    if one.result.model.forwarding == "store-and-forward":
-        causes.append("chunks are serialized anew at every hop")
     if one.result.model.header_bytes or one.result.model.packet_header_bytes:
         causes.append("the estimate leaves headers out")
     if not one.result.schedule.size_bytes:

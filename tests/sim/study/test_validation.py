@@ -46,13 +46,6 @@ def test_a_ring_takes_what_is_predicted() -> None:
     assert one.verdict() == "simulated = predicted"
 
 
-def test_a_switch_serializes_twice_when_it_stores_and_forwards() -> None:
-    schedule = build("ring", "all-reduce", from_spec("switch:2"), "1MiB")
-    one = validate(simulate(schedule, forwarding="store-and-forward", chunks=1))
-    assert "serialized anew at every hop" in one.verdict()
-    assert one.residual_parts_ps["service"] > 0
-
-
 def test_rows_hold_plain_data() -> None:
     row = validate(simulate(build("swing", "all-reduce", from_spec("torus:4x4"), "1MiB"))).row()
     assert row["why"]["makespan_ps"] == sum(row["why"]["parts_ps"].values())

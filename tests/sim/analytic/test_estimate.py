@@ -1,0 +1,75 @@
+"""How near is the estimate to the simulated time, over the registry, in pipelines and with hops?"""
+
+from __future__ import annotations
+
+import pytest
+
+from collectives import ALGORITHMS, build
+from collectives.core.schedule import Schedule
+from sim import simulate
+from topologies import WeftError, from_spec
+
+KINDS = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.functions]
+
+FAR = {
+    "parameter-server": (0.6, 1.25),  # the servers gather in one step, on links that other steps leave idle
+    "tacos": (0.8, 1.25), "bfb": (0.75, 1.5),  # steps of unequal length: ranks go on at once with what they have
+}
+"""Least and largest ratio of the estimate to the simulated time, where they are not those of other algorithms."""
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("forwarding", "most"), [("cut-through", 1.25), ("store-and-forward", 1.6)])
+@pytest.mark.parametrize("spec", ["torus:4x4", "switch:6", "mesh:3x3"])
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_the_estimate_of_every_algorithm(name: str, kind: str, spec: str, forwarding: str, most: float) -> None:
+    """A large array, default options; in store-and-forward, the hops of a step overlap with those of others."""
+    try:
+        result = simulate(build(name, kind, from_spec(spec), "4MiB"), forwarding=forwarding)
+    except WeftError:
+        return  # a refusal is an answer
+    assert result.estimate_ps is not None
+    low, high = FAR.get(name, (0.9, most))
+    assert low <= result.estimate_ps / result.time_ps <= max(high, most)
+
+
+def pipeline(kind: str, spec: str, size: str, **options: object) -> Schedule:
+    return ALGORITHMS["hierarchical"].functions[kind](from_spec(spec), size, **options)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("size", ["64KiB", "2MiB", "64MiB"])
+@pytest.mark.parametrize("spec", ["torus:8x8", "RI(4)_FC(8)_SW(4)", "torus:4x4x4", "ring:8"])
+@pytest.mark.parametrize("kind", ["reduce-scatter", "all-gather", "all-to-all"])
+@pytest.mark.parametrize("parts", [1, 4, 16])
+def test_pipelines_of_one_part_at_a_time_take_what_is_estimated(kind: str, spec: str, size: str, parts: int) -> None:
+    """Each dimension is one machine of a flow shop; only picoseconds are rounded."""
+    result = simulate(pipeline(kind, spec, size, pipeline_chunks=parts))
+    assert result.estimate_ps == pytest.approx(result.time_ps, rel=1e-3)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("size", ["64KiB", "2MiB", "64MiB"])
+@pytest.mark.parametrize("spec", ["torus:8x8", "RI(4)_FC(8)_SW(4)", "torus:4x4x4"])
+@pytest.mark.parametrize("active", [1, 4, None])
+def test_pipelines_that_come_back_to_a_dimension_take_about_what_is_estimated(
+    spec: str, size: str, active: int | None
+) -> None:
+    """The all-reduce of 2 MiB on 8x8 was estimated at 52.5 us; it takes 126.3."""
+    result = simulate(pipeline("all-reduce", spec, size, active_chunks=active))
+    assert result.estimate_ps == pytest.approx(result.time_ps, rel=0.1 if active == 1 else 0.45)
+
+
+@pytest.mark.parametrize("chunks", [1, 4, 64])
+def test_chunks_that_are_passed_on_at_once_fill_a_pipeline(chunks: int) -> None:
+    """A chain of 7 hops: the last chunk leaves the root after all others, and goes down the chain alone."""
+    schedule = build("nccl-rings", "broadcast", from_spec("ring:8"), "1MiB")
+    result = simulate(schedule, forwarding="store-and-forward", chunks=chunks)
+    assert result.estimate_ps == pytest.approx(result.time_ps, abs=chunks * 8)
+
+
+def test_stored_chunks_are_serialized_at_every_hop() -> None:
+    schedule = build("totient-rings", "all-reduce", from_spec("torus:4x4"), "4MiB")
+    result = simulate(schedule, forwarding="store-and-forward", chunks=4)
+    assert result.lower_bound_ps <= (result.estimate_ps or 0) + 1
+    assert result.estimate_ps == pytest.approx(result.time_ps, rel=1e-3)
