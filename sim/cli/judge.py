@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from sim.cli.progress import progress
 from sim.library.described import gpu_of, machine_of
 from sim.library.tuner import SENDRECV
 from sim.library.tuner import tables as library_tables
-from sim.measured.baseline import Changes, changes
+from sim.measured.baseline import Changes, Table
 from sim.measured.curves import curves
 from sim.measured.diagnosis import GOOD
 from sim.measured.fabric_run import FabricRun
@@ -38,6 +39,9 @@ RUN_BY_LIBRARIES = {
     "all-to-all": ("direct", "pairwise"), "broadcast": ("tree", "pipelined"), "reduce": ("tree", "pipelined"),
 }
 """Candidates on a fabric that is no machine, unless others are named: what NCCL, HCCL and MPI libraries run."""
+
+MATTERS = 1.05
+"""Factor from which a table that became slower is no longer good: less is said only."""
 
 MOST_OF_A_HOST = 16
 """GPUs; a box with more is an NVLink domain of several hosts."""
@@ -214,7 +218,7 @@ def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Mea
     """Every table against the earlier one of its collective and ranks."""
     found, used = [], set()
     earlier = [
-        read_measurements(file, collective=spec.collective.name, placement=spec.measured.placement,
+        read_measurements(file, unnamed=spec.collective.name, placement=spec.measured.placement,
                           guess=runs[0][0].n_ranks)
         for file in spec.judge.baseline or ()
     ]
@@ -223,8 +227,10 @@ def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Mea
             same = old.collective == measured.collective and old.n_ranks in (None, measured.n_ranks)
             if same and at not in used:
                 used.add(at)
-                points = [(point.size_bytes, point.time_s) for point in old.points]
-                found.append(changes(measured.source, one.points, old.source, points))
+                was = replace(one, source=old.source, points=old.points, wrong=old.wrong).diagnosis().verdict if (
+                    isinstance(one, LibraryRun)) else ""
+                found.append(Changes(Table(measured.source, measured.points, measured.others),
+                                     Table(old.source, old.points, old.others, was)))
                 break
     for at, old in enumerate(earlier):
         if at not in used:
@@ -236,18 +242,16 @@ def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Mea
 def _since(found: Judgment, runs: Sequence[tuple[Measurements, Run]], changed: Sequence[Changes]) -> Judgment:
     """The verdict, if a table that is fine by itself became slower."""
     for one in changed:
-        run = next(run for measured, run in runs if measured.source == one.source)
-        if not any(table.fine for table in found.tables if table.source == one.source) or not one.slower:
+        source = one.now.source
+        run = next(run for measured, run in runs if measured.source == source)
+        fine = any(table.fine for table in found.tables if table.source == source)
+        if not fine or not one.slower or statistics.median(one.of(one.slower)) < MATTERS:
             continue
         nics = run.setting.nics if isinstance(run, LibraryRun) and run.setting.nodes > 1 else 0
         if one.lost_rail(nics):
-            words = f"one NIC of {nics} less than in {one.before}: a dead rail"
+            words = f"one NIC of {nics} less than in {one.before.source}: a dead rail"
             return replace(found, verdict="slow-hw", cause="dead-rail", limit=words)
-        words = f"something since {one.before}: {range_of(one, one.slower)} slower by {_most(one):.0%}"
+        words = (f"something since {one.before.source}: {range_of(one, one.slower)} slower by up to "
+                 f"{max(one.of(one.slower)) - 1:.0%}")
         return replace(found, verdict="slow-unknown", cause="slower", limit=words)
     return found
-
-
-def _most(one: Changes) -> float:
-    factors = dict(zip(one.sizes, one.factors, strict=True))
-    return max(factors[size] for size in one.slower) - 1

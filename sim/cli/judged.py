@@ -30,7 +30,7 @@ def report(
     for (measured, run), table in zip(runs, found.tables, strict=True):
         alone = len(runs) == 1
         lines += _of_table(measured, run, table, found if alone else table)
-        lines += [line for one in changed if one.source == table.source for line in _of_changes(one)]
+        lines += [line for one in changed if one.now.source == table.source for line in _of_changes(one, table)]
         lines += ["#", aligned(_rows(table))]
         if isinstance(run, FabricRun):
             lines += ["#", aligned(_fits(run), left=1), "# intervals of 95 %; score: -2 log-likelihood plus a penalty "
@@ -85,14 +85,17 @@ def _rates(rates: Sequence[Rate]) -> list[str]:
     return lines
 
 
-def _of_changes(one: Changes) -> list[str]:
-    lines = [f"since       {one.before}:"]
+def _of_changes(one: Changes, table: Diagnosis) -> list[str]:
+    was = one.before.verdict
+    judged = f" (then {was}, now {table.verdict})" if was and was != table.verdict else ""
+    lines = [f"since       {one.before.source}{judged}:"]
     for name, few in (("slower", one.slower), ("faster", one.faster)):
         if few:
-            factors = [factor for size, factor in zip(one.sizes, one.factors, strict=True) if size in few]
+            factors = one.of(few)
             lines[0] += f" {name} at {range_of(one, few)}, time {min(factors):.2f} to {max(factors):.2f} times;"
     if not one.slower and not one.faster:
-        lines[0] += f" no size changed by more than {one.threshold - 1:.1%};"
+        most = [f"{one.threshold(size) - 1:.1%}" for size in (one.sizes[0], one.sizes[-1])]
+        lines[0] += f" no size changed by more than noise ({' to '.join(dict.fromkeys(most))});"
     if one.outliers:
         lines[0] += f" alone, and not counted: {', '.join(map(format_size, one.outliers))};"
     return [lines[0].rstrip(";")]
@@ -152,7 +155,8 @@ def rate_facts(rate: Rate) -> dict[str, Any]:
 
 def change_facts(one: Changes) -> dict[str, Any]:
     """What changed since an earlier run."""
-    return {"source": one.source, "baseline": one.before, "noise": one.noise, "rows": one.rows()}
+    return {"source": one.now.source, "baseline": one.before.source, "noise": list(one.noise),
+            "verdict_before": one.before.verdict, "rows": one.rows()}
 
 
 def candidate_facts(run: FabricRun) -> dict[str, Any]:

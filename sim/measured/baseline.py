@@ -1,11 +1,17 @@
-"""What became slower since an earlier run, by size: robust, because single sizes jump."""
+"""What became slower since an earlier run, by size: beyond the noise of the two runs, because single sizes jump.
+
+The noise of small messages is not that of large ones. It is that of repeated rows, of the two columns of nccl-tests
+(in place and out of place, but for what they always differ by), and of the changes themselves between neighbors.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from sim.measured.evidence import Point, by_size
@@ -13,14 +19,56 @@ from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 
-LEAST = 0.03
-"""Least change that is reported: the same run twice differs by that much."""
+LEAST, LEAST_ALONE = 0.01, 0.03
+"""Least change that is reported: of runs whose noise is known from themselves, and of others."""
 
 MANY = 3.0
 CONSISTENT = 1.4826
-LARGE = 2**24
+MEDIAN = 1.2533
+"""Standard deviation of a median over that of a mean."""
+
+ENOUGH = 4
+SMALL, LARGE = 2**20, 2**24
+"""Bytes: below the first, latency makes most of the noise; from the second, links are full."""
+
 SETTLED = 0.02
 """How close the ratio of large messages is to that of a machine without one of its rails."""
+
+
+@checked
+@one_line
+@dataclass(frozen=True)
+class Table:
+    """A table as it was measured.
+
+    Attributes
+    ----------
+    source : str
+    points : sequence of (int, float)
+        Size in bytes and seconds; a size may be there several times.
+    others : sequence of (int, float)
+        Of the other placement.
+    verdict : str
+        Class of it, where it was judged.
+    """
+
+    source: str
+    points: Sequence[Point]
+    others: Sequence[Point] = ()
+    verdict: str = ""
+
+    def deviations(self, small: bool) -> list[float]:
+        """Deviations of logarithms of times, by repeated rows and by the two placements."""
+        usual = dict(by_size(self.points))
+        several = Counter(size for size, _ in self.points)
+        found = [
+            math.log(time / usual[size]) * math.sqrt(many / (many - 1)) for size, time in self.points
+            if size in usual and time > 0 and (size < SMALL) == small and (many := several[size]) > 1
+        ]
+        beside = dict(by_size(self.others))
+        apart = [math.log(time / beside[size]) for size, time in usual.items()
+                 if size in beside and (size < SMALL) == small]
+        return [*found, *(one / math.sqrt(2) for one in _curved(apart))]
 
 
 @checked
@@ -31,78 +79,14 @@ class Changes(Tabular):
 
     Attributes
     ----------
-    source, before : str
-        The two files.
+    now, before : Table
     sizes : tuple of int
     factors : tuple of float
         Time now over time before.
-    noise : float
-        Standard deviation of the logarithm of a factor around the median of three neighbors.
-    """
-
-    source: str
-    before: str
-    sizes: tuple[int, ...]
-    factors: tuple[float, ...]
-    noise: float
-
-    @property
-    def threshold(self) -> float:
-        """Factor beyond which a size has changed."""
-        return 1 + max(LEAST, MANY * self.noise)
-
-    def _beyond(self, sign: int) -> list[bool]:
-        return [sign * math.log(one) > math.log(self.threshold) for one in self.factors]
-
-    def _with_neighbors(self, sign: int) -> tuple[int, ...]:
-        beyond = [False, *self._beyond(sign), False]
-        return tuple(
-            size for at, size in enumerate(self.sizes, start=1) if beyond[at] and (beyond[at - 1] or beyond[at + 1])
-        )
-
-    @property
-    def slower(self) -> tuple[int, ...]:
-        """Sizes that became slower, as a neighbor did."""
-        return self._with_neighbors(1)
-
-    @property
-    def faster(self) -> tuple[int, ...]:
-        """Sizes that became faster, as a neighbor did."""
-        return self._with_neighbors(-1)
-
-    @property
-    def outliers(self) -> tuple[int, ...]:
-        """Sizes that changed alone, and decide nothing."""
-        few = {*self.slower, *self.faster}
-        return tuple(
-            size for size, up, down in zip(self.sizes, self._beyond(1), self._beyond(-1), strict=True)
-            if (up or down) and size not in few
-        )
-
-    @property
-    def of_large(self) -> float | None:
-        """Median factor of the messages that fill links; None if there are none."""
-        large = [one for size, one in zip(self.sizes, self.factors, strict=True) if size >= LARGE]
-        return statistics.median(large) if large else None
-
-    def lost_rail(self, nics: int) -> bool:
-        """Whether large messages take as much longer as they would without one of the rails."""
-        factor = self.of_large
-        return nics > 1 and factor is not None and abs(factor * (nics - 1) / nics - 1) < SETTLED
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per size."""
-        slower, faster = set(self.slower), set(self.faster)
-        return [
-            {"size_bytes": size, "factor": one,
-             "change": "slower" if size in slower else "faster" if size in faster else ""}
-            for size, one in zip(self.sizes, self.factors, strict=True)
-        ]
-
-
-@checked
-def changes(source: str, points: Sequence[Point], before: str, earlier: Sequence[Point]) -> Changes:
-    """What changed since an earlier run of the same collective.
+    noise : (float, float)
+        Standard deviation of the logarithm of a factor, of small and of large messages.
+    measured : (bool, bool)
+        Whether repeated rows or two placements say so.
 
     Raises
     ------
@@ -112,16 +96,108 @@ def changes(source: str, points: Sequence[Point], before: str, earlier: Sequence
     Examples
     --------
     >>> sizes = [2**power for power in range(20, 30)]
-    >>> found = changes("now", [(n, n / 7e9) for n in sizes], "before", [(n, n / 8e9) for n in sizes])
-    >>> found.lost_rail(8)
+    >>> old, new = (Table(name, [(n, n / rate) for n in sizes]) for name, rate in (("old", 8e9), ("new", 7e9)))
+    >>> Changes(new, old).lost_rail(8)
     True
     """
-    old = dict(by_size(earlier))
-    both = [(size, time / old[size]) for size, time in by_size(points) if size in old]
-    if not both:
-        raise WeftError(f"{source} and {before} have no size in common")
-    sizes, factors = zip(*both, strict=True)
-    off = [
-        abs(math.log(one / statistics.median(factors[at:at + 3]))) for at, one in enumerate(factors[1:-1])
-    ]
-    return Changes(source, before, sizes, factors, CONSISTENT * statistics.median(off or [0.0]))
+
+    now: Table
+    before: Table
+    sizes: tuple[int, ...] = field(init=False)
+    factors: tuple[float, ...] = field(init=False)
+    noise: tuple[float, float] = field(init=False)
+    measured: tuple[bool, bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        old = dict(by_size(self.before.points))
+        both = [(size, time / old[size]) for size, time in by_size(self.now.points) if size in old]
+        if not both:
+            raise WeftError(f"{self.now.source} and {self.before.source} have no size in common")
+        sizes, factors = zip(*both, strict=True)
+        every = _spread(_curved([math.log(factor) for factor in factors]))
+        noise, measured = [], []
+        for small in (True, False):
+            here = [math.log(factor) for size, factor in both if (size < SMALL) == small]
+            own = [_spread(run.deviations(small)) for run in (self.now, self.before)
+                   if len(run.deviations(small)) >= ENOUGH]
+            single = math.sqrt(sum(one**2 for one in own) * 2 / len(own)) if own else 0.0
+            between = _spread(_curved(here)) if len(here) >= ENOUGH + 2 else every
+            noise.append(max(single, between))
+            measured.append(bool(own))
+        for name, value in (("sizes", sizes), ("factors", factors), ("noise", tuple(noise)),
+                            ("measured", tuple(measured))):
+            object.__setattr__(self, name, value)
+
+    def _least(self, size: int) -> float:
+        return LEAST if self.measured[size >= SMALL] else LEAST_ALONE
+
+    def threshold(self, size: int) -> float:
+        """Factor beyond which a size has changed."""
+        return 1 + max(self._least(size), math.expm1(MANY * self.noise[size >= SMALL]))
+
+    def _shift(self, small: bool) -> int:
+        """Whether all small, or all large, messages together became slower (1) or faster (-1) by more than noise."""
+        here = [(size, math.log(one)) for size, one in zip(self.sizes, self.factors, strict=True)
+                if (size < SMALL) == small]
+        if len(here) < ENOUGH:
+            return 0
+        usual = statistics.median(one for _, one in here)
+        sure = MANY * MEDIAN * self.noise[not small] / math.sqrt(len(here))
+        return int(math.copysign(abs(usual) > max(self._least(here[0][0]), sure), usual))
+
+    def _with_neighbors(self, sign: int) -> tuple[int, ...]:
+        shifts = {small: self._shift(small) for small in (True, False)}
+        beyond = [False, *(sign * math.log(one) > math.log(self.threshold(size))
+                           for size, one in zip(self.sizes, self.factors, strict=True)), False]
+        return tuple(
+            size for at, (size, one) in enumerate(zip(self.sizes, self.factors, strict=True), start=1)
+            if (beyond[at] and (beyond[at - 1] or beyond[at + 1])) or (
+                shifts[size < SMALL] == sign and sign * math.log(one) > 0)
+        )
+
+    @property
+    def slower(self) -> tuple[int, ...]:
+        """Sizes that became slower, as a neighbor or all of them did."""
+        return self._with_neighbors(1)
+
+    @property
+    def faster(self) -> tuple[int, ...]:
+        """Sizes that became faster, as a neighbor or all of them did."""
+        return self._with_neighbors(-1)
+
+    @property
+    def outliers(self) -> tuple[int, ...]:
+        """Sizes that changed alone, and decide nothing."""
+        few = {*self.slower, *self.faster}
+        return tuple(
+            size for size, one in zip(self.sizes, self.factors, strict=True)
+            if abs(math.log(one)) > math.log(self.threshold(size)) and size not in few
+        )
+
+    def of(self, few: Sequence[int]) -> list[float]:
+        """The factors of some sizes."""
+        return [one for size, one in zip(self.sizes, self.factors, strict=True) if size in few]
+
+    def lost_rail(self, nics: int) -> bool:
+        """Whether large messages take as much longer as they would without one of the rails."""
+        large = self.of([size for size in self.sizes if size >= LARGE])
+        return nics > 1 and bool(large) and abs(statistics.median(large) * (nics - 1) / nics - 1) < SETTLED
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per size."""
+        said: Mapping[int, str] = dict.fromkeys(self.faster, "faster") | dict.fromkeys(self.slower, "slower")
+        return [
+            {"size_bytes": size, "factor": one, "threshold": self.threshold(size), "change": said.get(size, "")}
+            for size, one in zip(self.sizes, self.factors, strict=True)
+        ]
+
+
+def _curved(logs: Sequence[float]) -> list[float]:
+    """How far each is from the middle of its neighbors, as deviations of one: a slope or a step says nothing."""
+    steps = [other - one for one, other in pairwise(logs)]
+    return [(one - other) / 2 / math.sqrt(1.5) for one, other in pairwise(steps)]
+
+
+def _spread(deviations: Sequence[float]) -> float:
+    """Their standard deviation, but for outliers."""
+    return CONSISTENT * statistics.median(map(abs, deviations)) if deviations else 0.0

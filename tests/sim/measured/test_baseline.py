@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 
 from sim.cli import main
-from sim.measured.baseline import changes
+from sim.measured.baseline import SMALL, Changes, Table
 from topologies import WeftError
 
-SIZES = [2**power for power in range(10, 33)]
 Points = list[tuple[int, float]]
 
 
+def changes(source: str, points: Points, before: str, earlier: Points) -> Changes:
+    return Changes(Table(source, points), Table(before, earlier))
+
+
+SIZES = [2**power for power in range(10, 33)]
 def before(noise: float = 0.01, seed: int = 0) -> Points:
     rng = np.random.default_rng(seed)
     return [(size, (2e-5 + size / 150e9) * float(np.exp(rng.normal(0, noise)))) for size in SIZES]
@@ -46,6 +50,39 @@ def test_a_lost_rail_has_its_ratio(nics: int, factor: float, lost: bool) -> None
     assert changes("now", now, "then", before()).lost_rail(nics) == lost
 
 
+@pytest.mark.parametrize("noise", [0.003, 0.01, 0.03, 0.08])
+def test_thresholds_are_those_of_the_noise(noise: float) -> None:
+    """The same machine twice: of 50 pairs hardly one has a size that changed, whatever the noise."""
+    pairs = [changes("now", before(noise, seed), "then", before(noise, seed + 1000)) for seed in range(50)]
+    assert sum(bool(one.slower or one.faster) for one in pairs) <= 3
+    assert np.median([one.noise[1] for one in pairs]) == pytest.approx(2**0.5 * noise, rel=0.35)
+
+
+@pytest.mark.parametrize("share", [1.02, 1.05])
+def test_a_small_change_of_all_large_sizes_is_found_where_no_single_one_shows_it(share: float) -> None:
+    noise = 0.004 if share < 1.05 else 0.015
+    now = [(size, time * (share if size >= SMALL else 1)) for size, time in before(noise, 7)]
+    pairs = [(size, time * 1.001) for size, time in now]
+    found = Changes(Table("now", now, pairs), Table("then", before(noise, 8), before(noise, 8)))
+    assert set(found.slower) >= {size for size in SIZES if size >= 2**24}
+    assert not any(size < SMALL for size in found.slower)
+
+
+def test_noise_is_that_of_repeated_rows_and_of_the_other_placement() -> None:
+    """Runs whose neighbors agree by accident, and whose repeated rows do not."""
+    smooth, rng = before(0.0), np.random.default_rng(3)
+    repeated = [(size, time * float(np.exp(rng.normal(0, 0.05)))) for size, time in smooth for _ in range(5)]
+    beside = [(size, time * 1.2 * float(np.exp(rng.normal(0, 0.05)))) for size, time in smooth]
+    plain = Changes(Table("now", smooth), Table("then", smooth))
+    assert plain.noise[1] < 1e-9 and plain.threshold(2**30) == pytest.approx(1.03)
+    for found in (Changes(Table("now", repeated), Table("then", smooth)),
+                  Changes(Table("now", smooth, beside), Table("then", smooth, beside))):
+        assert found.noise[1] == pytest.approx(0.07, rel=0.5)
+        assert found.threshold(2**30) > 1.1
+    steady = [(size, time * 1.2) for size, time in smooth]  # always slower in place, and no noise
+    assert Changes(Table("now", smooth, steady), Table("then", smooth)).threshold(2**30) == pytest.approx(1.01)
+
+
 def test_no_size_in_common() -> None:
     with pytest.raises(WeftError, match="now and then have no size in common"):
         changes("now", [(1024, 1.0)], "then", [(2048, 1.0)])
@@ -72,11 +109,23 @@ def test_the_command_finds_a_dead_rail_that_a_single_table_cannot_show(
     assert main(judge) == 0
     assert "verdict     good" in capsys.readouterr().out
     assert main([*judge, "--baseline", str(tmp_path / "old.json"), "--json", str(tmp_path / "out.json")]) == 0
-    assert "one NIC of 8 less than in " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "one NIC of 8 less than in " in out
     data = json.loads((tmp_path / "out.json").read_text())
     assert (data["verdict"], data["cause"]) == ("slow-hw", "dead-rail")
     assert data["tables"][0]["verdict"] == "good"
     assert {row["change"] for row in data["changes"][0]["rows"]} == {"", "slower"}
+    assert data["changes"][0]["verdict_before"] == "good"
+
+
+def test_a_class_that_changed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, now = (written(tmp_path / name, [(size, 7e-5 + size / rate) for size in SIZES])
+                for name, rate in (("old.json", 190e9), ("now.json", 23.5e9)))
+    words = ["--machine", "dgx-a100:4", "--quiet"]
+    assert main(["judge", now, "--baseline", old, *words]) == 0
+    assert "(then good, now slow-hw): slower at " in capsys.readouterr().out
+    assert main(["judge", old, "--baseline", old, *words]) == 0
+    assert "no size changed by more than noise (3.0%)" in capsys.readouterr().out
 
 
 def test_a_baseline_of_something_else_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
