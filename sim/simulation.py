@@ -22,6 +22,7 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.names import task_names
 from sim.lower.tenants import Tenant, merge
+from sim.program import ORDERS
 from sim.program.columns import work_ps
 from sim.program.model import ENGINES, SYMMETRY, Model, make_model
 from sim.program.outcome import Deadlock, Outcome
@@ -90,8 +91,9 @@ def simulate(
         Time a transfer spends outside the links: "500ns".
     tie : {"first", "split", "alternating", "ecmp"}, optional
         Which of two equally short routes.
-    discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first"}, optional
-        Order of service of every link.
+    discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first", "round-robin-flow", "round-robin-port"}
+        Order of service of every link, optional; those of round robin serve flows, or the links from which chunks come,
+        in turn.
     seed : int, optional
         For `ecmp`.
     nic : {"none", "shared"}, optional
@@ -157,6 +159,8 @@ def simulate(
     if faults is not None:
         if model.nic is not None:
             raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
+        if model.discipline not in ORDERS:
+            raise WeftError(f"faults and links that serve in turn ({model.discipline}) are not simulated together")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
     run = _Run(engine, log or check, check, progress, max_events, skip)
     healthy = run.healthy(job, model, symmetry)

@@ -20,7 +20,7 @@ from sim.faults.plan import (
     SlowLink,
     Straggler,
 )
-from sim.program import Program
+from sim.program import ORDERS, Program
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from tests.strategies import programs
 from topologies import Topology
@@ -31,7 +31,7 @@ FACTORS = tuple(Fraction(*pair) for pair in ((0, 1), (0, 1), (1, 1), (1, 2), (1,
 @st.composite
 def faulty_programs(draw: st.DrawFn, *, base: st.SearchStrategy[Program] | None = None) -> Program:
     """A program, and on each of its servers and tasks some fault or none."""
-    program = draw(base if base is not None else programs())
+    program = draw(base if base is not None else programs(disciplines=ORDERS))
     faults = Disruptions(seed=draw(st.integers(0, 2**63 - 1)))
     step = draw(st.sampled_from((1, 7, 100_000)))
     for server in range(program.n_servers):

@@ -16,6 +16,7 @@ from sim.program import (
     DELIVERY,
     DISCIPLINES,
     FORWARDING,
+    ORDERS,
     PER_CHUNK,
     PER_TASK,
     Cutting,
@@ -33,9 +34,9 @@ MAX_SERVERS, MAX_TASKS, MAX_HOPS, MAX_CHUNKS, MAX_POOLS = 6, 12, 4, 5, 2
 LONG = 200
 
 
-def programs(*, pools: bool = True) -> st.SearchStrategy[Program]:
+def programs(*, pools: bool = True, disciplines: tuple[str, ...] = DISCIPLINES) -> st.SearchStrategy[Program]:
     """Any program of up to 6 servers and 12 tasks; most of them finish, some deadlock."""
-    return _programs(DISCIPLINES, MAX_POOLS if pools else 0)
+    return _programs(disciplines, MAX_POOLS if pools else 0)
 
 
 def pooled_fifo_programs() -> st.SearchStrategy[Program]:
@@ -111,6 +112,7 @@ def _add_task(drawn: _Drawn) -> None:
         stream=stream,
         tie_class=drawn.draw(st.sampled_from((0, 0, 0, 1, 2))),
         priority=drawn.integer(-1, 2),
+        flow=drawn.integer(0, 3),
     )
     drawn.chunks.append(cutting.cut(work)[0])
     parents = {*after, *stream}
@@ -147,7 +149,7 @@ def _add_window(drawn: _Drawn, task: int) -> None:
 
 def _add_pool(drawn: _Drawn, disciplines: tuple[str, ...]) -> None:
     capacity = drawn.integer(1, 3)
-    pool = drawn.builder.pool(capacity, drawn.draw(st.sampled_from(disciplines)))
+    pool = drawn.builder.pool(capacity, drawn.draw(st.sampled_from(ORDERS if disciplines[1:] else disciplines)))
     free = [task for task in range(len(drawn.chunks)) if task not in {row[0] for row in drawn.builder._pools.ask}]
     for task in drawn.some(free, 6):
         units, per = drawn.integer(1, capacity), drawn.draw(st.sampled_from((PER_CHUNK, PER_TASK)))

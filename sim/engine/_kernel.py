@@ -52,8 +52,9 @@ from sim.engine._state import (
     TOUCHED,
     UNSTACKED,
 )
+from sim.engine._turns import line_up, next_in_turn
 from sim.engine._wheel import advance, push
-from sim.program.contract import FIFO, PER_CHUNK
+from sim.program.contract import FIFO, PER_CHUNK, ROUND_ROBIN_FLOW
 
 # --- releases and deliveries -------------------------------------------------------------------------------------
 
@@ -413,6 +414,22 @@ def _serve(program, state, server, nics):
         state.queue[u64(server)] = next_of(state.event, token)
     else:
         state.queue[u64(server)] = without_root(program, state, discipline, token)
+    _serve_token(program, state, server, token, nics)
+
+
+@helper
+def _serve_in_turn(program, state, server):
+    """Let the tokens that arrived get in line, and start the service of the next one if the server is free."""
+    line_up(program, state, server)
+    if state.free_ps[u64(server)] <= state.register[NOW]:
+        token = next_in_turn(program, state, server)
+        if token != NONE:
+            _serve_token(program, state, server, token, True)
+
+
+@helper
+def _serve_token(program, state, server, token, nics):
+    """Start a service."""
     first_hop = size_of(state.event, token) >= FIRST_HOP
     state.first_of[u64(server)] = task_of(state.event, token) if first_hop else NONE
     if nics and program.server_nic[u64(server)] != NONE:
@@ -425,8 +442,8 @@ def _serve(program, state, server, nics):
 
 
 @section
-def _general(program, state, max_events, until_ps, faulty, nics):
-    """The loop of `run_general`, `run_faulty` and `run_nics`."""
+def _general(program, state, max_events, until_ps, faulty, nics, turns):
+    """The loop of `run_general`, `run_faulty`, `run_nics` and `run_turns`."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
@@ -460,7 +477,9 @@ def _general(program, state, max_events, until_ps, faulty, nics):
             return NEEDS_JOURNAL
         for i in range(register[TOUCHED]):
             server = state.touched[u64(i)]
-            if state.queue[u64(server)] != NONE and state.free_ps[u64(server)] <= register[NOW]:
+            if turns and program.server_discipline[u64(server)] >= ROUND_ROBIN_FLOW:
+                _serve_in_turn(program, state, server)
+            elif state.queue[u64(server)] != NONE and state.free_ps[u64(server)] <= register[NOW]:
                 if faulty:
                     serve_faulty(program, state, server)
                 else:
@@ -494,16 +513,22 @@ def run_general(program, state, max_events, until_ps):
     int
         FINISHED, PAUSED, NEEDS_TOKENS (grow the token arrays, link the new ones, and call again) or STUCK.
     """
-    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, False)
+    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False)
 
 
 @entry
 def run_faulty(program, state, max_events, until_ps):
     """Run a program in which something changes in time; see `run_general`. NEEDS_JOURNAL asks for more of that."""
-    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, True, False)
+    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, True, False, False)
 
 
 @entry
 def run_nics(program, state, max_events, until_ps):
     """Run a program with NICs; see `run_general`."""
-    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, True)
+    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, False)
+
+
+@entry
+def run_turns(program, state, max_events, until_ps):
+    """Run a program in which queues take turns, with NICs or (`server_nic` is -1) without; see `run_general`."""
+    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, True)

@@ -91,7 +91,10 @@ class State(NamedTuple):
     touched_nic : (N,) or (0,) int32
         NICs to look at in this picosecond.
     line : (2 * S,) or (0,) int32
-        Of fifo servers, whose `queue` is the first of a list here: LAST and EARLIER of sim/engine/_nic.py.
+        Of fifo servers, whose `queue` is the first of a list here: LAST and EARLIER of sim/engine/_nic.py. Also there
+        where queues take turns: FRONT and BACK of sim/engine/_turns.py.
+    turn : (queues * QUEUE_WORDS,) or (0,) int64
+        Words of the queues that take turns; empty where there are none.
     """
 
     register: I64
@@ -129,3 +132,4 @@ class State(NamedTuple):
     port_left: I32
     touched_nic: I32
     line: I32
+    turn: I64

@@ -9,7 +9,7 @@ it is caused by a later one (a grant that delivers a chunk goes back to SETTLE, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -20,14 +20,16 @@ from simpy.events import NORMAL, EventPriority
 
 from sim.engine.reference_faults import Conditions, route_from
 from sim.engine.reference_nic import Nic
+from sim.engine.reference_turns import Turns
 from sim.program import (
-    FIFO,
     I64,
     LOWEST_CHUNK_FIRST,
     PER_CHUNK,
     PER_TASK,
     PRIORITY,
     PUSHED,
+    ROUND_ROBIN_FLOW,
+    ROUND_ROBIN_PORT,
     SMALLEST_FIRST,
     WHOLE,
     Program,
@@ -153,7 +155,7 @@ class TaskProcess:
 
 def choice_key(discipline: int, task: TaskProcess, chunk: int, hop: int, arrival_ps: int) -> TieKey:
     """The order in which servers and pools choose; the least comes first."""
-    rank = {FIFO: 0, PRIORITY: task.priority, SMALLEST_FIRST: task.work, LOWEST_CHUNK_FIRST: chunk}[discipline]
+    rank = {PRIORITY: task.priority, SMALLEST_FIRST: task.work, LOWEST_CHUNK_FIRST: chunk}.get(discipline, 0)
     return rank, arrival_ps, task.tie_class, chunk, hop, task.index
 
 
@@ -242,6 +244,7 @@ class Visit:
     before: int = -1
     lost: bool = False
     onward: Visit | None = None
+    came_from: Server | None = None
 
     @property
     def service_ps(self) -> int:
@@ -256,6 +259,22 @@ class Visit:
     def work(self) -> int:
         """Bytes or ps of the chunk."""
         return int(self.server.conditions.program.chunk_work[self.size])
+
+    @property
+    def cost(self) -> int:
+        """What it costs its queue to be served."""
+        return max(self.work, 1)
+
+    @property
+    def queue(self) -> Hashable:
+        """What has its turn, at a server where queues take turns, when this is served."""
+        by_port = self.server.discipline == ROUND_ROBIN_PORT
+        return id(self.came_from) if by_port else (self.task.flow, self.hop)
+
+    @property
+    def key(self) -> TieKey:
+        """The order of service by the discipline of the server; where queues take turns, of the arrivals."""
+        return choice_key(self.server.discipline, self.task, self.chunk, self.hop, self.arrival_ps)
 
     def time_at(self, rate: int) -> int:
         """Service time at a rate."""
@@ -283,6 +302,7 @@ class Server:
     conditions: Conditions
     way_now: Callable[[Visit], Visit | None]
     nic: Nic | None = None
+    turns: Turns[Visit] | None = None
     waiting: list[Visit] = field(default_factory=list)
     done: list[Visit] = field(default_factory=list)
     dropped: list[Visit] = field(default_factory=list)
@@ -310,7 +330,7 @@ class Server:
             if down and self.conditions.drops:
                 self._drop_all()
                 continue
-            visit = min(self.waiting, key=self._key)
+            visit = min(self.waiting, key=attrgetter("key")) if self.turns is None else self.turns.choose(self.waiting)
             way = None if down else self.way_now(visit)
             if way is not None and way.at != visit.at:
                 self._send(visit, way)
@@ -375,9 +395,6 @@ class Server:
         self.done.append(visit)
         visit.started.succeed()
 
-    def _key(self, visit: Visit) -> TieKey:
-        return choice_key(self.discipline, visit.task, visit.chunk, visit.hop, visit.arrival_ps)
-
 
 @dataclass(eq=False)
 class Simulation:
@@ -397,6 +414,7 @@ class Simulation:
         ]
         self.tasks = [self._task(index) for index in range(self.program.n_tasks)]
         self._add_nics()
+        self._add_turns()
         self._add_needs()
         self._add_pools()
 
@@ -500,7 +518,7 @@ class Simulation:
             for at in range(p.route_ptr[taken], p.route_ptr[taken + 1])
         ]
         for visit, onward in pairwise(visits):
-            visit.onward = onward
+            visit.onward, onward.came_from = onward, visit.server
         return visits[0] if visits else None
 
     def stranded(self) -> list[Stranded]:
@@ -524,8 +542,21 @@ class Simulation:
             work=int(p.cut_work[cut]),
             tie_class=int(p.task_class[index]),
             priority=int(p.task_priority[index]) if p.task_priority.size else 0,
+            flow=int(p.task_flow[index]) if p.task_flow.size else 0,
             deadline=self.clock.at(deadline_ps, SETTLE) if deadline_ps < NEVER_PS else None,
         )
+
+    def _add_turns(self) -> None:
+        turning = [one for one in self.servers if one.discipline in (ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT)]
+        largest = dict.fromkeys(map(id, turning), 1)
+        for task in self.tasks if turning else []:
+            for chunk in range(task.chunks):
+                visit = self.visits(task, chunk, 0)
+                while visit is not None:
+                    largest[id(visit.server)] = max(largest.get(id(visit.server), 1), visit.cost)
+                    visit = visit.onward
+        for server in turning:
+            server.turns = Turns(largest[id(server)])
 
     def _add_nics(self) -> None:
         p = self.program
@@ -537,7 +568,7 @@ class Simulation:
                     bool(p.ports_in_turn),
                 )
         for task in self.tasks if p.has_nics else []:
-            task.port, task.flow = int(p.task_port[task.index]), int(p.task_flow[task.index])
+            task.port = int(p.task_port[task.index])
             task.pushed = self.clock.event()
             first = self.visits(task, 0, 0)
             if first is not None and first.server.nic is not None:

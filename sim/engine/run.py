@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, fifo, skipping
+from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, skipping
 from sim.engine._fifo_state import FifoState
 from sim.engine._skip_state import SkipState
 from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, TIRED, State
@@ -75,6 +75,10 @@ class Run:
             self.state = _initial_state(self.program, self.log)
             loop = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
             self._kernel = _kernel.run_nics if self.program.has_nics else loop
+            if self.program.takes_turns:
+                self._kernel = _kernel.run_turns
+                if not self.program.has_nics:
+                    self.program = self.program._replace(server_nic=np.full(self.program.n_servers, -1, np.int32))
 
     @property
     def events(self) -> int:
@@ -290,11 +294,18 @@ def _initial_state(program: Program, log: bool) -> State:
 
 
 def _nics(program: Program, events: I64) -> dict[str, Any]:
-    """State of the NICs, whose engines are events behind those of the servers and the alarms."""
+    """State of queues in turn and of NICs, whose engines are events behind those of the servers and the alarms."""
     n_nics, engines = program.nic_engines.size, program.nic_engines.astype(np.int64)
+    turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
+    turns = np.repeat(turns, _turns.QUEUE_WORDS)
+    turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
+    line = np.full(2 * program.n_servers if n_nics or turns.size else 0, NONE, np.int32)
     if n_nics == 0:
         none = np.zeros(0, np.int32)
-        return {"nic": np.zeros(0, np.int64), "flow": none, "port_left": none, "touched_nic": none, "line": none}
+        return {
+            "nic": np.zeros(0, np.int64), "flow": none, "port_left": none, "touched_nic": none, "line": line,
+            "turn": turns,
+        }
     first, ends = program.n_servers + n_nics, program.n_servers + n_nics + np.cumsum(engines)
     of_engines = events.view(np.int32).reshape(-1, 8)[first : ends[-1]]
     of_engines[:, _event.CHUNK] = np.repeat(np.arange(n_nics), engines)
@@ -313,7 +324,7 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     return {
         "nic": words.reshape(-1), "flow": np.full(n_flows * _nic.FLOW_WORDS, NONE, np.int32),
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
-        "line": np.full(2 * program.n_servers, NONE, np.int32),
+        "line": line, "turn": turns,
     }
 
 

@@ -9,12 +9,13 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
-from sim.lower.nics import bandwidths, legend, nics_of
+from sim.lower.nics import bandwidths, flows, legend, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.shape import Shape, Timed
-from sim.program import DISCIPLINES, I32, I64, NO_POOLS, Columns, assemble, i32
+from sim.program import DISCIPLINES, FIFO, I8, I32, I64, NO_POOLS, ORDERS, Columns, assemble, i32
 from sim.program.model import Model
 from sim.program.retime import with_rates
+from topologies import Topology
 from workloads.job import Job
 
 MOST_TIMED = 8
@@ -64,7 +65,7 @@ def _assembled(
     program = assemble(
         Columns(
             rates=rates, server_rate=server_rate,
-            server_discipline=np.full(server_rate.size, DISCIPLINES.index(model.discipline), np.int8),
+            server_discipline=_disciplines(schedule.topology, shape, model.discipline),
             route_ptr=shape.route_ptr, route_server=shape.route_server, route_latency_ps=latency_ps,
             task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
             task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
@@ -72,10 +73,20 @@ def _assembled(
         ),
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
-        nics=nics_of(schedule.topology, shape, schedule.pattern, model), waits=shape.waits, works=works,
+        nics=nics_of(schedule.topology, shape, schedule.pattern, model),
+        task_flow=flows(schedule.topology, shape) if model.discipline == "round-robin-flow" else None,
+        waits=shape.waits, works=works,
     )
     operation = np.broadcast_to(np.int32(0), task_bytes.size)
     return Timed(program, task_bytes, latency_ps, schedule.topology, (*legend(schedule.topology, shape), operation))
+
+
+def _disciplines(topology: Topology, shape: Shape, discipline: str) -> I8:
+    """Of each server; links alone serve in turn."""
+    in_turn = discipline not in ORDERS
+    others = FIFO if in_turn else DISCIPLINES.index(discipline)
+    links = shape.server_link < topology.n_links
+    return np.where(links, DISCIPLINES.index(discipline), others).astype(np.int8)
 
 
 def _priority(shape: Shape, discipline: str) -> I32:

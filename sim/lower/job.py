@@ -27,7 +27,20 @@ from sim.lower.progress import waiting_of
 from sim.lower.quotient import Orbits
 from sim.lower.shape import Shape, shape_of
 from sim.lower.templates import Template, templates_of
-from sim.program import DISCIPLINES, I8, I32, I64, NO_POOLS, WHOLE, Columns, Cutting, Pools, assemble, unique_rows
+from sim.program import (
+    DISCIPLINES,
+    I8,
+    I32,
+    I64,
+    NO_POOLS,
+    ORDERS,
+    WHOLE,
+    Columns,
+    Cutting,
+    Pools,
+    assemble,
+    unique_rows,
+)
 from sim.program.model import Model
 from sim.program.waits import Cycle
 from topologies import WeftError
@@ -71,12 +84,18 @@ def lower(
     alone = job.alone
     if alone is not None and not joins:
         waiting, ends = waiting_of(alone.pattern, model), ends_of(model)
-        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ends)
+        turns = model.discipline if model.discipline not in ORDERS else ""
+        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ends, turns)
         return lower_alone(job, alone, model, shape)._replace(marks=marks)
     if model.nic is not None or model.rank_progress != "free":
         raise WeftError(
             "NICs and the progress of ranks are simulated of a schedule alone: not of jobs of several operations, nor "
             "with the times at which each NPU has finished"
+        )
+    if model.discipline not in ORDERS:
+        raise WeftError(
+            f"discipline {model.discipline}: links that serve in turn are simulated of a schedule alone: not of jobs "
+            "of several operations, nor with the times at which each NPU has finished"
         )
     if model.deliver == "head" and any(isinstance(one.work, (Compute, Reconfigure)) for one in job.operations):
         raise WeftError("a job has computations, which deliver their end: head delivery is not for jobs")

@@ -42,13 +42,19 @@ def nics_of(topology: Topology, shape: Shape, pattern: Pattern, model: Model) ->
     server = np.flatnonzero((rank >= 0) & (rank < topology.n_npus))
     links = np.bincount(topology.src[topology.src < topology.n_npus], minlength=topology.n_npus)
     engines = links[rank[server]] if model.nic.engines is None else np.full(server.size, model.nic.engines)
-    t = shape.quotient.transfers
-    flow = t.src.astype(np.int64) * topology.n_nodes + t.dst
     posting = Posting(
         model.nic.post_ps, Fraction(model.nic.push_ps, PUSHED_BYTES),
         1 if model.nic.order == "rotate" else model.nic.queue_bytes, progress_of(pattern, model) == "any",
     )
-    return Nics(i32(server), i32(engines), i32(t.port[shape.task_row]), flow[shape.task_row], posting)
+    port = shape.quotient.transfers.port[shape.task_row]
+    return Nics(i32(server), i32(engines), i32(port), flows(topology, shape), posting)
+
+
+def flows(topology: Topology, shape: Shape) -> I64:
+    """Source and destination of each task, as one number."""
+    t = shape.quotient.transfers
+    flow: I64 = t.src.astype(np.int64) * topology.n_nodes + t.dst
+    return flow[shape.task_row]
 
 
 def legend(topology: Topology, shape: Shape) -> tuple[I32, I32, I32, tuple[str, ...]]:

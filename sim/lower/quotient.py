@@ -90,15 +90,17 @@ class Orbits(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """What of a model makes a rank more than its links, so that it stands for another as a whole.
+    """What of a model a group has to keep besides links and transfers: ranks as a whole, and who takes turns.
 
     `ends`: what routes have besides links: 0, NICs where they begin (1), or also where they end (2). An end is a link
     that no other rank has: number n_links + rank where routes begin, n_links + p + rank where they end.
     `together`: whether ports wait for each other.
+    `turns`: the discipline of links that serve in turn, or "".
     """
 
     ends: int = 0
     together: bool = False
+    turns: str = ""
 
     def keep(self, group: Group) -> bool:
         """Whether a group moves all ports of a rank alike, if that matters."""
@@ -133,6 +135,7 @@ class Quotient(NamedTuple):
     routes: Routes  # of each of them one, or two under `split`; ends of routes are among the links
     symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
     ends: int = 0
+    turns: str = ""
 
 
 @staged("quotient")
@@ -156,23 +159,23 @@ def quotient(
                 notes.append(f"{group.name}: the ports of a rank move apart")
                 continue
             kept = group if marks is None else keeping(group, marks)
-            found = _largest(pattern, kept, tie, seed, notes, marks, ranks.ends)
+            found = _largest(pattern, kept, tie, seed, notes, marks, ranks)
             if found is not None:
                 return found
     check_capacity(pattern, pattern.p)
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
-    whole = divide(pattern, Group("", ()), tie, seed, ranks.ends)
+    whole = divide(pattern, Group("", ()), tie, seed, ranks)
     return whole._replace(symmetry=f"all ranks simulated ({reason})")
 
 
 def _largest(
-    pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str], marks: Marks | None, ends: int
+    pattern: Pattern, group: Group, tie: str, seed: int, notes: list[str], marks: Marks | None, ranks: Ranks
 ) -> Quotient | None:
     """The quotient by the group, or by as many of its generators as hold."""
     kept = group.generators
     while kept:
         tried = Group(group.name, kept)
-        candidate = divide(pattern, tried, tie, seed, ends)
+        candidate = divide(pattern, tried, tie, seed, ranks)
         fault, how = check(pattern, candidate, tie, seed, marks)
         if fault is None:
             shrunk = f", shrunk: {'; '.join(notes)}" if notes else ""
@@ -180,29 +183,30 @@ def _largest(
             words = f"{few} of {p} ranks simulated by {group.name}, {how}{shrunk}"
             return candidate._replace(symmetry=words)
         notes.append(f"{group.name}: {fault}")
-        kept = _shrink(pattern, group.name, kept, tie, seed, ends)
+        kept = _shrink(pattern, group.name, kept, tie, seed, ranks)
     return None
 
 
 def _shrink(
-    pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, seed: int, ends: int
+    pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, seed: int, ranks: Ranks
 ) -> tuple[Action, ...]:
     """The generators that hold one by one; if all of them do, all but the last."""
     alone = tuple(
         action
         for action in kept
-        if check(pattern, divide(pattern, Group(name, (action,)), tie, seed, ends), tie, seed)[0] is None
+        if check(pattern, divide(pattern, Group(name, (action,)), tie, seed, ranks), tie, seed)[0] is None
     )
     return alone if len(alone) < len(kept) else kept[:-1]
 
 
-def divide(pattern: Emitter, group: Group, tie: str, seed: int, ends: int = 0) -> Quotient:
+def divide(pattern: Emitter, group: Group, tie: str, seed: int, ranks: Ranks = LINKS_ONLY) -> Quotient:
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
     sources, of_one = orbits.sources, pattern.emit(orbits.sources[-1:]).src.size
     transfers = _of_representatives(emitted(pattern.emit, sources, of_one), orbits)
-    routes = routes_of(transfers, pattern.topology, tie, seed, ends)
-    return Quotient(orbits, transfers, over(routes, _with_ends(orbits, pattern, ends)), "", ends)
+    routes = routes_of(transfers, pattern.topology, tie, seed, ranks.ends)
+    over_links = over(routes, _with_ends(orbits, pattern, ranks.ends))
+    return Quotient(orbits, transfers, over_links, "", ranks.ends, ranks.turns)
 
 
 def over(routes: Routes, link_of: I32) -> Routes:
@@ -338,6 +342,8 @@ def _fault(
     link_of = _with_ends(q.orbits, pattern, q.ends)
     if not _same_routes(paths, q, theirs, link_of, row):
         return "the routes of one orbit differ"
+    if q.turns and _turns_differ(q, link_of, t, paths, row):
+        return f"it moves together what takes turns at a link ({q.turns})"
     return _crossing_fault(q, theirs, link_of, t, paths, row, full)
 
 
@@ -400,6 +406,30 @@ def _same_routes(paths: Paths, q: Quotient, theirs: Paths, link_of: I32, row: Ro
         return False
     at = np.repeat(theirs.ptr[route] - paths.ptr[:-1], hops) + np.arange(paths.links.size)
     return np.array_equal(link_of[paths.links], theirs.links[at])
+
+
+def _turns_differ(q: Quotient, link_of: I32, t: Transfers, paths: Paths, row: Rows) -> bool:
+    """Whether flows, or links from which chunks come, share a representative at a link where they take turns.
+
+    Or one of them has several there.
+    """
+    transfer, hop, _ = _crossings(paths, np.arange(row.size))
+    if q.turns == "round-robin-port":
+        before = np.where(hop > 0, paths.links[np.arange(hop.size) - 1], -1)
+        mine, theirs = before + 1, np.where(hop > 0, link_of[before], -1) + 1
+    else:
+        most_hops, nodes = int(hop.max(initial=0)) + 1, max(int(of.dst.max(initial=0)) for of in (t, q.transfers)) + 1
+        mine, theirs = (
+            (of.src[at].astype(np.int64) * nodes + of.dst[at]) * most_hops + hop
+            for of, at in ((t, transfer), (q.transfers, row[transfer]))
+        )
+    numbers, distinct = [unique_rows(one)[1] for one in (mine, theirs)], []
+    for columns in (numbers[:1], numbers[1:], numbers):
+        key = paths.links.astype(np.int64)
+        for column in columns:
+            key = unique_rows(key * (int(column.max(initial=0)) + 1) + column)[1]
+        distinct.append(int(key.max(initial=-1)))
+    return min(distinct) < max(distinct)
 
 
 def _crossing_fault(

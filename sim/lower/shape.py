@@ -150,7 +150,7 @@ class Shape:
 
 def shape_of(
     pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks | None = None, waiting: Waiting = FREE,
-    ends: int = 0,
+    ends: int = 0, turns: str = "",
 ) -> Shape:
     """The shape of a pattern, built once per routing and per use of its symmetry.
 
@@ -167,16 +167,17 @@ def shape_of(
     waiting : Waiting
         What a rank waits for, beyond the dependencies.
     ends : int
+    turns : str
         As in `sim.lower.quotient.Ranks`.
     """
     known = _shapes.setdefault(pattern.emit, {})
     topology = pattern.topology
     links = alike(topology) if symmetry == "auto" else b""
-    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest, waiting, ends
+    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest, waiting, ends, turns
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        ranks = Ranks(ends, together=waiting.steps is not None)
+        ranks = Ranks(ends, together=waiting.steps is not None, turns=turns)
         known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks), waiting).alone()
     return known[key]
 

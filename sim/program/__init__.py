@@ -19,10 +19,13 @@ from sim.program.contract import (
     I32,
     I64,
     LOWEST_CHUNK_FIRST,
+    ORDERS,
     PER_CHUNK,
     PER_TASK,
     PRIORITY,
     PUSHED,
+    ROUND_ROBIN_FLOW,
+    ROUND_ROBIN_PORT,
     SMALLEST_FIRST,
     WHOLE,
     Program,
@@ -33,7 +36,7 @@ from sim.program.waits import Waits, waits_of
 
 __all__ = [
     "CLOCK_END_PS", "DELIVERY", "DISCIPLINES", "FIFO", "FORWARDING", "I8", "I32", "I64", "LOWEST_CHUNK_FIRST",
-    "NO_POOLS", "PER_CHUNK", "PER_TASK", "PRIORITY", "PUSHED", "SMALLEST_FIRST", "WHOLE", "Columns", "Cutting", "Nics",
-    "Pools", "Posting", "Program", "ProgramBuilder", "Waits", "Works", "assemble", "check_healthy", "i32",
-    "service_time_ps", "unique_rows", "waits_of",
+    "NO_POOLS", "ORDERS", "PER_CHUNK", "PER_TASK", "PRIORITY", "PUSHED", "ROUND_ROBIN_FLOW", "ROUND_ROBIN_PORT",
+    "SMALLEST_FIRST", "WHOLE", "Columns", "Cutting", "Nics", "Pools", "Posting", "Program", "ProgramBuilder", "Waits",
+    "Works", "assemble", "check_healthy", "i32", "service_time_ps", "unique_rows", "waits_of",
 ]

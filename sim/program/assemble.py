@@ -22,6 +22,7 @@ from sim.program.contract import (
     Program,
 )
 from sim.program.cutting import Cutting, service_time_ps
+from sim.program.turns import with_turns
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
 from topologies.checks import choice
@@ -90,7 +91,7 @@ class Nics(NamedTuple):
     server: Sequence[int] | I32
     engines: Sequence[int] | I32
     task_port: I32
-    task_flow: I32
+    task_flow: I64
     posting: Posting
 
 
@@ -102,11 +103,13 @@ def assemble(
     pools: Pools = NO_POOLS,
     *,
     nics: Nics | None = None,
+    task_flow: I64 | None = None,
     waits: Waits | None = None,
     works: Works | None = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
 
+    `task_flow`: source and destination of each task, where flows take turns and there are no NICs.
     `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
 
     Raises
@@ -149,12 +152,12 @@ def assemble(
         **waits.columns,
         **_pool_arrays(pools, n_tasks),
         chunk_work=np.ascontiguousarray(sizes),
-        **({} if nics is None else _nic_arrays(nics, sizes, columns.server_rate.size)),
+        **(_flows(task_flow) if nics is None else _nic_arrays(nics, sizes, columns.server_rate.size)),
     )
     check_nics(program)
     check_windows(program, *waits.windows)
     check_times(program, columns.rates)
-    return program
+    return with_turns(program)
 
 
 def tabulate(sizes: I64, rates: Sequence[Fraction]) -> I64:
@@ -247,6 +250,10 @@ def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, Any]:
     }
 
 
+def _flows(task_flow: I64 | None) -> dict[str, Any]:
+    return {} if task_flow is None else {"task_flow": i32(unique_rows(task_flow)[1])}
+
+
 def _nic_arrays(nics: Nics, sizes: I64, n_servers: int) -> dict[str, Any]:
     server_nic = np.full(n_servers, -1, np.int32)
     server_nic[nics.server] = np.arange(len(nics.server))
@@ -254,7 +261,7 @@ def _nic_arrays(nics: Nics, sizes: I64, n_servers: int) -> dict[str, Any]:
         "server_nic": server_nic,
         "nic_engines": i32(nics.engines),
         "task_port": i32(nics.task_port),
-        "task_flow": i32(unique_rows(nics.task_flow)[1]),
+        **_flows(nics.task_flow),
         "push_ps": np.array([max(1, ceil(nics.posting.push_ps * int(size))) for size in sizes], np.int64),
         "post_ps": nics.posting.post_ps,
         "nic_queue": nics.posting.queue,

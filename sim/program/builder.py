@@ -11,7 +11,18 @@ import numpy as np
 
 from sim.program.assemble import Columns, Nics, Pools, Posting, assemble
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DISCIPLINES, FIFO, I64, PER_CHUNK, PUSHED, WHOLE, Program
+from sim.program.contract import (
+    CLOCK_END_PS,
+    DISCIPLINES,
+    FIFO,
+    I64,
+    ORDERS,
+    PER_CHUNK,
+    PUSHED,
+    ROUND_ROBIN_FLOW,
+    WHOLE,
+    Program,
+)
 from sim.program.cutting import MOST_WORK, Cutting
 from topologies import WeftError
 from topologies.checks import choice
@@ -109,11 +120,11 @@ class ProgramBuilder:
 
     def pool(self, capacity: int, discipline: str = "fifo") -> int:
         """Add a pool of `capacity` units; returns its index."""
-        choice(discipline, DISCIPLINES, "discipline")
+        choice(discipline, ORDERS, "discipline of a pool")
         if capacity < 1:
             raise WeftError(f"pool {len(self._pools.capacity)} has capacity {capacity}; it must be at least 1")
         self._pools.capacity.append(capacity)
-        self._pools.discipline.append(DISCIPLINES.index(discipline))
+        self._pools.discipline.append(ORDERS.index(discipline))
         return len(self._pools.capacity) - 1
 
     def task(
@@ -135,7 +146,7 @@ class ProgramBuilder:
 
         `after` are waited for whole, `stream` chunk by chunk, `window` are (task, w): chunk j waits for its
         chunk j - w. `pushed` are waited for until they are in the queue of their NIC.
-        `port` and `flow` are of a task that a NIC takes; without a flow it has one of its own.
+        `port` is of a task that a NIC takes; `flow` too, and where flows take turns; without one it has its own.
         """
         task = len(self._tasks)
         if self._many:
@@ -195,15 +206,15 @@ class ProgramBuilder:
         )
         if self._many:
             columns = self._with_many(columns, cuttings)
-        return assemble(columns, cuttings, self.forwarding, self.deliver, self._pools, nics=self._with_nics(columns))
-
-    def _with_nics(self, columns: Columns) -> Nics | None:
-        if not self._nics:
-            return None
         port, flow = np.zeros((2, columns.task_work.size), np.int64)
+        flow -= np.arange(1, flow.size + 1)
         for task, sent in self._sends.items():
             port[task], flow[task] = sent
-        return Nics(list(self._nics), list(self._nics.values()), i32(port), i32(flow), self.posting)
+        nics = Nics(list(self._nics), list(self._nics.values()), i32(port), flow, self.posting) if self._nics else None
+        return assemble(
+            columns, cuttings, self.forwarding, self.deliver, self._pools, nics=nics,
+            task_flow=flow if np.any(columns.server_discipline == ROUND_ROBIN_FLOW) else None,
+        )
 
     def _with_many(self, columns: Columns, cuttings: list[Cutting]) -> Columns:
         """The columns with the tasks that were added by the array; equal hops become one route."""

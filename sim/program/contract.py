@@ -49,6 +49,14 @@ Choice
     The least (rank, arrival ps, class, chunk, hop, task): rank is 0 for FIFO, the task's priority for PRIORITY
     (small first), the work of the whole task for SMALLEST_FIRST, the chunk index for LOWEST_CHUNK_FIRST.
     A pool chooses alike among its requests, with the picosecond of the request for the arrival and hop 0.
+Turns
+    A server of ROUND_ROBIN_FLOW has a queue for each flow (`task_flow`) at each hop of its routes, one of
+    ROUND_ROBIN_PORT for each server from which chunks come, and one for those that begin there. A queue is in the
+    order of FIFO, and so the queues get into the line of the server: each at the back, when a chunk arrives and it is
+    not in line, with an allowance of a quantum. To choose, the server looks at the front of the line. An empty queue
+    leaves the line. One whose first chunk costs more than its allowance goes to the back, with a quantum more.
+    Else that chunk is served, at the cost of the allowance, and the queue stays in front until the next choice.
+    A chunk costs its work, at least 1, and the quantum of a server is the cost of the largest chunk that crosses it.
 
 What changes in time (arrays that are empty in a healthy program)
     Timetable. A server has a rate, or is down (DOWN), and adds a latency, each from a time on; what holds at the
@@ -88,8 +96,10 @@ I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST = 0, 1, 2, 3
-DISCIPLINES = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
+FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT = range(6)
+ORDERS = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
+"""Of one queue; pools have no others."""
+DISCIPLINES = (*ORDERS, "round-robin-flow", "round-robin-port")
 FORWARDING = ("cut-through", "store-and-forward")
 DELIVERY = ("tail", "head")
 PER_CHUNK, PER_TASK = 0, 1
@@ -123,7 +133,7 @@ class Program(NamedTuple):
     server_rate : (S,) int32
         Column of `service_ps`.
     server_discipline : (S,) int8
-        FIFO, PRIORITY, SMALLEST_FIRST or LOWEST_CHUNK_FIRST.
+        FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW or ROUND_ROBIN_PORT.
     service_ps : (Z, R) int64
         Service time of each chunk size at each rate, at least 1; the end of the clock where a pair that never meets
         would take as long or longer.
@@ -178,7 +188,8 @@ class Program(NamedTuple):
     nic_engines : (N,) int32
         Engines of each NIC.
     task_port, task_flow : (T,) or (0,) int32
-        Port from which a task is posted, and source and destination as one number.
+        Port from which a task is posted, and source and destination as one number, which is also there where flows
+        take turns.
     push_ps : (Z,) or (0,) int64
         Time in which an engine pushes a chunk of each size, at least 1.
     pushed_ptr, pushed_child : (T+1,) or (0,) int32, int32
@@ -189,6 +200,10 @@ class Program(NamedTuple):
         Work of the chunks in the queue of a NIC at which engines wait.
     ports_in_turn : int
         0 or 1.
+    task_queue, hop_queue : (T,) or (0,), (...,) int32
+        Queue of hop h of task t is `hop_queue[task_queue[t] + h]`. Empty where no server takes turns.
+    server_quantum : (S,) or (0,) int64
+        Cost of the largest chunk that crosses a server.
     """
 
     cut_through: int
@@ -252,6 +267,9 @@ class Program(NamedTuple):
     post_ps: int = 0
     nic_queue: int = 0
     ports_in_turn: int = 0
+    task_queue: I32 = _NONE[1]
+    hop_queue: I32 = _NONE[1]
+    server_quantum: I64 = _NONE[2]
 
     @property
     def is_healthy(self) -> bool:
@@ -263,6 +281,11 @@ class Program(NamedTuple):
     def has_nics(self) -> bool:
         """Whether transfers are posted, and pushed into the queues of NICs."""
         return bool(self.nic_engines.size)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a server has queues that take turns."""
+        return bool(self.server_quantum.size)
 
     @property
     def n_servers(self) -> int:
@@ -345,8 +368,10 @@ def _owners(ptr: I32) -> I32:
 
 
 def check_healthy(program: Program, what: str) -> None:
-    """Reject a program in which something changes in time, or that has NICs, for code that does not support that."""
+    """Reject a program in which something changes in time, or with NICs or turns, for code without support for it."""
     if not program.is_healthy:
         raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
     if program.has_nics:
         raise WeftError(f"{what} does not follow NICs: simulate with the chunk or the reference engine")
+    if program.takes_turns:
+        raise WeftError(f"{what} does not follow links that serve in turn: simulate with the chunk or reference engine")

@@ -10,6 +10,7 @@ import numpy as np
 from sim.program.columns import by_key, i32
 from sim.program.contract import CLOCK_END_PS, I64, Program
 from sim.program.cutting import service_time_ps
+from sim.program.turns import with_turns
 from topologies.units import PS_PER_S
 
 
@@ -35,7 +36,7 @@ def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
     parent, child = program.whole_edges()
     edges = np.append(parent, np.full(tasks.size, late)).astype(np.int32), np.append(child, tasks).astype(np.int32)
     whole_ptr, whole_child, _ = by_key(*edges, None, late + 1)
-    return program._replace(
+    return with_turns(program._replace(
         hop_server=i32(np.append(program.hop_server, server)),
         hop_latency_ps=np.append(program.hop_latency_ps, latency_ps),
         hop_last=np.append(program.hop_last, 1).astype(np.int8),
@@ -48,7 +49,7 @@ def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
         whole_ptr=whole_ptr,
         whole_child=whole_child,
         **_longer(program),
-    )
+    ))
 
 
 def _with_chunk(program: Program) -> Program:

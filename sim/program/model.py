@@ -102,8 +102,9 @@ class Model:
         Time a transfer spends outside the links, charged on delivery.
     tie : {"first", "split", "alternating", "ecmp"}
         Which of two equally short routes.
-    discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first"}
-        Order of service of every link; `priority` serves earlier steps first.
+    discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first", "round-robin-flow", "round-robin-port"}
+        Order of service of every link; `priority` serves earlier steps first, and those of round robin serve flows, or
+        the links from which chunks come, in turn.
     seed : int
         For `ecmp`.
     nic : Nic or None

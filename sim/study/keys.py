@@ -171,8 +171,8 @@ class ModelKeys:
     packet_header: str | None = key("text", "added to every chunk", "SIZE", default="0B")
     endpoint_latency: str | None = key("text", "time that a transfer spends outside the links", "TIME", default="0s")
     tie: str | None = key("text", "between equal routes: first, split, alternating or ecmp", "RULE", default="first")
-    discipline: str | None = key("text", "of queues: fifo, priority, smallest-first or lowest-chunk-first", "NAME",
-                                 default="fifo")
+    discipline: str | None = key("text", "of links: fifo, priority, smallest-first, lowest-chunk-first, or in turn "
+                                 "round-robin-flow or round-robin-port", "NAME", default="fifo")
     nic: str | None = key("text", "none, or shared: the links of an NPU share one (docs/background/model.md)", "NIC",
                           default="none")
     injection_rate: str | None = key("text", "of a shared NIC", "RATE", default="twice the links")

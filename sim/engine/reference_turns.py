@@ -1,0 +1,66 @@
+"""Servers of the reference engine whose queues take turns: deficit round robin, in plain lists."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+
+class Waiting(Protocol):
+    """A chunk at a hop, as far as turns are concerned."""
+
+    @property
+    def queue(self) -> Hashable:
+        """What has its turn when it is served."""
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Of the order in which chunks arrive; the least came first."""
+
+    @property
+    def cost(self) -> int:
+        """What it costs its queue to be served."""
+
+
+Chunk = TypeVar("Chunk", bound=Waiting)
+
+
+@dataclass
+class _Queue(Generic[Chunk]):
+    """Chunks of one flow, or from one port."""
+
+    name: Hashable
+    allowance: int
+    chunks: list[Chunk] = field(default_factory=list)
+
+
+@dataclass
+class Turns(Generic[Chunk]):
+    """The line of a server. `quantum` is what a queue gets with every turn."""
+
+    quantum: int
+    line: list[_Queue[Chunk]] = field(default_factory=list)
+
+    def choose(self, waiting: list[Chunk]) -> Chunk:
+        """The chunk to serve now, of all that wait, which is then taken out of its queue."""
+        known = [chunk for queue in self.line for chunk in queue.chunks]
+        for chunk in sorted((one for one in waiting if one not in known), key=lambda one: one.key):
+            self._in_line(chunk.queue).chunks.append(chunk)
+        while True:
+            queue = self.line.pop(0)
+            if not queue.chunks:
+                continue
+            if queue.chunks[0].cost <= queue.allowance:
+                queue.allowance -= queue.chunks[0].cost
+                self.line.insert(0, queue)
+                return queue.chunks.pop(0)
+            queue.allowance += self.quantum
+            self.line.append(queue)
+
+    def _in_line(self, name: Hashable) -> _Queue[Chunk]:
+        found = next((queue for queue in self.line if queue.name == name), None)
+        if found is None:
+            found = _Queue(name, self.quantum)
+            self.line.append(found)
+        return found

@@ -1,0 +1,45 @@
+"""The queues of servers that serve flows, or the ports from which chunks come, in turn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.program.columns import i32, unique_rows
+from sim.program.contract import I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
+from topologies.core.paths import ranges
+
+
+def with_turns(program: Program) -> Program:
+    """The program with its queues and quanta, where a server takes turns."""
+    turning = np.isin(program.server_discipline, (ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT))
+    if not turning.any():
+        return program
+    flow = program.task_flow if program.task_flow.size else np.zeros(program.n_tasks, np.int32)
+    n_routes = program.route_ptr.size - 1
+    kinds, kind = unique_rows(flow.astype(np.int64) * n_routes + program.task_route)
+    flows, route = np.divmod(kinds, max(n_routes, 1))
+    hops = np.diff(program.route_ptr)[route].astype(np.int64)
+    base = np.cumsum(hops) - hops
+    at = ranges(program.route_ptr[:-1][route].astype(np.int64), hops)
+    hop = np.arange(at.size) - np.repeat(base, hops)
+    server = program.route_server[at].astype(np.int64)
+    before = np.where(hop > 0, program.route_server[at - 1], -1)
+    by_flow = np.repeat(flows, hops) * (int(hops.max(initial=0)) + 1) + hop
+    by_port = program.server_discipline[server] == ROUND_ROBIN_PORT
+    key = np.where(turning[server], np.where(by_port, before + 1, by_flow), 0)
+    keys, key = unique_rows(key)
+    queue = unique_rows(server * max(keys.size, 1) + key)[1]
+    return program._replace(
+        task_queue=i32(base[kind]), hop_queue=i32(queue), server_quantum=_quanta(program)
+    )
+
+
+def _quanta(program: Program) -> I64:
+    """Cost of the largest chunk that crosses each server."""
+    lead = np.where(program.cut_first > 0, program.chunk_work[program.cut_size[:, 0]], 0)
+    rest = np.where(program.cut_first < program.cut_chunks, program.chunk_work[program.cut_size[:, 1]], 0)
+    largest = np.zeros(program.route_ptr.size - 1, np.int64)
+    np.maximum.at(largest, program.task_route, np.maximum(lead, rest)[program.task_cut])
+    quantum = np.ones(program.n_servers, np.int64)
+    np.maximum.at(quantum, program.route_server, np.repeat(largest, np.diff(program.route_ptr)))
+    return quantum
