@@ -63,7 +63,7 @@ def _of_table(measured: Measurements, run: Run, table: Diagnosis, said: Judgment
             lines.append(f"{name:<11} {words} {', '.join(map(format_size, sizes))}")
     if table.contradictions:
         named = ", ".join(map(format_size, table.contradictions))
-        lines.append(f"contradicts {named} took longer than larger sizes: not counted")
+        lines.append(f"contradicts {named}: larger sizes took less, or smaller ones longer: not counted")
     return [*lines, *(f"note        {note}" for note in (*measured.notes, *table.notes))]
 
 

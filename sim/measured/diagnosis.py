@@ -12,8 +12,8 @@ from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 
 CLASSES = ("good", "too-small", "tree-2n", "wrong-config", "slow-hw", "slow-unknown", "impossible", "corrupt")
-FINE = CLASSES[:3]
-"""Classes in which nothing is wrong."""
+FINE, SAYS_NOTHING = CLASSES[:3], CLASSES[6:]
+"""Classes in which nothing is wrong, and those of tables that say nothing of a machine."""
 
 GOOD = 0.8
 """Share of the expected bandwidth from which a number is good: tables of healthy machines scatter by that much."""
@@ -77,7 +77,7 @@ class Diagnosis(Tabular):
     outliers : tuple of int
         Sizes that no smooth curve explains.
     contradictions : tuple of int
-        Sizes that took longer than larger ones.
+        Sizes without which no time falls much with size.
     notes : tuple of str
     expected : tuple of mapping
         One row per point; see `rows`.

@@ -20,9 +20,12 @@ OUTLIER = 1.5
 COLLAPSE = 0.5
 PICKED = 5
 LEAST_SEGMENT = 3
-UNSTEADY, LEAST_UNSTEADY = 1 / 3, 3
-"""Share of the sizes, and number, that contradict others from which a table says nothing: public tables of healthy
-machines have up to a quarter."""
+UNSTEADY, LEAST_UNSTEADY, HOPELESS = 1 / 3, 3, 1 / 2
+"""Share of the sizes, and number, that contradict others from which a table is not good: public tables of healthy
+machines have up to a quarter; share from which it says nothing at all."""
+
+MOST_SIZES = 1000
+"""Of a table that is judged."""
 
 BREAK = 0.03
 """Root mean square of relative errors up to which pieces are good enough: tables repeat to that."""
@@ -48,20 +51,30 @@ def repeats(points: Sequence[Point]) -> tuple[int, ...]:
     return tuple(size for size in sorted(times) if max(times[size]) > OUTLIER * min(times[size]) > 0)
 
 
-def unsteady(points: Sequence[Point], *contradicting: Sequence[int]) -> str:
-    """Why the points say nothing together, for people; "" if they do."""
-    few = set().union(*contradicting)
-    if len(few) < LEAST_UNSTEADY or len(few) <= UNSTEADY * len(points):
+def unsteady(points: Sequence[Point], fine: bool, against: Sequence[int], *odd: Sequence[int]) -> str:
+    """Why the points say nothing together, for people; "" if they do.
+
+    `fine`: whether nothing else is wrong; `against`: sizes that contradict others; `odd`: further ones.
+    """
+    few = set(against).union(*odd) if fine else set(against)
+    if len(few) < LEAST_UNSTEADY or len(few) <= (UNSTEADY if fine else HOPELESS) * len(points):
         return ""
     return (f"nothing that can be told: {len(few)} of {len(points)} sizes contradict others, or themselves when "
             "repeated: measure again, with more iterations")
 
 
 def contradictions(points: Sequence[Point]) -> tuple[int, ...]:
-    """Sizes that took much longer than a larger one: time does not fall with size."""
-    return tuple(
-        size for at, (size, time) in enumerate(points) if any(later < FALLS * time for _, later in points[at + 1:])
-    )
+    """The fewest sizes without which no size takes much less than a smaller one; of as few, the smaller ones."""
+    chains: list[tuple[int, float, tuple[int, ...]]] = []  # number of points, the longest time, the sizes
+    for size, time in points:
+        longer = max((one for one in chains if one[1] < time), default=(0, time, ()))
+        chains = [
+            (number + 1, most, (*sizes, size)) if FALLS * most <= time <= most else (number, most, sizes)
+            for number, most, sizes in chains
+        ]
+        chains.append((longer[0] + 1, time, (*longer[2], size)))
+    kept_sizes = set(max(chains, key=lambda one: (one[0], one[2][-1]), default=(0, 0.0, ()))[2])
+    return tuple(size for size, _ in points if size not in kept_sizes)
 
 
 def outliers(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[int, ...]:

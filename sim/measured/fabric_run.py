@@ -23,7 +23,7 @@ from collectives.core.collective import collective
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.measured.curves import Curve, link_classes
-from sim.measured.diagnosis import FINE, GOOD, Diagnosis, Rate, corrupted
+from sim.measured.diagnosis import FINE, GOOD, SAYS_NOTHING, Diagnosis, Rate, corrupted
 from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers, repeats, unsteady
 from sim.measured.fit import Fitted, Interval, Prior, fit
 from topologies import Topology
@@ -186,7 +186,8 @@ class FabricRun:
         verdict, cause, limit = self._verdict(first, best, rates, bound)
         off = outliers([size for size, _ in self.points], (first.times_s / measured).tolist())
         against = contradictions(self.points)
-        if verdict in FINE and (why := unsteady(self.points, off, against, self.repeats)):
+        why = unsteady(self.points, verdict in FINE, against, off, self.repeats)
+        if why and verdict not in SAYS_NOTHING:
             verdict, cause, limit = "slow-unknown", "unsteady", why
         notes = [f"{', '.join(self.alike)} would look the same"] if self.alike else []
         if not first.possible:
@@ -238,9 +239,11 @@ class FabricRun:
         if self.wrong:
             return corrupted(self.wrong)
         measured = np.array([time for _, time in self.points])
-        if bound is not None and np.any(bound > (1 + FASTER_THAN_BOUND) * measured):
-            few = [format_size(size) for (size, time), least in zip(self.points, bound, strict=True)
-                   if least > (1 + FASTER_THAN_BOUND) * time]
+        against = contradictions(self.points)
+        least = np.zeros(measured.size) if bound is None else bound
+        few = [format_size(size) for (size, time), bound_s in zip(self.points, least, strict=True)
+               if bound_s > (1 + FASTER_THAN_BOUND) * time and size not in against]
+        if few:
             return "impossible", "too-fast", (f"nothing: {', '.join(few[:4])} measured faster than any algorithm on "
                                               "these links without switches that reduce")
         share = float(first.nominal_s[best] / measured[best])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from sim.measured.diagnosis import CLASSES, Diagnosis, Rate
+from sim.measured.diagnosis import CLASSES, SAYS_NOTHING, Diagnosis, Rate
 from sim.measured.fabric_run import FabricRun
 from sim.measured.library_run import Finding, LibraryRun, rates_of
 from topologies.checks import WeftError, checked
@@ -24,7 +24,6 @@ APART = 1.1
 
 LIKE_A_RAIL = 0.03
 NOT_OF_LINKS = ("per-step", "latency", "nvls-off", "sharp-off", "ll128-off", "protocol")
-SAYS_NOTHING = ("corrupt", "impossible")
 
 UNEQUAL = 1.5
 """Factor between the shares of two collectives beyond which no rate of links explains both."""
@@ -87,13 +86,15 @@ def judge(runs: Sequence[LibraryRun | FabricRun]) -> Judgment:
         raise WeftError("no table to judge")
     tables = tuple(run.diagnosis() for run in runs)
     libraries = [run for run in runs if isinstance(run, LibraryRun)]
-    rates = rates_of(libraries) if libraries else tables[0].rates
     worst = min(tables, key=lambda one: (_SEVERE.index(one.verdict), one.share))
     found, differ = Finding(worst.verdict, worst.cause, worst.limit), False
     for rule in (_other_nodes, _more_nodes, _other_collectives) if worst.verdict not in SAYS_NOTHING else ():
         if more := rule(tables):
-            found, differ = more, rule is not _other_collectives  # a sick and a healthy machine have no mean
-    rates = tuple(rate._replace(apart=rate.determined and (differ or _disagree(rate, tables))) for rate in rates)
+            found, differ = more, rule is _other_nodes  # a sick and a healthy machine have no mean
+    spine = found.cause == "spine"
+    rates = rates_of(libraries, spine) if libraries else tables[0].rates
+    if not spine:
+        rates = tuple(rate._replace(apart=rate.determined and (differ or _disagree(rate, tables))) for rate in rates)
     return Judgment(tables, *found, rates, next((one.condition for one in tables if one.condition), ""))
 
 
@@ -110,7 +111,7 @@ def _name(one: Diagnosis) -> str:
 def _other_nodes(tables: Sequence[Diagnosis]) -> Finding | None:
     """The same run twice, and one slower."""
     for one, other in combinations(tables, 2):
-        alike = (one.collective, one.nodes, one.n_ranks) == (other.collective, other.nodes, other.n_ranks)
+        alike = one.ran == other.ran
         slow, fast = sorted((one, other), key=lambda table: table.share)
         if alike and fast.share > APART * slow.share:
             reached, nics = slow.share / fast.share, slow.nics

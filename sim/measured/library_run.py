@@ -20,8 +20,18 @@ from sim.analytic.traffic import F64
 from sim.library.expected import chosen, expected, parts_us, timed
 from sim.library.tuner import SENDRECV, Setting, candidates
 from sim.measured.causes import SCATTER, Cause, causes, healthy, limited_by, ll128_off
-from sim.measured.diagnosis import FINE, GOOD, PLATEAU, Diagnosis, Rate, corrupted
-from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers, repeats, unsteady
+from sim.measured.diagnosis import FINE, GOOD, PLATEAU, SAYS_NOTHING, Diagnosis, Rate, corrupted
+from sim.measured.evidence import (
+    MOST_SIZES,
+    Point,
+    breaks,
+    by_size,
+    collapse,
+    contradictions,
+    outliers,
+    repeats,
+    unsteady,
+)
 from sim.measured.fit import Fitted, Prior, fit
 from sim.measured.of_library import BETWEEN, INSIDE, LATENCY, busbw, ceiling, times_of
 from topologies.checks import WeftError, checked
@@ -56,6 +66,9 @@ FASTER_THAN_BOUND = 0.02
 
 SLIGHTLY, FAR_ABOVE = 1.1, 2.0
 """Of what is expected, and of what the fastest algorithm should reach: aggregation that nobody mentioned gives 1.6."""
+
+SPINE = 3
+"""Parameter after those of one table."""
 
 UNITS = 100.0
 """Factor by which every size is off, from which the times are in another unit."""
@@ -123,10 +136,12 @@ class LibraryRun:
         object.__setattr__(self, "points", by_size(self.points))
         if not self.points:
             raise WeftError(f"{self.source} has no measured time to judge")
+        if len(self.points) > MOST_SIZES:
+            raise WeftError(f"{self.source} has {len(self.points):,} sizes; at most {MOST_SIZES:,} are judged")
 
     @cached_property
     def contradictions(self) -> tuple[int, ...]:
-        """Sizes that took longer than larger ones."""
+        """Sizes without which no time falls much with size."""
         return contradictions(self.points)
 
     @cached_property
@@ -176,10 +191,10 @@ class LibraryRun:
 
     @cached_property
     def finding(self) -> Finding:
-        """The first rule that holds, unless it is fine and the points contradict each other."""
+        """The first rule that holds, unless the points contradict each other."""
         found = next(found for rule in _RULES if (found := rule(self)) is not None)
-        why = unsteady(self.points, self.outliers, self.contradictions, self.repeats)
-        return Finding("slow-unknown", "unsteady", why) if why and found.verdict in FINE else found
+        why = unsteady(self.points, found.verdict in FINE, self.contradictions, self.outliers, self.repeats)
+        return Finding("slow-unknown", "unsteady", why) if why and found.verdict not in SAYS_NOTHING else found
 
     @cached_property
     def as_found(self) -> Setting:
@@ -207,7 +222,7 @@ class LibraryRun:
         return [
             row["size_bytes"] for row in self.rows  # what is as expected is not: ports of a description are rounded
             if (bound or 0.0) * row["size_bytes"] > (1 + FASTER_THAN_BOUND) * row["measured_s"]
-            and row["ratio"] > (FAR_ABOVE if slot else SLIGHTLY)
+            and row["size_bytes"] not in self.contradictions and row["ratio"] > (FAR_ABOVE if slot else SLIGHTLY)
         ]
 
     def _bound(self, reduces: bool) -> float | None:
@@ -270,21 +285,29 @@ def ran(setting: Setting) -> str:
             f"{counted(setting.gpus, 'GPU')} ({setting.machine.gpu.name}){ports}")
 
 
-def rates_of(runs: Sequence[LibraryRun]) -> tuple[Rate, ...]:
-    """One rate per class of links, and one factor on latency, from all tables of a machine together.
+def rates_of(runs: Sequence[LibraryRun], spine: bool = False) -> tuple[Rate, ...]:
+    """One rate per class of links, and one factor on latency, from all tables of a machine together; none if their
+    machines differ. Where tables have different numbers of nodes, the spine is what more nodes keep between them.
 
-    What each table was found to lack, such as a NIC, is no matter of rates.
+    What each table was found to lack, such as a NIC, is no matter of rates; of a `spine` that was found, all is.
     """
+    if len({(run.setting.machine.gpu, run.setting.machine.nic) for run in runs}) > 1:
+        return ()
     every = [[size for size, _ in run.steady] for run in runs]
-    models = [times_of(run.as_found, sizes) for run, sizes in zip(runs, every, strict=True)]
+    models = [times_of(run.setting if spine else run.as_found, sizes) for run, sizes in zip(runs, every, strict=True)]
+    fewest = min((run.setting.nodes for run in runs if run.setting.nodes > 1), default=1)
+    beyond = [run.setting.nodes > fewest > 1 for run in runs]
 
     def times(x: F64) -> F64:
-        return np.concatenate([model(x) for model in models])
+        crossing = x[:3].copy()
+        crossing[BETWEEN] += x[-1]
+        return np.concatenate([model(crossing if more else x[:3]) for model, more in zip(models, beyond, strict=True)])
 
     measured = np.array([time for run in runs for _, time in run.steady])
     inside_alone = any(limited_by(run.setting) == INSIDE for run in runs)
     priors = _FREE if inside_alone else (SCATTER, *_FREE[1:])  # else either link explains what a table loses
-    found = fit(times, measured, priors, NOISE, np.concatenate([_weights(sizes) for sizes in every]))
+    weights = np.concatenate([_weights(sizes) for sizes in every])
+    found = fit(times, measured, (*priors, *[_FREE[BETWEEN]] * any(beyond)), NOISE, weights)
     gpu, nic = runs[0].setting.machine.gpu, runs[0].setting.machine.nic
     inside = "PCIe" if gpu.name == "rtx-pcie" else "Infinity Fabric" if gpu.name.startswith("mi") else "NVLink"
     rates = []
@@ -293,6 +316,9 @@ def rates_of(runs: Sequence[LibraryRun]) -> tuple[Rate, ...]:
     if any(run.setting.nodes > 1 for run in runs):
         port = f"{format_rate(nic.port * nic.reached)} a port"
         rates.append(Rate("NICs", found.interval(BETWEEN), found.determined(BETWEEN), port))
+    if any(beyond):
+        rates.append(Rate("spine", found.interval(SPINE), found.determined(SPINE),
+                          f"the NICs' rate, by more than {fewest} nodes"))
     return (*rates, Rate("latency", found.interval(LATENCY), found.determined(LATENCY), "expected"))
 
 

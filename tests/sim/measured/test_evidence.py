@@ -47,3 +47,14 @@ def test_contradictions_collapse_and_outliers() -> None:
     assert collapse([(1, 1.0), (2, 2.0), (4, 4.0), (8, 30.0)]) == 4
     assert outliers([1, 2, 4, 8], [1.0, 0.1, 1.0, 1.0]) == (2,)
     assert outliers([1, 2, 4, 8], [1.0, 0.5, 0.5, 0.5]) == ()
+
+
+@pytest.mark.parametrize(("times", "odd"), [
+    ((1, 2, 3, 4), ()), ((4, 1), (0,)), ((1, 2, 50, 3, 4, 5), (2,)), ((1, 2, 3, 0.1, 5, 6, 7), (3,)),
+    ((10, 10, 10, 1, 1, 1, 1), (0, 1, 2)), ((16, 8, 4, 2, 1), (0, 1, 2, 3)), ((3, 2.9, 2.8, 2.7), ()),
+])
+def test_the_fewest_sizes_are_those_that_contradict(times: tuple[float, ...], odd: tuple[int, ...]) -> None:
+    """One size that is too fast is wrong, and not all smaller ones that took longer."""
+    points = [(2**at, time) for at, time in enumerate(times)]
+    assert contradictions(points) == tuple(2**at for at in odd)
+    assert contradictions([]) == ()

@@ -290,6 +290,27 @@ def test_rows_that_contradict_each_other_are_no_good_table() -> None:
     assert found(FOUR, [*times(FOUR), *scaled(times(FOUR), 1.1)]).verdict == "good"
 
 
+@pytest.mark.parametrize("factor", [0.01, 100])
+@pytest.mark.parametrize("size", [2**20, 2**26, 2**30])
+def test_one_size_that_is_off_by_a_hundred_times_is_named(factor: float, size: int) -> None:
+    one = found(FOUR, [(each, time * (factor if each == size else 1)) for each, time in times(FOUR)])
+    assert (one.verdict, one.cause) == ("good", "healthy")
+    assert {*one.contradictions, *one.outliers} == {size}
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_times_that_fall_with_size_say_nothing(scale: float) -> None:
+    usual = [time for _, time in times(FOUR)]
+    one = found(FOUR, [(size, time * scale) for size, time in zip(SIZES, reversed(usual), strict=True)])
+    assert (one.verdict, one.cause) in (("slow-unknown", "unsteady"), ("impossible", "too-fast"))
+    assert len(one.contradictions) > len(SIZES) / 3
+
+
+def test_too_many_sizes_are_refused() -> None:
+    with pytest.raises(WeftError, match="1,001 sizes; at most 1,000"):
+        LibraryRun("x", FOUR, [(size, 1.0) for size in range(1, 1002)])
+
+
 @pytest.mark.parametrize("late", [1.0, 2.0, 2.5])
 def test_a_missing_algorithm_shows_by_its_shape_and_not_by_one_factor(late: float) -> None:
     """Whatever small messages take: without NVLS large ones follow a ring, a slow machine is slower everywhere."""
@@ -373,6 +394,22 @@ def test_one_rate_per_class_of_links_from_all_tables() -> None:
     assert link["NVLink"].determined and link["NVLink"].share.value == pytest.approx(1.0, rel=0.02)
     assert link["NICs"].determined and link["NICs"].share.value == pytest.approx(0.6, rel=0.02)
     assert "NICs" not in {rate.name for rate in one.tables[0].rates}
+
+
+def test_the_spine_has_its_own_rate() -> None:
+    """Two nodes at their rate and four at half: NICs are as they should be, and half is left of them beyond."""
+    pair = replace(SPINE, nodes=2)
+    for share in (1.0, 0.5):
+        rates = {rate.name: rate for rate in several((pair, times(pair)), (SPINE, at_rate(SPINE, share))).rates}
+        assert list(rates) == ["NVLink", "NICs", "spine", "latency"]
+        assert rates["NICs"].share.value == pytest.approx(1.0, rel=0.03) and not rates["NICs"].apart
+        assert rates["spine"].determined and rates["spine"].share.value == pytest.approx(share, rel=0.03)
+        assert rates["spine"].nominal.endswith("by more than 2 nodes")
+
+
+def test_machines_that_differ_have_no_common_rates() -> None:
+    one = several((SPINE, times(SPINE)), (FOUR, times(FOUR)))
+    assert (one.rates, one.verdict) == ((), "good")
 
 
 def test_what_is_vague_costs_more() -> None:
