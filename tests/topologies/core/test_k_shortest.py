@@ -7,7 +7,7 @@ from itertools import islice
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from topologies import WeftError, circulant, from_spec
@@ -18,7 +18,11 @@ from topologies.core.paths import ranges
 @settings(max_examples=30)
 @given(st.integers(4, 12), st.integers(1, 10**6), st.integers(1, 6))
 def test_lengths_are_those_of_networkx(n: int, seed: int, k: int) -> None:
-    fabric = from_spec(f"random-regular:{n + n % 2}x3x{seed}")
+    try:
+        fabric = from_spec(f"random-regular:{n + n % 2}x3x{seed}")
+    except WeftError as fault:
+        assume("not connected" not in str(fault))  # two complete graphs of four, in one of some draws
+        raise
     graph = nx.DiGraph(zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True))
     src, dst = (pairs.ravel() for pairs in np.meshgrid(np.arange(4), np.arange(4)))
     src, dst = src[src != dst], dst[src != dst]
