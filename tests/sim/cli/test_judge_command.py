@@ -100,7 +100,7 @@ def test_several_files_are_one_judgment(
     assert (data["verdict"], data["cause"]) == ("slow-hw", "spine")
     assert [table["verdict"] for table in data["tables"]] == ["good", "slow-hw"]
     assert {row["table"] for row in data["rows"]} == {0, 1}
-    assert {rate["name"] for rate in data["rates"]} == {"NVLink", "NICs", "latency"}
+    assert {rate["name"] for rate in data["rates"]} == {"NVLink", "NICs", "spine", "latency"}
     assert "four.txt: slow-hw" in (tmp_path / "out.svg").read_text()
 
 
