@@ -116,7 +116,10 @@ def _orders(name: str, grid: Grid) -> list[Ranks]:
         return list(hamiltonian_cycles(slow, fast))
     if _admits(fast, slow):
         return [node % slow * fast + node // slow for node in hamiltonian_cycles(fast, slow)]
-    raise WeftError(f"ring on {name}: {_CONDITION}; the extents are {fast} and {slow}")
+    raise WeftError(
+        f"ring on {name}: {_CONDITION}; the extents are {fast} and {slow}. nccl-rings accepts boxes of GPUs, bucket "
+        "any extents"
+    )
 
 
 def _smaller(topology: Topology) -> Topology:

@@ -65,9 +65,10 @@ def report(found: Calibrated, tables: list[Table]) -> list[str]:
         said = ", ".join(f"{kind} {format_size(size)} ({ratio:.2g} times)" for kind, size, ratio in found.unexplained)
         lines.append(f"# not explained, and counted little: {said}")
     machine = found.machine
+    ports = [f"nic = {_part(machine.nic, Nic, 'nics')}", f"nics = {machine.nics}"] if machine.nics else []
     return [
         *lines, f"gpu = {_part(machine.gpu, Gpu, 'gpus')}", f"gpus = {machine.gpus}", f'inside = "{machine.inside}"',
-        f"nic = {_part(machine.nic, Nic, 'nics')}", f"nics = {machine.nics}", f'cpu = "{machine.cpu}"',
+        *ports, f'cpu = "{machine.cpu}"',
     ]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sim.cli.output import say, write_csv, write_json, write_text
+from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.library.expected import expected, expected_row
 from sim.library.simulated import simulated
-from sim.library.tuner import Setting, runs_on, version
+from sim.library.tuner import SENDRECV, Setting, runs_on, version
 from sim.measured.nccl_json import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
 from sim.study.spec import Spec
@@ -17,6 +17,9 @@ from sim.study.tables import aligned, nccl_table, screen_width
 from topologies.checks import WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted, format_rate, format_size, format_time
+
+COMPARISON = "comparison"
+"""The figure of a library: expected times, and those by the engine."""
 
 _USED = {
     "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
@@ -44,6 +47,9 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
         keys = getattr(spec, section)
         for name, default in vars(_DEFAULTS[section]).items():
             value = getattr(keys, name)
+            if (section, name) == ("collective", "algorithms") and value is not None:
+                raise WeftError("--library chooses by itself: omit --algorithms; --library-algorithms Ring leaves it "
+                                "Ring alone, and without --library the algorithms are simulated")
             if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
                 raise WeftError(f"--library has its own: omit {name} of [{section}]; rates are those of the machine")
     asked, (machine, nodes) = spec.library, machine_and_nodes or spec.build_machine()
@@ -53,7 +59,7 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
     if asked.name:
         runs_on(asked.name, machine)
     return Setting(
-        machine=machine, nodes=nodes, gpus=machine.gpus, collective=spec.kind.name,
+        machine=machine, nodes=nodes, gpus=machine.gpus, collective=SENDRECV if spec.messages else spec.kind.name,
         version=version(asked.name or ""), algorithms=asked.algorithms or (), protocols=asked.protocols or (),
         gpus_per_process=1 if asked.gpus_per_process is None else asked.gpus_per_process,
     )
@@ -74,9 +80,11 @@ def beside_ideal(spec: Spec) -> list[str]:
 
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Print the tables, write the files."""
-    for flag in ("plot", "check", "max_events"):
+    for flag in ("check", "max_events"):
         if getattr(arguments, flag):
             raise WeftError(f"--{flag.replace('_', '-')} is for simulations: omit it beside --library")
+    if arguments.plot and arguments.figure != COMPARISON:
+        raise WeftError(f"--figure {arguments.figure} is for simulations: omit it beside --library")
     setting = setting_of(spec)
     rows = []
     for size in spec.sizes_bytes:
@@ -87,11 +95,21 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
             "simulated_s": engine.time_s, "schedule": engine.schedule, "not_simulated": engine.reason,
         })
     say(arguments, *report(spec, setting, rows))
+    if arguments.plot:
+        write_figure(arguments, [*_curves(rows)])
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)
     if arguments.nccl_json:
         one_run = [row | {"algorithm": spec.library.name} for row in rows]  # which the library chose is not its name
         write_text(arguments.nccl_json, nccl_json(one_run, setting.n, spec.element_bytes, spec.collective.root or 0))
+
+
+def _curves(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What is expected, and what the engine takes, as rows of two algorithms."""
+    for row in rows:
+        yield {**row, "algorithm": "expected"}
+        if row["simulated_s"] is not None:
+            yield {**row, "algorithm": "by the engine", "time_s": row["simulated_s"]}
 
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:

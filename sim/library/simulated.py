@@ -131,7 +131,8 @@ def _fabric(setting: Setting, protocol: _Protocol) -> Topology:
     """The machine as the protocol finds it: the latency of a hop over the links of its path."""
     machine = setting.machine
     inside = protocol.inside_us / (1 if machine.inside == "mesh" else 2)
+    rates = protocol.inside_GBps, protocol.between_GBps or protocol.inside_GBps  # without NICs the second is not used
     return machine.topology(
-        setting.nodes, bandwidth=(bytes_per_s(protocol.inside_GBps * 1e9), bytes_per_s(protocol.between_GBps * 1e9)),
+        setting.nodes, bandwidth=tuple(bytes_per_s(rate * 1e9) for rate in rates),
         hop_latency=0, latency=(seconds(inside / 1e6), seconds(protocol.between_us / 4e6)),
     )

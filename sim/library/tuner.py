@@ -141,6 +141,7 @@ class Setting:
             raise WeftError(f"{self.machine.name} has {gpu.name}: only NCCL and RCCL are modeled")
         if self.gpus > self.machine.gpus:
             raise WeftError(f"{self.machine.name} has {self.machine.gpus} GPUs a node, not {self.gpus}")
+        self.machine.check_joined(self.nodes)
         if self.gpus_per_process > self.gpus:
             raise WeftError(f"a process drives {self.gpus_per_process} GPUs, but a node has {self.gpus}")
         for what, given, known in (

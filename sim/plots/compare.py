@@ -85,8 +85,10 @@ def _draw_side_by_side(drawn: Figure, fabrics: dict[str, Curves], lines: Lines) 
 
 
 def assumptions(rows: Sequence[Row]) -> str:
-    """What decides the times: forwarding, chunking, engine."""
+    """What decides the times: forwarding, chunking, engine; of a library, its choice."""
     row = rows[0]
+    if "limit" in row:
+        return "algorithm and protocol as the library chooses"
     by_size, count = row["chunk_bytes"], row["chunks"]
     chosen = any(one.get("chunks_chosen") for one in rows)
     cut = f"{size_label(by_size)} chunks" if by_size else f"{counted(count, 'chunk')} per transfer"

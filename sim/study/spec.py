@@ -244,8 +244,15 @@ class Spec(Sections):
         return collective(self.collective.name or "all-reduce")
 
     @property
+    def messages(self) -> bool:
+        """Whether a library is asked for messages (sendrecv of nccl-tests), which are no collective."""
+        return self.library.name is not None and self.collective.name in ("sendrecv", "send/recv")
+
+    @property
     def algorithms(self) -> tuple[str, ...]:
         """Names of the algorithms; default: all for the collective."""
+        if self.messages:
+            return ()
         named = self.collective.algorithms
         if named is None:
             return algorithms_for(self.kind.name)

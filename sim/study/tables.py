@@ -80,10 +80,13 @@ class NcclFields(NamedTuple):
 
 def nccl_fields(row: Row, n_ranks: int, element_bytes: int, root: int) -> NcclFields:
     """Count (per rank where nccl-tests counts so), type, reduction and root (-1 where there is none) of a row."""
+    letters = _TYPES.get(element_bytes, f"{element_bytes}B")
+    if row["collective"] == "send/recv":  # of a library: messages, no collective
+        return NcclFields(row["size_bytes"] // element_bytes, letters, "sum", -1)
     kind = collective(row["collective"])
     share = n_ranks if kind.name in _PER_RANK else 1
     return NcclFields(
-        row["size_bytes"] // (element_bytes * share), _TYPES.get(element_bytes, f"{element_bytes}B"),
+        row["size_bytes"] // (element_bytes * share), letters,
         "sum" if kind.name in _REDUCING else "none", root if kind.rooted else -1,
     )
 

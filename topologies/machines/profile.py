@@ -4,7 +4,7 @@
     gpus = 8                # of a node
     inside = "switch"       # switch, mesh (a link between every two), alone, or torus-2d or torus-3d of the nodes
     nic = "roce-400"        # a name of nics.toml, or a table: { like = "roce-400", reached = 0.82 }
-    nics = 8
+    nics = 8                # nic and nics may be left out: a single node then
     cpu = "intel"           # intel, amd or arm
 """
 
@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from topologies.boxes import boxes_of
-from topologies.checks import Count, WeftError, checked, choice, integer, number, told, truth
+from topologies.checks import Count, Integer, WeftError, checked, choice, integer, number, told, truth
 from topologies.core.extents import parse_extents
 from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.products import torus
@@ -32,6 +32,8 @@ OF_LINK = ("ring", "multicast")
 INSIDE = ("switch", "mesh", "alone", "torus-2d", "torus-3d")
 CPUS = ("intel", "amd", "arm")
 _KEYS = ("gpu", "gpus", "inside", "nic", "nics", "cpu")
+_ALONE = ("gpu", "gpus", "inside", "cpu")
+"""Keys that a profile without NICs has."""
 
 Table = Mapping[str, Any]
 
@@ -92,6 +94,8 @@ class Nic:
     handshake_simple: float = 0.0
 
 
+NO_NIC = Nic("none", port=0.0, reached=0.0, messages=0.0, latency=0.0, ll128=False)
+
 _READS: dict[type, dict[str, Callable[[Any, str], Any]]] = {
     Gpu: {"architecture": _word, "link": _rate, "ring": _rate, "multicast": _rate_or_none, "launch": _seconds,
           "launch_per_gpu": _seconds, "ramp": _seconds, "ramp_ll128": _seconds, "channel": _rate},
@@ -116,7 +120,7 @@ class Machine:
         How they are joined; a torus joins nodes of one accelerator, without NICs.
     nic : Nic
     nics : int
-        Ports of a node.
+        Ports of a node; 0: it stands alone.
     cpu : {"intel", "amd", "arm"}
     extents : tuple of int
         Of the torus; empty: a ring.
@@ -132,7 +136,7 @@ class Machine:
     gpus: Count
     inside: str
     nic: Nic
-    nics: Count
+    nics: Annotated[int, Integer(0, 2**20)]
     cpu: str
     extents: tuple[int, ...] = ()
 
@@ -144,6 +148,11 @@ class Machine:
         if len(self.extents) > max(1, self.dimensions):
             said = "x".join(map(str, self.extents))
             raise WeftError(f"{self.name}:{said}: {said} has {len(self.extents)} extents, more than {self.inside} has")
+
+    def check_joined(self, nodes: int) -> None:
+        """WeftError: several nodes without NICs."""
+        if nodes > 1 and not self.nics and not self.dimensions:
+            raise WeftError(f"{self.name} has no NICs that join {nodes} nodes: give nic and nics in its profile")
 
     @property
     def dimensions(self) -> int:
@@ -165,9 +174,11 @@ class Machine:
                 torus(extents, bandwidth=rate, latency=latency, hop_latency=hop_latency),
                 name=f"{self.name}:{'x'.join(map(str, extents))}",
             )
-        rates = (bytes_per_s(self.gpu.link), bytes_per_s(self.nic.port)) if bandwidth is None else bandwidth
+        self.check_joined(nodes)
+        port = self.nic.port or self.gpu.link  # of a single node, not used
+        rates = (bytes_per_s(self.gpu.link), bytes_per_s(port)) if bandwidth is None else bandwidth
         return boxes_of(
-            self.name, nodes, self.gpus, self.nics, self.inside == "mesh", bandwidth=rates, latency=latency,
+            self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, latency=latency,
             hop_latency=hop_latency,
         )
 
@@ -209,10 +220,15 @@ def machine_and_nodes(spec: str) -> tuple[Machine, int]:
     name, _, count = spec.rpartition(":")
     if not name:
         return machine(spec), 1
-    extents = parse_extents(count, f"machine {spec}")
     found = machine(name)
+    try:
+        extents = parse_extents(count, f"machine {spec}")
+    except WeftError:
+        torus_too = f", or {name}:4x4" if found.dimensions > 1 else ""
+        raise WeftError(f"machine {spec}: {count!r} is no number of nodes: write {name}:4{torus_too}") from None
     if len(extents) > 1 and not found.dimensions:
         raise WeftError(f"machine {spec}: give a number of nodes, as in {name}:{extents[0]}; only a torus has extents")
+    found.check_joined(math.prod(extents))
     return (replace(found, extents=extents) if found.dimensions else found), math.prod(extents)
 
 
@@ -220,13 +236,15 @@ def _machine(name: str, table: Table, where: str) -> Machine:
     for key in table:
         if key not in _KEYS:
             raise WeftError(f"{where} has the unknown key {key!r}: accepted are {', '.join(_KEYS)}")
-    for key in _KEYS:
+    joined = "nic" in table or "nics" in table
+    for key in _KEYS if joined else _ALONE:
         if key not in table:
             raise WeftError(f"{where} lacks the key {key!r}")
     return Machine(
         name, part(Gpu, "gpus", table["gpu"], f"{where}: gpu"), integer(table["gpus"], f"{where}: gpus", 1, 2**20),
-        _word(table["inside"], f"{where}: inside"), part(Nic, "nics", table["nic"], f"{where}: nic"),
-        integer(table["nics"], f"{where}: nics", 1, 2**20), _word(table["cpu"], f"{where}: cpu"),
+        _word(table["inside"], f"{where}: inside"),
+        part(Nic, "nics", table["nic"], f"{where}: nic") if joined else NO_NIC,
+        integer(table["nics"], f"{where}: nics", 1, 2**20) if joined else 0, _word(table["cpu"], f"{where}: cpu"),
     )
 
 

@@ -53,11 +53,16 @@ def test_the_json_of_nccl_tests_is_one_run_that_the_judge_calls_good(
     (["--topology", "torus:4x4", "--library", "nccl"], "torus"), (["--library", "nccl"], "(or --machine)"),
     (["--topology", "dgx-h100:1", "--library", "mpi"], "mpi"),
     (["--topology", "dgx-h100:1", "--library", "nccl", "--chunks", "4"], "omit chunks"),
-    (["--topology", "dgx-h100:1", "--library", "nccl", "--algorithms", "ring"], "omit algorithms"),
+    (["--topology", "dgx-h100:1", "--library", "nccl", "--algorithms", "ring"], "--library-algorithms"),
     (["--topology", "dgx-h100:1", "--library", "nccl", "--link-bandwidth", "1GB/s"], "omit link_bandwidth"),
     (["--topology", "dgx-h100:1", "--library-protocols", "LL"], "add --library nccl"),
     (["--machine", "dgx-h100:1", "--topology", "ring:4"], "omit one"),
-    (["--machine", "dgx-h1000:1"], "dgx-h1000"), (["--machine", "dgx-h100:none"], "none"),
+    (["--machine", "dgx-h1000:1"], "dgx-h1000"), (["--machine", "dgx-h100:none"], "'none' is no number of nodes"),
+    (["--machine", "dgx-x:x", "--library", "nccl"], "machine 'dgx-x' is unknown"),
+    (["--machine", "tpu-v4:4xq"], "tpu-v4:4x4"), (["--machine", "dgx-h100:0"], "write dgx-h100:4"),
+    (["--machine", "dgx-h100:1", "--library", "nccl", "--plot", "x.png", "--figure", "speed-up"], "--figure speed-up"),
+    (["--machine", "dgx-h100:2", "--algorithms", "ring"], "nccl-rings accepts boxes"),
+    (["--machine", "dgx-h100:2", "--collective", "sendrecv"], "'sendrecv' is unknown"),
     (["--machine", "gaudi2:1", "--library", "nccl"], "only NCCL"),
 ])
 def test_what_cannot_be_is_named(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,3 +118,46 @@ def test_what_a_library_cannot_use_is_refused(
 ) -> None:
     assert main(["compare", *words, "--library", "nccl", "-b", "1K", "-e", "1K"]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["sendrecv", "send/recv"])
+def test_a_ring_of_messages_is_a_table_that_the_judge_reads(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, machine = tmp_path / "nccl.json", ["--machine", "dgx-h100:2", "--library", "nccl", "--quiet"]
+    words = ["compare", *machine, "--collective", name, "-b", "1M", "-e", "1G", "-f", "8", "--nccl-json", str(file)]
+    assert main(words) == 0
+    assert "send/recv by nccl" in capsys.readouterr().out
+    assert json.loads(file.read_text())["args"][0] == "sendrecv_perf"
+    assert main(["judge", str(file), *machine]) == 0
+    assert "verdict     good" in capsys.readouterr().out
+
+
+def test_a_profile_without_nics_is_a_single_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "alone.toml"
+    file.write_text('gpu = "h100"\ngpus = 8\ninside = "switch"\ncpu = "intel"\n')
+    for words in (["--library", "nccl"], ["--algorithms", "nccl-rings"]):
+        assert main(["compare", "--machine", str(file), *words, "-b", "1M", "-e", "1M", "--quiet"]) == 0
+        capsys.readouterr()
+        assert main(["compare", "--machine", f"{file}:2", *words, "-b", "1M", "-e", "1M", "--quiet"]) == 2
+        assert "alone has no NICs that join 2 nodes" in capsys.readouterr().err
+    file.write_text(file.read_text() + "nics = 8\n")
+    assert main(["compare", "--machine", str(file), "--library", "nccl", "-b", "1M"]) == 2
+    assert "lacks the key 'nic'" in capsys.readouterr().err
+
+
+def test_expected_and_simulated_times_are_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "x.svg"
+    words = ["compare", "--machine", "dgx-h100:1", "--library", "nccl", "-b", "1K", "-e", "1G", "-f", "32", "--quiet"]
+    assert main([*words, "--plot", str(file)]) == 0
+    drawn = file.read_text()
+    assert all(word in drawn for word in ("expected", "by the engine"))
+
+
+def test_a_size_of_zero_takes_a_launch(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("dgx-h100:2", "polaris:3", "dgx-spark:4", "mi300x:1"):
+        library = "rccl" if name.startswith("mi") else "nccl"
+        words = ["compare", "--machine", name, "--library", library, "-b", "0", "-e", "64", "-i", "64", "--quiet"]
+        assert main(words) == 0
+        said = capsys.readouterr().out
+        assert "0 B" in said
