@@ -380,7 +380,7 @@ def _groups(topology: Topology, plan: HierarchicalPlan) -> Sequence[Group]:
 
 
 def _smaller(name: str, plan: HierarchicalPlan) -> Pattern:
-    """The same stages on a smaller torus: three dimensions at most, and one chunk of each order."""
+    """The same stages on a smaller torus: three dimensions at most, and one chunk of each order, sorted."""
     group = plan.group
     kept = group.dims[:3]
     extents = [1] * len(group.shape)
@@ -390,7 +390,7 @@ def _smaller(name: str, plan: HierarchicalPlan) -> Pattern:
     more = [min(whole // (extent * stride), 2) if dim in kept else 1
             for dim, (whole, extent, stride) in enumerate(zip(group.shape, group.extents, group.strides, strict=True))]
     shape = tuple(math.prod(three) for three in zip(extents, strides, more, strict=True))
-    orders = tuple(dict.fromkeys(tuple(dim for dim in order if dim in kept) for order in plan.orders))
+    orders = tuple(sorted({tuple(dim for dim in order if dim in kept) for order in plan.orders}))
     group = ProcessGroup(shape, tuple(extents), tuple(strides))
     small = HierarchicalPlan(plan.kind, group, plan.algorithms, orders, plan.limit)
     return _pattern(torus(shape), name, small)

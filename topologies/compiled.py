@@ -103,8 +103,10 @@ def cache_folder(beside: Path, stamp: str) -> Path | None:
         folder = parent / f"kernel-{_machine()}-{stamp}"
         with contextlib.suppress(OSError):
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _ours(parent):
+                continue
             folder.mkdir(mode=0o700, exist_ok=True)
-            if _ours(parent) and _ours(folder) and os.access(folder, os.W_OK):
+            if _ours(folder) and os.access(folder, os.W_OK):
                 return folder
     return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
 
 from collectives import build, hierarchical, themis
+from collectives.core.process_groups import process_group
 from collectives.themis import chunk_orders
 from topologies import WeftError, from_links, from_spec
 
@@ -114,3 +116,13 @@ def test_themis_orders():
     assert set(chunk_orders((8, 8), (800.0, 100.0), 16)) == {(0, 1)}
     assert chunk_orders((1, 4, 1), (1.0, 1.0, 1.0), 2) == ((1,), (1,))
     assert chunk_orders((1, 1), (1.0, 1.0), 1) == ((),)
+
+
+def test_the_same_orders_are_proved_once_whichever_comes_first() -> None:
+    """A search for bandwidths meets the orders of themis in any sequence."""
+    orders = (0, 1, 2), (2, 1, 0), (0, 1, 2)
+    plan = hierarchical.HierarchicalPlan("all-reduce", process_group((4, 8, 4), None), ("ring",) * 3, orders, None)
+    small = hierarchical._smaller("themis", plan)
+    assert small.proof == "proved"
+    assert hierarchical._smaller("themis", replace(plan, orders=orders[::-1][:2])).emit is small.emit
+    assert hierarchical._smaller("themis", replace(plan, orders=orders[:1])).emit is not small.emit

@@ -78,6 +78,7 @@ def test_a_folder_in_which_others_write_is_left_for_the_users_own(
     (package / "__pycache__").chmod(mode)
     found = cache_folder(package, "stamp")
     assert found is not None and found.parent == home / ".cache" / "weft"
+    assert not list((package / "__pycache__").iterdir()), "nothing is left where nothing is kept"
 
 
 def test_a_folder_that_somebody_else_has_laid_out_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
