@@ -23,7 +23,7 @@ from sim.papers.swing_points import (
     winners,
     worker_count,
 )
-from sim.papers.tables import md_head, write_table
+from sim.papers.tables import md_head, picture, write_table
 from sim.whole_file import write_text_whole
 from topologies.units import format_size
 
@@ -60,6 +60,8 @@ def _report(comparisons: list[Comparison]) -> Iterator[str]:
         cells = {c.size_bytes: _cell(c) for c in row}
         yield f"| {topology} | {algorithm} | " + " | ".join(cells.get(s, "") for s in sizes) + " |"
     yield ""
+    for topology in dict.fromkeys(c.topology for c in comparisons):
+        yield from picture(f"swing-{topology}", f"all-reduce on {topology}, published and simulated", "swing")
     yield from _outside(comparisons)
     yield ""
     yield from _winners(comparisons)
