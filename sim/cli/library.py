@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
-from sim.library.expected import expected, expected_row
+from sim.library.expected import REPEATS, expected, expected_row
 from sim.library.simulated import simulated
-from sim.library.tuner import SENDRECV, Setting, runs_on, version
+from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
 from sim.measured.nccl_json import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
 from sim.study.spec import Spec
@@ -131,6 +131,8 @@ def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> l
         + (f", {machine.nic.reached:.1%} of {format_rate(machine.nic.port)} a port" if setting.nodes > 1 else ""),
         "#", nccl_table(rows, setting.n, spec.element_bytes, spec.collective.root or 0, width=screen_width()), "#",
         "# what the library is expected to choose; simulated: the same algorithm, chunk by chunk, and how much longer",
+        *([f"# simulated is one {setting.collective} alone, expected one of {REPEATS} that nccl-tests starts back to "
+           "back: their chain of ranks fills once"] if setting.collective in ROOTED else []),
         aligned(table),
         *(f"# not simulated: {why}" for why in dict.fromkeys(row["not_simulated"] for row in rows) if why),
     ]

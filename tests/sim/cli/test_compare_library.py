@@ -154,6 +154,13 @@ def test_expected_and_simulated_times_are_drawn(tmp_path: Path) -> None:
     assert all(word in drawn for word in ("expected", "by the engine"))
 
 
+def test_a_chain_alone_is_told_from_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--machine", "dgx-a100:1", "--library", "nccl", "-b", "16M", "-e", "16M", "--quiet"]
+    for collective, told in (("broadcast", True), ("reduce", True), ("all-reduce", False)):
+        assert main([*words, "--collective", collective]) == 0
+        assert ("alone, expected one of 20" in capsys.readouterr().out) == told
+
+
 def test_a_size_of_zero_takes_a_launch(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("dgx-h100:2", "polaris:3", "dgx-spark:4", "mi300x:1"):
         library = "rccl" if name.startswith("mi") else "nccl"
