@@ -44,7 +44,7 @@ def _verdict(said: Judgment | Diagnosis) -> str:
 
 def _of_table(measured: Measurements, run: Run, table: Diagnosis, said: Judgment | Diagnosis) -> list[str]:
     left_out = f", {measured.left_out} left out (empty, not timed or cut off)" if measured.left_out else ""
-    best = max(table.rows(), key=lambda row: float(row["busbw_GBps"]))
+    best = next(row for row in table.rows() if row["size_bytes"] == table.best_bytes)
     bound = "" if table.share_of_bound is None else f", {table.share_of_bound:.1%} of the raw links' bound"
     lines = [
         f"# weft judge: {table.ran}; {counted(len(measured.points), 'point')} of {measured.source} "

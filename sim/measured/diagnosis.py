@@ -62,11 +62,13 @@ class Diagnosis(Tabular):
         What limits it, for people.
     algorithm : str
         That of the best size.
+    best_bytes : int
+        The largest size near the best bandwidth.
     share, share_of_any : float
-        Best bandwidth over what this algorithm should reach at the same size on this machine, and over what the fastest
+        Its bandwidth over what this algorithm should reach at the same size on this machine, and over what the fastest
         algorithm does.
     share_of_bound : float or None
-        Best bandwidth over that of the raw links, whatever the algorithm; None where that is expensive to compute.
+        Its bandwidth over that of the raw links, whatever the algorithm; None where that is expensive to compute.
     rates : tuple of Rate
     switches, breaks : tuple of int
         Sizes after which another protocol or algorithm is expected, and at which the measured curve breaks.
@@ -94,6 +96,7 @@ class Diagnosis(Tabular):
     cause: str
     limit: str
     algorithm: str
+    best_bytes: int
     share: float
     share_of_any: float
     share_of_bound: float | None

@@ -27,6 +27,9 @@ machines have up to a quarter; share from which it says nothing at all."""
 MOST_SIZES = 1000
 """Of a table that is judged."""
 
+NEAR = 0.95
+"""Share of the best bandwidth that is as good: on a plateau noise picks the best size, and the largest says most."""
+
 BREAK = 0.03
 """Root mean square of relative errors up to which pieces are good enough: tables repeat to that."""
 
@@ -83,6 +86,12 @@ def outliers(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[int, ...]:
         sizes[at] for at in range(1, len(ratios) - 1)
         if not 1 / OUTLIER <= ratios[at] / statistics.median(ratios[at - 1:at + 2]) <= OUTLIER
     )
+
+
+def best(points: Sequence[Point]) -> int:
+    """The largest size with a bandwidth near the best."""
+    most = max(size / time for size, time in points)
+    return max(size for size, time in points if size / time >= NEAR * most)
 
 
 def collapse(points: Sequence[Point]) -> int:

@@ -24,7 +24,7 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.measured.curves import Curve, link_classes
 from sim.measured.diagnosis import FINE, GOOD, SAYS_NOTHING, Diagnosis, Rate, corrupted
-from sim.measured.evidence import Point, breaks, by_size, collapse, contradictions, outliers, repeats, unsteady
+from sim.measured.evidence import Point, best, breaks, by_size, collapse, contradictions, outliers, repeats, unsteady
 from sim.measured.fit import Fitted, Interval, Prior, fit
 from topologies import Topology
 from topologies.checks import WeftError, checked, choice
@@ -180,10 +180,10 @@ class FabricRun:
         first = self.fits[0]
         measured = np.array([time for _, time in self.points])
         bound = self._bound_s()
-        best = int(np.argmax(np.array([size for size, _ in self.points]) / measured))
-        fastest = min(float(one.nominal_s[best]) for one in self.fits)
+        top = [size for size, _ in self.points].index(best(self.points))
+        fastest = min(float(one.nominal_s[top]) for one in self.fits)
         rates = self._rates(first)
-        verdict, cause, limit = self._verdict(first, best, rates, bound)
+        verdict, cause, limit = self._verdict(first, top, rates, bound)
         off = outliers([size for size, _ in self.points], (first.times_s / measured).tolist())
         against = contradictions(self.points)
         why = unsteady(self.points, verdict in FINE, against, off, self.repeats)
@@ -196,9 +196,9 @@ class FabricRun:
             source=self.source, ran=f"{self.kind} on {self.topology.name}, {counted(self.topology.n_npus, 'NPU')}",
             collective=self.kind, nodes=1, n_ranks=self.topology.n_npus, nics=0,
             points=tuple(self.points), verdict=verdict, cause=cause, limit=limit, algorithm=first.algorithm,
-            share=float(first.nominal_s[best] / measured[best]),
-            share_of_any=fastest / float(measured[best]),
-            share_of_bound=None if bound is None else float(bound[best] / measured[best]), rates=rates, switches=(),
+            best_bytes=self.points[top][0], share=float(first.nominal_s[top] / measured[top]),
+            share_of_any=fastest / float(measured[top]),
+            share_of_bound=None if bound is None else float(bound[top] / measured[top]), rates=rates, switches=(),
             breaks=breaks(self.points), outliers=off, contradictions=against, repeats=self.repeats, condition="",
             notes=tuple(notes), expected=tuple(self._rows(first, bound)),
         )
@@ -234,7 +234,7 @@ class FabricRun:
         return (*found, Rate("latency", first.latency_s, first.determined[0], "per transfer, on top of the network's"))
 
     def _verdict(
-        self, first: Fit, best: int, rates: Sequence[Rate], bound: F64 | None
+        self, first: Fit, top: int, rates: Sequence[Rate], bound: F64 | None
     ) -> tuple[str, str, str]:
         if self.wrong:
             return corrupted(self.wrong)
@@ -246,11 +246,11 @@ class FabricRun:
         if few:
             return "impossible", "too-fast", (f"nothing: {', '.join(few[:4])} measured faster than any algorithm on "
                                               "these links without switches that reduce")
-        share = float(first.nominal_s[best] / measured[best])
+        share = float(first.nominal_s[top] / measured[top])
         at = collapse(self.points)
         if at and float(first.nominal_s[-1] / measured[-1]) < GOOD:
             return "slow-hw", "collapse", f"beyond {format_size(at)} larger messages are slower: packets are lost"
-        if self.moves[best] < MOVES:
+        if self.moves[top] < MOVES:
             return "too-small", "healthy", "latency: these messages say nothing of the links"
         sure = [rate for rate in rates[:-1] if rate.determined]
         slow = min(sure, key=lambda rate: rate.share.value, default=rates[0])

@@ -24,6 +24,7 @@ from sim.measured.diagnosis import FINE, GOOD, PLATEAU, SAYS_NOTHING, Diagnosis,
 from sim.measured.evidence import (
     MOST_SIZES,
     Point,
+    best,
     breaks,
     by_size,
     collapse,
@@ -61,7 +62,7 @@ SLOWER, SOMEWHAT, AS_PREDICTED, ELSEWHERE = 1.35, 1.2, 1.25, 1.25
 """Factors by which sizes without a protocol are slower, each at least, may be off its prediction, and other sizes off
 the healthy."""
 
-FASTER_THAN_BOUND = 0.02
+FASTER_THAN_BOUND = 0.05
 """Noise up to which a time below the bound of the raw links is not called impossible."""
 
 SLIGHTLY, FAR_ABOVE = 1.1, 2.0
@@ -156,9 +157,9 @@ class LibraryRun:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The row of the highest bandwidth that nothing contradicts."""
-        steady = dict(self.steady)
-        return max((row for row in self.rows if row["size_bytes"] in steady), key=lambda row: float(row["busbw_GBps"]))
+        """The row of the largest size near the highest bandwidth, but for those that contradict others."""
+        size = best(self.steady)
+        return next(row for row in self.rows if row["size_bytes"] == size)
 
     def fitted(self, cause: Cause) -> Fitted:
         """A cause at the rates that fit best."""
@@ -167,7 +168,7 @@ class LibraryRun:
 
     def diagnosis(self) -> Diagnosis:
         """Judge it."""
-        setting, best, finding = self.setting, self.best, self.finding
+        setting, top, finding = self.setting, self.best, self.finding
         sizes = [size for size, _ in self.points]
         choices = [(row["algorithm"], row["protocol"]) for row in self.rows]
         rates = rates_of([self])
@@ -175,9 +176,9 @@ class LibraryRun:
             source=self.source, ran=ran(setting), collective=setting.collective, nodes=setting.nodes, n_ranks=setting.n,
             nics=setting.nics if setting.nodes > 1 else 0, points=tuple(self.points), verdict=finding.verdict,
             cause=finding.cause, limit=finding.limit,
-            algorithm=f"{best['algorithm']} {best['protocol']}", share=best["ratio"],
+            algorithm=f"{top['algorithm']} {top['protocol']}", share=top["ratio"], best_bytes=top["size_bytes"],
             share_of_any=self.share_of_any, share_of_bound=None if self.bound is None else
-            self.bound * float(best["size_bytes"]) / float(best["measured_s"]), rates=rates,
+            self.bound * float(top["size_bytes"]) / float(top["measured_s"]), rates=rates,
             switches=tuple(size for size, (one, other) in zip(sizes, pairwise(choices), strict=False) if one != other),
             breaks=breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
             repeats=self.repeats, condition=self.assumed if setting.nodes > 1 else "",

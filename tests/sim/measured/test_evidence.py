@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.measured.evidence import breaks, by_size, collapse, contradictions, outliers
+from sim.measured.evidence import best, breaks, by_size, collapse, contradictions, outliers
 
 SIZES = [2**power for power in range(10, 31)]
 
@@ -47,6 +47,11 @@ def test_contradictions_collapse_and_outliers() -> None:
     assert collapse([(1, 1.0), (2, 2.0), (4, 4.0), (8, 30.0)]) == 4
     assert outliers([1, 2, 4, 8], [1.0, 0.1, 1.0, 1.0]) == (2,)
     assert outliers([1, 2, 4, 8], [1.0, 0.5, 0.5, 0.5]) == ()
+
+
+def test_the_best_size_is_the_largest_near_the_best() -> None:
+    assert best([(8, 1.0), (16, 1.0), (32, 2.05), (64, 4.1), (128, 9.0)]) == 64
+    assert best([(8, 1.0)]) == 8
 
 
 @pytest.mark.parametrize(("times", "odd"), [
