@@ -36,7 +36,9 @@ from topologies.units import Quantity
 NAME = "recursive-doubling"
 MIRRORED = "mirrored-recursive-doubling"
 FORMS = ("latency", "bandwidth")
+PAIRS = ("aligned", "shifted")
 Form = Annotated[str, Choice(FORMS)]
+Pairs = Annotated[str, Choice(PAIRS)]
 
 
 @checked
@@ -46,6 +48,7 @@ def all_reduce(
     *,
     form: Form | None = None,
     mirrored: bool = False,
+    pairs: Pairs = "aligned",
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """Recursive doubling all-reduce ([1], sections 4.4 and 4.5).
@@ -55,10 +58,15 @@ def all_reduce(
         estimate (`collectives.core.estimate`).
     `mirrored`: on 2D ports: one copy starts at each dimension, another with the sign of every displacement flipped
         (Swing paper, NSDI 2024, section 4.1).
+    `pairs`: "shifted" is the flipped copy alone, as in the program behind the figures of the Swing paper: its first
+        pairs, (1, 2), (3, 4), ..., (p-1, 0), are on different boards of a HammingMesh.
+    WeftError: mirrored and shifted, for both copies run then.
     """
+    if mirrored and pairs == "shifted":
+        raise WeftError("recursive-doubling: mirrored runs both copies; omit pairs=shifted")
     name = MIRRORED if mirrored else NAME
     forms = [form] if form else FORMS
-    return cheapest([_pattern(topology, name, "all-reduce", one) for one in forms], size, element_bytes)
+    return cheapest([_pattern(topology, name, "all-reduce", one, pairs) for one in forms], size, element_bytes)
 
 
 @checked
@@ -67,7 +75,7 @@ def reduce_scatter(
 ) -> Schedule:
     """Recursive halving ([1], section 4.3); extents that are powers of two."""
     name = MIRRORED if mirrored else NAME
-    return schedule(_pattern(topology, name, "reduce-scatter", "bandwidth"), size, element_bytes)
+    return schedule(_pattern(topology, name, "reduce-scatter", "bandwidth", "aligned"), size, element_bytes)
 
 
 @checked
@@ -76,11 +84,11 @@ def all_gather(
 ) -> Schedule:
     """Recursive doubling all-gather ([1], section 4.1); extents that are powers of two."""
     name = MIRRORED if mirrored else NAME
-    return schedule(_pattern(topology, name, "all-gather", "bandwidth"), size, element_bytes)
+    return schedule(_pattern(topology, name, "all-gather", "bandwidth", "aligned"), size, element_bytes)
 
 
 @by_wiring
-def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
+def _pattern(topology: Topology, name: str, kind: str, form: str, pairs: str) -> Pattern:
     grid = Grid(topology.shape)
     inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
     if kind != "all-reduce" and inner != grid:
@@ -88,20 +96,22 @@ def _pattern(topology: Topology, name: str, kind: str, form: str) -> Pattern:
             f"{name} {kind} on {topology.name}: the extents {grid.extents} must all be powers of two; "
             "all-reduce accepts any"
         )
-    butterfly = Butterfly(Core(grid, inner), _ports(inner, grid.dims, name), inner.p)
+    butterfly = Butterfly(Core(grid, inner), _ports(inner, grid.dims, name, pairs), inner.p)
     n_ports = max(len(butterfly.ports), 1)
     return rounds_pattern(
         topology, collective(kind), name, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
-        groups=Groups(topology, partial(_group, name)),
-        smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form)),
+        groups=Groups(topology, partial(_group, MIRRORED if pairs == "shifted" else name)),
+        smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form, pairs)),
         progress="all",
     )
 
 
-def _ports(grid: Grid, dims: tuple[int, ...], name: str) -> tuple[tuple[Peer, ...], ...]:
-    n_ports = 2 * len(dims) if name == MIRRORED else min(len(dims), 1)
-    return tuple(port_peers(grid, dims, port, _peer) for port in range(n_ports))
+def _ports(grid: Grid, dims: tuple[int, ...], name: str, pairs: str) -> tuple[tuple[Peer, ...], ...]:
+    """All ports of the mirrored algorithm; otherwise the first plain or the first flipped one."""
+    first = len(dims) if pairs == "shifted" else 0
+    ports = range(2 * len(dims)) if name == MIRRORED else range(first, first + min(len(dims), 1))
+    return tuple(port_peers(grid, dims, port, _peer) for port in ports)
 
 
 def _peer(grid: Grid, dim: int, step: int, mirrored: bool, ranks: Ranks) -> Ranks:

@@ -123,6 +123,7 @@ _ALGORITHMS = (
         recursive_doubling,
         "peers at distances 1, 2, 4, ... along each dimension in turn, on a single port",
         "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
+        options={"pairs": "aligned, 0 and 1 first, or shifted, 1 and 2 first (default: aligned); all-reduce only"},
     ),
     _entry(
         mirrored_recursive_doubling,

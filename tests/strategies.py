@@ -176,7 +176,7 @@ def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capaci
 def nic_programs(draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES) -> Program:
     """Programs in which up to three NPUs post some of the tasks; all that wait, wait for earlier tasks."""
     push_ps, queue = Fraction(draw(st.sampled_from((0, 1, 3, 6))), 3), draw(st.sampled_from((1, 3, 10, 10**6)))
-    posting = Posting(draw(st.sampled_from((0, 1, 2, 5))), push_ps, queue, draw(st.booleans()))
+    posting = Posting(draw(st.sampled_from((0, 1, 2, 5))), push_ps, queue, draw(st.integers(0, 3)))
     builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)), posting)
     drawn = _Drawn(draw, builder, small=True)
     rate, discipline = st.sampled_from(SMALL_RATES), st.sampled_from(disciplines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from topologies.core.extents import parse_extents
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.dragonflies import dragonfly
 from topologies.formats.files import SUFFIXES, Given, read_topology_file
-from topologies.hamming_meshes import hamming_mesh
+from topologies.hamming_meshes import DEFAULT_CABLE_LATENCY, DEFAULT_ROUTER_LATENCY, hamming_mesh
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
 from topologies.random_graphs import random_regular
 from topologies.text.brief import Registry, one_line
@@ -56,6 +56,8 @@ class Family:
         Small specs, including degenerate ones, that every parametrized test covers.
     bandwidth : quantity or one per tier
         Default bandwidth: that of the machine, if the family models one.
+    latency, hop_latency : quantity
+        Defaults as well.
     one_kind : bool
         Whether all cables are alike, so that bandwidth and latency are one each.
     """
@@ -66,6 +68,8 @@ class Family:
     example: str
     samples: tuple[str, ...]
     bandwidth: Quantities = DEFAULT_BANDWIDTH
+    latency: Quantities = DEFAULT_LATENCY
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY
     one_kind: bool = False
 
 
@@ -138,10 +142,12 @@ _FAMILIES = (
     Family(
         "hx2mesh", partial(_of_boards, "2"), "HammingMesh: boards of 2x2 NPUs, switches along rows and columns",
         "hx2mesh:16x16", ("hx2mesh:1x1", "hx2mesh:1x3", "hx2mesh:2x2", "hx2mesh:3x2"),
+        latency=DEFAULT_CABLE_LATENCY, hop_latency=DEFAULT_ROUTER_LATENCY,
     ),
     Family(
         "hx4mesh", partial(_of_boards, "4"), "HammingMesh: boards of 4x4 NPUs, switches along rows and columns",
         "hx4mesh:8x8", ("hx4mesh:2x1",),
+        latency=DEFAULT_CABLE_LATENCY, hop_latency=DEFAULT_ROUTER_LATENCY,
     ),
     Family(
         "hypercube", _counted("hypercube", hypercube), "two NPUs along every dimension", "hypercube:4",
@@ -241,20 +247,19 @@ def from_spec(
     if _BARE_PRODUCT.match(spec):
         name, argument = "multidim", spec
     family = TOPOLOGIES.get(name)
-    build = family.build if family else None
     if board := _HAMMING_MESH.match(name):
-        build = partial(_of_boards, board[1])
-    if build is None:
+        family = replace(TOPOLOGIES["hx2mesh"], build=partial(_of_boards, board[1]), example=f"{name}:4x4")
+    if family is None:
         raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}{nearest(name, TOPOLOGIES)}")
     if not argument:
-        raise WeftError(f"topology {spec!r} has no size: write {family.example if family else f'{name}:4x4'}")
-    bandwidth = (family.bandwidth if family else DEFAULT_BANDWIDTH) if bandwidth is None else bandwidth
-    latency = DEFAULT_LATENCY if latency is None else latency
+        raise WeftError(f"topology {spec!r} has no size: write {family.example}")
+    bandwidth = family.bandwidth if bandwidth is None else bandwidth
+    latency = family.latency if latency is None else latency
     for what, given in (("bandwidth", bandwidth), ("latency", latency)):
-        if family and family.one_kind and not isinstance(given, (str, int, float)):
+        if family.one_kind and not isinstance(given, (str, int, float)):
             raise WeftError(f"{spec} has one kind of cable: give one {what}, not {given!r}")
-    hop_latency = DEFAULT_HOP_LATENCY if hop_latency is None else hop_latency
-    return build(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+    hop_latency = family.hop_latency if hop_latency is None else hop_latency
+    return family.build(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
 
 
 def _accepted() -> str:

@@ -22,8 +22,8 @@ from sim.engine._wheel import push
 from sim.program.contract import FIFO
 
 # Words of a NIC: heaps, lists of engines, the port posted last, when the NPU may post again, whether its alarm is set,
-# work that the queue has room for, work in service, ports with transfers that are not pushed, when it was touched.
-READY, ASIDE, LINE, PUSHING, PAUSED, IDLE, LAST_PORT, POST_PS, ALARM, ROOM, SERVING, OPEN, STAMP, NIC_WORDS = range(14)
+# work that the queue has room for, work in service, when it was touched.
+READY, ASIDE, LINE, PUSHING, PAUSED, IDLE, LAST_PORT, POST_PS, ALARM, ROOM, SERVING, STAMP, NIC_WORDS = range(13)
 
 # Of the line of a fifo server: its last token, and the last one that came before the picosecond of that one.
 LAST, EARLIER = 0, 1
@@ -102,10 +102,7 @@ def engine_is_done(program, state, engine, all_of_it):
     state.nic[u64(nic * NIC_WORDS + PAUSED)] = engine
     if all_of_it:
         ports = state.port_left.size // program.nic_engines.size
-        port = nic * ports + program.task_port[u64(task_of(state.event, engine))]
-        state.port_left[u64(port)] -= 1
-        if state.port_left[u64(port)] == 0:
-            state.nic[u64(nic * NIC_WORDS + OPEN)] -= 1
+        state.port_left[u64(nic * ports + program.task_port[u64(task_of(state.event, engine))])] -= 1
     touch_nic(state, nic)
 
 
@@ -157,12 +154,15 @@ def _ready_again(program, state, base):
 
 @helper
 def _is_left_out(program, state, nic, port):
-    """Whether a port was posted last, and another has transfers that are not pushed in full."""
-    if program.ports_in_turn == 0 or port != state.nic[u64(nic * NIC_WORDS + LAST_PORT)]:
+    """Whether a port was posted last, and another of its phase has transfers that are not pushed in full."""
+    turns = program.ports_in_turn
+    if turns == 0 or port != state.nic[u64(nic * NIC_WORDS + LAST_PORT)]:
         return False
     ports = state.port_left.size // program.nic_engines.size
-    own = 1 if state.port_left[u64(nic * ports + port)] > 0 else 0
-    return state.nic[u64(nic * NIC_WORDS + OPEN)] > own
+    for other in range(port - port % turns, min(port - port % turns + turns, ports)):
+        if other != port and state.port_left[u64(nic * ports + other)] > 0:
+            return True
+    return False
 
 
 @helper

@@ -565,7 +565,7 @@ class Simulation:
             if number >= 0:
                 server.nic = Nic(
                     lambda: self.clock.now_ps, self._hold_round, int(p.nic_engines[number]), p.nic_queue, p.post_ps,
-                    bool(p.ports_in_turn),
+                    p.ports_in_turn,
                 )
         for task in self.tasks if p.has_nics else []:
             task.port = int(p.task_port[task.index])

@@ -51,7 +51,7 @@ class Nic:
     engines: int
     room: int  # work that fits into the queue before engines wait
     post_ps: int
-    in_turn: bool
+    in_turn: int  # ports of a phase that take turns
     unposted: list[Want] = field(default_factory=list)
     posted: list[Want] = field(default_factory=list)
     pushing: list[Want] = field(default_factory=list)
@@ -105,14 +105,21 @@ class Nic:
                 self.room -= want.work
                 want.pushed.succeed()
 
+    def _is_left_out(self, port: int) -> bool:
+        """Whether a port was posted last, and another of its phase has transfers that are not pushed in full."""
+        if self.in_turn == 0 or port != self.last_port:
+            return False
+        phase = port // self.in_turn
+        return any(
+            count for other, count in self.unpushed.items() if other != port and other // self.in_turn == phase
+        )
+
     def _post(self) -> None:
         while self.unposted:
             if self.now_ps() < self.may_post_ps:
                 self.round_at(self, self.may_post_ps)
                 return
-            others = any(count for port, count in self.unpushed.items() if port != self.last_port)
-            left_out = self.last_port if self.in_turn and others else None
-            choice = [want for want in self.unposted if want.task.port != left_out]
+            choice = [want for want in self.unposted if not self._is_left_out(want.task.port)]
             if not choice:
                 return
             want = min(choice, key=lambda want: want.key)

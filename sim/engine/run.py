@@ -319,7 +319,6 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     words[:, _nic.IDLE] = ends - engines
     words[:, [_nic.POST_PS, _nic.ALARM, _nic.SERVING]] = 0
     words[:, _nic.ROOM] = program.nic_queue
-    words[:, _nic.OPEN] = np.count_nonzero(left, axis=1)
     n_flows = int(program.task_flow.max(initial=-1)) + 1
     return {
         "nic": words.reshape(-1), "flow": np.full(n_flows * _nic.FLOW_WORDS, NONE, np.int32),

@@ -42,11 +42,15 @@ def nics_of(topology: Topology, shape: Shape, pattern: Pattern, model: Model) ->
     server = np.flatnonzero((rank >= 0) & (rank < topology.n_npus))
     links = np.bincount(topology.src[topology.src < topology.n_npus], minlength=topology.n_npus)
     engines = links[rank[server]] if model.nic.engines is None else np.full(server.size, model.nic.engines)
+    t = shape.quotient.transfers
+    ports = int(t.port.max(initial=0)) + 1
+    phase = np.maximum(np.searchsorted(pattern.phases, t.step, "right") - 1, 0)
     posting = Posting(
         model.nic.post_ps, Fraction(model.nic.push_ps, PUSHED_BYTES),
-        1 if model.nic.order == "rotate" else model.nic.queue_bytes, progress_of(pattern, model) == "any",
+        1 if model.nic.order == "rotate" else model.nic.queue_bytes,
+        ports if progress_of(pattern, model) == "any" else 0,
     )
-    port = shape.quotient.transfers.port[shape.task_row]
+    port = (t.port + ports * phase)[shape.task_row]
     return Nics(i32(server), i32(engines), i32(port), flows(topology, shape), posting)
 
 

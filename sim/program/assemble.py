@@ -82,7 +82,7 @@ class Posting(NamedTuple):
     post_ps: int = 0  # between two posts of an NPU
     push_ps: Fraction = Fraction(0)  # in which an engine pushes a unit of work
     queue: int = 1  # work in the queue of a NIC at which engines wait; 1: one chunk, so that engines take turns
-    in_turn: bool = False  # whether the port posted last is left out
+    in_turn: int = 0  # ports of a phase of which the one posted last is left out; 0 for none
 
 
 class Nics(NamedTuple):

@@ -24,8 +24,8 @@ NIC
     no other hop. Before it such a chunk goes through four stages, each of which takes the least (ps at which the
     chunk got there, class, chunk, hop, task):
     Post. A released chunk whose transfer holds no engine waits to be posted. The NPU posts one every `post_ps`. With
-    `ports_in_turn`, the port of its last post is left out as long as another of its ports has transfers that are not
-    pushed in full.
+    `ports_in_turn`, the port of its last post is left out as long as another of its ports in the same phase has
+    transfers that are not pushed in full: ports n k to n k + n - 1 are those of phase k, with n ports that take turns.
     Engine. The NIC has `nic_engines`. A posted transfer takes a free one, unless another transfer of its flow (source
     and destination, `task_flow`) holds one; then it waits for that one, and then takes its place by when it was posted.
     Push. The engine pushes the chunk into the queue of the NIC as soon as the chunks there, the one in service
@@ -199,7 +199,7 @@ class Program(NamedTuple):
     nic_queue : int
         Work of the chunks in the queue of a NIC at which engines wait.
     ports_in_turn : int
-        0 or 1.
+        Ports of a phase that take turns; 0 for none.
     task_queue, hop_queue : (T,) or (0,), (...,) int32
         Queue of hop h of task t is `hop_queue[task_queue[t] + h]`. Empty where no server takes turns.
     server_quantum : (S,) or (0,) int64

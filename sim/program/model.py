@@ -246,4 +246,7 @@ SWING_PAPER = Model(
 SWING_SST = replace(SWING_PAPER, nic=Nic(order="fifo", send_complete="pushed"), rank_progress="authors")
 """The same with what its simulator, SST, does at the NIC: one fifo queue that the ports of a node share."""
 
-PRESETS = Registry("presets", {"swing-paper": SWING_PAPER, "swing-sst": SWING_SST})
+SWING_HX = replace(SWING_SST, endpoint_latency_ps=214_000)
+"""`SWING_SST` with the endpoints that the figures of HammingMesh give; its links have other latencies than a torus'."""
+
+PRESETS = Registry("presets", {"swing-paper": SWING_PAPER, "swing-sst": SWING_SST, "swing-hx": SWING_HX})

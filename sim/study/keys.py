@@ -160,8 +160,8 @@ class CollectiveKeys:
 class ModelKeys:
     """Section `[model]`: what the simulation assumes; see `sim.program.model.Model`."""
 
-    preset: str | None = key("text", "start from the parameters of a published evaluation: swing-paper or swing-sst",
-                             "NAME")
+    preset: str | None = key("text", "start from the parameters of a published evaluation: swing-paper, swing-sst or "
+                             "swing-hx", "NAME")
     forwarding: str | None = key("text", "cut-through or store-and-forward", "MODE", default="cut-through")
     deliver: str | None = key("text", "what counts as delivery of a chunk: tail or head", "END", default="tail")
     chunk: str | None = key("text", "size of a chunk; alternative to --chunks", "SIZE")

@@ -36,7 +36,10 @@ from topologies.text.plain_data import parse_json, parse_toml
 from topologies.units import Quantity, format_size, parse_bandwidth, parse_sweep_size, parse_time
 
 _OF_SWING = {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
-PRESET_LINKS: dict[str, dict[str, str]] = {"swing-paper": _OF_SWING, "swing-sst": _OF_SWING}
+_OF_SWING_HX = {"link_bandwidth": "400Gb/s", "link_latency": "153ns", "hop_latency": "100ns"}
+PRESET_LINKS: dict[str, dict[str, str]] = {
+    "swing-paper": _OF_SWING, "swing-sst": _OF_SWING, "swing-hx": _OF_SWING_HX,
+}
 """Links that belong to a preset of `sim.program.model`."""
 
 LINK_KEYS: dict[str, Callable[[str, str], float]] = {

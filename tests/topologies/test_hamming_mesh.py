@@ -61,6 +61,40 @@ def test_from_the_middle_of_a_board_the_lower_edge_is_first():
     assert t.dst[split.links].tolist() == [0, 6, 3, 4, 2, 6, 5, 4]
 
 
+def test_between_the_edges_of_a_board_the_switch_is_the_second_way():
+    t = hamming_mesh((4, 4), (2, 2))
+    board, switch = [(2, 0), (1, 0), (0, 0)], [(-1, 0), (0, 0)]
+    assert link_names(t, npu(t, 3, 0), npu(t, 0, 0)) == board
+    assert link_names(t, npu(t, 3, 0), npu(t, 0, 0), tie="alternating") == switch
+    assert link_names(t, npu(t, 0, 0), npu(t, 3, 0), tie="alternating") == [(1, 0), (2, 0), (3, 0)]
+    assert link_names(t, npu(t, 3, 0), npu(t, 0, 0), tie="split") == board + switch
+    assert link_names(t, npu(t, 3, 0), npu(t, 1, 0), tie="alternating") == board[:2]
+    alone = hamming_mesh((4, 4), (1, 2))
+    assert link_names(alone, npu(alone, 3, 0), npu(alone, 0, 0), tie="alternating") == board
+
+
+def test_traces_cables_and_switches_have_their_own_latencies():
+    t = hamming_mesh(
+        (2, 2), (2, 2), latency=["20ns", "30ns"], trace_latency=["1ns", "2ns"], hop_latency="5ns", switch_latency="7ns"
+    )
+    on_board = (t.src < t.n_npus) & (t.dst < t.n_npus)
+    for dim, (trace, cable) in enumerate([(1_000, 20_000), (2_000, 30_000)]):
+        assert set(t.latency_ps[on_board & (t.dimension == dim)].tolist()) == {trace}
+        assert set(t.latency_ps[~on_board & (t.dimension == dim)].tolist()) == {cable}
+    assert set(t.hop_latency_ps[: t.n_npus].tolist()) == {5_000}
+    assert set(t.hop_latency_ps[t.n_npus :].tolist()) == {7_000}
+
+
+def test_default_latencies_add_up_to_those_of_the_published_figures():
+    """A hop on a board 0.1 us; edge to edge through a switch 0.506 us: by spec, whatever the board, as in Python."""
+    for t in (hamming_mesh((2, 2), (2, 2)), from_spec("hx2mesh:2x2"), from_spec("hx3mesh:2x2")):
+        hop = t.latency_ps + t.hop_latency_ps[t.dst]
+        paths = t.paths(np.array([0, t.n_npus]), np.array([1, 0]))
+        assert hop[paths.links[:1]].tolist() == [100_000]
+        up, down = t.link_ids(np.array([0, t.n_npus]), np.array([t.n_npus, 0]))
+        assert hop[up] + hop[down] == 506_000
+
+
 @pytest.mark.parametrize("spec", ["hx2mesh:2x3", "hx3mesh:2x2", "hx3x1mesh:2x3"])
 @pytest.mark.parametrize("tie", TIES)
 def test_up_to_boards_of_three_routes_are_shortest(spec, tie, graph_of, all_pairs, check_routes):

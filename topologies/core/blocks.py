@@ -169,8 +169,9 @@ class Switched:
     """Boards of NPUs in a line, the edges of each board cabled to one switch.
 
     With boards of 1 this is the plain switch block: every NPU has one cable to the switch. Routes between NPUs of one
-    board stay on it; others leave and enter at the nearer edge, with a tie in the middle of an odd board. A
-    single board has no switch.
+    board stay on it; others leave and enter at the nearer edge, with a tie in the middle of an odd board. Between the
+    two edges of a board of 3 or more, the switch is no longer than the board, and the second way. A single board has no
+    switch.
     """
 
     extent: int  # number of NPUs on the line
@@ -206,13 +207,20 @@ class Switched:
         return np.concatenate([left, left + 1, edge, switch]), np.concatenate([left + 1, left, switch, edge])
 
     def tied(self, a: Ints, b: Ints) -> Bools:
-        return np.asarray((a // self.board != b // self.board) & (self._in_middle(a) | self._in_middle(b)))
+        between = (a // self.board != b // self.board) & (self._in_middle(a) | self._in_middle(b))
+        return np.asarray(between | self._across(a, b))
 
     def leg(self, a: Ints, b: Ints, second: Bools) -> Detour:
-        same = a // self.board == b // self.board
+        same = (a // self.board == b // self.board) & ~(second & self._across(a, b))
         leave, enter = np.where(same, b, self._edge(a, second)), self._edge(b, second)
         hops = np.abs(leave - a) + np.where(same, 0, 2 + np.abs(b - enter))
         return Detour(a, leave, enter, b, hops)
+
+    def _across(self, a: Ints, b: Ints) -> Bools:
+        """Whether two NPUs are the edges of one board, and the switch between them is not farther."""
+        apart = self.board - 1
+        one_board = (a // self.board == b // self.board) & (np.abs(a - b) == apart)
+        return np.asarray(one_board & self.has_switch & (apart >= 2))
 
     def port(self, npu: Ints) -> Ints:
         """The position with a switch cable that is nearest to each NPU."""

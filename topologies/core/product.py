@@ -98,26 +98,37 @@ def _n_switches(block: Block, n_npus: int) -> int:
 
 
 def build_product(
-    name: str, blocks: Sequence[Block], bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
+    name: str, blocks: Sequence[Block], bandwidth: Quantities, latency: Quantities, hop_latency: Quantity,
+    *, trace_latency: Quantities | None = None, switch_latency: Quantity | None = None,
 ) -> Topology:
-    """The product of `blocks`, called `name`; `topologies.core.product` explains the rest."""
+    """The product of `blocks`, called `name`; `topologies.core.product` explains the rest.
+
+    `trace_latency`: of links between NPUs; default: that of all links. `switch_latency`: added on arrival at a switch;
+        default: the hop latency.
+    """
     shape = tuple(block.extent for block in blocks)
     n_npus = math.prod(shape)
     n_nodes = n_npus + sum(_n_switches(block, n_npus) for block in blocks)
     check_memory(name, n_nodes, sum(n_npus // block.extent * block.n_links for block in blocks))
     rates, times = per_tier(bandwidth, latency, len(blocks))
     hop_ps = parse_time(hop_latency, "hop latency")
+    switch_ps = hop_ps if switch_latency is None else parse_time(switch_latency, "switch latency")
     direct = any(block.direct for block in blocks)
     build = _skeleton if n_nodes <= MOST_KEPT_NODES else _skeleton.__wrapped__
     frame = build(tuple(blocks), n_nodes)
+    latency_ps = times[frame.dimension]
+    if trace_latency is not None:
+        traces = per_tier(bandwidth, trace_latency, len(blocks))[1]
+        on_board = (frame.src < n_npus) & (frame.dst < n_npus)
+        latency_ps[on_board] = traces[frame.dimension[on_board]]
     return Topology(
         name=name,
         kind=frame.kind,
         src=frame.src,
         dst=frame.dst,
         bandwidth_Bps=rates[frame.dimension],
-        latency_ps=times[frame.dimension],
-        hop_latency_ps=np.array([hop_ps * direct, hop_ps], np.int64)[frame.kind],
+        latency_ps=latency_ps,
+        hop_latency_ps=np.array([hop_ps * direct, switch_ps], np.int64)[frame.kind],
         dimension=frame.dimension,
         shape=shape,
         coords=frame.coords,

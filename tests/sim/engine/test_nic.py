@@ -27,7 +27,7 @@ WIDE = 10**6
 TWO, THREE = Cutting(chunks=2), Cutting(chunks=3)
 
 
-def building(post_ps: int = 0, push_ps: int = 1, queue: int = WIDE, in_turn: bool = False) -> ProgramBuilder:
+def building(post_ps: int = 0, push_ps: int = 1, queue: int = WIDE, in_turn: int = 0) -> ProgramBuilder:
     return ProgramBuilder("store-and-forward", posting=Posting(post_ps, Fraction(push_ps), queue, in_turn))
 
 
@@ -127,8 +127,8 @@ def test_a_send_is_complete_when_it_is_pushed() -> None:
     assert starts(builder) == [[0, 3], [6], [106]]
 
 
-@pytest.mark.parametrize(("in_turn", "ports"), [(False, [0, 0, 1]), (True, [0, 1, 0])])
-def test_the_port_posted_last_is_left_out(in_turn: bool, ports: list[int]) -> None:
+@pytest.mark.parametrize(("in_turn", "ports"), [(0, [0, 0, 1]), (2, [0, 1, 0]), (1, [0, 0, 1])])
+def test_the_port_posted_last_is_left_out(in_turn: int, ports: list[int]) -> None:
     """Which port goes on when two are ready? With turns not the one that was posted last, whatever its class."""
     builder = building(post_ps=2, in_turn=in_turn)
     nic = builder.nic(FAST, engines=4)
@@ -139,7 +139,7 @@ def test_the_port_posted_last_is_left_out(in_turn: bool, ports: list[int]) -> No
 
 def test_the_last_port_is_left_out_until_another_was_posted() -> None:
     """How long is a port left out? Until another one was posted, or has nothing left to push."""
-    builder = building(post_ps=1, push_ps=1, in_turn=True)
+    builder = building(post_ps=1, push_ps=1, in_turn=2)
     nic = builder.nic(FAST, engines=4)
     builder.task(1, [(nic, 0)], port=0)
     builder.task(1, [(nic, 0)], port=0)
@@ -150,9 +150,19 @@ def test_the_last_port_is_left_out_until_another_was_posted() -> None:
     assert starts(builder) == [[0], [8], [0], [7], [9]]
 
 
+def test_ports_of_later_phases_are_not_waited_for() -> None:
+    """Port 0 goes on where all that port 1 has left is of the next phase, behind a barrier that waits for port 0."""
+    builder = building(post_ps=1, push_ps=1, in_turn=2)
+    nic = builder.nic(FAST, engines=4)
+    builder.task(1, [(nic, 0)], port=1)
+    done = [builder.task(1, [(nic, 0)], port=0) for _ in range(2)]
+    builder.task(1, [(nic, 0)], port=3, after=done)
+    assert starts(builder) == [[0], [1], [2], [3]]
+
+
 def test_a_port_alone_is_not_left_out() -> None:
     """Does an NPU with one port wait for turns? No."""
-    builder = building(post_ps=1, push_ps=1, in_turn=True)
+    builder = building(post_ps=1, push_ps=1, in_turn=2)
     nic = builder.nic(FAST, engines=4)
     for _ in range(3):
         builder.task(1, [(nic, 0)])

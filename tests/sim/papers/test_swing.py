@@ -11,9 +11,12 @@ from statistics import median
 
 import pytest
 
+from collectives import build
+from sim import PRESETS, simulate
 from sim.papers import swing, swing_points
 from sim.papers.swing_points import ALGORITHMS, SPECS, Comparison, bar, compare, published, winners
 from sim.study.points import Row, Task
+from topologies import from_spec
 from topologies.units import parse_size
 
 PUBLISHED_FASTEST = {
@@ -96,11 +99,39 @@ def test_published_data_is_complete() -> None:
 
 
 def test_bars_are_the_stated_ones() -> None:
-    """No bar on HammingMesh; the others by algorithm and size."""
-    assert bar("Swing", "Hx2Mesh", 32, 0.01) is None
+    assert bar("Swing", "Hx2Mesh", 32, 0.01) == 0.02
+    assert bar("Bucket", "Hx2Mesh", 2**29, 700) == 0.05
     assert bar("Swing", "8x8", 256 * 2**10, 100) == 0.15
     assert bar("Ring", "8x8", 2**20, 0.49) is None
     assert bar("Bucket", "8x8", 8 * 2**20, 500) is None
+
+
+@pytest.mark.parametrize(("spec", "board"), [("hx2mesh:4x4", 2), ("hx4mesh:2x2", 4)])
+def test_zero_load_on_hamming_meshes_is_that_of_the_formulas(spec: str, board: int) -> None:
+    """Rings average their slow and fast links; steps of butterflies, which wait for all ports, take the slow ones."""
+    fabric, slow, fast = from_spec(spec), 0.72, 0.314
+    width, p = fabric.shape[0], fabric.n_npus
+    crossings = width // board
+    expected = {
+        "bucket": 4 * (crossings * slow + (width - 1 - crossings) * fast),
+        "ring": 2 * (p - 1) * (slow + (board - 1) * fast) / board,
+    }
+    if board == 2:
+        expected |= dict.fromkeys(("swing", "recursive-doubling"), 2 * math.log2(width) * slow)
+    for name, time_us in expected.items():
+        options = {"pairs": "shifted"} if name == "recursive-doubling" else {}
+        found = simulate(build(name, "all-reduce", fabric, 32, **options), model=PRESETS["swing-hx"])
+        assert found.time_s * 1e6 == pytest.approx(time_us, rel=0.01)
+
+
+@pytest.mark.full
+def test_hx2mesh_at_no_load_and_at_512_mib() -> None:
+    """Within 2 % and 5 %, as its bars say."""
+    wanted = swing_points.wanted(["Hx2Mesh"], "swing-paper")
+    ends = [one for one in wanted if one.label != "Ring" and one.size_bytes in (32, 2**29)]
+    found = swing_points.compared(ends)
+    assert len(found) == 6
+    assert [c for c in found if not c.holds] == []
 
 
 def page_at(factor: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
