@@ -248,7 +248,7 @@ def from_spec(
         name, argument = "multidim", spec
     family = TOPOLOGIES.get(name)
     if board := _HAMMING_MESH.match(name):
-        family = replace(TOPOLOGIES["hx2mesh"], build=partial(_of_boards, board[1]), example=f"{name}:4x4")
+        family = family or replace(TOPOLOGIES["hx2mesh"], build=partial(_of_boards, board[1]), example=f"{name}:4x4")
     if family is None:
         raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}{nearest(name, TOPOLOGIES)}")
     if not argument:

@@ -31,7 +31,8 @@ def test_the_name_of_a_network_builds_it_again(spec):
 def test_every_family_takes_the_quantities(spec):
     t = from_spec(spec, bandwidth="1GB/s", latency="2ns", hop_latency="3ns")
     assert set((t.bandwidth_Bps % 1e9).tolist()) <= {0}  # boxes bundle links into one of several GB/s
-    assert set(t.latency_ps.tolist()) <= {2_000}
+    traces = {0} if spec.startswith("hx") else set()  # of boards have a latency of their own
+    assert set(t.latency_ps.tolist()) <= {2_000} | traces
     assert set(t.hop_latency_ps.tolist()) <= {0, 3_000}
 
 
