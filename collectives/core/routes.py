@@ -7,6 +7,7 @@ import numpy as np
 from collectives.core.proof import ScheduleError
 from collectives.core.transfers import Transfers
 from topologies import Paths, Topology
+from topologies.core.path_checks import brief_links, broken_path
 from topologies.core.paths import ranges
 
 
@@ -42,34 +43,9 @@ def check_named_links(transfers: Transfers, topology: Topology, name: str) -> No
     ptr, links = transfers.via_ptr, transfers.via_links
     if ptr is None or links is None or not links.size:
         return
-    exists = (links >= 0) & (links < topology.n_links)
-    if not exists.all():
-        at = int(np.argmin(exists))
-        _refuse_links(transfers, topology, name, at, f"link {links[at]} is not one of 0 to {topology.n_links - 1}")
-    named = np.flatnonzero(ptr[1:] > ptr[:-1])
-    first, last = ptr[:-1][named], ptr[1:][named] - 1
-    ends = topology.dst[links]
-    begins = np.empty(links.size, np.int64)
-    begins[1:] = ends[:-1]
-    begins[first] = transfers.src[named]
-    apart = topology.src[links] != begins
-    if apart.any():
-        at = int(np.argmax(apart))
-        here = topology.node_name(int(begins[at]))
-        _refuse_links(transfers, topology, name, at, f"link {links[at]} does not begin at {here}")
-    elsewhere = ends[last] != transfers.dst[named]
-    if elsewhere.any():
-        at = int(last[np.argmax(elsewhere)])
-        _refuse_links(transfers, topology, name, at, f"they end at {topology.node_name(int(ends[at]))}")
-
-
-def _refuse_links(transfers: Transfers, topology: Topology, name: str, at: int, fault: str) -> None:
-    ptr, links = transfers.via_ptr, transfers.via_links
-    assert ptr is not None and links is not None
-    row = int(np.searchsorted(ptr, at, side="right")) - 1
-    route = links[ptr[row] : ptr[row + 1]].tolist()
-    shown = f"{', '.join(map(str, route[:8]))}{', ...' if len(route) > 8 else ''}"
-    where = f"{name} on {topology.name}: slot {transfers.slot[row]} of rank {transfers.src[row]}"
-    raise ScheduleError(
-        f"{where} names the links [{shown}], which are no path to rank {transfers.dst[row]}: {fault}"
-    )
+    fault = broken_path(topology, ptr, links, transfers.src, transfers.dst)
+    if fault is not None:
+        row, why = fault
+        where = f"{name} on {topology.name}: slot {transfers.slot[row]} of rank {transfers.src[row]}"
+        raise ScheduleError(f"{where} names the links {brief_links(links[ptr[row] : ptr[row + 1]])}, which are no path "
+                            f"to rank {transfers.dst[row]}: {why}")

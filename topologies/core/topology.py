@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError, checked, choice
+from topologies.core.path_checks import check_paths
 from topologies.core.paths import TIES, Paths
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
@@ -29,7 +30,11 @@ IntArray = npt.NDArray[np.integer]
 
 
 class Router(Protocol):
-    """Chooses routes; `src` and `dst` are (n,) node indices."""
+    """Chooses routes; `src` and `dst` are (n,) node indices.
+
+    What it gives is checked at every call: a path of links from the source of each pair to its destination. It must
+    give the same each time, for what is built from its routes is kept.
+    """
 
     def paths(
         self, topology: Topology, src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64], tie: str, seed: int
@@ -174,7 +179,8 @@ class Topology:
         Raises
         ------
         WeftError
-            An unknown tie rule, a node that does not exist, or a pair without a route.
+            An unknown tie rule, a node that does not exist, a pair without a route, or a router whose links do not
+            lead from the source of a pair to its destination.
         """
         choice(tie, TIES, "tie rule")
         sources, targets = np.asarray(src, np.int64), np.asarray(dst, np.int64)
@@ -185,7 +191,7 @@ class Topology:
             if np.any((node < 0) | (node >= self.n_nodes)):
                 stranger = node[(node < 0) | (node >= self.n_nodes)][0]
                 raise WeftError(f"topology {self.name}: no node {stranger}; nodes are 0 to {self.n_nodes - 1}")
-        return self.router.paths(self, sources, targets, tie, seed)
+        return check_paths(self.router.paths(self, sources, targets, tie, seed), self, sources, targets, tie)
 
     @checked
     def with_links(
