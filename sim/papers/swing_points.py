@@ -82,7 +82,7 @@ class Comparison:
         if self.algorithm == "Ring":
             return "resolution" if self.published_Gbps < 0.5 else "unknown"
         if self.algorithm == "Bucket":
-            return "bucket"
+            return "unknown" if self.topology == "Hx2Mesh" else "bucket"
         return "peak" if self.algorithm == "Swing" and self.size_bytes >= 32 * MIB else "fifo"
 
 
