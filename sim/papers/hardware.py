@@ -17,7 +17,7 @@ import numpy as np
 
 from sim.library.described import asked_of, machine_of, processes_of, version_of
 from sim.library.expected import Expected, expected
-from sim.library.tuner import SENDRECV, Setting
+from sim.library.tuner import ROOTED, SENDRECV, Setting
 from sim.library.tuner import tables as known
 from sim.papers.hardware_figure import draw
 from sim.papers.hardware_left_out import Row, left_out
@@ -128,7 +128,9 @@ def _csv(text: str) -> Iterable[dict[str, str]]:
 
 
 def _factor(row: Mapping[str, str], gpus: int) -> float:
-    return {"all-reduce": 2 * (gpus - 1) / gpus, "sendrecv": 1.0}.get(row["collective"], (gpus - 1) / gpus)
+    if row["collective"] in ("sendrecv", *ROOTED):
+        return 1.0
+    return (2 if row["collective"] == "all-reduce" else 1) * (gpus - 1) / gpus
 
 
 def point_of(row: Mapping[str, str]) -> Point:

@@ -61,6 +61,10 @@ def test_other_tables_are_read_and_bad_ones_named(tmp_path: Path) -> None:
     (point,) = map(point_of, hardware.read(str(file)))
     assert point.measured_us == pytest.approx(1048576 * 1.75 / 65.5e3)
     assert abs(point.error) < 0.01
+    for kind, factor in (("all-gather", 7 / 8), ("broadcast", 1), ("reduce", 1), ("sendrecv", 1)):
+        file.write_text(f"{head},busbw_GBps\nx,8x H100,8,1,H100,NVSwitch,,{kind},auto,2.26,,1048576,,50\n")
+        (point,) = map(point_of, hardware.read(str(file)))
+        assert point.measured_us == pytest.approx(1048576 * factor / 50e3)
     file.write_text(f"{head}\nx,8x H100,8,1,H100,NVSwitch,,all-reduce,auto,2.26,,many,3\n")
     with pytest.raises(WeftError, match="line 2"):
         hardware.read(str(file))
