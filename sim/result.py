@@ -14,6 +14,7 @@ from sim.analytic.program_bound import lower_bound_ps
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost
 from sim.faults.effects import without_effect
+from sim.lower.credits import buffer_note
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.progress import progress_of
@@ -296,6 +297,8 @@ class Result(Tabular):
         if self.model.nic is not None or self.model.rank_progress != "free":
             nic = "none" if self.model.nic is None else self.model.nic.order
             row |= {"nic": nic, "rank_progress": self.rank_progress}
+        if self.model.buffer_bytes is not None:
+            row |= {"buffer_bytes": self.model.buffer_bytes}
         if self.estimate_ps is not None:
             row["estimate_s"] = self.estimate_ps / PS_PER_S
         return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())
@@ -318,6 +321,7 @@ class Result(Tabular):
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
+        notes += buffer_note(self.job.topology, self.model)
         return notes if alone is None else notes + _padding(alone)
 
     def _title(self) -> str:

@@ -14,7 +14,7 @@ from sim.certify.healthy import certify
 from sim.certify.schedule import certify_schedule
 from sim.engine.run import Progress, check_memory, run
 from sim.faults.apply import add_faults
-from sim.faults.cost import FaultCost, named_deadlock
+from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of
 from sim.faults.marks import marks_of
 from sim.faults.plan import FaultPlan
@@ -61,6 +61,8 @@ def simulate(
     nic_order: str | None = None,
     send_complete: str | None = None,
     rank_progress: str | None = None,
+    buffer: Quantity | None = None,
+    credit_latency: Quantity | None = None,
     engine: Annotated[str, Choice(ENGINES)] = "chunk",
     symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     check: bool = False,
@@ -77,7 +79,7 @@ def simulate(
     work : Schedule, Job or sequence of Tenant
         A schedule alone is a job of one operation; tenants are one job, whose operations name their tenant.
     model : Model
-        Where to start from; the arguments below, up to `rank_progress`, change it.
+        Where to start from; the arguments below, up to `credit_latency`, change it.
     forwarding : {"cut-through", "store-and-forward"}, optional
     deliver : {"tail", "head"}, optional
         What counts as delivery of a chunk.
@@ -109,6 +111,10 @@ def simulate(
     nic_order : {"rotate", "fifo"}, optional
     send_complete : {"delivered", "pushed"}, optional
         When a rank's own send no longer holds up its next one.
+    buffer : str or int, optional
+        Room for chunks behind each link: "64KiB", or bytes; without it, unlimited.
+    credit_latency : str, optional
+        Until a link knows of room that is given back; without it, its wire and the router behind it once more.
     rank_progress : {"free", "any", "all", "authors"}, optional
         What a rank waits for before it posts its next step.
     engine : {"chunk", "reference", "analytic"}
@@ -149,7 +155,7 @@ def simulate(
         packet_header=packet_header, endpoint_latency=endpoint_latency, tie=tie, discipline=discipline, seed=seed,
         nic=nic, injection_rate=injection_rate, ejection_rate=ejection_rate, nic_engines=nic_engines,
         post_time=post_time, push_time=push_time, nic_queue=nic_queue, nic_order=nic_order,
-        send_complete=send_complete, rank_progress=rank_progress,
+        send_complete=send_complete, rank_progress=rank_progress, buffer=buffer, credit_latency=credit_latency,
     )
     job = _job_of(work, model)
     if job.alone is None:
@@ -159,6 +165,8 @@ def simulate(
     if faults is not None:
         if model.nic is not None:
             raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
+        if model.buffer_bytes is not None:
+            raise WeftError("faults and buffers are not simulated together: give a fault plan, or buffers")
         if model.discipline not in ORDERS:
             raise WeftError(f"faults and links that serve in turn ({model.discipline}) are not simulated together")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
@@ -192,7 +200,14 @@ class _Run:
         """A job on a fabric on which nothing goes wrong."""
         started = perf_counter()
         lowered = lower(job, model, symmetry)
-        outcome = None if self.engine == "analytic" else self._outcome(lowered, self.log)
+        try:
+            outcome = None if self.engine == "analytic" else self._outcome(lowered, self.log)
+        except Deadlock as stuck:
+            if not stuck.circle:
+                raise
+            if not lowered.is_whole:
+                return self.healthy(job, model, "off")  # which names the circle itself, not what stands for it
+            raise named_circle(stuck, lowered) from None
         estimate = None if job.alone is None else estimate_ps(lowered)
         result = Result(
             job=job, model=model, engine=self.engine, time_ps=_time_ps(outcome, estimate),

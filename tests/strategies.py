@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+import numpy as np
 from hypothesis import strategies as st
 
 from sim.program import (
@@ -24,6 +25,8 @@ from sim.program import (
     Program,
     ProgramBuilder,
 )
+from sim.program.contract import UNBOUNDED
+from sim.program.turns import largest_chunks, with_buffers
 
 SMALL_RATES = tuple(Fraction(10**12) / ps for ps in (1, 2, 3, 5, Fraction(1, 2)))
 REALISTIC_RATES = (Fraction(50 * 10**9), Fraction(25 * 10**9), Fraction(50 * 2**30), Fraction(10**11, 3))
@@ -170,6 +173,17 @@ def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capaci
         drawn.builder.give(giver, pool, units, PER_CHUNK)
     else:
         drawn.builder.give(giver, pool, total, PER_TASK)
+
+
+@st.composite
+def credit_programs(draw: st.DrawFn) -> Program:
+    """Any program, with and without NICs, in which some servers have buffers of a few chunks; some deadlock."""
+    program = draw(st.one_of(programs(), nic_programs()))
+    largest, n = largest_chunks(program), program.n_servers
+    more = draw(st.lists(st.sampled_from((0, 0, 1, 3, 8, 10**6, None)), min_size=n, max_size=n))
+    room = [UNBOUNDED if one is None else int(chunk) + one for chunk, one in zip(largest, more, strict=True)]
+    credit_ps = draw(st.lists(st.sampled_from((1, 1, 2, 5)), min_size=n, max_size=n))
+    return with_buffers(program, np.array(room, np.int64), np.array(credit_ps, np.int64))
 
 
 @st.composite

@@ -24,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._by_pointer import by_pointer
+from sim.engine._credits import fits, give_back, hold, is_back, room_for_returns
 from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, without_root
@@ -46,6 +47,7 @@ from sim.engine._state import (
     NONE,
     NOW,
     PAUSED,
+    RETURN,
     RING,
     TOKENS_FROM,
     TOP,
@@ -337,7 +339,7 @@ def _pushed(program, state, engine):
 
 
 @helper
-def _happen(program, state, event, faulty, nics):
+def _happen(program, state, event, faulty, nics, routers):
     """An event of this picosecond: the end of a service, a delivery, or an arrival, which waits for its turn."""
     if event < program.server_rate.size:
         _touch(state, event)
@@ -360,6 +362,9 @@ def _happen(program, state, event, faulty, nics):
     if at_of(state.event, token) != NONE:
         state.event[field(token, NEXT)] = state.register[ARRIVING]
         state.register[ARRIVING] = token
+        return
+    if routers and chunk_of(state.event, token) == RETURN:
+        _touch(state, is_back(program, state, token))
         return
     task = task_of(state.event, token)
     if faulty and chunk_of(state.event, token) < 0:
@@ -406,15 +411,17 @@ def _grant(program, state, faulty):
 
 
 @helper
-def _serve(program, state, server, nics):
+def _serve(program, state, server, nics, routers):
     """Start the service of the token that a free server chooses."""
     token = state.queue[u64(server)]
     discipline = program.server_discipline[u64(server)]
+    if routers and not fits(program, state, server, token):
+        return
     if nics and discipline == FIFO:
         state.queue[u64(server)] = next_of(state.event, token)
     else:
         state.queue[u64(server)] = without_root(program, state, discipline, token)
-    _serve_token(program, state, server, token, nics)
+    _serve_token(program, state, server, token, nics, routers)
 
 
 @helper
@@ -424,11 +431,11 @@ def _serve_in_turn(program, state, server):
     if state.free_ps[u64(server)] <= state.register[NOW]:
         token = next_in_turn(program, state, server)
         if token != NONE:
-            _serve_token(program, state, server, token, True)
+            _serve_token(program, state, server, token, True, True)
 
 
 @helper
-def _serve_token(program, state, server, token, nics):
+def _serve_token(program, state, server, token, nics, routers):
     """Start a service."""
     first_hop = size_of(state.event, token) >= FIRST_HOP
     state.first_of[u64(server)] = task_of(state.event, token) if first_hop else NONE
@@ -436,14 +443,21 @@ def _serve_token(program, state, server, token, nics):
         state.first_of[u64(server)] = NONE  # its engine lets the next chunk follow
         work = program.chunk_work[u64(size_of(state.event, token) & (FIRST_HOP - 1))]
         state.nic[u64(program.server_nic[u64(server)] * NIC_WORDS + SERVING)] = work
+    at, size = at_of(state.event, token), size_of(state.event, token)
     end, ready = _begin(program, state, token, server, state.register[NOW])
+    if routers and program.server_buffer.size:
+        hold(program, state, server, size & (FIRST_HOP - 1))
+        if size < FIRST_HOP:
+            give_back(program, state, program.hop_server[u64(program.route_hop[u64(at - 1)])], size, end)
+        if at_of(state.event, token) == NONE:
+            give_back(program, state, server, size & (FIRST_HOP - 1), ready)
     push(state, server, end)
     push(state, token, ready)
 
 
 @section
-def _general(program, state, max_events, until_ps, faulty, nics, turns):
-    """The loop of `run_general`, `run_faulty`, `run_nics` and `run_turns`."""
+def _general(program, state, max_events, until_ps, faulty, nics, routers):
+    """The loop of `run_general`, `run_faulty`, `run_nics` and `run_routers`."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
@@ -454,7 +468,7 @@ def _general(program, state, max_events, until_ps, faulty, nics, turns):
             while register[BATCH] != NONE:
                 event = register[BATCH]
                 register[BATCH] = next_of(state.event, event)
-                _happen(program, state, event, faulty, nics)
+                _happen(program, state, event, faulty, nics, routers)
             if register[TOP] == NONE:
                 _grant(program, state, faulty)
                 settled = register[BATCH] == NONE
@@ -475,15 +489,17 @@ def _general(program, state, max_events, until_ps, faulty, nics, turns):
             _touch(state, server)
         if faulty and not room_for_journal(state):
             return NEEDS_JOURNAL
+        if routers and not room_for_returns(program, state):
+            return NEEDS_TOKENS
         for i in range(register[TOUCHED]):
             server = state.touched[u64(i)]
-            if turns and program.server_discipline[u64(server)] >= ROUND_ROBIN_FLOW:
+            if routers and program.server_discipline[u64(server)] >= ROUND_ROBIN_FLOW:
                 _serve_in_turn(program, state, server)
             elif state.queue[u64(server)] != NONE and state.free_ps[u64(server)] <= register[NOW]:
                 if faulty:
                     serve_faulty(program, state, server)
                 else:
-                    _serve(program, state, server, nics)
+                    _serve(program, state, server, nics, routers)
         register[TOUCHED] = 0
         if register[LEFT] == 0:
             return FINISHED
@@ -529,6 +545,6 @@ def run_nics(program, state, max_events, until_ps):
 
 
 @entry
-def run_turns(program, state, max_events, until_ps):
-    """Run a program in which queues take turns, with NICs or (`server_nic` is -1) without; see `run_general`."""
+def run_routers(program, state, max_events, until_ps):
+    """Run a program with turns or buffers, with NICs or (`server_nic` is -1) without; see `run_general`."""
     return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, True)

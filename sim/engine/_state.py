@@ -32,6 +32,8 @@ FIRST_HOP = 1 << 30
 """Added to the size of a token that is still at its first server."""
 ARM, RING = -2, -1
 """In place of a chunk, in a token that is the timer of a task: to be set, and set."""
+RETURN = -3
+"""In place of a chunk, in a token that gives room behind a server back."""
 JOURNAL_COLUMNS = 7
 
 
@@ -95,6 +97,8 @@ class State(NamedTuple):
         where queues take turns: FRONT and BACK of sim/engine/_turns.py.
     turn : (queues * QUEUE_WORDS,) or (0,) int64
         Words of the queues that take turns; empty where there are none.
+    buffered : (S,) or (0,) int64
+        Work of the chunks that hold the buffer of a server; empty where there are no buffers.
     """
 
     register: I64
@@ -133,3 +137,4 @@ class State(NamedTuple):
     touched_nic: I32
     line: I32
     turn: I64
+    buffered: I64

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.engine._credits import fits
 from sim.engine._event import NEXT, at_of, field, next_of, size_of, task_of
 from sim.engine._heap import without_root
 from sim.engine._jit import helper, u64
@@ -61,7 +62,7 @@ def line_up(program, state, server):
 
 @helper
 def next_in_turn(program, state, server):
-    """Take the token that a free server serves next out of its queue; NONE where none waits."""
+    """Take the token that a free server serves next out of its queue; NONE where none may start."""
     turn, line = state.turn, state.line
     while line[u64(2 * server + FRONT)] != NONE:
         queue = np.int64(line[u64(2 * server + FRONT)])
@@ -70,6 +71,8 @@ def next_in_turn(program, state, server):
         if token != NONE:
             cost = max(program.chunk_work[u64(size_of(state.event, token) & (FIRST_HOP - 1))], np.int64(1))
             if cost <= turn[u64(word + ALLOWANCE)]:
+                if not fits(program, state, server, token):
+                    break
                 turn[u64(word + ALLOWANCE)] -= cost
                 turn[u64(word + FIRST)] = next_of(state.event, token)
                 return token

@@ -34,7 +34,7 @@ from sim.program import (
     WHOLE,
     Program,
 )
-from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, LOSES, NEVER_PS, WAITS
+from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, LOSES, NEVER_PS, UNBOUNDED, WAITS
 from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
 
 SETTLE = NORMAL
@@ -303,6 +303,9 @@ class Server:
     way_now: Callable[[Visit], Visit | None]
     nic: Nic | None = None
     turns: Turns[Visit] | None = None
+    buffer: int = UNBOUNDED
+    credit_ps: int = 1
+    buffered: int = 0
     waiting: list[Visit] = field(default_factory=list)
     done: list[Visit] = field(default_factory=list)
     dropped: list[Visit] = field(default_factory=list)
@@ -314,15 +317,25 @@ class Server:
         """A chunk arrives."""
         visit.arrival_ps = self.clock.now_ps
         self.waiting.append(visit)
+        self._something_changed()
+
+    def give_back(self, work: int, time_ps: int) -> Steps:
+        """Room behind the server is given back at a time, and known to it later."""
+        yield self.clock.at(time_ps + self.credit_ps, SETTLE)
+        self.buffered -= work
+        self._something_changed()
+
+    def _something_changed(self) -> None:
         if self._arrived is not None:
             self._arrived.succeed()
             self._arrived = None
 
     def serve(self) -> Steps:
         """The life of the server: wait for a chunk, choose, serve."""
+        blocked = False
         while True:
-            if not self.waiting:
-                self._arrived = self.clock.event()
+            while not self.waiting or blocked:
+                blocked, self._arrived = False, self.clock.event()
                 yield self._arrived
             yield self.clock.at(self.clock.now_ps, CHOOSE)
             now = self.clock.now_ps
@@ -331,6 +344,9 @@ class Server:
                 self._drop_all()
                 continue
             visit = min(self.waiting, key=attrgetter("key")) if self.turns is None else self.turns.choose(self.waiting)
+            blocked = self.buffered + visit.work > self.buffer
+            if blocked:
+                continue
             way = None if down else self.way_now(visit)
             if way is not None and way.at != visit.at:
                 self._send(visit, way)
@@ -343,6 +359,8 @@ class Server:
                 yield self.clock.at(begin_ps, SETTLE)
                 continue
             self.waiting.remove(visit)
+            if self.turns is not None:
+                self.turns.take()
             self._start(visit)
             yield self.clock.at(visit.end_ps, SETTLE)
             visit.ended.succeed()
@@ -393,6 +411,7 @@ class Server:
         visit.latency_ps += self.conditions.at(now).latency_ps + self.conditions.jitter_ps(*drawn, of_service=False)
         visit.before = self.done[-1].row if self.done else -1
         self.done.append(visit)
+        self.buffered += visit.work
         visit.started.succeed()
 
 
@@ -415,6 +434,10 @@ class Simulation:
         self.tasks = [self._task(index) for index in range(self.program.n_tasks)]
         self._add_nics()
         self._add_turns()
+        for server, buffer, credit_ps in zip(
+            self.servers, self.program.server_buffer.tolist(), self.program.server_credit_ps.tolist(), strict=False
+        ):
+            server.buffer, server.credit_ps = buffer, credit_ps
         self._add_needs()
         self._add_pools()
 
@@ -468,6 +491,8 @@ class Simulation:
                 served = True
                 visit.task.start_ps = visit.start_ps if visit.chunk == 0 else visit.task.start_ps
                 self.clock.process(_after(visit.ended, injected))
+            if visit.came_from is not None and self.program.has_credits:
+                self.clock.process(visit.came_from.give_back(visit.work, visit.end_ps))
             if visit.lost:
                 ready_ps = visit.end_ps + visit.server.conditions.resend_ps
                 visit = self.sent_again(visit, ready_ps)
@@ -475,7 +500,10 @@ class Simulation:
             if visit.onward is not None:
                 ready_ps = visit.ready_ps(visit.onward, bool(self.program.cut_through))
             else:
-                yield self.clock.at(visit.delivery_ps(bool(self.program.deliver_head)), SETTLE)
+                delivery_ps = visit.delivery_ps(bool(self.program.deliver_head))
+                if self.program.has_credits:
+                    self.clock.process(visit.server.give_back(visit.work, delivery_ps))
+                yield self.clock.at(delivery_ps, SETTLE)
                 visit.task.deliver(visit.chunk)
             visit = visit.onward
 
@@ -530,6 +558,14 @@ class Simulation:
                     Stranded(one.task.index, one.chunk, server.conditions.index, one.attempt) for one in server.waiting
                 ]
         return found
+
+    def holding(self) -> set[tuple[int, int]]:
+        """Where chunks wait, and the server whose buffer each of them holds meanwhile."""
+        return {
+            (server.conditions.index, visit.came_from.conditions.index)
+            for server in self.servers if self.program.has_credits
+            for visit in server.waiting if visit.came_from is not None
+        }
 
     def _task(self, index: int) -> TaskProcess:
         p = self.program
@@ -626,7 +662,7 @@ def run_reference(program: Program, *, log: bool = False) -> Outcome:
     simulation = Simulation(program)
     simulation.run()
     tasks, servers = simulation.tasks, simulation.servers
-    check_finished(program, _column(tasks, "delivered"), simulation.stranded())
+    check_finished(program, _column(tasks, "delivered"), simulation.stranded(), simulation.holding())
     finish_ps = _column(tasks, "finish_ps")
     return Outcome(
         start_ps=_column(tasks, "start_ps"),

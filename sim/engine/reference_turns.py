@@ -37,13 +37,13 @@ class _Queue(Generic[Chunk]):
 
 @dataclass
 class Turns(Generic[Chunk]):
-    """The line of a server. `quantum` is what a queue gets with every turn."""
+    """The line of a server, in which at most the queue in front is empty. `quantum`: what a queue gets every turn."""
 
     quantum: int
     line: list[_Queue[Chunk]] = field(default_factory=list)
 
     def choose(self, waiting: list[Chunk]) -> Chunk:
-        """The chunk to serve now, of all that wait, which is then taken out of its queue."""
+        """The chunk to serve now, of all that wait."""
         known = [chunk for queue in self.line for chunk in queue.chunks]
         for chunk in sorted((one for one in waiting if one not in known), key=lambda one: one.key):
             self._in_line(chunk.queue).chunks.append(chunk)
@@ -52,11 +52,14 @@ class Turns(Generic[Chunk]):
             if not queue.chunks:
                 continue
             if queue.chunks[0].cost <= queue.allowance:
-                queue.allowance -= queue.chunks[0].cost
                 self.line.insert(0, queue)
-                return queue.chunks.pop(0)
+                return queue.chunks[0]
             queue.allowance += self.quantum
             self.line.append(queue)
+
+    def take(self) -> None:
+        """Serve the chunk that was chosen."""
+        self.line[0].allowance -= self.line[0].chunks.pop(0).cost
 
     def _in_line(self, name: Hashable) -> _Queue[Chunk]:
         found = next((queue for queue in self.line if queue.name == name), None)

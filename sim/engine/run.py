@@ -75,8 +75,8 @@ class Run:
             self.state = _initial_state(self.program, self.log)
             loop = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
             self._kernel = _kernel.run_nics if self.program.has_nics else loop
-            if self.program.takes_turns:
-                self._kernel = _kernel.run_turns
+            if self.program.takes_turns or self.program.has_credits:
+                self._kernel = _kernel.run_routers
                 if not self.program.has_nics:
                     self.program = self.program._replace(server_nic=np.full(self.program.n_servers, -1, np.int32))
 
@@ -136,7 +136,8 @@ class Run:
             else:
                 break
         if status == STUCK:
-            check_finished(self.program, self.state.delivered.astype(np.int64), _stranded(self.program, self.state))
+            held_up = _stranded(self.program, self.state), _holding(self.program, self.state)
+            check_finished(self.program, self.state.delivered.astype(np.int64), *held_up)
         reached = self.events >= goal or self.events - self.skipped >= simulated
         if status == PAUSED and not reached and until_ps >= CLOCK_END_PS:
             raise past_the_clock()
@@ -294,17 +295,18 @@ def _initial_state(program: Program, log: bool) -> State:
 
 
 def _nics(program: Program, events: I64) -> dict[str, Any]:
-    """State of queues in turn and of NICs, whose engines are events behind those of the servers and the alarms."""
+    """State of buffers, queues in turn and NICs, whose engines are events behind those of servers and alarms."""
     n_nics, engines = program.nic_engines.size, program.nic_engines.astype(np.int64)
     turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
     turns = np.repeat(turns, _turns.QUEUE_WORDS)
     turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
-    line = np.full(2 * program.n_servers if n_nics or turns.size else 0, NONE, np.int32)
+    in_lists = n_nics or turns.size or program.has_credits
+    line = np.full(2 * program.n_servers if in_lists else 0, NONE, np.int32)
+    of_routers = {"line": line, "turn": turns, "buffered": np.zeros(program.server_buffer.size, np.int64)}
     if n_nics == 0:
         none = np.zeros(0, np.int32)
         return {
-            "nic": np.zeros(0, np.int64), "flow": none, "port_left": none, "touched_nic": none, "line": line,
-            "turn": turns,
+            "nic": np.zeros(0, np.int64), "flow": none, "port_left": none, "touched_nic": none, **of_routers,
         }
     first, ends = program.n_servers + n_nics, program.n_servers + n_nics + np.cumsum(engines)
     of_engines = events.view(np.int32).reshape(-1, 8)[first : ends[-1]]
@@ -323,7 +325,7 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     return {
         "nic": words.reshape(-1), "flow": np.full(n_flows * _nic.FLOW_WORDS, NONE, np.int32),
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
-        "line": line, "turn": turns,
+        **of_routers,
     }
 
 
@@ -362,6 +364,19 @@ def _stranded(program: Program, state: State | FifoState) -> list[Stranded]:
         task, chunk, at = field[token, _event.TASK : _event.SIZE].tolist()
         found.append(Stranded(task, chunk, int(program.route_server[at]), int(state.attempt[token])))
     return found
+
+
+def _holding(program: Program, state: State | FifoState) -> set[tuple[int, int]]:
+    """Where chunks wait, and the server whose buffer each of them holds meanwhile; nothing else happens any more."""
+    if isinstance(state, FifoState) or not program.has_credits:
+        return set()
+    field = state.event.reshape(-1, 8)
+    free = np.zeros(len(field), np.bool_)
+    free[: int(state.register[_state.TOKENS_FROM])] = True
+    _mark(free, field[:, [_event.NEXT]], int(state.register[_state.FREE]))
+    at = field[~free & (field[:, _event.AT] != NONE) & (field[:, _event.SIZE] < _state.FIRST_HOP), _event.AT]
+    server = program.route_server
+    return set(zip(server[at].tolist(), server[at - 1].tolist(), strict=True))
 
 
 def _mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:

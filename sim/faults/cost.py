@@ -112,6 +112,17 @@ def named_deadlock(
     return Deadlock(f"{count}: {'; '.join(lines)}{more}{''.join(said)}", stuck.stranded, stuck.waits, stuck.unfinished)
 
 
+def named_circle(stuck: Deadlock, lowered: Lowered) -> Deadlock:
+    """The report on a circle of full buffers with the names of the links."""
+    names = [lowered.topology.link_name(int(lowered.server_link[server])) for server in stuck.circle]
+    few = names[:8] + [f"{len(names) - 8} more"] * (len(names) > 8) + names[:1]
+    message = (
+        f"{stuck.unfinished} of {lowered.program.n_tasks} transfers can never finish: buffers are full in a circle, "
+        f"each of chunks that wait for room behind the next link: {', '.join(few)}"
+    )
+    return Deadlock(message, stuck.stranded, stuck.waits, stuck.unfinished, stuck.circle)
+
+
 def _dead_nodes(plan: FaultPlan, topology: Topology) -> dict[str, int]:
     """Nodes that stay down, as "node npu2", and since when."""
     dead: dict[str, int] = {}

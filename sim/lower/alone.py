@@ -7,12 +7,13 @@ from fractions import Fraction
 import numpy as np
 
 from collectives.core.schedule import Schedule
+from sim.lower.credits import buffers_of
 from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
 from sim.lower.nics import bandwidths, flows, legend, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.shape import Shape, Timed
-from sim.program import DISCIPLINES, FIFO, I8, I32, I64, NO_POOLS, ORDERS, Columns, assemble, i32
+from sim.program import DISCIPLINES, FIFO, I8, I32, I64, NO_POOLS, ORDERS, Columns, Cutting, assemble, i32
 from sim.program.model import Model
 from sim.program.retime import with_rates
 from topologies import Topology
@@ -74,11 +75,17 @@ def _assembled(
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
         nics=nics_of(schedule.topology, shape, schedule.pattern, model),
+        buffers=buffers_of(schedule.topology, shape, model, _largest_chunk(works[0], cuttings)),
         task_flow=flows(schedule.topology, shape) if model.discipline == "round-robin-flow" else None,
         waits=shape.waits, works=works,
     )
     operation = np.broadcast_to(np.int32(0), task_bytes.size)
     return Timed(program, task_bytes, latency_ps, schedule.topology, (*legend(schedule.topology, shape), operation))
+
+
+def _largest_chunk(works: I64, cuttings: list[Cutting]) -> int:
+    """Bytes of the largest chunk that some works are cut into, with headers."""
+    return max((cut.cut(int(works.max(initial=0)))[2] for cut in cuttings), default=0)
 
 
 def _disciplines(topology: Topology, shape: Shape, discipline: str) -> I8:

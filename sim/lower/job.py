@@ -92,6 +92,11 @@ def lower(
             "NICs and the progress of ranks are simulated of a schedule alone: not of jobs of several operations, nor "
             "with the times at which each NPU has finished"
         )
+    if model.buffer_bytes is not None:
+        raise WeftError(
+            "buffers are simulated of a schedule alone: not of jobs of several operations, nor with the times at which "
+            "each NPU has finished"
+        )
     if model.discipline not in ORDERS:
         raise WeftError(
             f"discipline {model.discipline}: links that serve in turn are simulated of a schedule alone: not of jobs "

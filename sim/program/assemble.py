@@ -22,7 +22,7 @@ from sim.program.contract import (
     Program,
 )
 from sim.program.cutting import Cutting, service_time_ps
-from sim.program.turns import with_turns
+from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
 from topologies.checks import choice
@@ -104,12 +104,14 @@ def assemble(
     *,
     nics: Nics | None = None,
     task_flow: I64 | None = None,
+    buffers: tuple[I64, I64] | None = None,
     waits: Waits | None = None,
     works: Works | None = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
 
     `task_flow`: source and destination of each task, where flows take turns and there are no NICs.
+    `buffers`: room behind each server, and time until room given back is known.
     `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
 
     Raises
@@ -156,6 +158,8 @@ def assemble(
     )
     check_nics(program)
     check_windows(program, *waits.windows)
+    if buffers is not None:
+        program = with_buffers(program, *buffers)
     check_times(program, columns.rates)
     return with_turns(program)
 

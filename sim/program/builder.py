@@ -20,6 +20,7 @@ from sim.program.contract import (
     PER_CHUNK,
     PUSHED,
     ROUND_ROBIN_FLOW,
+    UNBOUNDED,
     WHOLE,
     Program,
 )
@@ -65,13 +66,18 @@ class ProgramBuilder:
     _orders: list[tuple[I64, I64]] = field(default_factory=list)
     _pools: Pools = field(default_factory=lambda: Pools([], [], [], []))
     _nics: dict[int, int] = field(default_factory=dict)
+    _buffers: dict[int, tuple[int, int]] = field(default_factory=dict)
     _sends: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def server(self, rate: float | Fraction, discipline: str = "fifo") -> int:
+    def server(
+        self, rate: float | Fraction, discipline: str = "fifo", *, buffer: int = UNBOUNDED, credit_ps: int = 1
+    ) -> int:
         """Add a server of `rate` work per second (bytes/s for a link, 10^12 for work in ps); returns its index."""
         choice(discipline, DISCIPLINES, "discipline")
         if not rate > 0:
             raise WeftError(f"server {len(self._servers)} has rate {rate}; it must be above zero")
+        if buffer != UNBOUNDED:
+            self._buffers[len(self._servers)] = buffer, credit_ps
         self._servers.append((Fraction(rate), DISCIPLINES.index(discipline)))
         return len(self._servers) - 1
 
@@ -211,8 +217,12 @@ class ProgramBuilder:
         for task, sent in self._sends.items():
             port[task], flow[task] = sent
         nics = Nics(list(self._nics), list(self._nics.values()), i32(port), flow, self.posting) if self._nics else None
+        buffers = None
+        if self._buffers:
+            every = [self._buffers.get(server, (UNBOUNDED, 1)) for server in range(len(self._servers))]
+            buffers = tuple(np.array(every, np.int64).T)
         return assemble(
-            columns, cuttings, self.forwarding, self.deliver, self._pools, nics=nics,
+            columns, cuttings, self.forwarding, self.deliver, self._pools, nics=nics, buffers=buffers,
             task_flow=flow if np.any(columns.server_discipline == ROUND_ROBIN_FLOW) else None,
         )
 

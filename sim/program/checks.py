@@ -96,8 +96,9 @@ def check_clock(program: Program) -> None:
 
 
 def _posting_ps(program: Program) -> int:
-    """At most the time for all posts and pushes, one after the other."""
-    return int(program.chunks().sum()) * (program.post_ps + int(program.push_ps.max(initial=0)))
+    """At most the time for all posts, pushes and waits for credits, one after the other."""
+    credit_ps = program.chunk_hops() * int(program.server_credit_ps.max(initial=0))
+    return int(program.chunks().sum()) * (program.post_ps + int(program.push_ps.max(initial=0))) + credit_ps
 
 
 def _exact_bound(program: Program) -> int:

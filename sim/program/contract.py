@@ -57,6 +57,12 @@ Turns
     leaves the line. One whose first chunk costs more than its allowance goes to the back, with a quantum more.
     Else that chunk is served, at the cost of the allowance, and the queue stays in front until the next choice.
     A chunk costs its work, at least 1, and the quantum of a server is the cost of the largest chunk that crosses it.
+Credits
+    A server with a buffer (`server_buffer`) starts a chunk only if the chunks that hold the buffer, that one included,
+    have no more work than it. A chunk holds it from the start of its service until `server_credit_ps` after the end of
+    its service at the next server, or after it is delivered where there is none. A free server whose choice does
+    not fit starts nothing, and chooses anew when a chunk arrives or room is given back, which is the first of the
+    stages of a picosecond. Where queues take turns, the one whose turn it is waits for room, and the others for it.
 
 What changes in time (arrays that are empty in a healthy program)
     Timetable. A server has a rate, or is down (DOWN), and adds a latency, each from a time on; what holds at the
@@ -109,6 +115,9 @@ PUSHED = -2
 """Lag of an edge to a child that waits until all of the task is pushed into the queue of a NIC."""
 
 CLOCK_END_PS = 2**62
+
+UNBOUNDED = 2**62
+"""Work that a buffer without a limit has room for."""
 
 DOWN = -1
 """In a timetable, in place of a rate."""
@@ -204,6 +213,9 @@ class Program(NamedTuple):
         Queue of hop h of task t is `hop_queue[task_queue[t] + h]`. Empty where no server takes turns.
     server_quantum : (S,) or (0,) int64
         Cost of the largest chunk that crosses a server.
+    server_buffer, server_credit_ps : (S,) or (0,) int64
+        Work for which there is room behind a server, or UNBOUNDED; time until room that is given back is known to the
+        server, at least 1. Empty where no server has a buffer.
     """
 
     cut_through: int
@@ -270,6 +282,8 @@ class Program(NamedTuple):
     task_queue: I32 = _NONE[1]
     hop_queue: I32 = _NONE[1]
     server_quantum: I64 = _NONE[2]
+    server_buffer: I64 = _NONE[2]
+    server_credit_ps: I64 = _NONE[2]
 
     @property
     def is_healthy(self) -> bool:
@@ -286,6 +300,11 @@ class Program(NamedTuple):
     def takes_turns(self) -> bool:
         """Whether a server has queues that take turns."""
         return bool(self.server_quantum.size)
+
+    @property
+    def has_credits(self) -> bool:
+        """Whether a server waits for room behind it."""
+        return bool(self.server_buffer.size)
 
     @property
     def n_servers(self) -> int:
@@ -368,10 +387,12 @@ def _owners(ptr: I32) -> I32:
 
 
 def check_healthy(program: Program, what: str) -> None:
-    """Reject a program in which something changes in time, or with NICs or turns, for code without support for it."""
+    """Reject a program in which something changes in time, or with NICs, turns or buffers, for code that has none."""
     if not program.is_healthy:
         raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
     if program.has_nics:
         raise WeftError(f"{what} does not follow NICs: simulate with the chunk or the reference engine")
     if program.takes_turns:
         raise WeftError(f"{what} does not follow links that serve in turn: simulate with the chunk or reference engine")
+    if program.has_credits:
+        raise WeftError(f"{what} does not follow buffers: simulate with the chunk or the reference engine")

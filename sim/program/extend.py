@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sim.program.columns import by_key, i32
-from sim.program.contract import CLOCK_END_PS, I64, Program
+from sim.program.contract import CLOCK_END_PS, I64, UNBOUNDED, Program
 from sim.program.cutting import service_time_ps
 from sim.program.turns import with_turns
 from topologies.units import PS_PER_S
@@ -22,6 +22,8 @@ def server_for(program: Program, rate: Fraction, discipline: int = 0) -> Program
         server_rate=i32(np.append(program.server_rate, program.service_ps.shape[1])),
         server_discipline=np.append(program.server_discipline, discipline).astype(np.int8),
         server_nic=i32(np.append(program.server_nic, -1) if program.has_nics else []),
+        server_buffer=np.append(program.server_buffer, [UNBOUNDED] * program.has_credits).astype(np.int64),
+        server_credit_ps=np.append(program.server_credit_ps, [1] * program.has_credits).astype(np.int64),
     )
 
 

@@ -111,6 +111,10 @@ class Model:
         None: transfers start at their links.
     rank_progress : {"free", "any", "all", "authors"}
         What a rank waits for before it posts its next step; docs/background/model.md.
+    buffer_bytes : int or None
+        Room for chunks behind each link, at the node that it leads to; None: unlimited.
+    credit_ps : int or None
+        Until room that is given back is known to the link; None: its wire and the router behind it once more.
     """
 
     forwarding: Annotated[str, Choice(FORWARDING)] = "cut-through"
@@ -125,9 +129,13 @@ class Model:
     seed: int = 0
     nic: Nic | None = None
     rank_progress: Annotated[str, Choice(RANK_PROGRESS)] = "free"
+    buffer_bytes: PositiveBytes | None = None
+    credit_ps: Picoseconds | None = None
 
     def __post_init__(self) -> None:
         _ = self.cutting
+        if self.credit_ps is not None and self.buffer_bytes is None:
+            raise WeftError(f"credit latency {format_time(self.credit_ps)}: is of buffers, and there are none")
         if self.nic is None and self.rank_progress == "any":
             raise WeftError("rank progress 'any' is about the order of posts: it needs nic shared")
         if self.tie == "split" and (self.nic is not None or self.rank_progress != "free"):
@@ -152,6 +160,8 @@ class Model:
             words.append(f"endpoints {format_time(self.endpoint_latency_ps)}")
         if self.discipline != "fifo":
             words.append(self.discipline)
+        if self.buffer_bytes is not None:
+            words.append(f"buffers of {format_size(self.buffer_bytes)}")
         if self.nic is not None:
             words.append(self.nic.describe())
         if self.rank_progress != "free":
@@ -184,6 +194,8 @@ def make_model(
     nic_order: str | None = None,
     send_complete: str | None = None,
     rank_progress: str | None = None,
+    buffer: Quantity | None = None,
+    credit_latency: Quantity | None = None,
 ) -> Model:
     """A model from what a user writes: sizes and times with units; what is not given stays as in `base`.
 
@@ -197,6 +209,8 @@ def make_model(
     values: dict[str, Any] = {
         "forwarding": forwarding, "deliver": deliver, "tie": tie, "discipline": discipline, "seed": seed,
         "rank_progress": rank_progress,
+        "buffer_bytes": None if buffer is None else parse_size(buffer, "buffer", 1),
+        "credit_ps": None if credit_latency is None else parse_time(credit_latency, "credit latency"),
         "header_bytes": None if header is None else parse_size(header, "header"),
         "packet_header_bytes": None if packet_header is None else parse_size(packet_header, "packet header"),
         "endpoint_latency_ps": None if endpoint_latency is None else parse_time(endpoint_latency, "endpoint latency"),

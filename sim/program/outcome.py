@@ -96,14 +96,17 @@ class Deadlock(WeftError):
         A few of the tasks that wait, and the unfinished ones that they wait for.
     unfinished : int
         Tasks that can never finish.
+    circle : tuple of int
+        Servers each of which waits for room behind it, held by chunks that wait at the next one.
     """
 
     def __init__(
         self, message: str, stranded: Iterable[Stranded] = (), waits: Iterable[tuple[int, int]] = (),
-        unfinished: int = 0,
+        unfinished: int = 0, circle: Iterable[int] = (),
     ) -> None:
         super().__init__(message)
         self.stranded, self.waits, self.unfinished = tuple(stranded), tuple(waits), unfinished
+        self.circle = tuple(circle)
 
 
 def past_the_clock() -> WeftError:
@@ -118,10 +121,13 @@ def log_base(program: Program) -> I64:
     return base
 
 
-def check_finished(program: Program, delivered: I64, stranded: Iterable[Stranded] = ()) -> None:
+def check_finished(
+    program: Program, delivered: I64, stranded: Iterable[Stranded] = (), holding: Iterable[tuple[int, int]] = ()
+) -> None:
     """Raise `Deadlock`, naming what waits for what, unless every chunk was delivered.
 
     `delivered` (T,): chunks delivered of each task.
+    `holding`: servers at which chunks wait, and the server whose buffer each of these holds.
     """
     stuck = np.flatnonzero(delivered < program.chunks())
     if stuck.size == 0:
@@ -137,8 +143,25 @@ def check_finished(program: Program, delivered: I64, stranded: Iterable[Stranded
     more = f" (and {stuck.size - 3} more)" if stuck.size > 3 else ""
     waiting = [task for task in stuck.tolist() if task not in by_task][:WAITS_TOLD]
     waits = [(task, parent) for task in waiting for parent in _waiting_for(program, delivered, task)[:1]]
+    circle = _circle(holding)
+    if circle:
+        reasons, more = f"no server of a circle has room behind it: {' > '.join(map(str, (*circle, circle[0])))}", ""
     message = f"{stuck.size} of {program.n_tasks} tasks can never finish: {reasons}{more}"
-    raise Deadlock(message, held, waits, stuck.size)
+    raise Deadlock(message, held, waits, stuck.size, circle)
+
+
+def _circle(holding: Iterable[tuple[int, int]]) -> list[int]:
+    """Servers, from the least, each of which waits for room that chunks at the next one hold; none without buffers."""
+    at: dict[int, int] = {}
+    for waits, holds in sorted(holding, reverse=True):
+        at[holds] = waits
+    server, seen = min(at, default=-1), []
+    while server in at and server not in seen:
+        seen.append(server)
+        server = at[server]
+    found = seen[seen.index(server) :] if server in seen else []
+    first = found.index(min(found)) if found else 0
+    return found[first:] + found[:first]
 
 
 def _held_up(one: Stranded) -> str:

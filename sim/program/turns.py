@@ -1,4 +1,4 @@
-"""The queues of servers that serve flows, or the ports from which chunks come, in turn."""
+"""Servers that serve flows, or the ports from which chunks come, in turn; servers with buffers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.program.columns import i32, unique_rows
 from sim.program.contract import I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
+from topologies import WeftError
 from topologies.core.paths import ranges
 
 
@@ -30,16 +31,34 @@ def with_turns(program: Program) -> Program:
     keys, key = unique_rows(key)
     queue = unique_rows(server * max(keys.size, 1) + key)[1]
     return program._replace(
-        task_queue=i32(base[kind]), hop_queue=i32(queue), server_quantum=_quanta(program)
+        task_queue=i32(base[kind]), hop_queue=i32(queue), server_quantum=np.maximum(largest_chunks(program), 1)
     )
 
 
-def _quanta(program: Program) -> I64:
-    """Cost of the largest chunk that crosses each server."""
+def with_buffers(program: Program, buffer: I64, credit_ps: I64) -> Program:
+    """The program with buffers, and the time until room in them is known again, (S,) each.
+
+    WeftError: a buffer that is smaller than a chunk.
+    """
+    largest = largest_chunks(program)
+    if np.any(largest > buffer):
+        server = int(np.flatnonzero(largest > buffer)[0])
+        raise WeftError(
+            f"the buffer behind server {server} has room for {buffer[server]}, and a chunk of {largest[server]} "
+            "crosses it: give larger buffers, or cut smaller chunks"
+        )
+    return program._replace(
+        server_buffer=np.ascontiguousarray(buffer, np.int64),
+        server_credit_ps=np.maximum(np.ascontiguousarray(credit_ps, np.int64), 1),
+    )
+
+
+def largest_chunks(program: Program) -> I64:
+    """Work of the largest chunk that crosses each server."""
     lead = np.where(program.cut_first > 0, program.chunk_work[program.cut_size[:, 0]], 0)
     rest = np.where(program.cut_first < program.cut_chunks, program.chunk_work[program.cut_size[:, 1]], 0)
     largest = np.zeros(program.route_ptr.size - 1, np.int64)
     np.maximum.at(largest, program.task_route, np.maximum(lead, rest)[program.task_cut])
-    quantum = np.ones(program.n_servers, np.int64)
-    np.maximum.at(quantum, program.route_server, np.repeat(largest, np.diff(program.route_ptr)))
-    return quantum
+    found = np.zeros(program.n_servers, np.int64)
+    np.maximum.at(found, program.route_server, np.repeat(largest, np.diff(program.route_ptr)))
+    return found

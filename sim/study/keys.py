@@ -187,6 +187,9 @@ class ModelKeys:
                                     default="delivered")
     rank_progress: str | None = key("text", "what a rank waits for before its next step: free, any, all or authors",
                                     "RULE", default="free")
+    buffer: str | None = key("text", "room for chunks behind each link", "SIZE", default="unlimited")
+    credit_latency: str | None = key("text", "until a link knows of room that is given back", "TIME",
+                                     default="its wire and router")
     engine: str | None = key("text", "chunk, reference or analytic", "NAME", default="chunk")
     symmetry: str | None = key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
                                default="auto")

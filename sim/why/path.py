@@ -27,6 +27,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from sim.program import I64, Program
+from sim.program.contract import UNBOUNDED
 from sim.program.outcome import Log, Outcome
 from sim.why.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
@@ -36,9 +37,9 @@ from topologies.units import format_time
 
 Part = TypeVar("Part", int, float)
 
-SERIALIZATION, QUEUEING, POSTING = "serialization", "queueing", "posting"
+SERIALIZATION, QUEUEING, POSTING, CREDITS = "serialization", "queueing", "posting", "credits"
 """The path's own bytes on a server; those of another transfer in front of it; from the release of a chunk until it is
-in the queue of its NIC: posts of the rank, engines, pushes."""
+in the queue of its NIC: posts of the rank, engines, pushes; until a link knows of room that was given back."""
 
 
 class Labels(NamedTuple):
@@ -207,11 +208,31 @@ class Walk(Walks):
             if ahead is not None and self._service(*ahead)[1] == start:
                 self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
                 return before
-            return self._release(task, chunk, start)
+            given = self._room_given(row, task, int(self.server[self._at(task, hop)]), start)
+            return given or self._release(task, chunk, start)
         if hop == 0:
             return self._release(task, chunk, start)
         self._hop_before(task, chunk, hop - 1, start)
         return row - 1
+
+    def _room_given(self, row: int, task: int, server: int, start: int) -> State | None:
+        """Walk from a service that waited for room to the service, or the delivery, that gave it back."""
+        if not self.program.has_credits or self.program.server_buffer[server] == UNBOUNDED:
+            return None
+        credit_ps, holder = int(self.program.server_credit_ps[server]), int(self.log.before[row])
+        while holder >= 0:
+            other, chunk, hop = self._place(holder)
+            last = hop == self.hops[other] - 1
+            gone = self._delivered(other, chunk) if last else self._service(other, chunk, hop + 1)[1]
+            if gone + credit_ps == start:
+                self.pieces.append(Piece(gone, start, CREDITS, task, server))
+                if last:
+                    return other, chunk
+                onward = other, chunk, hop + 1
+                self._add(*self._service(*onward), SERIALIZATION if other == task else QUEUEING, *onward)
+                return holder + 1
+            holder = int(self.log.before[holder])
+        return None
 
     def _has_nic(self, task: int) -> bool:
         return self.program.has_nics and bool(self.program.server_nic[self.server[self._at(task, 0)]] >= 0)

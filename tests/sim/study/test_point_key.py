@@ -49,7 +49,8 @@ CHANGES: dict[str, Any] = {
     "model.preset": "swing-paper", "model.forwarding": "store-and-forward",
     "model.deliver": "head", "model.chunk": "64B", "model.chunks": 2, "model.header": "8B", "model.packet_header": "8B",
     "model.endpoint_latency": "1us", "model.tie": "split", "model.discipline": "priority", "model.engine": "reference",
-    "model.symmetry": "off", "model.seed": 1, "model.nic": "shared", "model.rank_progress": "all", "sweep.begin": "2K",
+    "model.symmetry": "off", "model.seed": 1, "model.nic": "shared", "model.rank_progress": "all",
+    "model.buffer": "1MiB", "sweep.begin": "2K",
 }
 OF_A_NIC: dict[str, Any] = {
     "injection_rate": "1GB/s", "ejection_rate": "1GB/s", "nic_engines": 1, "post_time": "2ns", "push_time": "2ns",
@@ -63,9 +64,13 @@ def test_another_experiment_has_another_key(name: str) -> None:
     assert point_key(task(**{section: {key: CHANGES[name]}})) != point_key(task())
 
 
-@pytest.mark.parametrize("name", OF_A_NIC)
-def test_another_nic_has_another_key(name: str) -> None:
-    assert point_key(task(model={"nic": "shared", name: OF_A_NIC[name]})) != point_key(task(model={"nic": "shared"}))
+OF_BUFFERS: dict[str, Any] = {"credit_latency": "1us"}
+
+
+@pytest.mark.parametrize("name", [*OF_A_NIC, *OF_BUFFERS])
+def test_another_nic_or_buffer_has_another_key(name: str) -> None:
+    plain = {"nic": "shared"} if name in OF_A_NIC else {"buffer": "1MiB"}
+    assert point_key(task(model=plain | {name: (OF_A_NIC | OF_BUFFERS)[name]})) != point_key(task(model=plain))
 
 
 def test_options_that_are_fractions_have_a_key() -> None:
@@ -88,7 +93,7 @@ def test_root_and_form_belong_to_the_key() -> None:
 def test_every_key_of_the_model_is_accounted_for() -> None:
     """A new key of a model is resolved by `Model`, or stands for itself; here it is tried."""
     missing = {f"model.{key.name}" for key in fields(SECTIONS["model"])} - CHANGES.keys() - {"model.faults"}
-    missing -= {f"model.{name}" for name in OF_A_NIC}
+    missing -= {f"model.{name}" for name in OF_A_NIC | OF_BUFFERS}
     assert not missing, f"give a value that changes the result for {', '.join(sorted(missing))}"
 
 

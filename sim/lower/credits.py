@@ -1,0 +1,56 @@
+"""Buffers behind links: room, and the time until it is known again, by model and fabric."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.lower.shape import Shape
+from sim.program import I64
+from sim.program.contract import UNBOUNDED
+from sim.program.model import Model
+from topologies import Topology, WeftError
+from topologies.units import format_size
+
+
+def _credit_ps(topology: Topology, model: Model, links: I64) -> I64:
+    """Until room given back is known at the other end of some links: unless given, wire and router once more."""
+    if model.credit_ps is not None:
+        return np.full(links.size, model.credit_ps)
+    found: I64 = topology.latency_ps[links] + topology.hop_latency_ps[topology.dst[links]]
+    return found
+
+
+def buffers_of(topology: Topology, shape: Shape, model: Model, largest_bytes: int) -> tuple[I64, I64] | None:
+    """Room behind each server of a shape, and the time until what is given back is known.
+
+    `largest_bytes`: of the largest chunk.
+    WeftError: it has more than a buffer.
+    """
+    if model.buffer_bytes is None:
+        return None
+    if largest_bytes > model.buffer_bytes:
+        raise WeftError(
+            f"buffers of {format_size(model.buffer_bytes)} ({model.buffer_bytes:,} B) are smaller than the largest "
+            f"chunk, {format_size(largest_bytes)} ({largest_bytes:,} B with headers): "
+            "give larger buffers, or cut smaller chunks"
+        )
+    is_link = shape.server_link < topology.n_links
+    links = np.where(is_link, shape.server_link, 0).astype(np.int64)
+    return (
+        np.where(is_link, model.buffer_bytes, UNBOUNDED), np.where(is_link, _credit_ps(topology, model, links), 1)
+    )
+
+
+def buffer_note(topology: Topology, model: Model) -> list[str]:
+    """A warning where buffers have less than what a link sends until it can know that there is room again."""
+    if model.buffer_bytes is None or not topology.n_links:
+        return []
+    links = np.arange(topology.n_links)
+    wait_ps = topology.latency_ps + topology.hop_latency_ps[topology.dst] + _credit_ps(topology, model, links)
+    needed = int(np.ceil(topology.bandwidth_Bps * wait_ps / 1e12).max())
+    if needed <= model.buffer_bytes:
+        return []
+    return [
+        f"buffers of {format_size(model.buffer_bytes)} are below {format_size(needed)}, rate x (hop + credit latency): "
+        "links pause for credits even where nothing is in the way"
+    ]
