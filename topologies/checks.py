@@ -303,9 +303,10 @@ def not_installed(package: str) -> str:
 
 
 def nearest(value: object, words: Iterable[str]) -> str:
-    """The end of a message: " (did you mean fifo?)", or nothing if no word is near."""
-    near = get_close_matches(value, list(words), 1) if isinstance(value, str) and len(value) <= LONGEST_TOLD else []
-    return f" (did you mean {near[0]}?)" if near else ""
+    """The end of a message: " (did you mean fifo?)", or nothing if no word is near; capitals do not count."""
+    plain = {word.lower(): word for word in words}
+    near = get_close_matches(value.lower(), plain, 1) if isinstance(value, str) and len(value) <= LONGEST_TOLD else []
+    return f" (did you mean {plain[near[0]]}?)" if near else ""
 
 
 def checked(target: T) -> T:

@@ -96,7 +96,7 @@ def _answer(words: list[str]) -> NoReturn:
         overview.parse_args(words)
     elif words:
         overview.error(f"command {told(words[0])} is unknown: choose one of {', '.join(COMMANDS)}"
-                       f"{nearest(words[0], COMMANDS)}")
+                       f"{nearest(words[0], (*COMMANDS, '--help', '--version'))}")
     overview.error(f"no command is given: choose one of {', '.join(COMMANDS)}; weft --help says what each does")
 
 

@@ -55,7 +55,7 @@ def parse_extent(text: str, what: str) -> int:
     WeftError: not a positive integer, or one of more than 18 digits.
     """
     if not re.fullmatch("0*[1-9][0-9]{0,17}", text):
-        raise WeftError(f"{what} has the extent {text!r}: extents are positive integers, such as 8")
+        raise WeftError(f"{what} has the extent {text!r}: extents are positive integers, such as 8 or 8x8")
     return int(text)
 
 

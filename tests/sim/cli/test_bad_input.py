@@ -18,6 +18,7 @@ from tests.places import ROOT
 CASES: dict[str, tuple[list[str], str]] = {
     "unknown algorithm": (["--algorithm", "swingg"], "algorithm 'swingg' is unknown: choose one of swing"),
     "unknown topology": (["--topology", "donut:8x8"], "topology 'donut:8x8' is unknown: choose one of torus:8x8"),
+    "capitals": (["--topology", "Torus:8x8"], "(did you mean torus?)"),
     "unknown collective": (["--collective", "all-to-none"], "collective 'all-to-none' is unknown"),
     "unknown preset": (["--preset", "swing"], "preset 'swing' is unknown: choose one of swing-paper"),
     "unknown form": (["--algorithm", "swing", "--form", "best"], "form 'best' belongs to none of swing"),
@@ -192,6 +193,7 @@ def test_the_real_command_line_exits_with_2(tmp_path: Path) -> None:
     [
         (["compare", "--figure", "speedup"], "'speedup' is unknown: choose one of comparison, speed-up, roofline (did"),
         (["plot", "--columns", "3"], "3 is unknown: choose one of 1, 2"),
+        (["help"], "(did you mean --help?)"),
         (["completion", "bsh"], "'bsh' is unknown: choose one of bash, zsh, fish (did you mean bash?)"),
         (["topology", "torus:4x4"], "torus:4x4 (a fabric follows its flag: --topology torus:8x8)"),
     ],
