@@ -58,7 +58,8 @@ def test_a_command_of_the_helps_ends_as_the_page_says(
     monkeypatch.setenv("COLUMNS", "80")
     code, said = run(example)
     assert str(code) == SHOWN[example.line.replace("|", "\\|")], said
-    assert [line for line in said.splitlines() if len(line) > 80 and len(re.findall(r"\S {2,}\S", line)) > 1] == []
+    if "weft completion" not in example.line:  # which prints a script
+        assert [line for line in said.splitlines() if len(line) > 80 and len(re.findall(r"\S {2,}\S", line)) > 1] == []
 
 
 @pytest.mark.parametrize("name", TEXTS)
