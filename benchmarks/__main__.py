@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import codec, plain_loop, scale, speed, stages
+from benchmarks import codec, plain_loop, scale, skipping, speed, stages, start
 from benchmarks.cases import Case
 from sim.plots.style import WIDE, figure, legend, line_of, log_axis
 from topologies.units import format_size
@@ -28,7 +29,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tori of up to 128x128, fewer repeats; writes no file")
     quick = parser.parse_args().quick
     times = 2 if quick else 5
-    lines = ["# Performance: all tables", "", f"Measured on {machine()}.", ""]
+    load = f"at a load of {os.getloadavg()[0]:.1f} when it began"
+    lines = ["# Performance: all tables", "", f"Measured on {machine()}, {load}.", ""]
     lines += show("Chunk engine and tape", SPEED_HEAD, (speed_row(speed.measure(c, times)) for c in speed.CASES))
     ratios = (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES)
     lines += show("Against plain Python, in one process", RATIO_HEAD, ratios)
@@ -36,6 +38,10 @@ def main() -> None:
     lines += show("What a record costs", LOG_HEAD, [log_row(speed.CASES[0], times)])
     for title, head, rows in stages.TABLES:
         lines += show(title, head, rows())
+    lines += show("Stretches that repeat", skipping.HEAD, (skipping.row(*case) for case in skipping.CASES))
+    lines += show("From the command line to the first number", start.HEAD, start.rows())
+    memory = (memory_row(scale.run_apart(*which)) for which in [scale.NO_SYMMETRY])
+    lines += show("Memory without symmetry, one chunk a transfer", MEMORY_HEAD, memory)
     coded = list(codec.measured(2 * times))
     lines += show("Homomorphic codec, 16 MiB, one core", codec.HEAD, (codec.row(*one) for one in coded))
     print("\nscaling ...", flush=True)
@@ -70,6 +76,8 @@ PLAIN_HEAD = ("case", "engine M/s", "C++ M/s", "ratio")
 LOG_HEAD = ("case", "plain M/s", "log kept M/s")
 SCALE_HEAD = ("topology", "algorithm", "NPUs", "services", "simulated", "CPU s", "peak memory")
 
+MEMORY_HEAD = ("topology", "algorithm", "transfers", "peak memory", "bytes a transfer beyond the imports", "CPU s")
+
 
 def speed_row(one: speed.Speed) -> Sequence[str]:
     """A row of the first table."""
@@ -102,6 +110,12 @@ def scale_row(one: scale.Scale) -> Sequence[str]:
     """A row of the last table."""
     counts = (f"{one.n_npus:,}", f"{one.services:,}", f"{one.time_ps / 1e9:.3f} ms")
     return one.topology, one.algorithm, *counts, f"{one.cpu_s:.1f}", format_size(one.peak_bytes)
+
+
+def memory_row(one: scale.Scale) -> Sequence[str]:
+    """A row of the table of memory."""
+    each = f"{(one.peak_bytes - one.imports_bytes) / one.transfers:.0f}"
+    return one.topology, one.algorithm, f"{one.transfers:,}", format_size(one.peak_bytes), each, f"{one.cpu_s:.1f}"
 
 
 def show(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

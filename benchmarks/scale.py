@@ -20,6 +20,7 @@ LARGEST = (
     ("RI(256)_FC(8)_SW(512)", "swing"),
 )
 """A million NPUs in other shapes."""
+NO_SYMMETRY = ("random-regular:1024x4x1", "ring")
 
 ALGORITHMS = ("swing", "bucket", "ring")
 
@@ -49,6 +50,8 @@ class Scale:
     wall_s: float
     peak_bytes: int
     symmetry: str
+    transfers: int
+    imports_bytes: int
 
 
 def services_due(side: int, algorithm: str) -> int:
@@ -72,6 +75,7 @@ def run_here(topology: str, algorithm: str) -> Scale:
     from sim import simulate
     from topologies import from_spec
 
+    imports_bytes = peak_bytes()
     fabric = from_spec(topology)
     form = "bandwidth" if algorithm == "swing" else None
     result = simulate(build(algorithm, "all-reduce", fabric, SIZE_BYTES, form=form), chunks=1)
@@ -85,6 +89,8 @@ def run_here(topology: str, algorithm: str) -> Scale:
         perf_counter() - wall,
         peak_bytes(),
         result.symmetry,
+        result.lowered.program.n_tasks,
+        imports_bytes,
     )
 
 
