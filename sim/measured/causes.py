@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from sim.library.tuner import SENDRECV, Setting
 from sim.measured.fit import Prior
-from sim.measured.of_library import BETWEEN, INSIDE, by_protocols, ceiling, with_nics, without
+from sim.measured.of_library import BETWEEN, INSIDE, by_protocols, ceiling, most, with_nics, without
 from topologies.text.brief import one_line
 
 SCATTER = Prior(0.0, 0.08)
@@ -165,7 +165,7 @@ def _between(setting: Setting) -> Iterator[Cause]:
             words = f"{'one NIC' if left == 1 else f'{left} NICs'} of {ports} in use: a dead rail, or NCCL_IB_HCA"
             fewer = with_nics(setting, left)
             likely = COMMON if name == "one-nic" else RARE  # NCCL_IB_HCA, or what a container sees
-            yield Cause(name, "slow-hw", words, fewer, priors(setting), likely, ceiling(fewer) / nic.reached)
+            yield Cause(name, "slow-hw", words, fewer, priors(setting), likely, most(fewer))
     if one > 1.2 * THROUGH_CPU_GBPS and setting.collective != SENDRECV:  # which one channel may limit
         slot = Prior(math.log(THROUGH_CPU_GBPS / one), 0.1)
         yield Cause("through-cpu", "slow-hw", f"each NIC at about {THROUGH_CPU_GBPS:g} GB/s: not near its GPU, data "
@@ -178,7 +178,7 @@ def _between(setting: Setting) -> Iterator[Cause]:
                            latency=Prior(math.log(3.0), 0.7)), COMMON + EITHER)
     yield Cause("host-copies", "wrong-config", "copies through host memory: GPUDirect RDMA is off, or ACS on", setting,
                 priors(setting, between=HOST_COPIES), RARE)
-    shared = MOST_OF_SHARED * ceiling(setting) / nic.reached
+    shared = MOST_OF_SHARED * most(setting)
     near = COMMON if setting.nodes == 2 else 0.0  # two nodes mostly meet at one switch
     if "ib" in nic.name:
         yield Cause("shared-link", "slow-hw", "two flows share a link between the switches (the spine)", setting,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sim.analytic.traffic import F64
-from sim.library.expected import chosen, expected, parts_us
+from sim.library.expected import chosen, expected, parts_us, timed
 from sim.library.tuner import Setting, candidates
 from topologies.machines.profile import Machine
 
@@ -56,6 +56,12 @@ def busbw(setting: Setting, size: int, time_s: float) -> float:
 def ceiling(setting: Setting) -> float:
     """Bus bandwidth of the largest messages in GB/s."""
     return busbw(setting, LARGEST, expected(setting, LARGEST).time_s)
+
+
+def most(setting: Setting) -> float:
+    """Bus bandwidth of the largest messages in GB/s by the best algorithm, at the raw rate of the NICs."""
+    least = min(timed(setting, one, LARGEST).time_s for one in candidates(setting))
+    return busbw(setting, LARGEST, least) / setting.machine.nic.reached
 
 
 def without(setting: Setting, *names: str) -> Setting | None:
