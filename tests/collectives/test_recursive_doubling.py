@@ -7,7 +7,8 @@ import pytest
 
 from collectives import mirrored_recursive_doubling, recursive_doubling
 from collectives.core.pattern import Pattern
-from topologies import WeftError, ring, switch, torus
+from sim import simulate
+from topologies import WeftError, from_spec, ring, switch, torus
 from topologies.flows.load import link_loads
 
 MIRRORED8 = [[7, 2, 1, 4, 3, 6, 5, 0], [6, 7, 4, 5, 2, 3, 0, 1], [4, 5, 6, 7, 0, 1, 2, 3]]
@@ -37,6 +38,24 @@ def test_peers_flip_one_bit_after_the_other():
     assert peers(plain(8), 0) == expected
     assert peers(mirrored(8), 0) == expected
     assert peers(mirrored(8), 1) == MIRRORED8
+
+
+def test_shifted_pairs_are_those_of_the_mirror_image_on_one_port():
+    shifted = recursive_doubling.all_reduce(torus(8), "1MiB", form="latency", pairs="shifted").pattern
+    assert peers(shifted, 0) == MIRRORED8
+    assert set(shifted.transfers().port.tolist()) == {0}
+    with pytest.raises(WeftError, match="omit pairs=shifted"):
+        recursive_doubling.all_reduce(torus(8), "1MiB", mirrored=True, pairs="shifted")
+
+
+@pytest.mark.parametrize("spec", ["torus:4x8", "hx2mesh:2x2", "torus:3x6"])
+@pytest.mark.parametrize("form", ["latency", "bandwidth"])
+def test_shifted_pairs_keep_their_symmetry(spec: str, form: str) -> None:
+    """Proved, certified, and the same as without."""
+    schedule = recursive_doubling.all_reduce(from_spec(spec), "64KiB", form=form, pairs="shifted")
+    times = [simulate(schedule, check=True, symmetry=symmetry).time_ps for symmetry in ("auto", "off")]
+    assert schedule.proof == "proved"
+    assert times[0] == times[1]
 
 
 def test_dimensions_take_turns():

@@ -124,6 +124,20 @@ def test_zero_load_on_hamming_meshes_is_that_of_the_formulas(spec: str, board: i
         assert found.time_s * 1e6 == pytest.approx(time_us, rel=0.01)
 
 
+@pytest.mark.parametrize(("name", "steps"), [("swing", 6), ("recursive-doubling", 6), ("bucket", 28)])
+@pytest.mark.parametrize("preset", ["swing-paper", "swing-sst"])
+def test_zero_load_on_hyperx_is_a_hop_a_step(name: str, steps: int, preset: str) -> None:
+    """0.52 us of endpoints and 0.4 us of the link; posts of a NIC are 1 ns apart."""
+    found = simulate(build(name, "all-reduce", from_spec("hyperx:8x8"), 32), model=PRESETS[preset])
+    assert found.time_s * 1e6 == pytest.approx(0.92 * steps, rel=0.005)
+
+
+def test_bucket_on_unequal_links_comes_to_its_end() -> None:
+    """Ports that have ended a phase are not waited for by the last one, whatever the lengths of its links."""
+    result = simulate(build("bucket", "all-reduce", from_spec("hx2mesh:8x8"), "4MiB"), model=PRESETS["swing-hx"])
+    assert result.lower_bound_ps <= result.time_ps < 1.1 * result.lower_bound_ps
+
+
 @pytest.mark.full
 def test_hx2mesh_at_no_load_and_at_512_mib() -> None:
     """Within 2 % and 5 %, as its bars say."""
