@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.program.columns import blocks
 from sim.program.contract import I64, Program
 from topologies.core.paths import ranges
 
@@ -44,29 +45,31 @@ def turns_ps(chunks: int, window: int, round_trip_ps: int, service_ps: int) -> i
 def _streams(program: Program) -> bool:
     if program.n_tasks == 0 or not program.is_healthy or program.whole_child.size or program.pool_capacity.size:
         return False
-    hops = program.route_server[_hops_of(program)]
+    hops = program.route_server[_hops_of(program, np.arange(program.n_tasks))]
     return bool(np.unique(program.chunks()).size == 1 and np.unique(hops).size == hops.size)
 
 
-def _hops_of(program: Program) -> I64:
-    """Hops of all tasks, task by task."""
-    hops = program.hops()
-    first = program.route_ptr[program.task_route].astype(np.int64)
-    found: I64 = np.arange(int(hops.sum())) + np.repeat(first - (np.cumsum(hops) - hops), hops)
-    return found
+def _hops_of(program: Program, tasks: I64) -> I64:
+    """Hops of some tasks, task by task."""
+    route = program.task_route[tasks]
+    first = program.route_ptr[route].astype(np.int64)
+    return ranges(first, program.route_ptr[route + 1] - first)
 
 
 def first_chunk(program: Program) -> tuple[I64, I64]:
     """Longest service of the first chunk of each task, and its time from release to delivery, (T,) each."""
-    hops, at = program.hops(), _hops_of(program)
-    task = np.repeat(np.arange(program.n_tasks), hops)
-    size = program.cut_size[program.task_cut[task], 0]
-    service = program.service_ps[size, program.server_rate[program.route_server[at]]]
-    longest = np.zeros(program.n_tasks, np.int64)
-    np.maximum.at(longest, task, service)
-    wire = np.bincount(task, weights=program.route_latency_ps[at], minlength=program.n_tasks).astype(np.int64)
-    served = np.bincount(task, weights=service, minlength=program.n_tasks).astype(np.int64)
-    return longest, wire + (longest if program.cut_through else served)
+    longest, time_ps = np.zeros((2, program.n_tasks), np.int64)
+    for some in blocks(program.n_tasks):
+        tasks = np.arange(some.start, min(some.stop, program.n_tasks))
+        at = _hops_of(program, tasks)
+        row = np.repeat(np.arange(tasks.size), np.diff(program.route_ptr)[program.task_route[tasks]])
+        size = program.cut_size[program.task_cut[tasks[row]], 0]
+        service = program.service_ps[size, program.server_rate[program.route_server[at]]]
+        np.maximum.at(longest[some], row, service)
+        counted = program.route_latency_ps[at] if program.cut_through else program.route_latency_ps[at] + service
+        time_ps[some] = np.bincount(row, weights=counted, minlength=tasks.size).astype(np.int64)
+        time_ps[some] += longest[some] if program.cut_through else 0
+    return longest, time_ps
 
 
 def first_delivered(program: Program, time_ps: I64) -> I64:
