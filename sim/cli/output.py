@@ -122,10 +122,10 @@ def folded(line: str, width: int) -> str:
     """A line broken between words, the rest indented below its text."""
     if len(line) <= width:
         return line
-    start = re.match(r"(#?\s*)(\S+ {2,})?", line)
+    start = re.match(r"(#?\s*)(\S+(?: \S+)? {2,})?", line)
     mark, label = (start[1], start[2] or "  ") if start else ("", "")
     return textwrap.fill(line, width, subsequent_indent=mark + " " * len(label), break_on_hyphens=False,
-                         break_long_words=False, drop_whitespace=True)
+                         break_long_words=False)
 
 
 def say_where(arguments: argparse.Namespace) -> None:

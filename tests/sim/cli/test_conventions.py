@@ -14,6 +14,7 @@ import pytest
 
 from sim.cli import COMMANDS, EXIT_BAD_INPUT, EXIT_CODES, main, parsers
 from sim.cli.flags import accepted
+from sim.cli.output import folded
 from sim.cli.paper import _value
 from sim.study.keys import flags_of, keys_of
 from tests.places import ROOT
@@ -38,6 +39,17 @@ def test_an_example_parses(example: str) -> None:
     name, *words = shlex.split(example, comments=True)[1:]
     parsed = parsers()[name].parse_args(words)
     assert isinstance(parsed, argparse.Namespace)
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("# note: one two three four", ["# note: one two", "#   three four"]),
+    ("limited by  the one and the other", ["limited by  the one", "            and the", "            other"]),
+    ("  saves 2 us in the simulation", ["  saves 2 us in the", "    simulation"]),
+    ("one two three four", ["one two three four"]),
+    ("", [""]),
+])
+def test_a_line_of_text_is_broken_between_words_on_a_terminal(line: str, said: list[str]) -> None:
+    assert folded(line, 20).split("\n") == said
 
 
 @pytest.mark.parametrize("name", COMMANDS)
