@@ -201,6 +201,9 @@ _FAMILIES = (
     ),
 )
 
+OWN_FAMILIES = frozenset(_FAMILIES)
+"""Weft's own, whose fabrics are the same each time."""
+
 TOPOLOGIES = Registry("families of fabrics", {family.name: family for family in _FAMILIES})
 """The registry: a family added here appears on the command line, in the tests and in the tables."""
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from collectives import in_network
 from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN
+from sim.study.content import DIGEST_LETTERS, algorithm_digest, fabric_digest, is_own, schedule_digest
 from sim.study.keys import AUTO, EXPERIMENT, TopologyKeys
-from sim.study.points import Task, topology_of
+from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from topologies import Topology, WeftError
 from topologies.text.input_text import stamp_of
-
-KEY_LETTERS = 32
-"""Of the hexadecimal SHA-256: 128 bits."""
-
-SOURCES_AT_ONCE = 4096
-"""Sources whose transfers are in memory together while a digest of them is made."""
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
@@ -50,7 +41,7 @@ _OTHERS = tuple(
 def point_key(task: Task) -> str:
     """The key of a point: equal for equal results, whatever the spelling of sizes, rates and defaults."""
     text = json.dumps(meaning(task), sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LETTERS]
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
 
 
 def meaning(task: Task) -> dict[str, Any]:
@@ -91,55 +82,28 @@ def point_spec(task: Task) -> Spec:
 
 
 def _algorithm(task: Task) -> Any:
-    """An algorithm as a part of keys: a file by its content, one that is not weft's own by all that it emits."""
-    name, spec = task.algorithm, task.spec
-    if name.endswith(SUFFIX):
-        return {"file": file_digest(name), "called": called(name)}
-    if id(ALGORITHMS.get(name)) in BUILT_IN:
-        return name
-    emitted = {form: _emitted(task, form or None) for form in spec.forms_of(name) or ("",)}
-    return {"name": name, "emitted": emitted}
+    """An algorithm as a part of keys: a file by its content, one that is not weft's own by all that it emits.
+
+    By that, too, where the router is not weft's own: routes decide as much as transfers.
+    """
+    name, spec, topology = task.algorithm, task.spec, topology_of(task.spec)
+    is_file = name.endswith(SUFFIX)
+    said = {"file": file_digest(name), "called": called(name)} if is_file else {"name": name}
+    chosen = ALGORITHMS.get(name)
+    if is_own(topology.router) and (chosen is None or id(chosen) in BUILT_IN):
+        return said if is_file else name
+    run = {} if chosen is None else {"run": algorithm_digest(chosen)}
+    forms, striped = forms_of(spec, topology, name)
+    return said | run | {"emitted": {form: _emitted(task, topology, form) for form in (*forms, *striped)}}
 
 
-def _emitted(task: Task, form: str | None) -> str:
-    """A digest of a schedule; of the reason, if there is none."""
+def _emitted(task: Task, topology: Topology, form: str) -> str:
+    """A digest of a schedule; the reason, if there is none."""
     try:
-        schedule = task.spec.build_schedule(task.algorithm, topology_of(task.spec), task.size_bytes, form)
+        schedule = schedule_of(task.spec, topology, task.algorithm, task.size_bytes, form)
+        return schedule_digest(schedule, task.spec.build_model(), task.spec.fabric_file)
     except WeftError as wrong:
         return str(wrong)
-    pattern = schedule.pattern
-    said = pattern.name, pattern.note, pattern.proof, pattern.n_blocks, pattern.pools, schedule.block_bytes
-    digest = hashlib.sha256(repr(said).encode())
-    n_sources = pattern.n_sources or pattern.p
-    for first in range(0, n_sources, SOURCES_AT_ONCE):
-        for column in pattern.emit(np.arange(first, min(first + SOURCES_AT_ONCE, n_sources))):
-            digest.update(b"none" if column is None else f"{column.dtype.str}{column.shape}".encode())
-            digest.update(b"" if column is None else np.ascontiguousarray(column).data)
-    return digest.hexdigest()[:KEY_LETTERS]
-
-
-def fabric_digest(topology: Topology, file: str = "") -> str:
-    """A digest of nodes, links, their rates and latencies, and the router; the name of the file is left out."""
-    if topology not in _digests:
-        name = topology.name
-        for named in (file, Path(file).name, Path(file).stem) if file else ():
-            name = name.replace(named, "")
-        digest = hashlib.sha256(
-            repr((name, topology.shape, type(topology.router).__name__, topology.node_names)).encode()
-        )
-        for array in (
-            topology.kind, topology.src, topology.dst, topology.bandwidth_Bps, topology.latency_ps,
-            topology.hop_latency_ps, topology.dimension, topology.coords,
-        ):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        if topology.aggregation is not None:
-            digest.update(repr(topology.aggregation).encode())
-        _digests[topology] = digest.hexdigest()[:KEY_LETTERS]
-    return _digests[topology]
-
-
-_digests: WeakKeyDictionary[Topology, str] = WeakKeyDictionary()
 
 
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:

@@ -28,8 +28,9 @@ from sim.study.keys import ModelKeys, TopologyKeys
 from sim.study.processes import processes
 from sim.study.spec import Spec
 from sim.why.spread import Spread
-from topologies import Topology, WeftError
+from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
+from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import format_time
@@ -257,8 +258,14 @@ def _collected(
 
 
 def topology_of(spec: Spec) -> Topology:
-    """The fabric of a spec; specs with the same fabric share it, and what is cached for it."""
+    """The fabric of a spec; specs with the same fabric share it, and what is cached for it.
+
+    One of a family that is not weft's own is built each time: nothing tells when what builds it has changed.
+    """
     key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
+    family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
+    if family is not None and family not in OWN_FAMILIES:
+        return _built.__wrapped__(*key)
     return _small(*key) or _built(*key)
 
 
@@ -275,16 +282,24 @@ def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes,
 
 
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
-    def schedule_of(label: str) -> Schedule:
-        form, trees = _split_trees(label)
-        options = {} if trees is None else {"trees": trees}
-        return spec.build_schedule(name, topology, size_bytes, form or None, **options)
+    forms, striped = forms_of(spec, topology, name)
+    build = partial(schedule_of, spec, topology, name, size_bytes)
+    ready, refused = ready_forms((*forms, *striped), build, spec.build_model(), spec.symmetry)
+    return ready, {label: why for label, why in refused.items() if label not in striped}
 
+
+def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], list[str]]:
+    """The forms that an algorithm is tried in ("": the only one), and those with several trees."""
     forms = spec.forms_of(name, topology) or ("",)
     counts = numbers_of_trees(spec, topology, name) if spec.chooses else []
-    striped = [f"{form}{IN_TREES}{count}" for form in forms for count in counts]
-    ready, refused = ready_forms((*forms, *striped), schedule_of, spec.build_model(), spec.symmetry)
-    return ready, {label: why for label, why in refused.items() if label not in striped}
+    return forms, [f"{form}{IN_TREES}{count}" for form in forms for count in counts]
+
+
+def schedule_of(spec: Spec, topology: Topology, name: str, size_bytes: int, label: str) -> Schedule:
+    """The schedule of an algorithm in one of the forms of `forms_of`."""
+    form, trees = _split_trees(label)
+    options = {} if trees is None else {"trees": trees}
+    return spec.build_schedule(name, topology, size_bytes, form or None, **options)
 
 
 def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:

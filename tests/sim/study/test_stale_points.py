@@ -16,9 +16,10 @@ from collectives.registry import Algorithm
 from sim.faults.plan import FaultPlan
 from sim.study import spec as specs
 from sim.study import sweep as sweeps
+from sim.study.content import DIGEST_LETTERS
 from sim.study.export import sweep_rows
 from sim.study.file import make_sweep
-from sim.study.key import KEY_LETTERS, meaning
+from sim.study.key import meaning
 from sim.study.keys import EXPERIMENT, keys_of
 from sim.study.store import Finished, Store
 from sim.study.sweep import Tally, run_sweep
@@ -208,7 +209,7 @@ def test_the_point_of_a_file_in_an_old_store_is_not_read(tmp_path: Path) -> None
     with Store(tmp_path / "s.db") as store:
         for task in sweep.points:
             text = json.dumps(meaning(task) | {"algorithm": task.algorithm}, sort_keys=True, separators=(",", ":"))
-            key = hashlib.sha256(text.encode()).hexdigest()[:KEY_LETTERS]
+            key = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
             store.add(Finished(key, {}, {"time_s": 1.0}, None, 0.0, "0"))
         assert run_sweep(sweep.points, store) == Tally(stored=1, computed=1)
         of_file, of_ring = sweep_rows(sweep, store)
