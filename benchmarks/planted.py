@@ -156,8 +156,7 @@ _ELSEWHERE: dict[str, tuple[tuple[str, ...], Callable[[Setting, int], float], st
     "packets lost": (HARDWARE, lost, "a3-ultra:4 AR, mi300x:4 AG, dgx-h200:8 AR"),
     "time per step": (CONFIG, per_step, "dgx-h200:2 AR, dgx-b200:2 AR, dgx-h100:4 AR"),
 }
-"""Machines, nodes and collectives of which no rule was written with a case in view, and none of whose cases were seen
-before the rules were."""
+"""Places other than those of the public cases: what is right, the time of a size, and machines, nodes, collectives."""
 
 
 def elsewhere() -> Iterator[tuple[str, str, Defect]]:
