@@ -8,7 +8,8 @@ Accepted attributes (any other key is an error that names it):
 - edge: `bandwidth_Bps`, `latency_s`, and optionally `dimension` (default: -1) and `count` (identical cables in
   parallel; default: 1).
 
-A network read from a file uses shortest-path routing.
+A network read from a file uses shortest-path routing. What a file gives twice is an error: a node, a key, an edge of
+node-link JSON unless "multigraph" is true (then: an edge with its key), an edge of GraphML with its id.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import ParseError, fromstring
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from topologies.checks import Reads, WeftError, checked, integer, number, told
 from topologies.core.custom import rank_coordinates
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import KIND_NAMES, NPU, Topology
+from topologies.formats.repeats import check_graphml, check_node_link
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
 from topologies.units import PS_PER_S, from_bytes_per_s, from_seconds
@@ -189,9 +191,12 @@ def _read_graphml(text: str, path: Path) -> nx.DiGraph:
         if declaration in text.upper():
             raise WeftError(f"topology file {path} has a {declaration!r}: only plain GraphML is read")
     try:
+        check_graphml(fromstring(text), f"topology file {path}")
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # networkx reads a key without a type as text, with only a warning
             return nx.read_graphml(io.BytesIO(text.encode()))
+    except WeftError:
+        raise
     except (ParseError, nx.NetworkXException, LookupError, ValueError, AttributeError, TypeError, UserWarning) as error:
         raise WeftError(f"topology file {path} is not GraphML: {error}") from None
 
@@ -207,6 +212,7 @@ def _read_json(text: str, path: Path) -> nx.DiGraph:
     edges = "links" if "links" in data and "edges" not in data else "edges"
     _check_keys(data, _JSON_KEYS | {edges}, f"topology file {path}")
     try:
+        check_node_link(data, edges, f"topology file {path}")
         return nx.node_link_graph(data, directed=False, edges=edges)
     except (KeyError, TypeError, AttributeError, nx.NetworkXError) as error:
         raise WeftError(f"topology file {path} is not a node-link graph: {type(error).__name__} {error}") from None
