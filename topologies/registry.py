@@ -69,7 +69,7 @@ class Family:
     samples: tuple[str, ...]
     bandwidth: Quantities = DEFAULT_BANDWIDTH
     latency: Quantities = DEFAULT_LATENCY
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY
+    hop_latency: Quantities = DEFAULT_HOP_LATENCY
     one_kind: bool = False
 
 
@@ -261,8 +261,8 @@ def from_spec(
     for what, given in (("bandwidth", bandwidth), ("latency", latency)):
         if family.one_kind and not isinstance(given, (str, int, float)):
             raise WeftError(f"{spec} has one kind of cable: give one {what}, not {given!r}")
-    hop_latency = family.hop_latency if hop_latency is None else hop_latency
-    return family.build(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+    hop = family.hop_latency if hop_latency is None else hop_latency
+    return family.build(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop)
 
 
 def _accepted() -> str:
