@@ -46,7 +46,7 @@ _TIME = re.compile(rf"^{_NUMBER}\s*(?P<unit>s|ms|us|ns|ps)$")
 
 
 @checked
-def bytes_per_s(rate_Bps: float) -> str:
+def bytes_per_s(rate_Bps: Annotated[float, Number(0)]) -> str:
     """A computed bandwidth as text with its unit; no digit is lost.
 
     Parameters

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import Choice, Count, checked
+from topologies.checks import Choice, Count, WeftError, checked, told
 from topologies.text.brief import one_line
 
 IntLike = int | npt.NDArray[np.integer]
@@ -236,7 +236,10 @@ class TransferTable:
 
 def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_], n: int) -> npt.NDArray[Any]:
     """A column, scalar or broadcast, at the `n` selected places."""
-    values = np.asarray(column, kind)
+    values = np.asarray(column)
+    if values.dtype.kind not in "biu":
+        raise WeftError(f"transfers have {told(column)}: give integers, one or an array of them")
+    values = values.astype(kind)
     return np.full(n, values, kind) if values.ndim == 0 else np.broadcast_to(values, where.shape)[where]
 
 

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 from collectives.core.collective import COLLECTIVES, collective
 from sim.analytic.cut_bound import cut_bound
 from topologies import Topology
-from topologies.checks import checked
+from topologies.checks import checked, number
 from topologies.units import PS_PER_S
 
 
@@ -24,6 +24,7 @@ class Roof(NamedTuple):
 
     def time_s(self, size_bytes: float) -> float:
         """No run of this size is faster."""
+        number(size_bytes, "size_bytes", 0)
         return max(self.latency_s, float(self.s_per_byte) * size_bytes)
 
     @property

@@ -107,7 +107,8 @@ def _interrupted(signal: KeyboardInterrupt) -> int:
 def _settle_standard_output() -> None:
     """Unwritten output is dropped: the flush at exit must not fail again."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -180,9 +180,10 @@ def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
 
 
 def _add_figure(group: argparse._ArgumentGroup, names: Sequence[str]) -> None:
-    group.add_argument("--figure", choices=names, default=names[0], metavar="NAME",
+    group.set_defaults(default_figure=names[0])
+    group.add_argument("--figure", choices=names, metavar="NAME",
                        help=f"what --plot draws: {', '.join(names)} (default: {names[0]})")
-    group.add_argument("--columns", type=partial(parsed, "integer"), choices=(1, 2), default=2, metavar="1|2",
+    group.add_argument("--columns", type=partial(parsed, "integer"), choices=(1, 2), metavar="1|2",
                        help="width in columns of a two-column page: 3.3 or 7 inches (default: 2)")
     if "speed-up" in names:
         group.add_argument("--baseline", metavar="NAME",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -39,6 +40,8 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     WeftError: no such folder, a folder or a named pipe instead of a file, no permission, a figure of an unknown kind,
     or two texts on standard output.
     """
+    if hasattr(arguments, "figure"):
+        _settle_figure(arguments)
     if getattr(arguments, "baseline", None) and not (arguments.plot and arguments.figure == "speed-up"):
         raise WeftError(f"--baseline {arguments.baseline} is of a speed-up: add --plot FILE --figure speed-up")
     printed = [f"--{flag.replace('_', '-')}" for flag in TEXTS if getattr(arguments, flag, None) == STANDARD_OUTPUT]
@@ -65,10 +68,21 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{given} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
 
 
+def _settle_figure(arguments: argparse.Namespace) -> None:
+    """Fill in what of a figure is not given, if one is drawn."""
+    for flag in ("figure", "columns"):
+        if not arguments.plot and (given := getattr(arguments, flag)) is not None:
+            raise WeftError(f"--{flag} {given} is of a figure: add --plot FILE")
+    arguments.figure = arguments.figure or arguments.default_figure
+    arguments.columns = arguments.columns or 2
+
+
 @staged("output")
 def write_text(path: str, text: str) -> None:
     """Write text to a file, or to standard output for "-"."""
     if path == STANDARD_OUTPUT:
+        if sys.stdout is None:  # closed by the shell
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
         sys.stdout.write(text)
     else:
         write_text_whole(path, text)

@@ -141,8 +141,10 @@ def _lines(rows: list[Row]) -> list[list[str]]:
 def _title(job: PoolStreaming, row: Row) -> str:
     several = f"{counted(row['jobs'], 'job')} on {counted(row['switch_slots'], 'slot')}, each " if "jobs" in row else ""
     mean = f", mean of {row['seeds']} seeds" if "seeds" in row else ""
+    again = ", what is lost is sent again once and arrives" if "seeds" in row else ""
     alone = "" if "leaf" in row else "\n# closed form: one job alone, no worker late or slow, nothing lost"
     return (
         f"# weft pool: {several}{format_size(job.size_bytes)}, {counted(job.workers, 'worker')} at "
-        f"{format_rate(job.bandwidth_Bps)}{mean}; {counted(row['slots_needed'], 'slot')} keep the links busy{alone}"
+        f"{format_rate(job.bandwidth_Bps)}{mean}{again}; {counted(row['slots_needed'], 'slot')} keep the links busy"
+        f"{alone}"
     )

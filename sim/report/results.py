@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 from sim.study.tables import Row
 from topologies import WeftError
+from topologies.checks import number
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
 
 ROWS = ("rows", "schedules", "results")
 """Keys under which commands write their rows."""
+
+UNITS = ("_s", "_ps", "_bytes", "_Bps", "_GBps")
+"""Endings of columns with numbers."""
 
 
 class ResultFile(NamedTuple):
@@ -52,4 +56,13 @@ def read_result(path: Path, name: str) -> ResultFile:
         rows = [data]  # what `weft topology` reports of one fabric
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise WeftError(f"{name} is not a result: it has no rows")
+    for at, row in enumerate(rows):
+        _check_units(row, f"{name}, row {at}")
     return ResultFile(name, data, rows)
+
+
+def _check_units(row: Row, where: str) -> None:
+    """What a column with a unit holds is a number, or nothing: figures and reports compute with it."""
+    for key, value in row.items():
+        if value is not None and key.endswith(UNITS) and not isinstance(value, list | dict):
+            number(value, f"{where}: {key}")

@@ -335,7 +335,10 @@ class PoolKeys:
     slow: tuple[str, ...] | None = key(
         "texts", "a worker whose links have this share of the bandwidth, such as 0.5 or 1/2; repeatable",
         "WORKER=FACTOR")
-    loss: float | None = key("number", "probability that a packet is lost, per link and direction", "P", default="0")
+    loss: float | None = key(
+        "number", "probability that a packet is lost, per link and direction; what is sent again arrives", "P",
+        default="0",
+    )
     timeout: str | None = key("text", "after which a lost packet is sent again; needs --loss", "TIME")
     seeds: int | None = key("integer", "seeds of the loss: mean, 5th and 95th percentile", "N", default="10")
     jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N",

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import WeftError, checked
+from topologies.checks import WeftError, checked, integer
 from topologies.core.topology import Topology
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 
@@ -59,10 +59,13 @@ def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int
     Raises
     ------
     WeftError
-        An empty set, or a node in both.
+        An empty set, no such node, or a node in both.
     """
     place = np.arange(topology.n_nodes)
-    source_set, sink_set = np.unique(list(sources)), np.unique(list(sinks))
+    source_set, sink_set = (
+        np.unique([integer(node, what, 0, topology.n_nodes - 1) for node in nodes])
+        for what, nodes in (("sources", sources), ("sinks", sinks))
+    )
     if not source_set.size or not sink_set.size:
         raise WeftError(f"topology {topology.name}: a flow needs at least one source and one sink")
     shared = np.intersect1d(source_set, sink_set)

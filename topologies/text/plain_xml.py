@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from topologies.checks import WeftError
+from topologies.checks import WeftError, told
 
 MOST_DEPTH = 64
 """Limit on nested elements."""
@@ -83,7 +83,13 @@ def parse_xml(text: str, name: str) -> Element:
     def refuse(*declared: object) -> None:
         raise WeftError(f"{name} declares a document type or entities: only plain XML is accepted")
 
+    def characters(text: str) -> None:
+        if text.strip():
+            where = stack[-1].where if stack else f"{name}, line {parser.CurrentLineNumber}"
+            raise WeftError(f"{where} holds the text {told(text.strip())}: all that is read is in attributes")
+
     parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = characters
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     try:
         parser.Parse(text, True)

@@ -127,8 +127,9 @@ def write_trace(trace: Trace) -> bytes:
     Raises
     ------
     WeftError
-        A number that its type does not hold.
+        A number that its type does not hold, or a version that is not among `VERSIONS`.
     """
+    _check_version(trace.version, trace.attributes, "Chakra trace")
     head = text_field(1, trace.version) + b"".join(field(2, attribute_bytes(one)) for one in trace.attributes)
     return b"".join(varint(len(one)) + one for one in (head, *map(_node_bytes, trace.nodes)))
 
@@ -172,10 +173,14 @@ def _metadata(data: bytes, where: str) -> tuple[str, tuple[Attribute, ...]]:
             attributes.append(parse_attribute(message(value, f"{where}: metadata"), f"{where}: metadata"))
         else:
             raise WeftError(f"{where}: unknown field {number} of its metadata")
+    _check_version(version, attributes, where)
+    return version, tuple(attributes)
+
+
+def _check_version(version: str, attributes: Sequence[Attribute], where: str) -> None:
     said = version or next((str(one.value) for one in attributes if one.name == "schema"), "")
     if said.rpartition("chakra.")[2] not in VERSIONS:
-        raise WeftError(f"{where}: has the schema version {said!r}: {' and '.join(VERSIONS)} are read")
-    return version, tuple(attributes)
+        raise WeftError(f"{where}: has the schema version {said!r}: accepted are {' and '.join(VERSIONS)}")
 
 
 def _node(data: bytes, where: str) -> Node:

@@ -8,12 +8,13 @@ is one message, and adding takes no time.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Annotated
 
 from collectives.core.joins import parents_of
 from collectives.core.schedule import Schedule
 from topologies import WeftError
-from topologies.checks import checked
-from workloads.formats.chakra import Node, Trace
+from topologies.checks import Choice, checked
+from workloads.formats.chakra import VERSIONS, Node, Trace
 from workloads.formats.chakra_attributes import Attribute
 
 MOST_MESSAGES = 1_000_000
@@ -22,7 +23,7 @@ VERSION = "0.0.4"
 
 
 @checked
-def schedule_to_chakra(schedule: Schedule, version: str = VERSION) -> tuple[Trace, ...]:
+def schedule_to_chakra(schedule: Schedule, version: Annotated[str, Choice(VERSIONS)] = VERSION) -> tuple[Trace, ...]:
     """One trace for each rank.
 
     Parameters

@@ -278,3 +278,9 @@ def test_weft_s_own_collective_within_groups_keeps_its_name_in_other_processes()
     back = pickle.loads(pickle.dumps(there))
     assert back.kind == there.kind and back.kind.group_size == 4
     assert replace(back, note="again").kind == there.kind
+
+
+@pytest.mark.parametrize("blocks", [1.9, "1", np.array([1.0, 2.0])])
+def test_tables_of_transfers_take_integers(blocks: object) -> None:
+    with pytest.raises(WeftError, match="give integers"):
+        TransferTable(np.arange(2)).add(0, 1, blocks)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def test_a_run_that_takes_hours_says_so_at_its_first_report(
 
     monkeypatch.setattr(_Warning, "within", once)
     assert main(["compare", "--topology", "ring:8", "--algorithms", "ring", "--chunk", "1B", "-b", "1G"]) == 130
-    said = capsys.readouterr().err.splitlines()
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("compiling")]
     assert said[0].startswith("compare: 1,879,048,192 services, 0% at ") and said[0].endswith(" s left")
     assert len(said) == 2 and "interrupted" in said[1] and 0 < done[0] < 1_879_048_192 // 100
 
@@ -91,6 +91,22 @@ def test_two_texts_are_not_both_standard_output(capsys: pytest.CaptureFixture[st
     assert (said.out, said.err) == (
         "", "weft compare: --json and --csv are both standard output (-): give a file name to all but one\n"
     )
+
+
+@pytest.mark.parametrize(("flag", "value"), [("figure", "roofline"), ("columns", "1")])
+def test_what_is_of_a_figure_is_not_ignored_without_one(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "--topology", "ring:4", "--algorithms", "ring", "-b", "1K", f"--{flag}", value]) == 2
+    assert f"--{flag} {value} is of a figure: add --plot FILE" in capsys.readouterr().err
+
+
+def test_standard_output_that_is_closed_takes_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["topology", "--topology", "ring:4", "--json", "-"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "weft topology: standard output: Bad file descriptor"
 
 
 def test_more_perturbed_runs_than_anyone_needs_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:

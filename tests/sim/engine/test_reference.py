@@ -16,6 +16,7 @@ from sim.engine.reference import run_reference
 from sim.program import (
     FIFO,
     LOWEST_CHUNK_FIRST,
+    ORDERS,
     PER_CHUNK,
     PER_TASK,
     PRIORITY,
@@ -679,7 +680,7 @@ def test_no_task_undercuts_its_path(program: Program) -> None:
 
 
 @settings(deadline=None)
-@given(programs(pools=False))
+@given(programs(disciplines=ORDERS, pools=False))  # queues that take turns: test_turns.py
 def test_every_choice_is_the_contracts(program: Program) -> None:
     """Without pools every arrival can be derived from the log: is each choice of each server the right one?"""
     on_every_run(check_choices, program)

@@ -15,7 +15,7 @@ import pytest
 from sim.cli import main
 from sim.report import report_page
 from sim.report.page import SCRIPTS, render
-from sim.report.results import read_results
+from sim.report.results import read_result, read_results
 from sim.report.sections import bars, sections_of
 from tests.places import ROOT
 from topologies import WeftError
@@ -241,6 +241,14 @@ def test_a_folder_without_results_is_refused(tmp_path: Path, content: str, said:
     (tmp_path / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(WeftError, match=f"has no results.*{said}"):
         read_results(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["x", True])
+def test_a_column_with_a_unit_holds_numbers(value: object, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"rows": [{"algorithm": "ring", "size_bytes": 4, "time_s": value}]}))
+    with pytest.raises(WeftError, match=f"a.json, row 0: time_s is {value!r}: give a number"):
+        read_result(path, "a.json")
 
 
 def test_bad_input_takes_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

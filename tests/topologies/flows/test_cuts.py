@@ -16,6 +16,7 @@ from topologies import (
     ingress_Bps,
     max_flow_Bps,
     mesh,
+    ring,
     torus,
 )
 
@@ -47,6 +48,12 @@ def test_bisection(spec, cables):
 
 def test_one_npu_has_no_bisection():
     assert bisection_Bps(torus((1, 1))) == math.inf
+
+
+@pytest.mark.parametrize("node", [-1, 4])
+def test_flows_are_between_nodes_that_there_are(node):
+    with pytest.raises(WeftError, match=f"sources is {node}: give an integer from 0 to 3"):
+        max_flow_Bps(ring(4), [node], [2])
 
 
 def test_flow_goes_through_other_nodes():

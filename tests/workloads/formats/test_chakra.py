@@ -117,7 +117,7 @@ def test_packed_and_single_numbers_are_one_list() -> None:
         (b"\x80", "in the middle of a number"),
         (b"\xff" * 11, "more than 64 bits"),
         (b"\x00", "schema version ''"),
-        (b"\x07\x0a\x050.0.1", "schema version '0.0.1': 0.0.4 and 1.0.0 are read"),
+        (b"\x07\x0a\x050.0.1", "schema version '0.0.1': accepted are 0.0.4 and 1.0.0"),
         (b"\x07\x0a\x05\xff.0.1", "version: is not UTF-8 text"),
         (b"\x02\x18\x01", "unknown field 3 of its metadata"),
     ],
