@@ -54,8 +54,11 @@ def estimate_parts(lowered: Lowered) -> Estimate:
     wires, before = _until_last_service_ps(program)
     n_keys = int(step.max()) + 1
     alpha = _largest(step, n_keys, wires)
-    load = _step_loads_ps(lowered, step)
-    if before is not None:
+    streams = before if before is not None and program.parent.size else None
+    load = _step_loads_ps(lowered, step, streams)
+    if streams is not None:
+        load -= alpha
+    elif before is not None:
         load += _largest(step, n_keys, before) - alpha
     if starts:
         return _pipeline(lowered, step, n_steps, alpha, load)
@@ -129,8 +132,11 @@ def _pipeline(lowered: Lowered, step: I64, n_steps: int, alpha: I64, load: F64) 
     return Estimate(math.ceil(latency), math.ceil(work))
 
 
-def _step_loads_ps(lowered: Lowered, step: I64) -> F64:
-    """Time of the fullest link in each step."""
+def _step_loads_ps(lowered: Lowered, step: I64, streams: _Chains | None) -> F64:
+    """Time of the fullest link in each step; in streams from the first chunk on: a link begins with its earliest task.
+
+    Nor is a task over before its own chunks have followed its first one.
+    """
     program = lowered.program
     fullest = np.zeros(int(step.max()) + 1)
     for tasks in _whole_steps(step):
@@ -139,7 +145,14 @@ def _step_loads_ps(lowered: Lowered, step: I64) -> F64:
         task, server = task[on_link], server[on_link]
         rate = lowered.topology.bandwidth_Bps[lowered.server_link[server]]
         key, row = unique_rows(step[task] * program.n_servers + server)
-        load = np.bincount(row, weights=lowered.task_bytes[task] * 1e12 / rate, minlength=key.size)
+        own = lowered.task_bytes[task] * 1e12 / rate
+        load = np.bincount(row, weights=own, minlength=key.size)
+        if streams is not None:
+            begin = streams.times_ps[streams.row[task]]
+            earliest = np.full(key.size, np.iinfo(np.int64).max)
+            np.minimum.at(earliest, row, begin)
+            load += earliest
+            np.maximum.at(fullest, step[task], begin + own)
         np.maximum.at(fullest, key // program.n_servers, load)
     return fullest
 

@@ -202,6 +202,7 @@ WRONG: dict[str, list[Any]] = {
     "smaller": [lambda: None, 5], "root": [-1, P, 0.5, "0"], "n_sources": [0, P - 1, P + 1, 4, 8.0],
     "pools": [5, (5,), ((1, "fifo"),), None], "own_proof": ["proved", lambda: "proved"], "note": [None, 5],
     "progress": ["x", "", None, 5], "phases": [5, (0.5,), (-1,), ("0",), None],
+    "pipeline": [5, (0.5,), (-1,), ("0",), None],
 }
 """Of every field of a pattern, what it must not be."""
 
@@ -283,4 +284,4 @@ def test_weft_s_own_collective_within_groups_keeps_its_name_in_other_processes()
 @pytest.mark.parametrize("blocks", [1.9, "1", np.array([1.0, 2.0])])
 def test_tables_of_transfers_take_integers(blocks: object) -> None:
     with pytest.raises(WeftError, match="give integers"):
-        TransferTable(np.arange(2)).add(0, 1, blocks)  # type: ignore[arg-type]
+        TransferTable(np.arange(2)).add(0, 1, blocks)  # type: ignore[arg-type]  # what is refused
