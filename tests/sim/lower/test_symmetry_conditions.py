@@ -58,10 +58,10 @@ def by_two(topology: Topology) -> Group:
 
 
 def fault(
-    table: Transfers, topology: Topology | None = None, group: Group | None = None, tie: str = "first"
+    table: Transfers, topology: Topology | None = None, group: Group | None = None, tie: str = "first", ends: int = 0
 ) -> str | None:
     sender = Sender(topology or ring(P), table)
-    return check(sender, divide(sender, group or by_two(sender.topology), tie, 0), tie, 0)[0]
+    return check(sender, divide(sender, group or by_two(sender.topology), tie, 0, symmetry.Ranks(ends)), tie, 0)[0]
 
 
 def row_of(table: Transfers, slot: int, src: int = SPOILED) -> int:
@@ -102,6 +102,61 @@ def test_nodes_at_the_ends_of_links_of_one_orbit_are_alike() -> None:
     hop = fabric.hop_latency_ps.copy()
     hop[SPOILED] += 1
     assert fault(two_rounds(), replace(fabric, hop_latency_ps=hop), by_two(fabric)) == "links of one orbit differ"
+
+
+# --- NICs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+@pytest.mark.parametrize("spec", ["ring:6", "switch:6"])
+def test_routes_begin_and_end_at_nics_of_their_own(ends: int, spec: str) -> None:
+    """Where they have hops, and where an NPU is at that end: a switch has no NIC."""
+    fabric = from_spec(spec)
+    p, nodes = fabric.n_npus, np.arange(fabric.n_nodes)
+    src, dst = (one.ravel() for one in np.meshgrid(nodes, nodes, indexing="ij"))
+    some = take(two_rounds(), np.zeros(src.size, np.int64))._replace(src=src.astype(np.int32), dst=dst.astype(np.int32))
+    bare, found = (symmetry.routes_of(some, fabric, "first", 0, many).of_transfers() for many in (0, ends))
+    for at, (a, b) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        links = bare.links[bare.ptr[at] : bare.ptr[at + 1]].tolist()
+        begin = [fabric.n_links + a] if links and a < p else []
+        end = [fabric.n_links + p + b] if links and b < p and ends == 2 else []
+        assert found.links[found.ptr[at] : found.ptr[at + 1]].tolist() == begin + links + end
+
+
+@pytest.mark.parametrize("ends", [0, 1, 2])
+@pytest.mark.parametrize(("spec", "turn"), [("ring:6", 2), ("switch:6", 1)])
+def test_nics_stand_for_those_of_their_orbit(ends: int, spec: str, turn: int) -> None:
+    fabric = from_spec(spec)
+    nodes = np.append((RANKS + turn) % P, np.arange(P, fabric.n_nodes)).astype(np.int32)
+    sender, group = Sender(fabric, two_rounds()), node_group(fabric, "turn", [("turn", nodes)])
+    q = divide(sender, group, "first", 0, symmetry.Ranks(ends))
+    assert check(sender, q, "first", 0) == (None, "checked in full")
+    nics = np.unique(q.routes.paths.links[q.routes.paths.links >= fabric.n_links]) - fabric.n_links
+    assert nics.tolist() == [P * end + rank for end in range(ends) for rank in range(turn)]
+
+
+@pytest.mark.parametrize(("npu", "unlike"), [(1, False), (1, True), (None, True)])
+def test_nics_of_one_orbit_are_alike(npu: int | None, unlike: bool) -> None:
+    """What a NIC has comes from all links of its NPU, also from those that nothing crosses and no move touches."""
+    more = [(one, (one + 3) % P, "1GB/s" if one == npu else "2GB/s" if unlike else "1GB/s", "100ns")
+            for one in (1, 3, 5) if npu is None or one == npu or unlike]
+    fabric = from_links([*((a, b, "1GB/s", "100ns") for one in RANKS.tolist()
+                           for a, b in ((one, (one + 1) % P), ((one + 1) % P, one))), *more], P)
+    end = {(int(a), int(b)): at for at, (a, b) in enumerate(zip(fabric.src, fabric.dst, strict=True))}
+    turned = [end[(a, b)] if (b - a) % P == 3 else end[(a + 2) % P, (b + 2) % P] for a, b in end]
+    group = Group("turn", (Action(((RANKS + 2) % P)[None].astype(np.int32), np.array(turned, np.int32)),))
+    wrong = None if npu is None else "NICs of one orbit differ"
+    assert [fault(two_rounds(), fabric, group, ends=ends) for ends in (0, 1, 2)] == [None, wrong, wrong]
+
+
+def test_a_rank_with_a_nic_stands_for_another_as_a_whole() -> None:
+    here = RANKS.astype(np.int32)
+    one, apart = (Group("g", (Action(np.tile(here, (n, 1)), here),)) for n in (1, 2))
+    for ranks, whole in ((symmetry.Ranks(), False), (symmetry.Ranks(1), True), (symmetry.Ranks(2), True),
+                         (symmetry.Ranks(together=True), True), (symmetry.Ranks(1, True), True)):
+        assert ranks.keep(one) is True
+        assert ranks.keep(apart) is not whole
+        assert ranks.keep(Group("g", one.generators + apart.generators)) is not whole
 
 
 # --- transfers ----------------------------------------------------------------------------------------------------
