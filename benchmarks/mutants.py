@@ -79,7 +79,7 @@ SUBJECTS = {
     "lowering": Subject(
         tuple(f"sim/lower/{name}.py" for name in ("job", "job_symmetry", "shape", "templates")),
         (
-            "tests/sim/lower/test_lowering_conditions.py", "tests/sim/lower/test_lower_job.py",
+            *(f"tests/sim/lower/test_{name}.py" for name in ("lowering_conditions", "lower_job", "progress")),
             "-k=not straggler and not share_a and not as_long and not switches_that and not other_alg", *LIGHT,
         ),
     ),

@@ -15,7 +15,7 @@ from sim.lower import job_symmetry, shape, templates
 from sim.lower.job import lower
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting
-from sim.lower.quotient import Quotient, Routes, orbits_of
+from sim.lower.quotient import Quotient, Routes, orbits_of, routes_of
 from sim.program import DISCIPLINES
 from sim.program.model import Model
 from tests.oracles.plain_lowering import Plain, by_priority, comparable, folded, lines, tasks_of
@@ -405,6 +405,19 @@ def test_transfers_that_stream_cannot_be_split() -> None:
                 made_of(table, "split")
         else:
             assert made_of(table, "split").edges[0].size == 16
+
+
+def test_transfers_that_count_their_latency_otherwise_have_routes_of_their_own() -> None:
+    """Between the same ends, those that stand for as many rounds share one."""
+    table, ranks = TransferTable(np.arange(4)), np.arange(4)
+    for slot in range(3):
+        table.add(slot=slot, dst=(ranks + 1) % 4)
+    laps = np.repeat([1, 3, 1], 4)
+    transfers = table.build()._replace(rounds=np.stack([0 * laps, laps], axis=1).astype(np.int32))
+    everyone = orbits_of(Group("", ()), 4, ring(4).n_links)
+    made = shape.make_shape(Quotient(everyone, transfers, routes_of(transfers, ring(4), "first", 0), ""))
+    assert made.route_ends[1] is not None and made.route_ends[1][made.task_route].tolist() == laps.tolist()
+    assert np.unique(made.task_route).size == 8
 
 
 @pytest.mark.parametrize("pooled", [(0, -1), (-1, 0), (0, 0), (-1, -1)])

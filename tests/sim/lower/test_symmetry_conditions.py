@@ -6,6 +6,7 @@ at a link of it, so that it shows only in the comparison with rank 1.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -58,10 +59,12 @@ def by_two(topology: Topology) -> Group:
 
 
 def fault(
-    table: Transfers, topology: Topology | None = None, group: Group | None = None, tie: str = "first", ends: int = 0
+    table: Transfers, topology: Topology | None = None, group: Group | None = None, tie: str = "first", ends: int = 0,
+    turns: str = "",
 ) -> str | None:
     sender = Sender(topology or ring(P), table)
-    return check(sender, divide(sender, group or by_two(sender.topology), tie, 0, symmetry.Ranks(ends)), tie, 0)[0]
+    ranks = symmetry.Ranks(ends, turns=turns)
+    return check(sender, divide(sender, group or by_two(sender.topology), tie, 0, ranks), tie, 0)[0]
 
 
 def row_of(table: Transfers, slot: int, src: int = SPOILED) -> int:
@@ -157,6 +160,48 @@ def test_a_rank_with_a_nic_stands_for_another_as_a_whole() -> None:
         assert ranks.keep(one) is True
         assert ranks.keep(apart) is not whole
         assert ranks.keep(Group("g", one.generators + apart.generators)) is not whole
+
+
+# --- links that serve in turn -------------------------------------------------------------------------------------
+
+TURNS = "round-robin-port", "round-robin-flow"
+
+
+def to_two(*places: int) -> Transfers:
+    """Each rank sends to the ones so many places further."""
+    table = TransferTable(RANKS)
+    for slot, far in enumerate(places):
+        table.add(slot=slot, dst=(RANKS + far) % P, tie_class=slot)
+    return table.build()
+
+
+def test_ports_that_take_turns_keep_representatives_of_their_own() -> None:
+    """Into each rank of a switch come two flows, from two links that one represents."""
+    fabric = from_spec("switch:6")
+    nodes = np.append((RANKS + 1) % P, P).astype(np.int32)
+    group = node_group(fabric, "turn", [("turn", nodes)])
+    found = [fault(to_two(1, 2), fabric, group, turns=turns) for turns in ("", *TURNS)]
+    assert found == [None, "it moves together what takes turns at a link (round-robin-port)", None]
+    assert [fault(two_rounds(), fabric, group, turns=turns) for turns in TURNS] == [None, None]
+
+
+def test_what_begins_at_a_link_takes_turns_with_what_comes_from_another() -> None:
+    """Around a ring, two hops: the first of one flow and the second of another are of different flows and ports."""
+    for by, way in itertools.product((1, 2), (1, -1)):
+        nodes = ((RANKS + by) % P).astype(np.int32)
+        group = node_group(ring(P), "turn", [("turn", nodes)])
+        assert [fault(to_two(way, 2 * way), group=group, turns=turns) for turns in TURNS] == [None, None]
+
+
+def test_a_flow_has_one_representative_where_it_takes_turns() -> None:
+    """Port 0 turned by two, port 1 by one, over the same link."""
+    turned = np.stack([(RANKS + 2) % P, (RANKS + 1) % P]).astype(np.int32)
+    nodes = ((RANKS + 1) % P).astype(np.int32)
+    links = node_group(ring(P), "turn", [("turn", nodes)]).generators[0].links
+    for far in (1, 2):
+        table = to_two(far, far)
+        said = fault(table._replace(port=table.slot), group=Group("ports", (Action(turned, links),)), turns=TURNS[1])
+        assert said == "it moves together what takes turns at a link (round-robin-flow)"
 
 
 # --- transfers ----------------------------------------------------------------------------------------------------
