@@ -330,7 +330,7 @@ def test_a_give_hands_its_take_on_where_another_has_no_choice() -> None:
         return units(take, take, take, *(give._replace(step=step, waits=some) for step, some in enumerate(waits)))
 
     assert after([0, 1], [1], [1, 2]) == after([0, 2], [1, 2], [2]) == ""
-    assert after([1, 2], [1, 2], [1, 2]) == not_taken(give._replace(step=2))
+    assert after([1, 2], [1, 2], [1, 2]) == after([0, 1, 2], [2], [2]) == not_taken(give._replace(step=2))
 
 
 def test_units_are_judged_as_every_moment_of_every_run_would() -> None:
