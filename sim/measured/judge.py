@@ -23,7 +23,8 @@ APART = 1.1
 """Factor by which the same run differs on other nodes, beyond noise."""
 
 LIKE_A_RAIL = 0.03
-NOT_OF_LINKS = ("per-step", "latency", "nvls-off", "sharp-off", "ll128-off", "protocol")
+OF_LIBRARY = ("nvls-off", "sharp-off", "ll128-off", "protocol")
+NOT_OF_LINKS = ("per-step", "latency", *OF_LIBRARY)
 
 UNEQUAL = 1.5
 """Factor between the shares of two collectives beyond which no rate of links explains both."""
@@ -113,7 +114,7 @@ def _other_nodes(tables: Sequence[Diagnosis]) -> Finding | None:
     for one, other in combinations(tables, 2):
         alike = one.ran == other.ran
         slow, fast = sorted((one, other), key=lambda table: table.share)
-        if alike and fast.share > APART * slow.share:
+        if alike and fast.share > APART * slow.share and slow.cause not in OF_LIBRARY:
             reached, nics = slow.share / fast.share, slow.nics
             rail = nics > 1 and abs(reached * nics / (nics - 1) - 1) < LIKE_A_RAIL
             why = f"one NIC of {nics} is dead" if rail else "its nodes, links or sockets"

@@ -171,9 +171,9 @@ def _row(columns: Sequence[str], words: Sequence[str], line: int) -> Row:
 
 
 def _time_us(words: Mapping[str, str], row: Row, name: str, kind: str | None, n: int) -> float | str:
-    """Time of a row: as it says, or from a rate where it says none; "nan" where there is neither."""
+    """Time of a row: as it says, or from a rate where it says none; not a number where there is neither."""
     time, algbw, busbw = (_number(words.get(column, "")) for column in _TIMED)
-    if isinstance(time, str) or time > 0 or (time < 0 and time != -math.inf):
+    if isinstance(time, str) or time != -math.inf:
         return time
     if isinstance(algbw, str) or isinstance(busbw, str):
         return words["algbw" if isinstance(algbw, str) else "busbw"]

@@ -361,6 +361,11 @@ def test_the_same_run_on_other_nodes() -> None:
     assert several((SPINE, times(SPINE)), (SPINE, at_rate(SPINE, 0.95))).verdict == "good"
 
 
+def test_what_a_library_was_told_is_no_matter_of_other_nodes() -> None:
+    one = several((ONE, times(ONE)), (ONE, times(replace(ONE, algorithms=("Ring",)))))
+    assert (one.verdict, one.cause) == ("wrong-config", "nvls-off")
+
+
 def test_the_spine_is_what_more_nodes_share() -> None:
     pair = replace(SPINE, nodes=2)
     one = several((pair, times(pair)), (SPINE, at_rate(SPINE, 0.5)))

@@ -307,9 +307,10 @@ def test_a_rate_alone_needs_ranks_and_collective(tmp_path: Path) -> None:
 
 
 def test_a_time_that_is_missing_is_that_of_the_rate(tmp_path: Path) -> None:
-    for missing in ("0.00", "N/A", "nan"):
+    for missing in ("N/A", "nan", "-"):
         found = read(NCCL.replace("25.00   41.94", f"{missing}   41.94"), tmp_path)
         assert found.points[1].time_s == pytest.approx(25e-6, rel=1e-3)
+    assert read(NCCL.replace("25.00   41.94", "0.00   41.94"), tmp_path).left_out == 2
 
 
 def test_times_in_place_alone(tmp_path: Path) -> None:
