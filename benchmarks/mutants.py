@@ -71,7 +71,7 @@ SUBJECTS = {
             for name in ("kernel", "event", "heap", "wheel", "faults", "draw", "fifo", "calendar")
         ),
         (
-            *(f"tests/sim/engine/test_{name}.py" for name in ("calendar", "engine", "faulty_programs")),
+            *(f"tests/sim/engine/test_{name}.py" for name in ("calendar", "engine", "faulty_programs", "nic")),
             "-k=not bytes_a", *LIGHT,
         ),
     ),
