@@ -54,7 +54,7 @@ def models(draw: st.DrawFn) -> Model:
 
 @st.composite
 def models_with_ranks(draw: st.DrawFn) -> Model:
-    """Models with NICs, or ranks that wait for all their ports, or both."""
+    """Models with NICs, or ranks that wait for all their ports, or both; and buffers."""
     rate, model = st.sampled_from((None, 10.0**9, 10.0**11, 1e15)), draw(models())
     nic = draw(st.one_of(st.none(), st.builds(
         Nic, injection_Bps=rate, ejection_Bps=rate, engines=st.sampled_from((None, 1, 3)),
@@ -64,7 +64,8 @@ def models_with_ranks(draw: st.DrawFn) -> Model:
     )))
     progress = draw(st.sampled_from(("free", "any", "all", "authors") if nic else ("all", "authors")))
     tie = "first" if model.tie == "split" else model.tie
-    return replace(model, nic=nic, rank_progress=progress, tie=tie)
+    buffer = draw(st.sampled_from((None, None, 5000, 2**20)))
+    return replace(model, nic=nic, rank_progress=progress, tie=tie, buffer_bytes=buffer)
 
 
 def check(case: tuple[str, str, str | None], spec: str, seed: int, size: int, model: Model, symmetry: str) -> None:
@@ -81,8 +82,8 @@ def check(case: tuple[str, str, str | None], spec: str, seed: int, size: int, mo
     try:
         found = simulate(schedule, model=model, check=True, symmetry=symmetry)
     except Deadlock:
-        event("ports wait for each other")
-        assert model.rank_progress in ("any", "authors")
+        event("ports or full buffers wait for each other")
+        assert model.rank_progress in ("any", "authors") or model.buffer_bytes is not None
         with pytest.raises(Deadlock):
             simulate(schedule, model=model, engine="reference", symmetry="off")
         return
