@@ -98,7 +98,7 @@ def read(path: str) -> list[dict[str, str]]:
         size, gpus, nodes = (
             _number(row[key], f"{name}, line {number}: {key}") for key in ("size_bytes", "gpus", "nodes")
         )
-        if min(size, gpus, nodes) < 1 or gpus % nodes or (size % 1 or gpus % 1 or nodes % 1):
+        if min(gpus, nodes) < 1 or gpus < nodes or (size % 1 or gpus % 1 or nodes % 1):
             raise WeftError(f"{name}, line {number}: {size:g} B on {gpus:g} GPUs in {nodes:g} nodes cannot be")
         time, algbw, busbw = (
             _number(row.get(key) or "0", f"{name}, line {number}: {key}")
@@ -140,6 +140,8 @@ def point_of(row: Mapping[str, str]) -> Point:
     setting = None
     try:
         setting = setting_of(row)
+        if not size:
+            raise WeftError("0 B: what is measured is the call alone")
         return Point(row, setting, size, measured, expected(setting, size), reason)
     except WeftError as wrong:
         return Point(row, setting, size, measured, None, str(wrong))
@@ -154,6 +156,8 @@ def setting_of(row: Mapping[str, str]) -> Setting:
     if "NVL72" in f"{row['intra_link']} {row['system']}":
         nodes = -(-gpus // 72)  # one NVLink domain is one node
     each = gpus // nodes
+    if gpus % nodes:
+        raise WeftError(f"{gpus} GPUs in {nodes} nodes: only nodes alike are predicted")
     collective = SENDRECV if row["collective"] == "sendrecv" else row["collective"]
     algorithms, protocols = asked_of(row["algorithm"])
     if collective != "all-reduce":  # rings do the rest

@@ -73,6 +73,19 @@ def test_other_tables_are_read_and_bad_ones_named(tmp_path: Path) -> None:
         hardware.read(str(file))
 
 
+@pytest.mark.parametrize(
+    ("cells", "why"), [({"size_bytes": "0"}, "0 B: what is measured is the call alone"),
+                       ({"gpus": "7", "nodes": "2"}, "7 GPUs in 2 nodes: only nodes alike are predicted")],
+)
+def test_rows_that_cannot_be_predicted_are_left_out_by_name(cells: dict[str, str], why: str, tmp_path: Path) -> None:
+    row = hardware.shipped()[0]
+    file = tmp_path / "other.csv"
+    lines = [",".join(row), ",".join(f'"{cell}"' for cell in (row | cells).values())]
+    file.write_text("\n".join(lines))
+    (point,) = map(point_of, hardware.read(str(file)))
+    assert point.found is None and point.reason == why and not point.counted
+
+
 def test_the_figures_are_drawn(tmp_path: Path) -> None:
     hardware.draw(tmp_path, [point for point in map(point_of, shipped()) if "together" in point.run["id"]])
     assert (tmp_path / "hardware-h100.png").stat().st_size > 10_000
