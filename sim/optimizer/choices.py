@@ -67,20 +67,18 @@ def best_choice(
     looked.sort(key=lambda pair: pair[0].value)
     best: Best | None = None
     tried: list[Tried] = []
-    evaluations = 0
     for number, (first, objective) in enumerate(looked):
         excluded = best is not None and first.bound >= best.design.value
         if excluded or number >= MOST_SOLVED:
             tried.append(first._replace(how=EXCLUDED if excluded else LOOKED_AT))
-            evaluations += 2 + len(starts)
             continue
         design = solve(objective)
-        evaluations += design.evaluations  # includes the starting points, where the choice was evaluated before
         tried.append(_solved(first.knobs, design))
         if best is None or design.value < best.design.value:
             best = Best(first.knobs, design, objective, ())
     assert best is not None
-    runs, replays = (sum(counts) for counts in zip(*((one.runs, one.replays) for _, one in looked), strict=True))
+    spent = ((one.evaluations, one.runs, one.replays) for _, one in looked)
+    evaluations, runs, replays = (sum(counts) for counts in zip(*spent, strict=True))
     design = replace(best.design, evaluations=evaluations, runs=runs, replays=replays)
     return best._replace(design=design, tried=tuple(sorted(tried, key=lambda one: one.value)))
 

@@ -100,7 +100,7 @@ def design_simulated(
     max_evaluations: int = MAX_EVALUATIONS,
 ) -> Design:
     """The best bandwidths for a simulated time; the equal split is simulated too, and is the answer if it is best."""
-    runs, replays = objective.runs, objective.replays
+    evaluations, runs, replays = objective.evaluations, objective.runs, objective.replays
     found = optimize(objective, feasible, cost=cost, starts=starts, max_evaluations=max_evaluations)
     best, value = found.best, found.value
     equal = objective.evaluate(equal_split(best.bandwidth_GBps))
@@ -114,7 +114,7 @@ def design_simulated(
         found.time_bound_ns,
         value,
         float("nan") if found.bound is None else found.bound,
-        found.evaluations,
+        objective.evaluations - evaluations,
         objective.runs - runs,
         objective.replays - replays,
         found.ended,

@@ -6,7 +6,7 @@ explored best bound first, each at the lanes nearest to its optimum, and cut the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -36,20 +36,19 @@ def whole_lanes(
     """The best integer numbers of lanes, at least one in each dimension.
 
     A budget that must be spent may be left over in part, by less than one lane per dimension: integer numbers of lanes
-    rarely add up to it. `evaluate` gives ns at (D,) GB/s, of which `floor` is a lower bound. `design` says in `ended`
-    whether its lanes are proved best.
+    rarely add up to it. `evaluate` gives ns at (D,) GB/s, of which `floor` is a lower bound. The answer is never worse
+    than the lanes nearest to `design` and to the equal split, and says in `ended` whether it is proved best.
 
     WeftError: no integer numbers of lanes satisfy the constraints, or nothing limits a dimension.
     """
     search = _Search(lane_GBps, loosened(feasible, lane_GBps), cost, evaluate, floor, max_evaluations)
-    open_boxes = search.run()
+    open_boxes = search.run((design.bandwidth_GBps, equal_split(design.bandwidth_GBps)))
     if search.best is None:
         raise WeftError(f"no whole lanes of {lane_GBps:g} GB/s satisfy the constraints")
     proved = f"{open_boxes} sets of lanes not excluded" if open_boxes else "no other lanes are better"
     value, best = search.best
     return replace(
         design, bandwidth_GBps=best, time_ns=evaluate(best), equal_time_ns=evaluate(equal_split(best)), value=value,
-        evaluations=design.evaluations + len(search.seen) if design.evaluations else 0,
         ended=f"whole lanes of {lane_GBps:g} GB/s: {proved}",
     )
 
@@ -87,13 +86,17 @@ class _Search:
         self.boxes: list[tuple[float, int, Counts, Counts, F64]] = []  # bound, number, low, high, counts at the bound
         self.pushed = 0
 
-    def run(self) -> int:
-        """Find `best`; returns the number of boxes that may still hold better lanes."""
+    def run(self, starts: Sequence[F64]) -> int:
+        """Find `best`, from the lanes nearest to some bandwidths on; how many boxes may still hold better lanes."""
         caps = self.feasible.caps_GBps
         if np.any(np.isinf(caps)):
             dim = int(np.flatnonzero(np.isinf(caps))[0]) + 1
             raise WeftError(f"nothing limits the lanes of dimension {dim}: give a budget or a cap")
-        self._push((1,) * caps.size, tuple(np.floor(caps / self.lane + WHOLE).astype(int).tolist()))
+        low, high = (1,) * caps.size, tuple(np.floor(caps / self.lane + WHOLE).astype(int).tolist())
+        if all(most >= 1 for most in high):
+            for start in starts:
+                self._try(low, high, start / self.lane)
+        self._push(low, high)
         cut = 0
         while self.boxes and self._hopeful(self.boxes[0][0]):
             if cut >= MOST_BOXES or len(self.seen) >= self.max_evaluations:

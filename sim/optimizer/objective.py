@@ -66,6 +66,8 @@ class Objective(Protocol):
     @property
     def weights(self) -> tuple[float, ...]: ...  # of the parts of every evaluation
     @property
+    def evaluations(self) -> int: ...  # bandwidths that were asked for, each once
+    @property
     def runs(self) -> int: ...  # programs simulated by the engine
     @property
     def replays(self) -> int: ...  # programs evaluated from a recorded tape
@@ -110,6 +112,10 @@ class Simulated:
     @property
     def n_dims(self) -> int:
         return self.parts[0][1].n_dims
+
+    @property
+    def evaluations(self) -> int:
+        return len(self._known)
 
     @property
     def weights(self) -> tuple[float, ...]:

@@ -76,6 +76,27 @@ def test_lanes_of_a_simulation_are_the_best_of_all(network: str, chunks: int) ->
     assert found.time_ns == min(map(evaluate, all_lanes(90, LANE, objective.n_dims)))
 
 
+@pytest.mark.parametrize(("lane", "evaluations"), [(0.01, 5), (0.5, 3), (0.5, 40), (7.0, 5), (30.0, 40)])
+def test_lanes_are_never_worse_than_those_nearest_to_where_they_began(lane: float, evaluations: int) -> None:
+    """Where the bound is loose, the lanes at its optimum are far from the best."""
+    objective = collective_objective(
+        from_spec("RI(4)_SW(4)"), "all-reduce", "hierarchical", "1MiB", model=Model(chunks=1), pipeline_chunks=16
+    )
+    feasible = Feasible([budget(100, 2, spent=True)], 2)
+    design = design_simulated(objective, feasible, max_evaluations=12)
+    found = whole_lanes(
+        design, lane, feasible, None, lambda point: objective.evaluate(point).time_ns, floor_of(objective),
+        max_evaluations=evaluations,
+    )
+    assert np.allclose(np.rint(found.bandwidth_GBps / lane) * lane, found.bandwidth_GBps)
+    for start in (design.bandwidth_GBps, np.array([50.0, 50.0])):
+        low = np.floor(start / lane + 1e-6)
+        near = [low + more for more in product((0, 1), repeat=2) if low.sum() + sum(more) <= 100 / lane + 1e-6]
+        most = max(lanes.sum() for lanes in near)
+        best = min((one for one in near if one.sum() == most), key=lambda one: abs(one - start / lane).sum())
+        assert found.time_ns <= objective.evaluate(best * lane).time_ns
+
+
 def test_lanes_far_from_the_real_optimum_are_found() -> None:
     """The lanes on both sides of 201 / 50 / 37 / 12 GB/s all exceed the budget."""
     network = read_any_network("RI(4)_FC(8)_RI(4)_SW(32)")
