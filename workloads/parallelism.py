@@ -102,6 +102,8 @@ def parse_parallelism(text: str, n_npus: int) -> Parallelism:
         name, _, value = part.partition("=")
         if name not in names or not value.isdecimal():
             raise WeftError(f"parallelism {part!r}: write name=number with one of {', '.join(names)}, with commas")
+        if name in values:
+            raise WeftError(f"parallelism {text!r}: {name} is given twice")
         values[name] = int(value)
     others = values.get("tp", 1) * values.get("pp", 1)
     if "dp" not in values:

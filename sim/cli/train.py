@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def simulate_iteration(spec: Spec, *, check: bool = False) -> tuple[Workload, Result]:
     """The workload of a spec, and one iteration of it."""
-    topology = with_npu_bandwidth(spec.build_topology(), spec.workload)
+    topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:

@@ -20,16 +20,19 @@ from workloads.compute import TERA, Accelerator
 from workloads.job import Job
 from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
-from workloads.parallelism import parse_parallelism
+from workloads.parallelism import PIPELINE, parse_parallelism
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
 from workloads.training import Training, training_job
 from workloads.workload import Groups, Workload
 
 
-def with_npu_bandwidth(topology: Topology, work: WorkloadKeys) -> Topology:
-    """The fabric with the bandwidths that each NPU has in its dimensions."""
+def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
+    """The fabric with the bandwidths that each NPU has in its dimensions; WeftError: its links have others as well."""
     if work.npu_bandwidth is None:
         return topology
+    if link_bandwidth is not None:
+        raise WeftError(f"--npu-bandwidth {work.npu_bandwidth} gives the links theirs: omit --link-bandwidth "
+                        f"{link_bandwidth}")
     blocks = blocks_of(topology)
     rates = per_dimension(work.npu_bandwidth, len(blocks), "NPU bandwidth")
     links = link_bandwidths([parse_bandwidth(rate, "NPU bandwidth") for rate in rates], blocks)
@@ -52,6 +55,10 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
     """A workload and its process groups; see `build_job`."""
     if work.name is None:
         raise WeftError(f"no workload is given: write --workload FILE, or one of {', '.join(MODELS)}")
+    if training.microbatches is None:
+        for flag, default in (("activation", None), ("pipeline_order", TrainingKeys.pipeline_order)):
+            if (value := getattr(training, flag)) != default:
+                raise WeftError(f"--{flag.replace('_', '-')} {value} is of a pipeline: give --microbatches, or omit it")
     workload, groups = (_of_model if work.name in MODELS else _of_file)(work, training, topology)
     if work.repeat < 1:
         raise WeftError(f"--repeat {work.repeat}: at least 1")
@@ -68,6 +75,9 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
         if getattr(work, flag) is not None:
             raise WeftError(f"--{flag} is for workload files: the groups of a model are given by --parallelism")
     how = parse_parallelism(work.parallelism or "", topology.n_npus)
+    operators = model(str(work.name)).operators
+    if how.ep > 1 and not any(one.experts > 1 or one.sends_tokens for one in operators):
+        raise WeftError(f"--parallelism ep={how.ep}: {work.name} has no experts: omit ep")
     if how.pp > 1 and training.microbatches is None:
         raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
     if training.updates != (work.memory_bandwidth is not None):
@@ -90,7 +100,13 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")
     if work.communicator is not None:
         return workload, read_communicator(work.communicator, topology.shape)
-    return workload, parse_groups(work.groups or "")
+    groups = parse_groups(work.groups or "")
+    used = {call.group for call in workload.calls()} | ({PIPELINE} if training.microbatches is not None else set())
+    for name in groups:
+        if name not in used:
+            there = ", ".join(sorted(used))
+            raise WeftError(f"--groups: no collective runs in group {name!r}: the workload's are {there}")
+    return workload, groups
 
 
 def parse_groups(text: str) -> Groups:
@@ -98,7 +114,7 @@ def parse_groups(text: str) -> Groups:
 
     WeftError: names the part that is not a group.
     """
-    groups = {}
+    groups: dict[str, tuple[int, ...]] = {}
     for part in filter(None, (one.strip() for one in text.split(";"))):
         name, equals, extents = part.partition("=")
         try:
@@ -107,6 +123,8 @@ def parse_groups(text: str) -> Groups:
             sizes = ()
         if not (name and equals and sizes):
             raise WeftError(f"--groups: {part!r} is not a group, such as forward=16,-1,-1")
+        if name.strip() in groups:
+            raise WeftError(f"--groups: group {name.strip()!r} is given twice")
         groups[name.strip()] = tuple(1 if size < 0 else size for size in sizes)
     return groups
 

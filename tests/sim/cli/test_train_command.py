@@ -95,6 +95,9 @@ def test_the_bubble_is_told_beside_the_ideal_one(capsys: pytest.CaptureFixture[s
     assert "messages of 768 KiB" in capsys.readouterr().out
 
 
+BERT = ("--workload", "bert-base", "--samples", "64", "--peak", "10", "--efficiency", "0.5")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -105,6 +108,11 @@ def test_the_bubble_is_told_beside_the_ideal_one(capsys: pytest.CaptureFixture[s
          "--groups is for workload files"),
         (["--workload", "gpt-3", "--samples", "1", "--peak", "1", "--efficiency", "1", "--parallelism", "pp=4"],
          "pp=4 needs --microbatches"),
+        ([*BERT, "--parallelism", "tp=4,tp=2"], "tp is given twice"),
+        ([*BERT, "--parallelism", "ep=2"], "ep=2: bert-base has no experts"),
+        ([*BERT, "--activation", "5MB"], "--activation 5MB is of a pipeline: give --microbatches"),
+        ([*BERT, "--pipeline-order", "gpipe"], "--pipeline-order gpipe is of a pipeline: give --microbatches"),
+        ([*BERT, "--link-bandwidth", "1GB/s", "--npu-bandwidth", "9GB/s,5GB/s"], "omit --link-bandwidth 1GB/s"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,6 +132,8 @@ def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.Ca
         (["--communicator", "x.yml"], "either --communicator FILE or --groups TEXT"),
         (["--npu-bandwidth", "1GB/s,2GB/s,3GB/s"], "NPU bandwidth has 3 values"),
         (["--engine", "analytic"], "engine of a job 'analytic' is unknown"),
+        (["--groups", "forward=4,-1;forward=-1,4"], "group 'forward' is given twice"),
+        (["--groups", "forward=4,-1;input_grad=4,-1;weight_grad=-1,4;foo=4,-1"], "no collective runs in group 'foo'"),
     ],
 )
 def test_bad_flags_are_one_line(
