@@ -69,8 +69,9 @@ class Pattern:
     `PROOF_TRANSFERS`, proves the same algorithm on a smaller topology of the same family. If there is no smaller one,
     the pattern itself is proved.
 
-    Receivers stage what arrives: a transfer carries what its own dependencies have brought to its source, and nothing that
-    happens to be there already. A program that adds in place has to wait for every addition to a block before it sends it.
+    Receivers stage what arrives: a transfer carries what its own dependencies have brought to its source, and nothing
+    that happens to be there already. A program that adds in place has to wait for every addition to a block before it
+    sends that block.
 
     "proved" speaks of the arrays themselves: they are emitted once, read-only, and are what is simulated and written.
     "proved on torus:4x4" speaks of that smaller member, and of the generator as far as it is the same at both sizes: of
