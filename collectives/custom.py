@@ -18,6 +18,10 @@ Send = tuple[int, int, Sequence[int]] | tuple[int, int, Sequence[int], bool]
 """(source, destination, blocks), and optionally whether the receiver adds (default: no)."""
 
 
+MOST_UNSENT = 2**16
+"""Blocks that are never sent, beyond half of all, up to which the proof names the first that is missing."""
+
+
 @checked
 def from_steps(
     topology: Topology,
@@ -84,6 +88,9 @@ def from_steps(
             brought.setdefault((dst, block), []).append(number)
     multiple = collective(kind).blocks_multiple(topology.n_npus)
     n_blocks = -(-max(highest + 1, 1) // multiple) * multiple
+    sent = len({block for its in sends.blocks for block in its})
+    if n_blocks > 2 * sent + MOST_UNSENT:  # of any collective, at least half of the blocks have to move
+        raise WeftError(f"block {highest} makes {n_blocks} blocks, of which {sent} are sent: number them from 0")
     return schedule(sends.pattern(topology, kind, name, n_blocks, root=root), size, element_bytes)
 
 

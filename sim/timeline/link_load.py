@@ -15,6 +15,9 @@ from topologies.checks import checked
 
 Floats = npt.NDArray[np.float64]
 
+MOST_SHARES = 2**27
+"""Limit on shares, of servers in frames: 1 GiB."""
+
 
 class Services(NamedTuple):
     """Every service of a run, one row each, in the order of the log."""
@@ -73,6 +76,8 @@ def server_load(done: Services, n_servers: int, makespan_ps: int, frames: int) -
     """The busy share of every server in each interval, (n_servers, frames)."""
     if frames < 1:
         raise WeftError(f"{frames} frames: give at least 1")
+    if frames * n_servers > MOST_SHARES:
+        raise WeftError(f"{frames} frames of {n_servers} servers: at most {MOST_SHARES // n_servers} frames")
     load = np.zeros((n_servers, frames))
     if makespan_ps == 0:
         return load

@@ -121,3 +121,9 @@ def test_the_built_in_ring_uses_both_directions() -> None:
     one_way = simulate(from_steps(from_spec("ring:8"), "all-gather", ring_all_gather(8), "8MiB"))
     both = simulate(ring.all_gather(from_spec("ring:8"), "8MiB"))
     assert one_way.time_s / both.time_s > 1.9
+
+
+def test_a_mistyped_block_is_told_before_anything_is_built() -> None:
+    steps: Steps = [[(0, 1, [10**9]), (0, 3, [0])], [(1, 2, [0])]]
+    with pytest.raises(WeftError, match="block 1000000000 makes 1000000001 blocks, of which 2 are sent"):
+        from_steps(from_spec("ring:4"), "broadcast", steps, "1MiB")

@@ -13,6 +13,9 @@ from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_HOP_LATENCY, NPU, SWITCH, Topology
 from topologies.units import Quantity, parse_bandwidth, parse_time
 
+MOST_LONE = 2**16
+"""Limit on switches without a link, which numbers that are left out make."""
+
 
 @checked
 def from_links(
@@ -45,6 +48,9 @@ def from_links(
     rows = [_parse(index, link) for index, link in enumerate(links)]
     src, dst = (np.array([row[end] for row in rows], np.int32) for end in (0, 1))
     n_nodes = max(n_npus, int(max(src.max(initial=0), dst.max(initial=0))) + 1)
+    if n_nodes > n_npus + 2 * len(rows) + MOST_LONE:
+        raise WeftError(f"links name node {n_nodes - 1}: {n_npus} NPUs and {len(rows)} links have at most "
+                        f"{n_npus + 2 * len(rows)} nodes; number the switches from {n_npus}")
     kind = np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus])
     charged = np.any((src < n_npus) & (dst < n_npus)) | (kind != NPU)
     return Topology(

@@ -110,3 +110,8 @@ def test_without_a_log_there_is_no_load() -> None:
         link_load(result.lowered, result.outcome, 5)
     with pytest.raises(WeftError, match="0 frames"):
         server_load(Services(*np.zeros((5, 0), np.int64)), 1, 1, 0)
+
+
+def test_frames_beyond_memory_are_told_before_anything_is_built() -> None:
+    with pytest.raises(WeftError, match="100000000 frames of 8 servers: at most 16777216 frames"):
+        server_load(Services(*(np.zeros(0, np.int64) for _ in Services._fields)), 8, 1, 10**8)

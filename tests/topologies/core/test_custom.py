@@ -46,3 +46,8 @@ def test_no_links_at_all():
 def test_bad_links_are_named(links, n_npus, message):
     with pytest.raises(WeftError, match=message):
         from_links(links, n_npus)
+
+
+def test_a_mistyped_node_is_told_before_anything_is_built():
+    with pytest.raises(WeftError, match="links name node 1000000000: 2 NPUs and 3 links have at most 8 nodes"):
+        from_links([(0, 1, "1GB/s", 0), (1, 10**9, "1GB/s", 0), (10**9, 0, "1GB/s", 0)], n_npus=2)
