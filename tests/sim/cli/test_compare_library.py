@@ -45,8 +45,8 @@ def test_the_json_of_nccl_tests_is_one_run_that_the_judge_calls_good(
     assert main(["judge", str(file), *machine]) == 0
     said = capsys.readouterr().out
     assert "verdict     good" in said
-    assert "limited by  the NICs" in said
-    assert "100.0% of what NVLSTree Simple should here" in said
+    assert "limited by  the links inside a node" in said
+    assert "100.0% of what Ring Simple should here" in said
 
 
 @pytest.mark.parametrize(("words", "said"), [

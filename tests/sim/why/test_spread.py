@@ -228,7 +228,7 @@ def test_only_overlapping_ranges_are_tied() -> None:
 @pytest.mark.parametrize(("more", "why"), [
     (["--spread", "0"], "switched off by --spread 0"),
     (["--engine", "reference"], "by the reference engine"),
-    (["--faults", "plan.toml"], "with faults (--spread N asks for N)"),
+    (["--faults", "plan.toml"], "not with faults"),
 ])
 def test_why_a_point_has_no_perturbed_runs(
     more: list[str], why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
