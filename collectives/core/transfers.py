@@ -239,7 +239,7 @@ def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_], n
     values = np.asarray(column)
     if values.dtype.kind not in "biu":
         raise WeftError(f"transfers have {told(column)}: give integers, one or an array of them")
-    values = values.astype(kind)
+    values = values.astype(kind, copy=False)
     return np.full(n, values, kind) if values.ndim == 0 else np.broadcast_to(values, where.shape)[where]
 
 
