@@ -14,15 +14,17 @@ from sim.cli.judged import Run, candidate_facts, change_facts, facts, range_of, 
 from sim.cli.library import no_library, setting_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
-from sim.library.described import gpu_of, machine_of
-from sim.library.tuner import SENDRECV
+from sim.library.listed import OF_CARDS, PCIE, listed_gpu, listed_machine
+from sim.library.tuner import SENDRECV, Setting
 from sim.library.tuner import tables as library_tables
 from sim.measured.baseline import Changes, Table
+from sim.measured.causes import PCIE_GBPS
 from sim.measured.curves import curves
 from sim.measured.diagnosis import GOOD
 from sim.measured.fabric_run import FabricRun
 from sim.measured.judge import Judgment, judge
 from sim.measured.library_run import LibraryRun
+from sim.measured.of_library import busbw
 from sim.measured.points import Measurements
 from sim.measured.read import read_measurements
 from sim.study.points import check_joined
@@ -30,7 +32,7 @@ from sim.study.spec import Spec
 from sim.whole_file import write_whole
 from topologies import Topology
 from topologies.checks import WeftError
-from topologies.machines.profile import Machine, machine, profiles
+from topologies.machines.profile import Machine, profiles
 from topologies.units import counted
 
 RUN_BY_LIBRARIES = {
@@ -126,9 +128,26 @@ def on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, Librar
     setting = replace(setting_of(told, (box, nodes)), gpus=gpus, collective=measured.collective or "")
     if library.gpus_per_process is None and measured.gpus_per_process:
         setting = replace(setting, gpus_per_process=min(measured.gpus_per_process, gpus))
-    ports = f"its NICs are {setting.nics} x {setting.machine.nic.name} a node, as assumed: no header names them"
     points = [(point.size_bytes, point.time_s) for point in measured.points]
-    return measured, LibraryRun(file, setting, points, measured.wrong, "" if named else ports)
+    return measured, LibraryRun(file, setting, points, measured.wrong, "" if named else _unsaid(measured, setting))
+
+
+def _unsaid(measured: Measurements, setting: Setting) -> str:
+    """What a header does not say of the machine, and is assumed; "" if nothing.
+
+    WeftError: it cannot be so.
+    """
+    found, gpus = [], setting.gpus
+    if setting.machine.gpu.name == PCIE and gpus > 1:
+        most = max(busbw(setting, *point) for point in measured.points)
+        if setting.nodes == 1 and most > PCIE_GBPS[1]:
+            raise WeftError(f"{measured.source} reaches {most:.4g} GB/s, more than PCIe: the header lists {gpus} x "
+                            f"{measured.device} and no bridges; give --machine FILE.toml with the links between them")
+        found.append(f"PCIe alone joins its {gpus} cards, as assumed: no header names bridges")
+    if setting.nodes > 1:
+        found.append(f"its NICs are {setting.nics} x {setting.machine.nic.name} a node, as assumed: no header names "
+                     "them")
+    return ", and ".join(found)
 
 
 def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements) -> tuple[Machine, int, int]:
@@ -138,7 +157,7 @@ def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements
     if named is None:
         if not each or not measured.device:
             raise WeftError(f"{measured.source} does not say what it ran on: give --machine, as in dgx-h100:2")
-        box = _by_device(measured, each)
+        box = listed_machine(measured.device, each)
         return (box, *_domains(box, ranks or 1)) if box.gpus > MOST_OF_A_HOST else (box, hosts or 1, each)
     box, nodes = named
     if ranks is None or ranks == nodes * box.gpus:
@@ -159,7 +178,8 @@ def _unlike(measured: Measurements, box: Machine, nodes: int) -> list[str]:
     """What the header says otherwise than the machine that it is judged as."""
     notes = []
     with contextlib.suppress(WeftError):  # a GPU that nobody knows
-        if measured.device and gpu_of(measured.device) != box.gpu.name:
+        gpu = listed_gpu(measured.device) if measured.device else box.gpu.name
+        if box.gpu.name not in (OF_CARDS if gpu == PCIE else (gpu,)):
             notes.append(f"the header lists {measured.device}, judged as {box.gpu.name}: is it {box.name}?")
     if measured.hosts is not None and measured.hosts != nodes and box.gpus <= MOST_OF_A_HOST:
         notes.append(f"the header lists {counted(measured.hosts, 'host')}, judged as {counted(nodes, 'node')} of "
@@ -173,18 +193,9 @@ def _domains(box: Machine, ranks: int) -> tuple[int, int]:
     return nodes, ranks // nodes
 
 
-def _by_device(measured: Measurements, each: int) -> Machine:
-    """A box that weft knows, with the GPU of a header and room for as many; or else one described by its name."""
-    gpu = gpu_of(measured.device)
-    for name, box in profiles("boxes").items():
-        if box["gpu"] == gpu and box["gpus"] >= each:
-            return machine(name)
-    return machine_of(measured.device, measured.device, each, "", "")
-
-
 def _assumed(found: Judgment) -> list[str]:
-    """That NICs are those of a box that only the name of a GPU suggests."""
-    return ["# headers do not name NICs: name the machine with --machine, and the verdict is no longer conditional"
+    """That NICs and links are those of a box that only the name of a GPU suggests."""
+    return ["# headers name no NICs or bridges: give --machine, and the verdict is no longer conditional"
             ] if found.condition else []
 
 

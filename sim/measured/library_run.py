@@ -19,7 +19,7 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.library.expected import chosen, expected, parts_us, timed
 from sim.library.tuner import SENDRECV, Setting, candidates
-from sim.measured.causes import SCATTER, Cause, causes, healthy, limited_by, ll128_off
+from sim.measured.causes import PCIE_GBPS, SCATTER, Cause, causes, healthy, limited_by, ll128_off
 from sim.measured.diagnosis import FINE, GOOD, PLATEAU, SAYS_NOTHING, Diagnosis, Rate, corrupted
 from sim.measured.evidence import (
     MOST_SIZES,
@@ -181,7 +181,7 @@ class LibraryRun:
             self.bound * float(top["size_bytes"]) / float(top["measured_s"]), rates=rates,
             switches=tuple(size for size, (one, other) in zip(sizes, pairwise(choices), strict=False) if one != other),
             breaks=breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
-            repeats=self.repeats, condition=self.assumed if setting.nodes > 1 else "",
+            repeats=self.repeats, condition=self.assumed,
             notes=tuple(self._notes(rates, finding)), expected=tuple(self.rows),
         )
 
@@ -473,5 +473,17 @@ def _of_small(run: LibraryRun) -> Finding:
     return Finding("slow-unknown", "latency", f"latency, {late:.1f} times the expected one")
 
 
-_RULES = (_corrupt, _impossible, _collapsed, _tree_of_two, _forced_protocol, _hole, _no_switches, _likeliest)
+def _slots(run: LibraryRun) -> Finding | None:
+    """Cards of which only their names are known: generation, lanes and sockets of their slots decide."""
+    cards = run.assumed and run.setting.machine.gpu.name == "rtx-pcie" and limited_by(run.setting) == INSIDE
+    best, (low, high) = run.best, PCIE_GBPS
+    if not cards or best["size_bytes"] < LEAST_FOR_RATES or not low <= best["busbw_GBps"] <= high:
+        return None
+    if best["ratio"] >= GOOD or not run._moves(healthy(run.setting)):
+        return None
+    return Finding("good", "slots", f"PCIe: {low:g} to {high:g} GB/s by generation, lanes and sockets of the slots; "
+                   "--machine FILE.toml with the rate of their links tells more")
+
+
+_RULES = (_corrupt, _impossible, _collapsed, _slots, _tree_of_two, _forced_protocol, _hole, _no_switches, _likeliest)
 

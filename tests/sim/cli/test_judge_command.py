@@ -15,7 +15,7 @@ import pytest
 from sim.cli import main
 from sim.library.expected import expected
 from sim.library.tuner import Setting
-from topologies.machines.profile import machine
+from topologies.machines.profile import Gpu, machine, part
 
 SIZES = [2**power for power in range(20, 34)]
 H100 = Setting(machine=machine("dgx-h100"), nodes=4, gpus=8, collective="all-reduce")
@@ -61,7 +61,7 @@ def test_machine_and_nodes_are_those_of_the_header(
     assert "4 nodes of 8 GPUs (h100), 8 x ib-ndr a node" in alone
     assert "verdict     good" in alone
     assert "verdict     good, if its NICs are 8 x ib-ndr a node, as assumed: no header names them" in alone
-    assert "headers do not" not in said(capsys, file, "--machine", "dgx-h100")
+    assert "headers name no" not in said(capsys, file, "--machine", "dgx-h100")
     assert "4 nodes of 8 GPUs (h200), 8 x ib-ndr a node" in said(capsys, file, "--machine", "dgx-h200")
     part = written("b.txt", replace(H100, nodes=2, gpus=4))
     assert "2 nodes of 4 GPUs (h100), 4 x ib-ndr a node" in said(capsys, part, "--machine", "dgx-h100:4")
@@ -73,6 +73,30 @@ def test_machine_and_nodes_are_those_of_the_header(
     assert "1 node of 72 GPUs (gb200)" in said(capsys, rack, "--machine", "gb200-nvl72")
     amd = written("c.txt", replace(H100, machine=machine("mi300x"), nodes=1), device="AMD Instinct MI300X")
     assert "1 node of 8 GPUs (mi300x)" in said(capsys, amd)
+
+
+@pytest.mark.parametrize("rate", [7, 10, 20, 45])
+@pytest.mark.parametrize("device", ["NVIDIA A100 80GB PCIe", "NVIDIA H100 NVL", "NVIDIA H100 PCIe",
+                                    "Tesla V100-PCIE-16GB", "NVIDIA L40S", "Tesla T4"])
+def test_cards_for_slots_are_no_boxes(
+    device: str, rate: int, written: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever PCIe gives is good, conditionally; what it cannot give asks for the machine."""
+    card = machine("dgx-a100")
+    gpu = part(Gpu, "gpus", {"like": "rtx-pcie", "link": f"{rate * 4 / 3}GB/s"}, "card")
+    file = written("a.txt", replace(H100, machine=replace(card, gpu=gpu), nodes=1), device=device)
+    out = said(capsys, file)
+    assert "verdict     good, if PCIe alone joins its 8 cards, as assumed: no header names bridges" in out
+    named = said(capsys, file, "--machine", "dgx-a100:1")
+    assert f"the header lists {device}, judged as a100" in named and "verdict     good" not in named
+
+
+def test_bridges_are_asked_for(written: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    pair = replace(H100, machine=machine("dgx-a100"), nodes=1, gpus=2)
+    file = written("a.txt", pair, device="NVIDIA A100 80GB PCIe")
+    assert main(["judge", file]) == 2
+    assert "more than PCIe: the header lists 2 x NVIDIA A100 80GB PCIe and no bridges; give --machine FILE.toml" in (
+        capsys.readouterr().err)
 
 
 def test_a_topology_that_is_a_machine_is_judged_by_its_library(
