@@ -1,4 +1,4 @@
-"""What is wrong with a figure to the eye: a legend over data, text that is cut off or over other text."""
+"""What is wrong with a figure to the eye: a legend over data, data beyond its axes, text cut off or over other text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLACK = 1.5
 def faults_of(drawn: Figure) -> list[str]:
     """One line for each fault."""
     drawn.draw_without_rendering()
-    return [*_covered(drawn), *_cut_off(drawn), *_crowded(drawn)]
+    return [*_covered(drawn), *_cut_off(drawn), *_crowded(drawn), *_outside(drawn)]
 
 
 def data_of(axes: Axes) -> npt.NDArray[np.float64]:
@@ -81,6 +81,15 @@ def _cut_off(drawn: Figure) -> Iterator[str]:
         box = text.get_window_extent()
         if max(-box.x0, -box.y0, box.x1 - drawn.bbox.x1, box.y1 - drawn.bbox.y1) > SLACK:
             yield f"{text.get_text()!r} is cut off"
+
+
+def _outside(drawn: Figure) -> Iterator[str]:
+    """Curves that go on beyond their axes, where nobody sees them."""
+    for axes in drawn.axes:
+        for line in axes.lines:
+            x, y = axes.transAxes.inverted().transform(line.get_transform().transform(line.get_xydata())).T
+            if np.any((x < -0.001) | (x > 1.001) | (y < -0.001) | (y > 1.001)):
+                yield f"{line.get_label()!r} goes beyond the axes of {axes.get_title(loc='left')!r}"
 
 
 def _tick_labels(axis: Axis) -> list[Text]:

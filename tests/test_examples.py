@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,16 @@ def test_the_page_of_commands_is_that_of_the_helps_and_the_readme() -> None:
     codes = [SHOWN.get(one.line.replace("|", "\\|"), "?") for one in COMMANDS]
     assert PAGE.read_text(encoding="utf-8") == page(codes), "it is out of date: run `make examples`"
     assert set(codes) == {"0", *(one.why_not for one in COMMANDS if one.why_not)}
+
+
+def test_a_shell_takes_every_command_of_the_helps_and_the_documentation() -> None:
+    """A fabric such as RI(4)_SW(2) needs quotes: bash reads each line, and runs none."""
+    pages = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md")))
+    lines = {one.line for one in COMMANDS} | set(re.findall(r"^\$ ((?:.*\\\n)*.*)$", pages, re.MULTILINE))
+    assert len(lines) > len(COMMANDS)
+    for line in sorted(lines):
+        read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, text=True, check=False)
+        assert read.stderr == "", line
 
 
 @pytest.mark.table

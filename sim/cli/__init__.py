@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from functools import partial
 from typing import Any, NoReturn
 
@@ -43,6 +44,9 @@ EXIT_CODES = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `weft`; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stderr is None:  # closed by the shell: else what is told there would be printed on standard output
+        with open(os.devnull, "w", encoding="utf-8") as nobody, redirect_stderr(nobody):
+            return main(words)
     name = words[0] if words else ""
     if name not in COMMANDS:
         _answer(words)
@@ -59,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             output.say_where(parsed)
             if parsed.stages is not None:
                 output.say_stages(parsed.stages)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return 0
     except WeftError as wrong:
         print(f"weft {name}: {' '.join(str(wrong).split())}", file=sys.stderr)

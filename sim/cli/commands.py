@@ -332,7 +332,7 @@ COMMANDS: dict[str, Command] = {
         examples=(
             "weft topology",
             "weft topology --topology torus:8x8",
-            "weft topology --topology RI(4)_FC(8)_SW(32) --link-bandwidth 400Gb/s,200Gb/s,100Gb/s",
+            'weft topology --topology "RI(4)_FC(8)_SW(32)" --link-bandwidth 400Gb/s,200Gb/s,100Gb/s',
             "weft topology --topology hx2mesh:4x4 --plot fabric.png --output fabric.graphml",
         ),
         uses=("topology",), outputs=("json", "plot", "output"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 import shtab
 
 from collectives import ALGORITHMS, COLLECTIVES
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import Parser, fill
+from sim.cli.output import STANDARD_OUTPUT, write_text
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING
 from sim.program.model import ENGINES, NIC_ORDERS, NICS, PRESETS, RANK_PROGRESS, SEND_COMPLETE, SYMMETRY
 from sim.study.keys import keys_of
@@ -23,7 +23,7 @@ PREAMBLE = {"bash": "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}  # torus:8x8 is one w
 def run(arguments: argparse.Namespace) -> None:
     """Print the script."""
     shell = arguments.shell
-    sys.stdout.write(shtab.complete(named_parser(shell), shell, preamble=PREAMBLE.get(shell, "")) + "\n")
+    write_text(STANDARD_OUTPUT, shtab.complete(named_parser(shell), shell, preamble=PREAMBLE.get(shell, "")) + "\n")
 
 
 def named_parser(shell: str) -> Parser:

@@ -127,6 +127,8 @@ def say(arguments: argparse.Namespace, *lines: str) -> None:
     """
     taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in WRITTEN)
     stream = sys.stderr if taken else sys.stdout
+    if stream is None:  # closed by the shell: nobody reads, and files are written all the same
+        return
     width = screen_width() if stream.isatty() else sys.maxsize
     for line in "\n".join(lines).split("\n"):
         print(folded(line, width), file=stream)

@@ -58,7 +58,9 @@ def _draw_wide(drawn: Figure, curves: Curves, lines: Lines) -> None:
     """Goodput on the left; runtime and, of several algorithms, the lead of the fastest on the right."""
     several = len(curves) > 1
     places = drawn.add_gridspec(2, 2, width_ratios=(1.75, 1))
-    draw_goodput(drawn.add_subplot(places[:, 0]), curves, lines)
+    goodput = drawn.add_subplot(places[:, 0])
+    draw_goodput(goodput, curves, lines)
+    goodput.set_ylim(bottom=0)
     runtime = drawn.add_subplot(places[0, 1] if several else places[:, 1])
     draw_runtime(runtime, curves, lines)
     log_axis(runtime, most=5)
@@ -80,6 +82,7 @@ def _draw_side_by_side(drawn: Figure, fabrics: dict[str, Curves], lines: Lines) 
         for axes in (above, below):
             if not axes.get_subplotspec().is_first_col():  # type: ignore[union-attr]  # it is one of a grid
                 axes.set_ylabel("")
+    columns[0][0].set_ylim(bottom=0)
     for _, below in columns:
         log_axis(below, most=6)
 
@@ -122,12 +125,11 @@ def gains(curves: Curves) -> list[tuple[int, float, str]]:
 
 
 def draw_goodput(axes: Axes, curves: Curves, lines: Lines, most: int = 13) -> None:
-    """Goodput, 8 x size / time, in Gb/s; at most so many sizes are labeled."""
+    """Goodput, 8 x size / time, in Gb/s, at most so many sizes labeled; after the last panel its axis begins at 0."""
     for name, points in curves.items():
         sizes = [size for size, _ in points]
         axes.plot(sizes, [8e-9 * size / time_s for size, time_s in points], label=name, **lines[name].style())
     sizes_axis(axes, sizes_of(curves), most=most)
-    axes.set_ylim(bottom=0)
     axes.set_ylabel("goodput (Gb/s)")
     axes.set_xlabel("size of the array")
 

@@ -48,13 +48,12 @@ def draw_roofline(rows: Sequence[Row], path: Path, roofs: Mapping[str, Roof], *,
             sizes_axis(axes, sizes_of(curves), most=most)
             axes.set_xlabel("size of the array")
             axes.set_title(fabric if len(fabrics) > 1 else "")
-        lowest = min(size / time_s for curves in fabrics.values() for points in curves.values()
-                     for size, time_s in points) / 1e9
-        highest = max([0.0, *(_draw_roof(axes, sizes_of(curves), roofs[fabric])
-                              for (axes,), (fabric, curves) in zip(columns, fabrics.items(), strict=True))])
+        rates = [size / time_s / 1e9 for curves in fabrics.values() for points in curves.values()
+                 for size, time_s in points]
+        tops = [_draw_roof(axes, sizes_of(curves), roofs[fabric])
+                for (axes,), (fabric, curves) in zip(columns, fabrics.items(), strict=True)]
         columns[0][0].set_yscale("log")
-        if highest:
-            columns[0][0].set_ylim(lowest / 2, 2 * highest)
+        columns[0][0].set_ylim(min(rates) / 2, 2 * max(*rates, *tops))
         for (axes,) in columns:
             log_axis(axes, most=12)
         columns[0][0].set_ylabel("algbw (GB/s)")

@@ -145,13 +145,18 @@ def labels_across(drawn: Figure, panels: int) -> int:
 
 
 def panels(drawn: Figure, count: int, rows: int = 1, **options: Any) -> list[list[Axes]]:
-    """Axes for `count` fabrics side by side, as many columns as the width has room for; per fabric, its `rows` axes."""
+    """Axes for `count` fabrics side by side, as many columns as the width has room for; per fabric, its `rows` axes.
+
+    Each of its rows has one vertical axis for all fabrics: limits are set once, after everything is drawn.
+    """
     across = min(count, 4 if drawn.get_figwidth() > 5 else 2)
     down = -(-count // across)
     if "height_ratios" in options:
         options["height_ratios"] = [*options["height_ratios"]] * down
     drawn.set_figheight(drawn.get_figheight() * down)
     grid = drawn.subplots(rows * down, across, squeeze=False, sharey="row", **options)
+    for at in range(rows, rows * down):
+        grid[at, 0].sharey(grid[at % rows, 0])
     found = [[grid[rows * (at // across) + row, at % across] for row in range(rows)] for at in range(across * down)]
     for unused in found[count:]:
         for axes in unused:

@@ -109,6 +109,25 @@ def test_standard_output_that_is_closed_takes_one_line(
     assert capsys.readouterr().err.splitlines()[-1] == "weft topology: standard output: Bad file descriptor"
 
 
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+@pytest.mark.parametrize(("call", "code"), [
+    ("compare --topology ring:4 --algorithms ring -b 1K --json rows.json --progress", 0),
+    ("compare --topology ring:4 --algorithms ring -b 1K --csv - --json rows.json", 1),
+    ("topology", 0), ("completion bash", 1), ("topology --topology ring:0", 2),
+])
+def test_a_stream_that_is_closed_costs_no_file_and_no_traceback(
+    call: str, code: int, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"sys.{closed}", None)
+    assert main(call.split()) == (0 if code == 1 and closed == "stderr" else code)
+    assert (tmp_path / "rows.json").exists() == ("rows.json" in call)
+    said = capsys.readouterr()
+    assert len((said.out if closed == "stdout" else said.err).splitlines()) == 0
+    assert "Traceback" not in said.err
+
+
 def test_more_perturbed_runs_than_anyone_needs_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--spread", "1000000000"]) == 2
     said = "weft compare: spread 1000000000 is not a number of perturbed runs from 0 to 10000\n"

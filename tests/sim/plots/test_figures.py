@@ -103,9 +103,28 @@ def test_fabrics_are_drawn_side_by_side_on_one_scale(
     (drawn,) = inspected
     panels = [axes for axes in drawn.axes if axes.get_title(loc="left") in fabrics]
     assert [axes.get_title(loc="left") for axes in panels] == list(fabrics)
-    assert len({axes.get_ylim() for axes in panels[:2]}) == 1
+    assert len({axes.get_ylim() for axes in panels}) == 1
+    assert len({axes.get_yscale() for axes in panels}) == 1
     colors = [{line.get_label(): line.get_color() for line in axes.lines} for axes in panels]
     assert all(own["direct"] == line_of("direct").color for own in colors)
+
+
+@pytest.mark.parametrize("name", ["comparison", "speed-up", "roofline"])
+@pytest.mark.parametrize("gain", [0.5, 2.0])
+def test_a_range_covers_all_panels_in_any_order(
+    name: str, gain: float, tmp_path: Path, inspected: list[Figure]
+) -> None:
+    """`inspected` refuses curves beyond their axes; the fifth panel is in a second row."""
+    here = rows_of("ring:4", "ring", "direct", sizes=(64, 2**25))
+    mixed = [
+        row | {"topology": f"ring:{place + 4}",
+               "time_s": row["time_s"] / gain ** (place * (2 if row["algorithm"] == "direct" else 1))}
+        for place in range(5) for row in here
+    ]
+    draw(name, Drawing(mixed, tmp_path / "figure.png", 2, [spec_of(f"ring:{place + 4}") for place in range(5)]))
+    panels = [axes for axes in inspected[0].axes if axes.get_title(loc="left").startswith("ring:")]
+    assert len(panels) == 5
+    assert len({axes.get_ylim() for axes in panels}) == 1
 
 
 @pytest.mark.table
