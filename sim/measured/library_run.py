@@ -6,6 +6,7 @@ cause. What a table shows by its shape alone comes first: a collapse, a tree on 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from sim.measured.evidence import (
     unsteady,
 )
 from sim.measured.fit import Fitted, Prior, fit
+from sim.measured.hole import Hole, hole
 from sim.measured.of_library import BETWEEN, INSIDE, LATENCY, busbw, ceiling, times_of
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
@@ -58,9 +60,9 @@ MOVES = 0.3
 ABOVE_PORTS, ABOVE_MOST = 1.03, 1.06
 """Of the raw rate of the NICs, from which it was passed; of what a cause leaves, up to which noise may lift a point."""
 
-SLOWER, SOMEWHAT, AS_PREDICTED, ELSEWHERE = 1.35, 1.2, 1.25, 1.25
-"""Factors by which sizes without a protocol are slower, each at least, may be off its prediction, and other sizes off
-the healthy."""
+SLOWER, SOMEWHAT, ELSEWHERE = 1.35, 1.15, 1.25
+"""Factors: by which a protocol is slower where it is forced; of medium sizes, from which a note says so; and by which
+sizes beside the hole of LL128 may be slower than expected."""
 
 FASTER_THAN_BOUND = 0.05
 """Noise up to which a time below the bound of the raw links is not called impossible."""
@@ -215,6 +217,13 @@ class LibraryRun:
         """Least seconds of a byte on the raw links, whatever the algorithm; None where it is expensive."""
         return self._bound(self.setting.machine.gpu.multicast > 0)
 
+    @cached_property
+    def hole(self) -> Hole | None:
+        """The sizes that LL128 off would slow down."""
+        off = ll128_off(self.setting)
+        odd = {*self.outliers, *self.contradictions}
+        return hole(self.setting, off.setting, self.rows, odd) if off else None
+
     @property
     def too_fast(self) -> list[int]:
         """Sizes faster than the raw links allow; a network between nodes may add, whoever said so."""
@@ -247,6 +256,10 @@ class LibraryRun:
             and self.fitted(dead).cost < self.fitted(usual).cost - WORTH_A_NOTE
         ):
             found.append(f"{dead.words}, would look the same: judge pairs of nodes, or against an earlier run")
+        if finding.verdict in FINE and self.hole is not None and self.hole.usual > math.log(SOMEWHAT):
+            sizes = " to ".join(map(format_size, (self.hole.sizes[0], self.hole.sizes[-1])))
+            found.append(f"{sizes} take {math.exp(self.hole.usual):.2f} times as long as the sizes beside them: so do "
+                         "some healthy machines, and LL128 off has another shape")
         if self.best["ratio"] > 1 / GOOD:
             found.append("faster than this machine should be: is it this machine, are sizes those of whole arrays?")
         return found
@@ -381,25 +394,15 @@ def _forced_protocol(run: LibraryRun) -> Finding | None:
 
 
 def _hole(run: LibraryRun) -> Finding | None:
-    """Sizes that are as slow as without LL128, and the others as expected."""
-    cause = ll128_off(run.setting)
-    if cause is None or run.best["ratio"] < GOOD:  # a hole has an end
+    """Sizes that are as slow as without LL128, by more than healthy machines scatter there; the others as expected."""
+    cause, found = ll128_off(run.setting), run.hole
+    if cause is None or found is None or run.best["ratio"] < GOOD:
         return None
-    ratio = {row["size_bytes"]: row["measured_s"] / row["expected_s"] for row in run.rows}
-    other = {size: expected(cause.setting, size).time_s / expected(run.setting, size).time_s for size in ratio}
-    least = {size: min(timed(cause.setting, one, size).time_s for one in candidates(cause.setting))
-             / expected(run.setting, size).time_s for size in ratio}
-    hole = [size for size in ratio if other[size] >= SLOWER]
-    rest = [ratio[size] for size in ratio if other[size] < 1.1]
-    if len(hole) < LEAST_OF_HOLE or not rest or statistics.median(ratio[size] for size in hole) < SLOWER:
+    likelier, without_one = found.likelier
+    rest = [row["measured_s"] / row["expected_s"] for row in run.rows if row["size_bytes"] not in found.sizes]
+    if likelier < cause.likely or without_one < 0 or statistics.median(rest) > ELSEWHERE:
         return None
-    if sum(ratio[size] >= SOMEWHAT for size in hole) < 0.8 * len(hole):
-        return None
-    slowest = statistics.median(ratio[size] / other[size] for size in hole)
-    fastest = statistics.median(ratio[size] / least[size] for size in hole)  # the choice differs between versions
-    if slowest > AS_PREDICTED or fastest < 1 / AS_PREDICTED or statistics.median(rest) > ELSEWHERE:
-        return None
-    sizes = f"{format_size(hole[0])} to {format_size(hole[-1])}"
+    sizes = " to ".join(map(format_size, found.deep))
     return Finding(cause.verdict, cause.name, f"{cause.words} ({sizes})")
 
 
