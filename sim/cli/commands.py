@@ -70,7 +70,9 @@ verdicts:
   wrong-config  sockets, NVLS, SHARP or LL128 off, a slower algorithm, protocol or path
   slow-hw       a missing NIC, a path through the CPU, a shared link, other nodes, packets lost
   slow-unknown  slower than expected, and like none of these
+  cannot-say    faster than every candidate, and not than the links
   impossible    faster than any algorithm on these links
+  corrupt       results are wrong: no time matters
 """
 
 

@@ -42,6 +42,9 @@ RUN_BY_LIBRARIES = {
 }
 """Candidates on a fabric that is no machine, unless others are named: what NCCL, HCCL and MPI libraries run."""
 
+OF_ALL_LINKS = {"mesh": "direct", "torus-2d": "bucket", "torus-3d": "bucket"}
+"""What uses every link of a machine without a library that is known, by how it is joined inside."""
+
 MATTERS = 1.05
 """Factor from which a table that became slower is no longer good: less is said only."""
 
@@ -100,11 +103,17 @@ def _by_library(spec: Spec) -> bool:
         return False
     if spec.fabric is None:
         return True  # the header may name the machine
+    known = _machine(spec)
+    return known is not None and known.gpu.architecture in library_tables()["architecture"]
+
+
+def _machine(spec: Spec) -> Machine | None:
+    """The machine that a spec names, also as a topology; None if it is none."""
     if spec.topology.machine is None:
         name = (spec.topology.spec or "").partition(":")[0]
         if name not in profiles("boxes") or spec.topology.link_bandwidth is not None:
-            return False
-    return spec.build_machine()[0].gpu.architecture in library_tables()["architecture"]
+            return None
+    return spec.build_machine()[0]
 
 
 def on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, LibraryRun]:
@@ -209,17 +218,25 @@ def _on_fabric(
     if kind == SENDRECV:
         raise WeftError(f"{file} measured send/recv, which is judged on machines only: give --machine")
     told = spec.updated({"collective": {"name": kind}})
-    names = told.algorithms if told.collective.algorithms else RUN_BY_LIBRARIES[kind]
+    guessed = not told.collective.algorithms
+    names = _candidates(told, kind) if guessed else told.algorithms
     sizes = sorted({point.size_bytes for point in measured.points})
     candidates, wrong = curves(told, topology, names, sizes)
-    if told.collective.algorithms and wrong:
+    if wrong and not guessed:
         raise WeftError(next(iter(wrong.values())))
     refused |= wrong
     points = [(point.size_bytes, point.time_s) for point in measured.points]
     return measured, FabricRun(
         file, topology, kind, candidates, points, spec.judge.known or (), spec.bound.reducing_switches,
-        measured.wrong,
+        measured.wrong, guessed,
     )
+
+
+def _candidates(spec: Spec, kind: str) -> tuple[str, ...]:
+    """What may have run where nobody says so."""
+    known, usual = _machine(spec), RUN_BY_LIBRARIES[kind]
+    more = None if known is None or "ring" not in usual else OF_ALL_LINKS.get(known.inside)
+    return usual if more is None else (more, *usual)
 
 
 # --- an earlier run -----------------------------------------------------------------------------------------------

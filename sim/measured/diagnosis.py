@@ -11,7 +11,9 @@ from sim.measured.fit import Interval
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 
-CLASSES = ("good", "too-small", "tree-2n", "wrong-config", "slow-hw", "slow-unknown", "impossible", "corrupt")
+CLASSES = (
+    "good", "too-small", "tree-2n", "wrong-config", "slow-hw", "slow-unknown", "cannot-say", "impossible", "corrupt",
+)
 FINE, SAYS_NOTHING = CLASSES[:3], CLASSES[6:]
 """Classes in which nothing is wrong, and those of tables that say nothing of a machine."""
 

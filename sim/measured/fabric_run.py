@@ -44,6 +44,9 @@ LEAST_RESIDUAL = 1e-4
 FASTER_THAN_BOUND = 0.02
 """Noise up to which a time below the bound is not called impossible."""
 
+INCOMPLETE = 1.1
+"""Share of what the fastest candidate reaches from which another one must have run."""
+
 MOST_CLASSES = 3
 """Of links with a share of their own; with more, all have one."""
 
@@ -118,6 +121,8 @@ class FabricRun:
         Whether the bound of an all-reduce may count on switches that add.
     wrong : int
         Results that the program found wrong.
+    guessed : bool
+        Whether nobody said what ran: the fastest candidate should have, then.
 
     Raises
     ------
@@ -133,6 +138,7 @@ class FabricRun:
     known: Sequence[str] = ()
     reducing_switches: bool = False
     wrong: int = 0
+    guessed: bool = False
     repeats: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -254,6 +260,14 @@ class FabricRun:
             return "too-small", "healthy", "latency: these messages say nothing of the links"
         sure = [rate for rate in rates[:-1] if rate.determined]
         slow = min(sure, key=lambda rate: rate.share.value, default=rates[0])
+        fastest = min(self.fits, key=lambda one: float(one.nominal_s[top]))
+        of_any = float(fastest.nominal_s[top] / measured[top])
+        if of_any > INCOMPLETE:
+            return "cannot-say", "candidates", (f"nothing that can be told: {of_any:.0%} of {fastest.algorithm}, the "
+                                                "fastest candidate: another ran, name it with --algorithms")
+        if share >= GOOD and self.guessed and of_any < GOOD:
+            return "slow-unknown", "slow-algorithm", (f"{first.algorithm}, if that ran; {fastest.algorithm} would be "
+                                                      f"{1 / of_any:.1f} times as fast on these links")
         if share >= GOOD:
             return "good", "healthy", f"the links of {slow.nominal}, as {first.algorithm} uses them"
         return "slow-unknown", "slow-links", f"the links of {slow.nominal}, at {slow.share.value:.0%} of their rate"

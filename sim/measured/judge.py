@@ -29,7 +29,9 @@ NOT_OF_LINKS = ("per-step", "latency", *OF_LIBRARY)
 UNEQUAL = 1.5
 """Factor between the shares of two collectives beyond which no rate of links explains both."""
 
-_SEVERE = ("corrupt", "impossible", "slow-hw", "wrong-config", "slow-unknown", "tree-2n", "good", "too-small")
+_SEVERE = (
+    "corrupt", "impossible", "slow-hw", "wrong-config", "slow-unknown", "cannot-say", "tree-2n", "good", "too-small",
+)
 
 
 @checked

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from sim.analytic.cut_bound import cut_bound
 from sim.cli import main
 from sim.library.expected import expected
 from sim.library.tuner import Setting
-from topologies.machines.profile import Gpu, machine, part
+from sim.measured.diagnosis import CLASSES
+from topologies.machines.profile import Gpu, machine, machine_and_nodes, part
 
 SIZES = [2**power for power in range(20, 34)]
 H100 = Setting(machine=machine("dgx-h100"), nodes=4, gpus=8, collective="all-reduce")
@@ -89,6 +91,37 @@ def test_cards_for_slots_are_no_boxes(
     assert "verdict     good, if PCIe alone joins its 8 cards, as assumed: no header names bridges" in out
     named = said(capsys, file, "--machine", "dgx-a100:1")
     assert f"the header lists {device}, judged as a100" in named and "verdict     good" not in named
+
+
+@pytest.mark.parametrize(("fabric", "uses_all", "kind"), [
+    ("gaudi2:1", "direct", "all-reduce"), ("gaudi3:1", "direct", "all-gather"), ("tpu-v5e:4x4", "bucket", "all-reduce"),
+    ("gaudi2:1", "direct", "reduce-scatter"),
+])
+def test_machines_without_a_library_are_held_against_all_of_their_links(
+    fabric: str, uses_all: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At their full rate good, at a sixth slow, whatever curve fits; and beyond the candidates nothing is said."""
+    path = tmp_path / "a.csv"
+    path.write_text("size_bytes,time_us\n")
+    machine, nodes = machine_and_nodes(fabric)
+    bound = float(cut_bound(machine.topology(nodes), kind).s_per_byte)
+    verdicts = {}
+    for share in (0.95, 1 / 6):
+        path.write_text("size_bytes,time_us\n" + "".join(
+            f"{size},{20 + 1e6 * size * bound / share}\n" for size in SIZES[1::3]))
+        out = said(capsys, str(path), "--machine", fabric, "--collective", kind)
+        verdicts[share] = re.findall(r"verdict +(\S+)", out)[0]
+        if share > 0.5:
+            rings = said(capsys, str(path), "--machine", fabric, "--collective", kind,
+                         "--algorithms", "recursive-doubling")
+            assert f"of what {uses_all} should here" in out and "verdict     cannot-say" in rings
+    assert verdicts == {0.95: "good", 1 / 6: "slow-unknown"}
+
+
+def test_help_names_every_verdict() -> None:
+    shown = subprocess.run([sys.executable, "-m", "sim", "judge", "--help"], capture_output=True, text=True, check=True)
+    assert re.findall(r"^  ([a-z][a-z0-9-]+)  +\S", shown.stdout.partition("verdicts:")[2].partition("\n\n")[0],
+                      re.MULTILINE) == list(CLASSES)
 
 
 def test_bridges_are_asked_for(written: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
