@@ -48,12 +48,16 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = next((word for word in message.split() if word.startswith("-")), "")
-        if message.startswith("unrecognized arguments: "):
+        first = message.removeprefix("unrecognized arguments: ").split()[0]
+        if unknown in ("--version", "-V"):
+            message += " (did you mean weft --version?)"
+        elif message.startswith("unrecognized arguments: "):
             message += nearest(unknown.partition("=")[0], self._option_string_actions)
-            if not unknown and "--topology" in self._option_string_actions:
+            if not unknown and first.endswith(".toml") and "--spec" in self._option_string_actions:
+                message += f" (a spec follows its flag: --spec {first})"
+            elif not unknown and "--topology" in self._option_string_actions:
                 message += " (a fabric follows its flag: --topology torus:8x8)"
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
-
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As in `argparse`, in the words of all other choices."""

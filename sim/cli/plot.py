@@ -11,7 +11,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import write_figure, write_json
 from sim.report.results import read_result
 from sim.study.spec import Spec
-from topologies.checks import WeftError
+from topologies.checks import WeftError, nearest
 from topologies.units import parse_sweep_size
 
 
@@ -51,5 +51,5 @@ def chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, A
     there = list(dict.fromkeys(row["algorithm"] for row in rows))
     for name in names:
         if name not in there:
-            raise WeftError(f"--algorithms {name}: the results have {', '.join(there)}")
+            raise WeftError(f"--algorithms {name}: the results have {', '.join(there)}{nearest(name, there)}")
     return sorted((row for row in rows if row["algorithm"] in names), key=lambda row: names.index(row["algorithm"]))

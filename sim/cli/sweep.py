@@ -35,8 +35,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise WeftError("give --workers or --dask, not both: a cluster has its own workers")
     if arguments.export and arguments.export.endswith(".parquet"):
         check_parquet()
-    if (arguments.spec is None) == (arguments.spec_again is None):
-        raise WeftError("give the file of the sweep: weft sweep FILE, or --spec FILE")
+    if arguments.spec is None and arguments.spec_again is None:
+        raise WeftError("no file is given: write FILE, or --spec FILE")
+    if arguments.spec is not None and arguments.spec_again is not None:
+        raise WeftError(f"{arguments.spec} and --spec {arguments.spec_again} are both the file of the sweep: give one")
     file = Path(arguments.spec or arguments.spec_again)
     if file == STANDARD_INPUT and not arguments.store:
         raise WeftError("a sweep from standard input needs --store FILE")

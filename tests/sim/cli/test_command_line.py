@@ -82,6 +82,12 @@ def test_a_wrong_flag_takes_one_line(words: list[str], capsys: pytest.CaptureFix
         ("compare --topology ring:4 -b 1Q", "such as 32, 8K, 1.5M or 2MB"),
         ("train --topology RI(4) --workload resnet50", "(did you mean resnet-50?)"),
         ("topoopt --workload VGG17", "(did you mean VGG16?)"),
+        ("plot examples/results/torus-4x4.json --algorithms swng --plot none.png", "(did you mean swing?)"),
+        ("compare --version", "(did you mean weft --version?)"),
+        ("share examples/tenants.toml", "(a spec follows its flag: --spec examples/tenants.toml)"),
+        ("compare torus:8x8", "(a fabric follows its flag: --topology torus:8x8)"),
+        ("sweep", "no file is given: write FILE, or --spec FILE"),
+        ("sweep one.toml --spec two.toml", "one.toml and --spec two.toml are both the file of the sweep: give one"),
     ],
 )
 def test_a_misspelled_name_is_answered_with_the_nearest(

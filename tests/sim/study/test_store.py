@@ -152,3 +152,5 @@ def test_claims_of_one_process_are_given_back(file: Path) -> None:
         assert claims.take("0" * 32) and claims.take("f" * 32)
         claims.give_back("0" * 32)
         assert claims.take("0" * 32)
+        assert claims.path.exists()
+    assert not claims.path.exists()

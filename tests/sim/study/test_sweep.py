@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sim.study.claims import Claims
 from sim.study.export import status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
 from sim.study.key import point_key
@@ -159,6 +160,7 @@ def test_points_that_another_process_computes_are_waited_for(sweep: Sweep, file:
 
         assert run_sweep(sweep.points, file, done=tell) == Tally(computed=23, elsewhere=1)
         assert order[-1] == point_key(first)
+        assert not file.with_name(f"{file.name}-claims").exists()
     finally:
         other.kill()
         other.communicate(timeout=30)
@@ -172,6 +174,20 @@ with Claims(Path(sys.argv[1])) as claims:
     print("claimed" if claims.take(sys.argv[2]) else "not claimed", flush=True)
     sys.stdin.readline()
 """
+
+
+def test_claims_that_another_process_holds_stay_when_one_leaves(file: Path) -> None:
+    command = [sys.executable, "-c", OTHER, str(file), "0" * 32]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:
+        try:
+            assert other.stdout is not None and other.stdout.readline() == "claimed\n"
+            with Claims(file) as claims:
+                assert not claims.take("0" * 32)
+            with Claims(file) as claims:
+                assert not claims.take("0" * 32)
+        finally:
+            other.communicate("\n", timeout=30)
+    assert not claims.path.exists()
 
 
 def store_and_leave(task: Task, file: Path, other: subprocess.Popen[str]) -> None:
