@@ -23,7 +23,7 @@ from workloads.models import MODELS, model
 from workloads.parallelism import PIPELINE, parse_parallelism
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
 from workloads.training import Training, training_job
-from workloads.workload import Groups, Workload
+from workloads.workload import PHASES, Groups, Workload
 
 
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
@@ -101,11 +101,10 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
     if work.communicator is not None:
         return workload, read_communicator(work.communicator, topology.shape)
     groups = parse_groups(work.groups or "")
-    used = {call.group for call in workload.calls()} | ({PIPELINE} if training.microbatches is not None else set())
+    known = {*PHASES, *(call.group for call in workload.calls()), *([PIPELINE] if training.microbatches else [])}
     for name in groups:
-        if name not in used:
-            there = ", ".join(sorted(used))
-            raise WeftError(f"--groups: no collective runs in group {name!r}: the workload's are {there}")
+        if name not in known:  # a phase may be without collectives
+            raise WeftError(f"--groups: no collective runs in group {name!r}: choose of {', '.join(sorted(known))}")
     return workload, groups
 
 

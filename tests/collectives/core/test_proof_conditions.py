@@ -77,6 +77,12 @@ def test_a_sum_and_its_broadcast_are_an_all_reduce() -> None:
     assert judged("all-reduce", 3, TO_ZERO + BACK) == ""
 
 
+def test_a_table_need_not_have_pools() -> None:
+    rows = table([Row(0, 1)])
+    assert rows.pool is not None
+    prove(collective("broadcast"), 2, 1, 0, rows._replace(pool=None), lambda src, slot: [0])
+
+
 def test_no_transfers_suffice_for_one_rank_only() -> None:
     assert judged("all-reduce", 1, []) == ""
     assert judged("broadcast", 2, []) == (
@@ -169,6 +175,10 @@ def test_one_who_follows_chunk_by_chunk_sends_the_blocks_in_the_order_of_arrival
         f"{name(other)}, with block 1, 0, follows {name(first)}, with block 0, 1, chunk by chunk"
     )
     assert judged("broadcast", 3, [first, other._replace(lag=WHOLE)], 2) == ""
+    fewer, rest = Row(1, 2, [0], waits=[0], lag=STREAM), Row(1, 2, [1], waits=[0], step=2)
+    assert judged("broadcast", 3, [first, fewer, rest], 2) == (
+        f"{name(fewer)}, with block 0, follows {name(first)}, with block 0, 1, chunk by chunk"
+    ), "its chunks are other parts of the block"
 
 
 FOLLOWED = [
