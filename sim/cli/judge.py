@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
             steps.advance(measured.source)
     changed = _changes(arguments, spec, runs)
     found = _since(found, runs, changed)
-    say(arguments, *report(runs, found, changed), *_assumed(found), *missing(refused, {}))
+    say(arguments, *report(runs, found, changed), *_assumed(found), *_unequal(runs), *missing(refused, {}))
     rows, since = found.rows(), [change_facts(one) for one in changed]
     write_json(
         arguments, spec, rows, verdict=found.verdict, condition=found.condition, cause=found.cause, limit=found.limit,
@@ -127,7 +127,7 @@ def on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, Librar
     measured = read_measurements(file, collective=kind if alone else None, unnamed=kind, guess=ranks,
                                  placement=spec.measured.placement)
     box, nodes, gpus = _place(named, spec, measured)
-    measured = replace(measured, notes=(*measured.notes, *_unlike(measured, box, nodes)))
+    measured = replace(measured, notes=(*measured.notes, *_unlike(measured, named, spec, box, nodes)))
     message = measured.collective == SENDRECV  # which is no collective of a fabric
     told = spec if message else spec.updated({"collective": {"name": measured.collective}})
     library = told.library
@@ -183,9 +183,15 @@ def _place(named: tuple[Machine, int] | None, spec: Spec, measured: Measurements
     return box, max(1, ranks // box.gpus), min(ranks, box.gpus)
 
 
-def _unlike(measured: Measurements, box: Machine, nodes: int) -> list[str]:
-    """What the header says otherwise than the machine that it is judged as."""
+def _unlike(
+    measured: Measurements, named: tuple[Machine, int] | None, spec: Spec, box: Machine, nodes: int
+) -> list[str]:
+    """What the header says otherwise than the machine that is named, or that it is judged as."""
     notes = []
+    asked = named[1] if named is not None and ":" in (spec.fabric or "") else nodes
+    if asked != nodes and box.gpus <= MOST_OF_A_HOST and not box.dimensions:
+        notes.append(f"--machine names {counted(asked, 'node')}, and {measured.source} measured {measured.n_ranks} "
+                     f"ranks: judged as {counted(nodes, 'node')}")
     with contextlib.suppress(WeftError):  # a GPU that nobody knows
         gpu = listed_gpu(measured.device) if measured.device else box.gpu.name
         if box.gpu.name not in (OF_CARDS if gpu == PCIE else (gpu,)):
@@ -200,6 +206,15 @@ def _domains(box: Machine, ranks: int) -> tuple[int, int]:
     """Nodes and GPUs of each where links inside a node join several hosts."""
     nodes = -(-ranks // box.gpus)
     return nodes, ranks // nodes
+
+
+def _unequal(runs: Sequence[tuple[Measurements, Run]]) -> list[str]:
+    """That tables of different machines have no rates in common."""
+    settings = [run.setting for _, run in runs if isinstance(run, LibraryRun)]
+    names = dict.fromkeys(f"{one.machine.name} ({one.machine.gpu.name}, {one.machine.nic.name})" for one in settings)
+    if len({(one.machine.gpu, one.machine.nic) for one in settings}) < 2:
+        return []
+    return [f"# these tables are of different machines: {', '.join(names)}: rates are those of each, none of all"]
 
 
 def _assumed(found: Judgment) -> list[str]:

@@ -15,6 +15,8 @@ from sim.study.tables import aligned
 from topologies.units import counted, format_size, format_time
 
 Run = LibraryRun | FabricRun
+MOST_PERCENT = 100_000
+"""Beyond which only the unit can be wrong."""
 
 
 def report(
@@ -42,17 +44,22 @@ def _verdict(said: Judgment | Diagnosis) -> str:
     return said.verdict + (f", if {said.condition}" if said.condition else "")
 
 
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share < MOST_PERCENT / 100 else f"more than {MOST_PERCENT:,}%"
+
+
 def _of_table(measured: Measurements, run: Run, table: Diagnosis, said: Judgment | Diagnosis) -> list[str]:
     left_out = f", {measured.left_out} left out (empty, not timed or cut off)" if measured.left_out else ""
     best = next(row for row in table.rows() if row["size_bytes"] == table.best_bytes)
-    bound = "" if table.share_of_bound is None else f", {table.share_of_bound:.1%} of the raw links' bound"
+    bound = "" if table.share_of_bound is None else f", {_percent(table.share_of_bound)} of the raw links' bound"
     lines = [
         f"# weft judge: {table.ran}; {counted(len(measured.points), 'point')} of {measured.source} "
         f"({measured.format}){left_out}",
         f"verdict     {_verdict(said)}",
         f"limited by  {said.limit}",
-        f"reached     {best['busbw_GBps']:.4g} GB/s busbw at {format_size(best['size_bytes'])}: {table.share:.1%} of "
-        f"what {table.algorithm} should here, {table.share_of_any:.1%} of the fastest algorithm{bound}",
+        f"reached     {best['busbw_GBps']:.4g} GB/s busbw at {format_size(best['size_bytes'])}: "
+        f"{_percent(table.share)} of what {table.algorithm} should here, "
+        f"{_percent(table.share_of_any)} of the fastest algorithm{bound}",
         *_rates(table.rates),
     ]
     for name, sizes in (("switches", table.switches), ("breaks", table.breaks), ("outliers", table.outliers),

@@ -69,7 +69,7 @@ def version(library: str) -> tuple[int, int]:
         raise WeftError(f"library {library!r}: write its version as in nccl:2.27")
     found = int(parts[0]), int(parts[1])
     if not _OLDEST <= found < (3, 0):
-        raise WeftError(f"library {library!r}: versions from 2.12 are modeled")
+        raise WeftError(f"library {library!r}: versions from 2.12 to those before 3.0 are modeled")
     return found
 
 
@@ -150,7 +150,7 @@ class Setting:
             for one in given:
                 choice(one, known, f"library's {what}")
         if self.n < 2:
-            raise WeftError(f"{self.collective} on one GPU of {self.machine.name} moves nothing: give more nodes")
+            raise WeftError(f"{self.collective} on one GPU of {self.machine.name} moves nothing: give more GPUs")
 
     @property
     def n(self) -> int:

@@ -181,8 +181,9 @@ def _time_us(words: Mapping[str, str], row: Row, name: str, kind: str | None, n:
         return row.size / algbw / 1e3
     if busbw > 0 and "algbw" not in words:
         if kind is None or (n < 2 and kind != SENDRECV):
-            raise WeftError(f"{name} gives busbw alone: name the collective with --collective, and the ranks with "
-                            "nodes, as in --machine dgx-h100:2")
+            needs = (["the collective with --collective"] if kind is None else []) + (
+                ["the ranks with nodes, as in --machine dgx-h100:2"] if n < 2 else [])
+            raise WeftError(f"{name} gives busbw alone: name {', and '.join(needs)}")
         return row.size / busbw / 1e3 * _bus_factor(kind, n)
     return math.nan
 

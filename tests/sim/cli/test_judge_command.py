@@ -124,6 +124,31 @@ def test_help_names_every_verdict() -> None:
                       re.MULTILINE) == list(CLASSES)
 
 
+def test_other_nodes_than_named_and_other_machines_are_said(
+    written: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = written("one.txt", replace(H100, nodes=1))
+    few = said(capsys, one, "--machine", "dgx-h100:4")
+    assert "--machine names 4 nodes, and " in few and "measured 8 ranks: judged as 1 node" in few
+    for words in (["--machine", "dgx-h100:1"], ["--machine", "dgx-h100"], []):
+        assert "--machine names" not in said(capsys, one, *words)
+    other = written("other.txt", replace(H100, machine=machine("dgx-a100"), nodes=1), device="NVIDIA A100-SXM4-80GB")
+    different = "# these tables are of different machines: dgx-h100 (h100, ib-ndr), dgx-a100 (a100, ib-hdr)"
+    assert different in said(capsys, one, other)
+    assert "different machines" not in said(capsys, one, written("again.txt", replace(H100, nodes=1)))
+
+
+def test_what_is_missing_is_named_and_no_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("size busbw\n1048576 40\n1073741824 1e30\n")
+    assert main(["judge", str(path)]) == 2
+    assert "name the collective with --collective, and the ranks with nodes" in capsys.readouterr().err
+    assert main(["judge", str(path), "--machine", "dgx-h100:1"]) == 2
+    assert capsys.readouterr().err.endswith("name the collective with --collective\n")
+    out = said(capsys, str(path), "--machine", "dgx-h100:1", "--collective", "all-reduce")
+    assert "more than 100,000%" in out and not re.search(r"\d{8,}\.\d%", out)
+
+
 def test_bridges_are_asked_for(written: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     pair = replace(H100, machine=machine("dgx-a100"), nodes=1, gpus=2)
     file = written("a.txt", pair, device="NVIDIA A100 80GB PCIe")
