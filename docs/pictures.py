@@ -13,7 +13,6 @@ from typing import Any
 from sim.papers import lhc_figure, libra_figure, swing_figure, topoopt_figures
 from sim.papers.libra_cases import GainPoint
 from sim.papers.swing_points import Comparison, published
-from sim.papers.topoopt import HEADLINES
 from topologies.units import parse_size
 
 DOCS = Path(__file__).parent
@@ -96,7 +95,7 @@ def draw_topoopt() -> None:
     """Of `all_to_all`, `cluster` and `switching` the page has too few rows."""
     found = columns("topoopt.md")
     for name in ("iterations", "twisted", "following", "dedicated"):
-        topoopt_figures.draw(name, found[name], HEADLINES[name], IMAGES / f"topoopt-{name}.png")
+        topoopt_figures.draw(name, found[name], IMAGES / f"topoopt-{name}.png")
 
 
 def draw_lhc() -> None:

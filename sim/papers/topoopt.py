@@ -11,7 +11,7 @@ from sim.study.tables import screen_width
 from sim.whole_file import write_text_whole
 
 HEADLINES = {
-    "iterations": "packet-level rerun of the released task graphs; VGG16 at 200 Gb/s: between its bound and that",
+    "iterations": "packet-level rerun of the released task graphs; VGG16 at 200 Gb/s: between its bound and the rerun",
     "twisted": "TPU v4 (ISCA'23); link loads give 1.745 times the all-to-all of the regular 4x4x8",
     "switching": "Harvest, SWOT, PCCL: planned switching beats static and every step; delay decides",
     "following": "TopoOpt figure 17: circuits that follow demand every 50 ms lose to static ones",
@@ -52,7 +52,7 @@ def run(out: Path, quick: bool) -> None:
         found[name] = rows = list(study(quick))
         write_table(out / f"topoopt-{name}.csv", rows)
         if name in topoopt_figures.STUDIES:
-            topoopt_figures.draw(name, rows, HEADLINES[name], out / f"topoopt-{name}.png")
+            topoopt_figures.draw(name, rows, out / f"topoopt-{name}.png")
         print("\n".join(["", *_study(name, rows, screen_width())]))
     write_text_whole(out / "topoopt.md", report(found))
     print(f"\ntables and figures are in {out}")

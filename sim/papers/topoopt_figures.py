@@ -9,11 +9,21 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from sim.papers.tables import Row
-from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, log_axis
+from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, log_axis, size_label
+from topologies.units import parse_size
+
+TITLES = {
+    "iterations": "training iterations over their lower bounds", "twisted": "the twisted torus over the regular one",
+    "switching": "plans of reconfiguration over static circuits",
+    "following": "circuits that follow demand over static TopoOpt",
+    "all_to_all": "DLRM with growing batches, fabrics over TopoOpt", "dedicated": "one job, fabrics over TopoOpt",
+    "cluster": "jobs that share a cluster, fabrics over TopoOpt",
+}
+"""What is drawn: what was published about it is on the page."""
 
 
-def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:
-    """One study as a picture, with the published headline as its title."""
+def draw(name: str, rows: list[Row], path: Path) -> None:
+    """One study as a picture."""
     shown = list(STUDIES[name](rows))
     across = min(len(shown), 4 if len(shown) == 4 else 3)
     down = -(-len(shown) // across)
@@ -30,7 +40,7 @@ def draw(name: str, rows: list[Row], headline: str, path: Path) -> None:
             axes.label_outer()
         for axes in grid[len(shown):]:
             axes.set_axis_off()
-        heading(drawn, f"published: {headline}")
+        heading(drawn, TITLES[name])
         legend(drawn)
 
 
@@ -80,7 +90,7 @@ def _iterations(rows: list[Row]) -> Panels:
     names = [f"{row['workload']}, {row['fabric']} {row['interfaces']}x{row['Gbps']}G" for row in mine]
     groups = {label: [row[column] / row["lower_bound_ms"] for row in mine]
               for label, column in (("chunks", "time_ms"), ("packets (rerun)", "packet_level_ms"))}
-    return [("iteration over its lower bound", _dots(groups, "times"), names)]
+    return [("", _dots(groups, "time over the lower bound"), names)]
 
 
 def _twisted(rows: list[Row]) -> Panels:
@@ -98,7 +108,8 @@ def _switching(rows: list[Row]) -> Panels:
             static = {row["delay_us"]: row["plan_us"] for row in mine if row["policy"] == "static"}
             over = [row | {"over": row["plan_us"] / static[row["delay_us"]]} for row in mine]
             labels = ("reconfiguration delay (µs)", "time over static")
-            yield f"{collective}, {size}", _lines(over, "delay_us", "over", "policy", labels), []
+            title = f"{collective.lower()}, {size_label(parse_size(size))}"
+            yield title, _lines(over, "delay_us", "over", "policy", labels), []
 
 
 def _following(rows: list[Row]) -> Panels:
