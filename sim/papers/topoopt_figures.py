@@ -25,11 +25,11 @@ TITLES = {
 def draw(name: str, rows: list[Row], path: Path) -> None:
     """One study as a picture."""
     shown = list(STUDIES[name](rows))
-    across = min(len(shown), 4 if len(shown) == 4 else 3)
+    across = 2 if len(shown) == 4 else min(len(shown), 3)
     down = -(-len(shown) // across)
     tall = 0.95 + max((0.2 * len(names) for _, _, names in shown), default=0) if shown[0][2] else 1.9
     with figure(path, WIDE, tall * down) as drawn:
-        grid = drawn.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
+        grid = drawn.subplots(down, across, squeeze=False, sharex=True, sharey="row").ravel()
         for axes, (title, paint, names) in zip(grid, shown, strict=False):
             paint(axes)
             axes.set_title(title, fontsize=7.5)
