@@ -17,7 +17,7 @@ from sim.cli.progress import progress
 from sim.library.listed import OF_CARDS, PCIE, listed_gpu, listed_machine
 from sim.library.tuner import SENDRECV, Setting
 from sim.library.tuner import tables as library_tables
-from sim.measured.baseline import Changes, Table
+from sim.measured.baseline import SMALL, Changes, Table
 from sim.measured.causes import PCIE_GBPS
 from sim.measured.curves import curves
 from sim.measured.diagnosis import GOOD
@@ -270,10 +270,10 @@ def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Mea
             same = old.collective == measured.collective and old.n_ranks in (None, measured.n_ranks)
             if same and at not in used:
                 used.add(at)
-                was = replace(one, source=old.source, points=old.points, wrong=old.wrong).diagnosis().verdict if (
-                    isinstance(one, LibraryRun)) else ""
+                was = replace(one, source=old.source, points=old.points, wrong=old.wrong).finding if (
+                    isinstance(one, LibraryRun)) else None
                 found.append(Changes(Table(measured.source, measured.points, measured.others),
-                                     Table(old.source, old.points, old.others, was)))
+                                     Table(old.source, old.points, old.others, *(was[:2] if was else ()))))
                 break
     for at, old in enumerate(earlier):
         if at not in used:
@@ -283,18 +283,25 @@ def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Mea
 
 
 def _since(found: Judgment, runs: Sequence[tuple[Measurements, Run]], changed: Sequence[Changes]) -> Judgment:
-    """The verdict, if a table that is fine by itself became slower."""
+    """The verdict, if a table became slower that is fine by itself, or is limited by what limited it before: what is
+    new leads, and the old is said to be so."""
     for one in changed:
         source = one.now.source
         run = next(run for measured, run in runs if measured.source == source)
-        fine = any(table.fine for table in found.tables if table.source == source)
-        if not fine or not one.slower or statistics.median(one.of(one.slower)) < MATTERS:
+        table = next(table for table in found.tables if table.source == source)
+        old = not table.fine and (table.verdict, table.cause) == (one.before.verdict, one.before.cause)
+        if not table.fine and not old:
             continue
-        nics = run.setting.nics if isinstance(run, LibraryRun) and run.setting.nodes > 1 else 0
-        if one.lost_rail(nics):
-            words = f"one NIC of {nics} less than in {one.before.source}: a dead rail"
-            return replace(found, verdict="slow-hw", cause="dead-rail", limit=words)
-        words = (f"something since {one.before.source}: {range_of(one, one.slower)} slower by up to "
-                 f"{max(one.of(one.slower)) - 1:.0%}")
-        return replace(found, verdict="slow-unknown", cause="slower", limit=words)
+        before = f"; as in {one.before.source}: {table.limit}" if old else ""
+        if one.slower and statistics.median(one.of(one.slower)) >= MATTERS:
+            nics = run.setting.nics if isinstance(run, LibraryRun) and run.setting.nodes > 1 else 0
+            if one.lost_rail(nics):
+                words = f"one NIC of {nics} less than in {one.before.source}: a dead rail"
+                return replace(found, verdict="slow-hw", cause="dead-rail", limit=words + before)
+            what = "latency" if one.slower[-1] < SMALL else "something"
+            words = (f"{what} since {one.before.source}: {range_of(one, one.slower)} slower by up to "
+                     f"{max(one.of(one.slower)) - 1:.0%}")
+            return replace(found, verdict="slow-unknown", cause="slower", limit=words + before)
+        if old and found.cause == table.cause:
+            found = replace(found, limit=f"{table.limit}: as in {one.before.source}, nothing new")
     return found

@@ -48,14 +48,15 @@ class Table:
         Size in bytes and seconds; a size may be there several times.
     others : sequence of (int, float)
         Of the other placement.
-    verdict : str
-        Class of it, where it was judged.
+    verdict, cause : str
+        Class of it, and what limits it in a word, where it was judged.
     """
 
     source: str
     points: Sequence[Point]
     others: Sequence[Point] = ()
     verdict: str = ""
+    cause: str = ""
 
     def deviations(self, small: bool) -> list[float]:
         """Deviations of logarithms of times, by repeated rows and by the two placements."""

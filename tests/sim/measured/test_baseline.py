@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from sim.cli import main
+from sim.library.expected import expected
+from sim.library.tuner import Setting
 from sim.measured.baseline import SMALL, Changes, Table
 from topologies import WeftError
+from topologies.machines.profile import machine
 
 Points = list[tuple[int, float]]
 
@@ -126,6 +129,26 @@ def test_a_class_that_changed_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "(then good, now slow-hw): slower at " in capsys.readouterr().out
     assert main(["judge", old, "--baseline", old, *words]) == 0
     assert "no size changed by more than noise (3.0%)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("large", "small", "cause", "said"), [
+    (8 / 7, 1.0, "dead-rail", "one NIC of 8 less than in "), (1.0, 1.5, "slower", "latency since "),
+    (1.0, 1.0, "protocol", ", nothing new"),
+])
+def test_what_is_new_leads_and_what_is_in_both_runs_is_old(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], large: float, small: float, cause: str, said: str
+) -> None:
+    """LL is forced in both runs, and one is slower."""
+    slow = Setting(machine=machine("dgx-h100"), nodes=4, gpus=8, collective="all-gather", protocols=("LL",))
+    then = [(size, expected(slow, size).time_s) for size in SIZES]
+    now = [(size, time * (large if size >= 2**22 else small if size < SMALL else 1)) for size, time in then]
+    old, new = written(tmp_path / "old.json", then), written(tmp_path / "new.json", now)
+    words = ["judge", new, "--machine", "dgx-h100:4", "--baseline", old, "--quiet"]
+    assert main([*words, "--json", str(tmp_path / "out.json")]) == 0
+    out = capsys.readouterr().out
+    assert said in out and "as in " in out and "LL is forced or chosen" in out
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert (data["cause"], data["changes"][0]["verdict_before"]) == (cause, "wrong-config")
 
 
 def test_a_baseline_of_something_else_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
