@@ -62,6 +62,7 @@ _JUDGE = """
 
 A machine (--machine, a --topology that is one, or the GPUs that the header lists) is judged by what NCCL or RCCL runs
 on it; any other fabric by simulated algorithms, ring and tree unless --algorithms names others.
+The collective is that of the file; one that names none needs --collective.
 
 verdicts:
   good          as such machines do

@@ -79,6 +79,8 @@ def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None
     if not found.columns:
         if found.failed:
             raise WeftError(f"{name} has no table: the run failed ({found.failed})")
+        if "".join(lines).lstrip().startswith("["):
+            raise WeftError(f"{name} has no known format: it begins with '[', but JSON must be an object, and whole")
         raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, OSU or HCCL text, weft's JSON, or a "
                         "table with a header such as 'size time' (B, us) or 'size busbw' (B, GB/s) are read")
     if not found.rows:

@@ -145,6 +145,10 @@ def test_what_is_missing_is_named_and_no_more(tmp_path: Path, capsys: pytest.Cap
     assert "name the collective with --collective, and the ranks with nodes" in capsys.readouterr().err
     assert main(["judge", str(path), "--machine", "dgx-h100:1"]) == 2
     assert capsys.readouterr().err.endswith("name the collective with --collective\n")
+    cut = tmp_path / "cut.json"
+    cut.write_text("[1,2")
+    assert main(["judge", str(cut)]) == 2
+    assert "JSON must be an object, and whole" in capsys.readouterr().err
     out = said(capsys, str(path), "--machine", "dgx-h100:1", "--collective", "all-reduce")
     assert "more than 100,000%" in out and not re.search(r"\d{8,}\.\d%", out)
 
