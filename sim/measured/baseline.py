@@ -11,10 +11,9 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
-from sim.measured.evidence import Point, by_size
+from sim.measured.evidence import Point, by_size, curved, spread
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
@@ -23,7 +22,6 @@ LEAST, LEAST_ALONE = 0.01, 0.03
 """Least change that is reported: of runs whose noise is known from themselves, and of others."""
 
 MANY = 3.0
-CONSISTENT = 1.4826
 MEDIAN = 1.2533
 """Standard deviation of a median over that of a mean."""
 
@@ -69,7 +67,7 @@ class Table:
         beside = dict(by_size(self.others))
         apart = [math.log(time / beside[size]) for size, time in usual.items()
                  if size in beside and (size < SMALL) == small]
-        return [*found, *(one / math.sqrt(2) for one in _curved(apart))]
+        return [*found, *(one / math.sqrt(2) for one in curved(apart))]
 
 
 @checked
@@ -115,14 +113,14 @@ class Changes(Tabular):
         if not both:
             raise WeftError(f"{self.now.source} and {self.before.source} have no size in common")
         sizes, factors = zip(*both, strict=True)
-        every = _spread(_curved([math.log(factor) for factor in factors]))
+        every = spread(curved([math.log(factor) for factor in factors]))
         noise, measured = [], []
         for small in (True, False):
             here = [math.log(factor) for size, factor in both if (size < SMALL) == small]
-            own = [_spread(run.deviations(small)) for run in (self.now, self.before)
+            own = [spread(run.deviations(small)) for run in (self.now, self.before)
                    if len(run.deviations(small)) >= ENOUGH]
             single = math.sqrt(sum(one**2 for one in own) * 2 / len(own)) if own else 0.0
-            between = _spread(_curved(here)) if len(here) >= ENOUGH + 2 else every
+            between = spread(curved(here)) if len(here) >= ENOUGH + 2 else every
             noise.append(max(single, between))
             measured.append(bool(own))
         for name, value in (("sizes", sizes), ("factors", factors), ("noise", tuple(noise)),
@@ -191,14 +189,3 @@ class Changes(Tabular):
             {"size_bytes": size, "factor": one, "threshold": self.threshold(size), "change": said.get(size, "")}
             for size, one in zip(self.sizes, self.factors, strict=True)
         ]
-
-
-def _curved(logs: Sequence[float]) -> list[float]:
-    """How far each is from the middle of its neighbors, as deviations of one: a slope or a step says nothing."""
-    steps = [other - one for one, other in pairwise(logs)]
-    return [(one - other) / 2 / math.sqrt(1.5) for one, other in pairwise(steps)]
-
-
-def _spread(deviations: Sequence[float]) -> float:
-    """Their standard deviation, but for outliers."""
-    return CONSISTENT * statistics.median(map(abs, deviations)) if deviations else 0.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,6 +25,9 @@ LEAST_SEGMENT = 3
 UNSTEADY, LEAST_UNSTEADY, HOPELESS = 1 / 3, 3, 1 / 2
 """Share of the sizes, and number, that contradict others from which a table is not good: public tables of healthy
 machines have up to a quarter; share from which it says nothing at all."""
+
+CONSISTENT = 1.4826
+"""Standard deviation over the median of distances, of normal deviations."""
 
 MOST_SIZES = 1000
 """Of a table that is judged."""
@@ -44,6 +49,17 @@ def by_size(points: Sequence[Point]) -> tuple[Point, ...]:
         if size > 0 and time > 0:
             times.setdefault(size, []).append(time)
     return tuple((size, statistics.median(times[size])) for size in sorted(times))
+
+
+def curved(logs: Sequence[float]) -> list[float]:
+    """How far each is from the middle of its neighbors, as deviations of one: a slope or a step says nothing."""
+    steps = [other - one for one, other in pairwise(logs)]
+    return [(one - other) / 2 / math.sqrt(1.5) for one, other in pairwise(steps)]
+
+
+def spread(deviations: Sequence[float]) -> float:
+    """Their standard deviation, but for outliers."""
+    return CONSISTENT * statistics.median(map(abs, deviations)) if deviations else 0.0
 
 
 def repeats(points: Sequence[Point]) -> tuple[int, ...]:
@@ -92,6 +108,16 @@ def best(points: Sequence[Point]) -> int:
     """The largest size with a bandwidth near the best."""
     most = max(size / time for size, time in points)
     return max(size for size, time in points if size / time >= NEAR * most)
+
+
+def steadiest(points: Sequence[Point], ratios: Sequence[float]) -> int:
+    """The best size where single ones are luck: of those near the best of the curve that medians of five ratios make,
+    the one nearest to it."""
+    last = len(ratios) - 5
+    usual = [statistics.median(ratios[max(0, min(at - 2, last)):][:5]) for at in range(len(ratios))]
+    smooth = [size / time * middle / ratio for (size, time), middle, ratio in zip(points, usual, ratios, strict=True)]
+    near = [at for at, rate in enumerate(smooth) if rate >= NEAR * max(smooth)]
+    return points[min(near, key=lambda at: abs(np.log(ratios[at] / usual[at])))][0]
 
 
 def collapse(points: Sequence[Point]) -> int:

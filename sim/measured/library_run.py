@@ -30,8 +30,11 @@ from sim.measured.evidence import (
     by_size,
     collapse,
     contradictions,
+    curved,
     outliers,
     repeats,
+    spread,
+    steadiest,
     unsteady,
 )
 from sim.measured.fit import Fitted, Prior, fit
@@ -50,6 +53,9 @@ SAME = 6
 LARGE = 2**20
 LARGEST_OF_TABLES = 2**30
 """A size from which nobody measures much larger ones: if latency is nothing there, links are full."""
+
+FULL, ENOUGH_FOR_NOISE, NOISY = 2**24, 6, 0.1
+"""Bytes from which, sizes of which, and noise from which single sizes of a table are luck."""
 
 LEAST_FOR_RATES = 2**19
 """One slot of Simple: smaller messages are of latency alone, whatever they take."""
@@ -159,9 +165,17 @@ class LibraryRun:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The row of the largest size near the highest bandwidth, but for those that contradict others."""
-        size = best(self.steady)
-        return next(row for row in self.rows if row["size_bytes"] == size)
+        """The row of the largest size near the highest bandwidth, but for those that contradict others; of a noisy
+        table, that of its middle curve."""
+        rows = {row["size_bytes"]: row for row in self.rows}
+        ratios = [float(rows[size]["ratio"]) for size, _ in self.steady]
+        return rows[steadiest(self.steady, ratios) if self.noise > NOISY else best(self.steady)]
+
+    @cached_property
+    def noise(self) -> float:
+        """Standard deviation of the logarithm of a time of large messages around its neighbors; 0 of few."""
+        large = [float(np.log(row["ratio"])) for row in self.rows if row["size_bytes"] >= FULL]
+        return spread(curved(large)) if len(large) >= ENOUGH_FOR_NOISE else 0.0
 
     def fitted(self, cause: Cause) -> Fitted:
         """A cause at the rates that fit best."""
@@ -196,7 +210,11 @@ class LibraryRun:
     def finding(self) -> Finding:
         """The first rule that holds, unless the points contradict each other."""
         found = next(found for rule in _RULES if (found := rule(self)) is not None)
-        why = unsteady(self.points, found.verdict in FINE, self.contradictions, self.outliers, self.repeats)
+        if found.verdict == "too-small" and (size := self.best["size_bytes"]) in self.repeats:
+            return Finding("slow-unknown", "unsteady", f"nothing that can be told: repeats of {format_size(size)} "
+                           "differ by half and more: measure again, with more iterations")
+        unsure = found.verdict in FINE or self.noise > NOISY
+        why = unsteady(self.points, unsure, self.contradictions, self.outliers, self.repeats)
         return Finding("slow-unknown", "unsteady", why) if why and found.verdict not in SAYS_NOTHING else found
 
     @cached_property
@@ -260,6 +278,11 @@ class LibraryRun:
             sizes = " to ".join(map(format_size, (self.hole.sizes[0], self.hole.sizes[-1])))
             found.append(f"{sizes} take {math.exp(self.hole.usual):.2f} times as long as the sizes beside them: so do "
                          "some healthy machines, and LL128 off has another shape")
+        if self.noise > NOISY:
+            found.append(f"noisy: neighboring sizes scatter by {self.noise:.0%}; the verdict rests on their middle: "
+                         "measure again, with more iterations")
+        if finding.verdict in FINE and self.best["size_bytes"] in self.repeats:
+            found.append(f"repeats of {format_size(self.best['size_bytes'])}, on which the verdict rests, differ")
         if self.best["ratio"] > 1 / GOOD:
             found.append("faster than this machine should be: is it this machine, are sizes those of whole arrays?")
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.measured.evidence import best, breaks, by_size, collapse, contradictions, outliers
+from sim.measured.evidence import best, breaks, by_size, collapse, contradictions, outliers, steadiest
 
 SIZES = [2**power for power in range(10, 31)]
 
@@ -63,3 +63,9 @@ def test_the_fewest_sizes_are_those_that_contradict(times: tuple[float, ...], od
     points = [(2**at, time) for at, time in enumerate(times)]
     assert contradictions(points) == tuple(2**at for at in odd)
     assert contradictions([]) == ()
+
+
+def test_the_steadiest_size_is_no_lucky_one() -> None:
+    ratios = [1.0, 1.0, 1.4, 1.02, 1.0, 0.9, 1.2]
+    assert steadiest([(2**at, 2**at / ratio) for at, ratio in enumerate(ratios)], ratios) in (1, 2, 16)
+    assert steadiest([(8, 1.0)], [0.5]) == 8

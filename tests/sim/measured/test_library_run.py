@@ -298,6 +298,25 @@ def test_one_size_that_is_off_by_a_hundred_times_is_named(factor: float, size: i
     assert {*one.contradictions, *one.outliers} == {size}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_noisy_table_reached_is_not_its_luckiest_size(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = [2**power for power in range(20, 34)]
+    one = found(ONE, [(size, time * float(np.exp(rng.normal(0, 0.25)))) for size, time in times(ONE, sizes)])
+    assert 0.8 < one.share < 1.2 < max(row["ratio"] for row in one.rows())
+    assert any(note.startswith("noisy: ") for note in one.notes)
+    assert not any("noisy" in note for note in found(ONE, times(ONE, sizes)).notes)
+
+
+def test_repeats_that_contradict_each_other_are_not_as_expected() -> None:
+    once = times(ONE, [2**20])
+    assert found(ONE, [*once, *scaled(once, 1.1)]).verdict == "too-small"
+    one = found(ONE, [*once, *scaled(once, 1.1), *scaled(once, 9.0)])
+    assert (one.verdict, one.cause) == ("slow-unknown", "unsteady") and "repeats of 1 MiB differ" in one.limit
+    large = times(ONE, [2**32])
+    assert any("on which the verdict rests" in note for note in found(ONE, [*large, *large, *scaled(large, 2.0)]).notes)
+
+
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_times_that_fall_with_size_say_nothing(scale: float) -> None:
     usual = [time for _, time in times(FOUR)]
