@@ -8,13 +8,20 @@ from benchmarks import soak
 from sim import simulate
 
 
+LEAST_LEAK = 0.1
+"""Objects a run that are noticed."""
+
+
 @pytest.mark.full
 def test_memory_is_flat_over_two_thousand_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On one set of fabrics: caches of fabrics have limits of their own, which only the long run reaches."""
+    """On one set of fabrics: caches of fabrics have limits of their own, which only the long run reaches.
+
+    A run that kept one object would add a thousand; caches take what is new to them once, some 30 objects in these.
+    """
     monkeypatch.setattr(soak, "FABRIC_RUNS", 2_000)
     samples = soak.soak(2_000, 500)
     assert [one.runs for one in samples] == [500, 1_000, 1_500, 2_000]
-    assert samples[-1].objects - samples[1].objects <= 30
+    assert samples[-1].objects - samples[1].objects < LEAST_LEAK * 1_000
     assert samples[-1].resident_bytes - samples[1].resident_bytes < 2 * 2**20
 
 
@@ -26,11 +33,11 @@ def test_a_leak_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("benchmarks.soak.simulate", leaky)
     samples = soak.soak(200, 100)
-    assert samples[-1].objects - samples[0].objects > 30
+    assert samples[-1].objects - samples[0].objects > LEAST_LEAK * 100
 
 
 @pytest.mark.verify
 def test_memory_is_flat_over_a_hundred_thousand_runs() -> None:
     samples = soak.soak(100_000, 50_000)
-    assert samples[-1].objects - samples[0].objects <= 100
+    assert samples[-1].objects - samples[0].objects <= 100  # of 50,000 runs
     assert samples[-1].resident_bytes - samples[0].resident_bytes < 8 * 2**20
