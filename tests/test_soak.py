@@ -7,7 +7,6 @@ import pytest
 from benchmarks import soak
 from sim import simulate
 
-
 LEAST_LEAK = 0.1
 """Objects a run that are noticed."""
 
