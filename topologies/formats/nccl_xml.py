@@ -99,7 +99,7 @@ def parse_nccl_xml(
         raise WeftError(f"{name}: {boxes} copies requested; give 1 to {MOST_COPIES}")
     link_Bps = None if bandwidth is None else parse_bandwidth(bandwidth, "NVLink bandwidth")
     reader = _Reader(name, link_Bps)
-    roots = reader.read(parse_xml(text, name))
+    roots = reader.read(parse_xml(text, name, numbered=("pci",)))
     gpus = reader.gpus()
     latency_ps = parse_time(latency, "latency")
     hop_ps = parse_time(hop_latency, "hop latency")

@@ -60,10 +60,11 @@ class Element:
         return int(value)
 
 
-def parse_xml(text: str, name: str) -> Element:
+def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
     """The root element of a text.
 
     `name`: of the file, for messages.
+    `numbered`: elements whose text may be a number, which says nothing of them: some tools count elements there.
     WeftError: not well-formed, nested too deeply, or with a document type: entities could expand to any size.
     """
     stack: list[Element] = []
@@ -84,6 +85,8 @@ def parse_xml(text: str, name: str) -> Element:
         raise WeftError(f"{name} declares a document type or entities: only plain XML is accepted")
 
     def characters(text: str) -> None:
+        if stack and stack[-1].tag in numbered and (text.isspace() or text.strip().isdecimal()):
+            return
         if text.strip():
             where = stack[-1].where if stack else f"{name}, line {parser.CurrentLineNumber}"
             raise WeftError(f"{where} holds the text {told(text.strip())}: all that is read is in attributes")

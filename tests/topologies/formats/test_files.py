@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,13 @@ class TestNcclXml:
         assert set(t.bandwidth_Bps.tolist()) == {300e9}
         assert set(t.latency_ps.tolist()) == {10**6}
         assert sorted(t.hop_latency_ps.tolist()) == [0, 0, 2 * 10**6]
+
+    def test_dumps_number_their_pci_elements(self) -> None:
+        numbered = re.sub(r"(<pci [^>]*>)", r"\g<1>7", BOX)
+        assert numbered.count(">7") > 1
+        ours, theirs = (parse_nccl_xml(text, "box.xml") for text in (BOX, numbered))
+        assert np.array_equal(ours.bandwidth_Bps, theirs.bandwidth_Bps)
+        assert np.array_equal(ours.dst, theirs.dst)
 
     @pytest.mark.parametrize("path", sorted((SHARED / "nccl").glob("dgx_a100*.xml")) or [None])
     def test_the_dump_of_a_dgx_a100_is_our_dgx_a100(self, path: Path | None) -> None:
