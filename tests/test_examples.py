@@ -57,6 +57,7 @@ def test_a_shell_takes_every_command_of_the_helps_and_the_documentation() -> Non
         assert read.stderr == "", line
 
 
+@pytest.mark.full
 @pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize("example", [one for one in COMMANDS if not one.why_not], ids=lambda one: one.line[:90])

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.places import ROOT
 
 FAILING = """
@@ -47,6 +49,7 @@ def test_a_seed_repeats_its_draws_and_another_draws_others(tmp_path: Path) -> No
     assert once != other
 
 
+@pytest.mark.full
 def test_what_failed_is_tried_first_and_stays_in_the_corpus(tmp_path: Path) -> None:
     """Also when the text of the test has changed, with another seed, and when it has been mended in between."""
     drawn(tmp_path, 3, draws=300, condition="< 77777")

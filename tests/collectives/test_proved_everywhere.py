@@ -34,6 +34,7 @@ PARTS = 4
 """Of the families, so that a sample is of them too."""
 
 
+@pytest.mark.full
 @pytest.mark.table
 @by_shape(EVERY)
 def test_proved_or_refused_with_the_limit(shape):
@@ -134,6 +135,7 @@ def test_large_members_are_proved_on_small_ones(spec, smaller):
     assert ALGORITHMS["bucket"].functions["all-reduce"](from_spec(spec), "1GiB").proof == f"proved on {smaller}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("spec", "smaller"),
     [

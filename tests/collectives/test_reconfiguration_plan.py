@@ -52,6 +52,7 @@ def test_published_plans_of_recursive_doubling(menus, size, delay, static, every
     assert two_state.time_ps <= min(one.static().time_ps, one.every_step(delay).time_ps)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("size", "one_way", "both"), [("4KiB", 75.76, 75.68), ("64KiB", 78.18, 76.89),
                                                        ("1MiB", 116.89, 96.24)])
 def test_rings_beside_them(base, size, one_way, both):

@@ -14,6 +14,7 @@ MOST_BYTES = 2**20
 """A message takes less; 1 % of a million links takes more."""
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("family", TOPOLOGIES.values(), ids=lambda family: family.name)
 @pytest.mark.parametrize("how_many", [1, 0], ids=["one extent", "all extents"])
 @pytest.mark.parametrize("extent", [3 * 10**8, 10**17 + 2])

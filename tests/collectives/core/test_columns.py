@@ -73,6 +73,7 @@ def test_every_column_is_in_the_tables() -> None:
     assert set(COLUMNS) == set(Transfers._fields) == {*RANGES, "reduces"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("beyond", [1, 3, 98, 2**40])
 @pytest.mark.parametrize("end", [0, 1])
 @pytest.mark.parametrize("column", RANGES)
@@ -108,6 +109,7 @@ KINDS: dict[str, Callable[[npt.NDArray[Any]], Any]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("column", COLUMNS)
 def test_no_column_of_another_kind_or_shape_is_taken(column: str, kind: str) -> None:

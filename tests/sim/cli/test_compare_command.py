@@ -95,6 +95,7 @@ def test_csv_has_the_same_rows(tmp_path: Path) -> None:
     assert set(rows[0]) == set(data["rows"][0])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_a_figure_is_drawn(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"out{suffix}"

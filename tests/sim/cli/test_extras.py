@@ -45,12 +45,15 @@ def test_the_core_runs_without_any_extra(tmp_path: Path) -> None:
     assert codes == ["0"] * 7, said
 
 
+FULL = pytest.mark.full
+
+
 @pytest.mark.table
 @pytest.mark.parametrize(("name", "line"), [
     ("networkx", "compare --topology random-regular:16x4 -b 1K"),
-    ("simpy", "compare --topology ring:4 --algorithm ring -b 1K --engine reference"),
-    ("rustworkx", "topoopt --workload VGG16 --servers 8 --degree 2"),
-    ("clarabel", "optimize --network RI(4)_SW(4) --workload resnet-50 --budget 100GB/s"),
+    pytest.param("simpy", "compare --topology ring:4 --algorithm ring -b 1K --engine reference", marks=FULL),
+    pytest.param("rustworkx", "topoopt --workload VGG16 --servers 8 --degree 2", marks=FULL),
+    pytest.param("clarabel", "optimize --network RI(4)_SW(4) --workload resnet-50 --budget 100GB/s", marks=FULL),
     ("matplotlib", "compare --topology ring:4 --algorithm ring -b 1K --plot a.png"),
     ("pyarrow", "sweep sweep.toml --export a.parquet"),
 ])

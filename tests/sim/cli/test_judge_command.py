@@ -77,6 +77,7 @@ def test_machine_and_nodes_are_those_of_the_header(
     assert "1 node of 8 GPUs (mi300x)" in said(capsys, amd)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("rate", [7, 10, 20, 45])
 @pytest.mark.parametrize("device", ["NVIDIA A100 80GB PCIe", "NVIDIA H100 NVL", "NVIDIA H100 PCIe",
                                     "Tesla V100-PCIE-16GB", "NVIDIA L40S", "Tesla T4"])

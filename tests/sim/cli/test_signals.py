@@ -121,6 +121,7 @@ def test_a_worker_that_has_begun_ends_silently(monkeypatch: pytest.MonkeyPatch) 
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])
 @pytest.mark.parametrize("wait_s", [0.0, 1.5])  # in the passes written in Python, and in those of the compiler

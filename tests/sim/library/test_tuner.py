@@ -25,6 +25,7 @@ def setting(name: str = "dgx-h100", nodes: int = 1, collective: str = "all-reduc
     return Setting(machine=found, nodes=nodes, gpus=found.gpus, collective=collective, **more)  # type: ignore[arg-type]  # by name
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize(("name", "nodes"), [
     (name, nodes) for name in MODELED for nodes in (1, 2, 4) if machine(name).gpus * nodes > 1
@@ -270,6 +271,7 @@ def test_an_all_to_all_says_which_links_limit_it(name: str) -> None:
         assert one.limit == ("between" if nodes > 1 and (asked.n - asked.gpus) / port > inside else "inside")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 @pytest.mark.parametrize("name", MODELED)
 def test_a_chain_over_more_nodes_takes_longer(name: str, collective: str) -> None:
@@ -285,6 +287,7 @@ CLIFFS = {"a100": 2.7, "gb200": 2.4, "gb300": 2.4}
 """Where the ramp, which the library does not know when it chooses, was calibrated to be 15 us."""
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("collective", [one for one in COLLECTIVES if one not in ("broadcast", "reduce")])
 @pytest.mark.parametrize("name", [one for one in MODELED if machine(one).gpus > 1])
 def test_twice_the_bytes_inside_a_node_take_at_most_twice_the_time(name: str, collective: str) -> None:

@@ -54,7 +54,10 @@ def layers_of_two_groups(service: str = "fifo", **options: object) -> Job:
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("options", [{}, {"service": "smallest-first"}, {"active_chunks": 2}, {"active_chunks": None}])
+@pytest.mark.parametrize("options", [
+    {}, *(pytest.param(one, marks=pytest.mark.full) for one in (
+        {"service": "smallest-first"}, {"active_chunks": 2}, {"active_chunks": None})),
+])
 @pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
 def test_groups_that_share_a_dimension(options, forwarding):
     job = layers_of_two_groups(**options)

@@ -142,6 +142,7 @@ def test_every_task_of_a_job_is_as_an_oracle_lowers_it(name: str, model: str) ->
     check_tasks(JOBS[name](), MODELS[model], joins=True)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("joins", [False, True])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", ALONE)

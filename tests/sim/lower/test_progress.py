@@ -45,6 +45,7 @@ def test_own_sends_end_when_they_are_pushed() -> None:
     np.testing.assert_array_equal(np.unique(program.pushed_waits), [0, 1])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("symmetry", ["auto", "off"])
 @pytest.mark.parametrize("algorithm", ["totient-rings", "ring", "swing", "recursive-doubling"])
 @pytest.mark.parametrize("spec", ["ring:2", "ring:4", "torus:4x4"])

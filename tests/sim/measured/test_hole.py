@@ -28,6 +28,7 @@ def cause(setting: Setting, factors: dict[int, float]) -> str:
     return LibraryRun("table", setting, points).finding.cause
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("setting", PLACES, ids=lambda one: f"{one.machine.name}:{one.nodes}")
 def test_medium_sizes_that_scatter_are_no_hole(setting: Setting) -> None:
     """Some sizes by a quarter, all of small and medium ones alike, or as healthy machines scatter; never LL128."""

@@ -77,6 +77,7 @@ NOT_REACHED = ("slinky-[0-9]+n-sr", "b200-2g-ar-ll128", "h100-4g-ata-2169", "aic
 drop, four Sparks with few channels."""
 
 
+@pytest.mark.full
 def test_healthy_public_tables_are_good_and_broken_ones_are_not() -> None:
     for name, group in groupby(shipped(), key=lambda row: row["id"]):
         rows = list(group)

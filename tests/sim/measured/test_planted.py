@@ -9,6 +9,7 @@ from benchmarks.planted import DEFECTS, SWEEPS, elsewhere, planted, shows
 SEEDS = (1, 2, 3)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
     """In two tables of three at least: a machine that scatters may hide a rail of four, but not twice."""
@@ -22,6 +23,7 @@ def test_a_healthy_machine_is_never_called_bad(kind: str) -> None:
     assert all(planted(DEFECTS["healthy, one node"], SWEEPS[kind], seed).fine for seed in range(10))
 
 
+@pytest.mark.full
 def test_defects_on_other_machines_are_found() -> None:
     """One table of four sizes of each, of up to 16 GPUs: `python -m benchmarks.planted` has the others."""
     wrong, total = [], 0

@@ -18,6 +18,7 @@ def row_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return dict(row)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("budget_GBps", [300, 310, 20])
 @pytest.mark.parametrize("words", [
     ["--network", "RI(4)_SW(8)", *COLLECTIVE],  # the chain of latencies and services at the whole budget decides

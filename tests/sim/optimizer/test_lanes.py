@@ -44,6 +44,7 @@ def two_calls() -> Epigraph:
     return iteration_time([Placed(Workload("two", (layer,)), groups)])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("more", [(), ("B1 <= 35",), ("B2 >= B1",)])
 @pytest.mark.parametrize("goal", ["time", "time-cost"])
 @pytest.mark.parametrize("total", [60.0, 97.0])
@@ -76,6 +77,7 @@ def test_lanes_of_a_simulation_are_the_best_of_all(network: str, chunks: int) ->
     assert found.time_ns == min(map(evaluate, all_lanes(90, LANE, objective.n_dims)))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("lane", "evaluations"), [(0.01, 5), (0.5, 3), (0.5, 40), (7.0, 5), (30.0, 40)])
 def test_lanes_are_never_worse_than_those_nearest_to_where_they_began(lane: float, evaluations: int) -> None:
     """Where the bound is loose, the lanes at its optimum are far from the best."""

@@ -17,6 +17,7 @@ def rows_where(rows, **wanted):
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
+@pytest.mark.full
 def test_published_slots_stragglers_and_nvls():
     for row in lhc.slot_rows():
         assert abs(row["difference"]) < 1e-3

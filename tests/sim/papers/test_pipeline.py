@@ -25,6 +25,7 @@ def test_the_optimum_is_the_expected_one(spec):
     assert row["best_roots_GBps"] is None or row["best_roots_GBps"] == pytest.approx(row["optimum_GBps"] / 2)
 
 
+@pytest.mark.full
 def test_fifo_stays_on_a_plateau_where_roots_offer_all_chunks_at_once():
     """1.081 on torus:4x4 however many chunks; paced by their roots, as many chunks come within 0.2 %."""
     (paced,) = pipeline.service_rows("torus:4x4", [64])

@@ -65,6 +65,7 @@ def with_nics() -> list[Comparison]:
     return swing_points.compare_with_nics(["8x8"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("algorithm", "middle", "largest"),
     [("Bucket", 0.005, 0.007), ("Ring", 0.008, 0.009), ("Swing", 0.0105, 0.039), ("RecDoub", 0.065, 0.104)],
@@ -77,6 +78,7 @@ def test_errors_with_nics(algorithm: str, middle: float, largest: float, with_ni
     assert max(errors) <= largest
 
 
+@pytest.mark.full
 def test_winners_with_nics(with_nics: list[Comparison]) -> None:
     assert [w for w in winners(with_nics) if w[2] != w[3]] == []
 

@@ -48,6 +48,7 @@ def test_the_twisted_torus_gains() -> None:
     assert rows[1]["simulated_us"] < rows[0]["simulated_us"]
 
 
+@pytest.mark.full
 def test_the_bandwidth_tax_grows_with_the_share_of_all_to_all() -> None:
     rows = [row for row in all_to_all_share(quick=True) if row["fabric"] == "TopoOpt" and row["interfaces"] == 4]
     for small, large in pairwise(rows):

@@ -63,6 +63,7 @@ def test_link_bandwidths_give_each_npu_what_was_asked(spec):
         assert got[dim] == pytest.approx(wanted[dim] if block.extent > 1 else 0)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("chunks", [1, 4, 64])
 def test_fill_and_drain(chunks):
     """One active chunk, no latency, cut-through: T = T_LIBRA (1 + (D-1)/C), up to a few ps a step."""
@@ -110,6 +111,7 @@ def test_finite_chunks_shift_the_optimum(chunks, split, published):
     assert gain >= published
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("chunks", "ratio"), [(1, 4.004), (4, 1.758), (64, 1.141)])
 def test_latency_sets_an_optimal_number_of_chunks(chunks, ratio):
     """500 ns a step (claim 4 of the reference, on 869,449,728 B): the model there counts each step once.
@@ -140,6 +142,7 @@ def asplos_case(schedule_of, **options) -> Result:
     return simulate(schedule, chunks=1, endpoint_latency="10ns")
 
 
+@pytest.mark.full
 @pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize(
@@ -149,11 +152,13 @@ def test_themis_evens_out_three_equal_dimensions(schedule_of, published_us):
     assert asplos_case(schedule_of).time_s * 1e6 == pytest.approx(published_us, rel=0.01)
 
 
+@pytest.mark.full
 @pytest.mark.compiled
 def test_the_order_inside_a_dimension_matters():
     assert asplos_case(themis.all_reduce, service="fifo").time_ps > 1.15 * asplos_case(themis.all_reduce).time_ps
 
 
+@pytest.mark.full
 @pytest.mark.compiled
 def test_split_and_order_are_two_cures_for_one_ill():
     """At LIBRA's split the loads are equal, and Themis changes next to nothing."""

@@ -85,7 +85,7 @@ def small_case() -> tuple[Topology, Workload, Groups]:
 
 @pytest.mark.table
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("first_layers_first", [False, True])
+@pytest.mark.parametrize("first_layers_first", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_representatives_and_reference_agree_on_an_iteration(loop, first_layers_first):
     topology, workload, groups = small_case()
     training = Training(

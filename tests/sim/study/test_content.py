@@ -150,6 +150,7 @@ def mine() -> Iterator[Mine]:
     del TOPOLOGIES["mine"], ALGORITHMS["mine"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("algorithm", "change"),
     [

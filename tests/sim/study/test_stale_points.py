@@ -101,6 +101,7 @@ def run(keys: Keys, store: Path) -> tuple[Tally, list[dict[str, Any]]]:
         return run_sweep(sweep.points, opened), sweep_rows(sweep, opened)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_edited_file_is_another_point_and_a_renamed_one_only_if_rows_name_it(kind: str, tmp_path: Path) -> None:
     """A schedule is named by its file in every row; rows of other files do not say where they came from."""

@@ -103,6 +103,7 @@ def test_accelerators_in_a_torus_take_extents() -> None:
             machine_and_nodes(spec)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", BOXES)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 8])
 def test_every_machine_is_a_fabric_for_any_number_of_nodes(name: str, nodes: int) -> None:
