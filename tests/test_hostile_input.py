@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from sim.faults import detours, history
 from sim.faults.plan import FaultPlan, LinkDown, Repair
 from sim.study.store import Finished, Store
 from sim.study.tables import from_csv, to_csv
+from tests.places import ROOT
 from topologies import WeftError, from_spec, ring
 from topologies.core import extents
 from workloads import schedule_to_chakra, write_trace
@@ -206,3 +209,32 @@ def test_the_first_moments_end_in_one_line(what: str, code: int, said: str, modu
     words = [sys.executable, "-c", STARTED.format(what=what, module=module)]
     ended = subprocess.run(words, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31m", "a\x9b31m", "a\nb", "a\u202eb"])
+def test_names_that_a_terminal_would_obey_are_rejected(name: str, tmp_path: Path) -> None:
+    """Those of nodes with their file; of topologies, algorithms and forms where they are made."""
+    file = tmp_path / "fabric.json"
+    nodes = [{"id": node, "kind": "npu", "rank": rank} for rank, node in enumerate((name, "b"))]
+    ends = (name, "b"), ("b", name)
+    edges = [{"source": one, "target": other, "bandwidth_Bps": 1e9, "latency_s": 0} for one, other in ends]
+    file.write_text(json.dumps({"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}))
+    with pytest.raises(WeftError, match=r"topology .*fabric.json: .*a.* control characters"):
+        from_spec(str(file))
+    with pytest.raises(WeftError, match=r"name is .*: give text without control characters"):
+        replace(ring(3), name=name)
+    pattern = swing.all_reduce(ring(4), 4096).pattern
+    for key in ("algorithm", "form"):
+        with pytest.raises(WeftError, match=rf"{key} is .*: give text without control characters"):
+            replace(pattern, **{key: name})
+
+
+def test_names_of_files_are_printed_without_what_a_terminal_would_obey(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "a\x1b[31m.txt"
+    table.write_text((ROOT / "examples" / "nccl.txt").read_text())
+    assert main(["judge", str(table), "--topology", "switch:16", "--quiet"]) == 0
+    said = capsys.readouterr()
+    assert "\\x1b[31m.txt" in said.out
+    assert "\x1b" not in said.out + said.err

@@ -37,16 +37,17 @@ class WeftError(ValueError):
     """
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(_one_line(str(message)))
+        text = str(message)
+        if len(text) > MOST_CHARACTERS:
+            text = f"{text[: MOST_CHARACTERS - 300]} [...] {text[-200:]}"
+        super().__init__(one_line(text))
 
 
-def _one_line(message: str) -> str:
-    if len(message) > MOST_CHARACTERS:
-        message = f"{message[: MOST_CHARACTERS - 300]} [...] {message[-200:]}"
-    if message.isprintable():
-        return message
-    line = " ".join(message.splitlines())
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
+def one_line(text: str) -> str:
+    """A text as one line that a terminal shows and does not obey: control characters are escaped as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in " ".join(text.splitlines()))
 
 
 def told(value: object) -> str:
@@ -227,6 +228,7 @@ _PLAIN: dict[Any, Kind] = {
     str: _Kind("text", lambda value: isinstance(value, str), plain=frozenset([str])),
     type(None): _Kind("None", lambda value: value is None, plain=frozenset([type(None)])),
 }
+Name = Annotated[str, _Kind("text without control characters", lambda one: isinstance(one, str) and one.isprintable())]
 Natural = Annotated[int, Integer(0)]
 Count = Annotated[int, Integer(1, MOST_COUNT)]
 Positive = Annotated[float, Number(0, above=True)]

@@ -17,7 +17,7 @@ from collectives.core.proof import BlocksOf, ScheduleError, prove
 from collectives.core.symmetry import Group, Groups, read_groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
-from topologies.checks import Choice, Count, Integer, Natural, checked, integer, told
+from topologies.checks import Choice, Count, Integer, Name, Natural, checked, integer, told
 from topologies.core.rateless import wiring_of
 from topologies.stages import staged
 from topologies.text.brief import cut
@@ -120,8 +120,8 @@ class Pattern:
 
     topology: Topology
     kind: Collective
-    algorithm: str
-    form: str = ""
+    algorithm: Name
+    form: Name = ""
     n_blocks: int
     emit: Emit
     blocks_of: BlocksOf

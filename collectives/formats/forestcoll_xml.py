@@ -20,7 +20,10 @@ def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML"
     if root.tag.lower() != "algo" or not root.all("tree"):
         raise WeftError(f"{name} has the root <{root.tag}>: a ForestColl file is <Algo> with <tree>s")
     forest = Forest(topology, tuple(_tree(tree, topology, name) for tree in root.all("tree")))
-    forest.check()
+    try:
+        forest.check()
+    except WeftError as wrong:
+        raise WeftError(f"{name}: {wrong}") from None
     return forest
 
 

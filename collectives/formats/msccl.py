@@ -32,7 +32,7 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
     """
     p = len(algo.gpus)
     if topology.n_npus != p:
-        raise WeftError(f"{algo.name} is for {p} GPUs, and {topology.name} has {topology.n_npus} NPUs")
+        raise WeftError(f"{algo.title} is for {p} GPUs, and {topology.name} has {topology.n_npus} NPUs")
     order = prove_msccl(algo, cut)
     pairs = _pairs(algo)
     sends = SendList()
@@ -114,7 +114,7 @@ def prove_msccl(algo: Algo, cut: Cut = Cut()) -> Order:
 
 def _run(algo: Algo, order: Order, aliased: bool) -> None:
     """Execute the program on sets of contributions, in an order that the rules allow."""
-    memory = Memory(algo.kind, len(algo.gpus), algo.chunks, aliased, algo.name)
+    memory = Memory(algo.kind, len(algo.gpus), algo.chunks, aliased, algo.title)
     for gpu, copies in enumerate(algo.copies):
         for source, target in copies:
             memory.execute(gpu, "cpy", ("i", source), ("o", target), 1, [])

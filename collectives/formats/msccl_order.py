@@ -107,7 +107,7 @@ def calls_of(algo: Algo, most: int = MOST_COUNT) -> Calls:
                 for part in range(0, max(step.chunks, 1), most):
                     rows.append((gpu, number, at, part, min(most, step.chunks - part), chain))
                 if len(rows) > MOST_CALLS:
-                    raise WeftError(f"{algo.name}: more than {MOST_CALLS} calls are too many to order")
+                    raise WeftError(f"{algo.title}: more than {MOST_CALLS} calls are too many to order")
             chain += 1
     columns = np.array(rows, np.int64).reshape(-1, 6).T
     return Calls(columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], first)
@@ -135,7 +135,7 @@ def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     turns = min(cut.turns, -(-slots // fewest) + 1)
     n = calls.gpu.size
     if n * turns > MOST_CALLS:
-        raise WeftError(f"{algo.name}: {n} calls in {turns} turns are more than {MOST_CALLS}, too many to order")
+        raise WeftError(f"{algo.title}: {n} calls in {turns} turns are more than {MOST_CALLS}, too many to order")
     rules = [_blocks(calls, turns), _flags(algo, calls, turns), _repeated(send, receive, n, turns),
              _slots(send, receive, connection, n, turns, slots)]
     parent, child = (np.concatenate([rule[end] for rule in rules]) for end in (0, 1))
@@ -158,7 +158,7 @@ def _messages(algo: Algo, calls: Calls) -> tuple[I64, I64, I64]:
     receive: list[int] = []
     connection: list[int] = []
     for number, ((src, dst, channel), (out, into)) in enumerate(ends.items()):
-        where = f"{algo.name}: GPU {src} sends"
+        where = f"{algo.title}: GPU {src} sends"
         counts = calls.chunks[out].tolist(), calls.chunks[into].tolist()
         for at, (sent, received) in enumerate(zip(*counts, strict=False)):
             if sent != received:
@@ -200,7 +200,7 @@ def _flags(algo: Algo, calls: Calls, turns: int) -> tuple[I64, I64]:
             for at, (block, step) in ((at, one) for at, waits in enumerate(waits_of(waiting)) for one in waits):
                 released = publisher(blocks[block], step)
                 if released < 0:
-                    what = f"{algo.name} hangs: {where(algo, (gpu, number, at))} waits for ever"
+                    what = f"{algo.title} hangs: {where(algo, (gpu, number, at))} waits for ever"
                     raise ScheduleError(f"{what}: no step of thread block {block} from {step} on has hasdep=1")
                 pairs.append((calls.last((gpu, block, released)), calls.first[gpu, number, at]))
     found = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -239,7 +239,7 @@ def _sequence(algo: Algo, calls: Calls, parent: I64, child: I64, n: int) -> list
             if not left[other]:
                 ready.append(other)
     if len(ready) < n:
-        raise ScheduleError(f"{algo.name} hangs: {_cycle(algo, calls, parent, child, np.array(left) > 0)}")
+        raise ScheduleError(f"{algo.title} hangs: {_cycle(algo, calls, parent, child, np.array(left) > 0)}")
     return ready
 
 
@@ -296,7 +296,7 @@ def check_races(algo: Algo, order: Order, aliased: bool) -> None:
         first, second = (where(algo, order.calls.place(int(of[pair]))) for of in (one, other))
         buffer, at = _name_of(int(key[pair]))
         raise ScheduleError(
-            f"{algo.name} races: {first} and {second} both touch {buffer}[{at}], one of them writes, and nothing "
+            f"{algo.title} races: {first} and {second} both touch {buffer}[{at}], one of them writes, and nothing "
             f"orders them"
         )
 

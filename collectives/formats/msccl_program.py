@@ -109,6 +109,7 @@ class Algo(NamedTuple):
     copies: tuple[tuple[tuple[int, int], ...], ...]
     refused: Mapping[str, str]  # runtimes that do not load it, and why
     bytes_span: tuple[int, int | None]  # minBytes and maxBytes, which may be missing
+    title: str  # in messages: its file, or else its name
 
     def step(self, place: Place) -> Step:
         """The step at a place."""
@@ -120,12 +121,13 @@ Place = tuple[int, int, int]
 """GPU, thread block, step."""
 
 
-def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
+def parse_msccl(text: str, file: str = "") -> Algo:
     """The program in a text.
 
-    `name`: for messages.
+    `file`: that it came from, for messages.
     WeftError: a text that is no such XML, or a program that the runtime would not load.
     """
+    name = file or "MSCCL XML"
     root = parse_xml(text, name)
     if root.tag != "algo":
         raise WeftError(f"{name} has the root <{root.tag}>: an MSCCL file begins with <algo>")
@@ -141,7 +143,7 @@ def parse_msccl(text: str, name: str = "MSCCL XML") -> Algo:
         buffers=tuple({one: gpu.whole(f"{one}_chunks", 0, MOST_PLACES) for one in BUFFERS} for gpu in gpus),
         copies=tuple(tuple((one.whole("i_off"), one.whole("o_off")) for one in gpu.all("copy")) for gpu in gpus),
         refused={key: why for key, one in RUNTIMES.items() if (why := _beyond(root, one))},
-        bytes_span=(_bytes(root, "minBytes") or 0, _bytes(root, "maxBytes")),
+        bytes_span=_bytes_span(root), title=file or root.text("name"),
     )
     if len(algo.refused) == len(RUNTIMES):
         raise WeftError(f"{name} has {next(iter(algo.refused.values()))}")
@@ -168,8 +170,11 @@ def _beyond(root: Element, runtime: Runtime) -> str:
     return ""
 
 
-def _bytes(root: Element, key: str) -> int | None:
-    return root.whole(key) if key in root.attributes else None
+def _bytes_span(root: Element) -> tuple[int, int | None]:
+    least, most = (root.whole(key) if key in root.attributes else None for key in ("minBytes", "maxBytes"))
+    if least and most and least > most:
+        raise WeftError(f"{root.where} has minBytes={least} and maxBytes={most}: no array is as large and as small")
+    return least or 0, most
 
 
 def not_run(algo: Algo, runtime: str, size_bytes: int) -> str:

@@ -21,7 +21,7 @@ from sim.study.spec import Spec
 from sim.study.tables import Row, aligned, screen_width, to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
-from topologies.checks import WeftError, not_installed
+from topologies.checks import WeftError, not_installed, one_line
 from topologies.stages import Profile, staged
 from topologies.units import format_size
 
@@ -123,7 +123,8 @@ def write_figure(
 def say(arguments: argparse.Namespace, *lines: str) -> None:
     """Print readable lines: to standard output, or to standard error if a file goes to standard output.
 
-    A line of text that is longer than one of the terminal goes on below itself.
+    A line of text that is longer than one of the terminal goes on below itself. Names are of files, and of what files
+    say: what a terminal would obey is escaped.
     """
     taken = any(getattr(arguments, flag, None) == STANDARD_OUTPUT for flag in WRITTEN)
     stream = sys.stderr if taken else sys.stdout
@@ -131,7 +132,7 @@ def say(arguments: argparse.Namespace, *lines: str) -> None:
         return
     width = screen_width() if stream.isatty() else sys.maxsize
     for line in "\n".join(lines).split("\n"):
-        print(folded(line, width), file=stream)
+        print(folded(one_line(line), width), file=stream)
 
 
 def folded(line: str, width: int) -> str:

@@ -30,7 +30,7 @@ def check_paths(paths: Paths, topology: Wired, src: Ints, dst: Ints, tie: str) -
 
     WeftError: no `Paths`, or not one path from the source of every pair to its destination; it names the pair.
     """
-    where = f"topology {topology.name}: {type(topology.router).__name__}, its router,"
+    where = named_router(topology)
     if not isinstance(paths, Paths):
         raise WeftError(f"{where} gave {told(paths)}: give Paths")
     ptr, links, pair = map(_integers, paths, Paths._fields, [where] * 3)
@@ -46,6 +46,11 @@ def check_paths(paths: Paths, topology: Wired, src: Ints, dst: Ints, tie: str) -
         raise WeftError(f"{where} gave the links {shown} from {_ends(topology, src, dst, int(pair[route]))}: {why}")
     columns = zip((ptr, links, pair), (np.int64, np.int32, np.int64), strict=True)
     return Paths(*(column.astype(width, copy=False) for column, width in columns))
+
+
+def named_router(topology: Wired) -> str:
+    """What messages call the router of a topology."""
+    return f"topology {topology.name}: {type(topology.router).__name__}, its router,"
 
 
 def _check_pairs(pair: Ints, topology: Wired, src: Ints, dst: Ints, most: int, where: str) -> None:

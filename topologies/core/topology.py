@@ -10,8 +10,8 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import WeftError, checked, choice
-from topologies.core.path_checks import check_paths
+from topologies.checks import Name, WeftError, checked, choice, told
+from topologies.core.path_checks import check_paths, named_router
 from topologies.core.paths import TIES, Paths
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
@@ -85,7 +85,7 @@ class Topology:
         How all switches reduce, where the machine is known to; reduction units say it themselves (REDUCER).
     """
 
-    name: str
+    name: Name
     kind: npt.NDArray[np.int8]
     src: npt.NDArray[np.int32]
     dst: npt.NDArray[np.int32]
@@ -179,8 +179,8 @@ class Topology:
         Raises
         ------
         WeftError
-            An unknown tie rule, a node that does not exist, a pair without a route, or a router whose links do not
-            lead from the source of a pair to its destination.
+            An unknown tie rule, a node that does not exist, a pair without a route, or a router that fails, or whose
+            links do not lead from the source of a pair to its destination.
         """
         choice(tie, TIES, "tie rule")
         sources, targets = np.asarray(src, np.int64), np.asarray(dst, np.int64)
@@ -191,7 +191,13 @@ class Topology:
             if np.any((node < 0) | (node >= self.n_nodes)):
                 stranger = node[(node < 0) | (node >= self.n_nodes)][0]
                 raise WeftError(f"topology {self.name}: no node {stranger}; nodes are 0 to {self.n_nodes - 1}")
-        return check_paths(self.router.paths(self, sources, targets, tie, seed), self, sources, targets, tie)
+        try:
+            found = self.router.paths(self, sources, targets, tie, seed)
+        except (WeftError, MemoryError):
+            raise
+        except Exception as fault:
+            raise WeftError(f"{named_router(self)} failed: {type(fault).__name__}: {fault}") from fault
+        return check_paths(found, self, sources, targets, tie)
 
     @checked
     def with_links(
@@ -249,6 +255,8 @@ def _validate(t: Topology) -> None:
         raise WeftError(f"topology {t.name}: NPUs must come before switches in the node order")
     if t.node_names and (len(t.node_names) != n_nodes or len(set(t.node_names)) != n_nodes):
         raise WeftError(f"topology {t.name}: give {n_nodes} distinct node names")
+    if strange := [one for one in t.node_names if not one.isprintable()]:
+        raise WeftError(f"topology {t.name}: the node {told(strange[0])} has control characters in its name")
     _refuse(t, (t.src < 0) | (t.src >= n_nodes) | (t.dst < 0) | (t.dst >= n_nodes), "has a node that does not exist")
     _refuse(t, t.src == t.dst, "connects a node to itself")
     _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "must have a positive, finite bandwidth")

@@ -73,6 +73,9 @@ def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         element = Element(tag, attributes, f"{name}, line {parser.CurrentLineNumber}: <{tag}>")
+        for name_of, value in attributes.items():
+            if not value.isprintable():
+                raise WeftError(f"{element.where} has {name_of}={told(value)}: control characters are not accepted")
         if len(stack) >= MOST_DEPTH:
             raise WeftError(f"{element.where} is nested more than {MOST_DEPTH} deep")
         (stack[-1].children if stack else roots).append(element)

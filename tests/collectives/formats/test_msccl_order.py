@@ -231,6 +231,33 @@ def test_two_reductions_into_one_place_need_an_order() -> None:
         prove_msccl(parse_msccl(reduce_at_two_blocks(ordered=False)))
 
 
+def test_what_is_wrong_with_a_file_names_the_file(tmp_path: Path) -> None:
+    """Not the name that the program gives itself, which many may share."""
+    racing, hanging, other = (tmp_path / f"{name}.xml" for name in ("racing", "hanging", "other"))
+    racing.write_text(reduce_at_two_blocks(ordered=False))
+    hanging.write_text(exchange(3, "Simple"))
+    other.write_text(exchange(1, "Simple"))
+    for file, fabric, message in (
+        (racing, "fc:3", "races: GPU 0"), (hanging, "fc:2", "hangs: GPU"), (other, "fc:4", "is for 2 GPUs"),
+    ):
+        kind = parse_msccl(file.read_text()).kind
+        with pytest.raises(WeftError, match=f"^{re.escape(str(file))}:? {message}"):
+            build(str(file), kind, from_spec(fabric), "1MiB")
+
+
+@pytest.mark.parametrize(("least", "most", "message"), [
+    ("8", "4", "minBytes=8 and maxBytes=4"), ("8", "8", ""), ("8", "0", ""), ("0", "4", ""),
+])
+def test_a_program_for_arrays_of_no_size_is_rejected(least: str, most: str, message: str) -> None:
+    """Zero is no limit to some runtimes."""
+    text = long_program(2, minBytes=least, maxBytes=most)
+    if message:
+        with pytest.raises(WeftError, match=f"^a.xml, line .*{message}"):
+            parse_msccl(text, "a.xml")
+    else:
+        assert parse_msccl(text).bytes_span == (int(least), int(most))
+
+
 def test_a_wait_for_a_step_that_never_publishes_hangs() -> None:
     algo = parse_msccl(reduce_at_two_blocks(ordered=True).replace('hasdep="1"', 'hasdep="0"'))
     with pytest.raises(ScheduleError, match="waits for ever: no step of thread block 1 from 0 on has hasdep=1"):

@@ -114,3 +114,24 @@ def test_on_every_fabric_the_first_wrong_link_is_found(spec: str) -> None:
             spoiled = Spoiled(t.router, lambda paths, at=at, link=link: with_link(paths, at, link))
             with pytest.raises(WeftError, match=r"its router, gave the links \["):
                 replace(t, router=spoiled).paths(src, dst)
+
+
+def failing(fault: Exception) -> Any:
+    def change(paths: Paths) -> Paths:
+        raise fault
+
+    return replace(ring(6), router=Spoiled(ring(6).router, change))
+
+
+def test_a_router_that_fails_is_named_and_its_fault_kept() -> None:
+    fault = KeyError("no such shelf")
+    with pytest.raises(WeftError, match=r"^topology ring:6: Spoiled, its router, failed: KeyError: ") as refused:
+        failing(fault).paths([0], [1])
+    assert refused.value.__cause__ is fault
+
+
+@pytest.mark.parametrize("fault", [WeftError("this router takes at most 4 NPUs"), MemoryError()], ids=["own", "memory"])
+def test_what_a_router_says_itself_is_passed_on(fault: Exception) -> None:
+    with pytest.raises(type(fault)) as refused:
+        failing(fault).paths([0], [1])
+    assert refused.value is fault
