@@ -183,7 +183,8 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.from_links": lambda at: {
         "links": [(0, 1, "1GB/s", "1ns"), (1, 0, "1GB/s", 0)], "n_npus": 2, "hop_latency": "1ns", "name": "two"},
     "topologies.from_networkx": lambda at: {"graph": topologies.to_networkx(torus()), "name": "graph"},
-    "topologies.from_spec": lambda at: {"spec": "torus:2x2", "boxes": None, "nvlink": None} | link(),
+    "topologies.from_spec": lambda at: {
+        "spec": "hx2mesh:2x2", "trace_latency": "1ns", "switch_latency": "1ns", "boxes": None, "nvlink": None} | link(),
     "topologies.fully_connected": lambda at: {"n": 3} | link(),
     "topologies.hamming_mesh": lambda at: {"board": (2, 2), "boards": (2, 2)} | link(),
     "topologies.hybrid": lambda at: {"circuits": CIRCUITS, "switch_bandwidth": "1GB/s", "name": "both"} | link(),

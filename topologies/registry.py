@@ -60,6 +60,8 @@ class Family:
         Defaults as well.
     one_kind : bool
         Whether all cables are alike, so that bandwidth and latency are one each.
+    latencies : tuple of str
+        Further latencies that `build` takes, of classes of links or nodes.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Family:
     latency: Quantities = DEFAULT_LATENCY
     hop_latency: Quantities = DEFAULT_HOP_LATENCY
     one_kind: bool = False
+    latencies: tuple[str, ...] = ()
 
 
 def _of_shape(name: str, build: Callable[..., Topology], argument: str, **links: Any) -> Topology:
@@ -111,6 +114,8 @@ def _counted(name: str, build: Callable[..., Topology]) -> partial[Topology]:
     return partial(_of_numbers, name, build, range(1, 2), f"{name} takes one number of NPUs")
 
 
+_OF_HAMMING_MESH = ("trace_latency", "switch_latency")
+
 _FAMILIES = (
     Family(
         "torus", _shaped("torus", torus), "a ring in every dimension", "torus:8x8",
@@ -142,12 +147,12 @@ _FAMILIES = (
     Family(
         "hx2mesh", partial(_of_boards, "2"), "HammingMesh: boards of 2x2 NPUs, switches along rows and columns",
         "hx2mesh:16x16", ("hx2mesh:1x1", "hx2mesh:1x3", "hx2mesh:2x2", "hx2mesh:3x2"),
-        latency=DEFAULT_CABLE_LATENCY, hop_latency=DEFAULT_ROUTER_LATENCY,
+        latency=DEFAULT_CABLE_LATENCY, hop_latency=DEFAULT_ROUTER_LATENCY, latencies=_OF_HAMMING_MESH,
     ),
     Family(
         "hx4mesh", partial(_of_boards, "4"), "HammingMesh: boards of 4x4 NPUs, switches along rows and columns",
         "hx4mesh:8x8", ("hx4mesh:2x1",),
-        latency=DEFAULT_CABLE_LATENCY, hop_latency=DEFAULT_ROUTER_LATENCY,
+        latency=DEFAULT_CABLE_LATENCY, hop_latency=DEFAULT_ROUTER_LATENCY, latencies=_OF_HAMMING_MESH,
     ),
     Family(
         "hypercube", _counted("hypercube", hypercube), "two NPUs along every dimension", "hypercube:4",
@@ -215,6 +220,8 @@ def from_spec(
     latency: Quantities | None = None,
     hop_latency: Quantity | None = None,
     *,
+    trace_latency: Quantities | None = None,
+    switch_latency: Quantity | None = None,
     boxes: int | None = None,
     nvlink: str | None = None,
 ) -> Topology:
@@ -229,6 +236,10 @@ def from_spec(
         Per direction of every cable. For a file, only what it does not specify itself.
     hop_latency : quantity, optional
         Added on every arrival at a switch or router.
+    trace_latency : quantity or one per dimension, optional
+        Of the links on the boards of a HammingMesh, whose cables have the other latency.
+    switch_latency : quantity, optional
+        Added on arrival at a switch of a HammingMesh, instead of the hop latency.
     boxes : int, optional
         Copies of the box described by an NCCL topology file.
     nvlink : str, optional
@@ -241,7 +252,10 @@ def from_spec(
         specifies itself.
     """
     spec = spec.strip()
+    of_class = {"trace_latency": trace_latency, "switch_latency": switch_latency}
+    classes = {what: value for what, value in of_class.items() if value is not None}
     if spec.endswith(SUFFIXES):
+        _refuse_latencies(spec, classes, ())
         return read_topology_file(spec, Given(bandwidth, latency, hop_latency, boxes, nvlink))
     for what, value in (("boxes", boxes), ("nvlink", nvlink)):
         if value is not None:
@@ -256,13 +270,21 @@ def from_spec(
         raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}{nearest(name, TOPOLOGIES)}")
     if not argument:
         raise WeftError(f"topology {spec!r} has no size: write {family.example}")
+    _refuse_latencies(spec, classes, family.latencies)
     bandwidth = family.bandwidth if bandwidth is None else bandwidth
     latency = family.latency if latency is None else latency
     for what, given in (("bandwidth", bandwidth), ("latency", latency)):
         if family.one_kind and not isinstance(given, (str, int, float)):
             raise WeftError(f"{spec} has one kind of cable: give one {what}, not {given!r}")
     hop = family.hop_latency if hop_latency is None else hop_latency
-    return family.build(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop)
+    return family.build(argument, bandwidth=bandwidth, latency=latency, hop_latency=hop, **classes)
+
+
+def _refuse_latencies(spec: str, given: dict[str, Any], taken: tuple[str, ...]) -> None:
+    for name, value in given.items():
+        if name not in taken:
+            what = name.replace("_", " ")
+            raise WeftError(f"topology {spec!r} is no HammingMesh: omit {what} {value!r}")
 
 
 def _accepted() -> str:

@@ -128,6 +128,10 @@ class TopologyKeys:
                                      default="400Gb/s")
     link_latency: str | None = key("text", "of every cable, or one per dimension", "TIME[,TIME]", default="100ns")
     hop_latency: str | None = key("text", "of every switch or router on the path", "TIME", default="300ns")
+    trace_latency: str | None = key("text", "of the links on the boards of a HammingMesh, or one per dimension",
+                                    "TIME[,TIME]", default="0ns")
+    switch_latency: str | None = key("text", "of the switches of a HammingMesh, instead of the hop latency", "TIME",
+                                     default="the hop latency")
     boxes: int | None = key("integer", "copies of the box of an NCCL topology file, joined by a switch per NIC", "N",
                             default="1")
     nvlink: str | None = key("text", "generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m", "GEN")

@@ -44,6 +44,7 @@ PRESET_LINKS: dict[str, dict[str, str]] = {
 
 LINK_KEYS: dict[str, Callable[[str, str], float]] = {
     "link_bandwidth": parse_bandwidth, "link_latency": parse_time, "hop_latency": parse_time,
+    "trace_latency": parse_time, "switch_latency": parse_time,
 }
 """Keys of `[topology]` that say what links are, and what reads them."""
 
@@ -146,7 +147,8 @@ class Spec(Sections):
             given = {name: value for name, value in links.items() if value is not None}
             links |= PRESET_LINKS.get(self.model.preset, {}) | given
         topology = from_spec(
-            keys.spec, links["link_bandwidth"], links["link_latency"], links["hop_latency"], boxes=keys.boxes,
+            keys.spec, links["link_bandwidth"], links["link_latency"], links["hop_latency"],
+            trace_latency=links["trace_latency"], switch_latency=links["switch_latency"], boxes=keys.boxes,
             nvlink=keys.nvlink,
         )
         return self._with_aggregation(topology)
@@ -183,7 +185,7 @@ class Spec(Sections):
             The topology is no machine, or both are given.
         """
         keys = self.topology
-        for name in ("spec", "boxes", "nvlink"):
+        for name in ("spec", "boxes", "nvlink", "trace_latency", "switch_latency"):
             if keys.machine is not None and getattr(keys, name) is not None:
                 raise WeftError(f"[topology] machine {keys.machine!r} cannot be combined with {name}: omit one")
         named = self.fabric

@@ -83,6 +83,23 @@ def test_traces_cables_and_switches_have_their_own_latencies():
         assert set(t.latency_ps[~on_board & (t.dimension == dim)].tolist()) == {cable}
     assert set(t.hop_latency_ps[: t.n_npus].tolist()) == {5_000}
     assert set(t.hop_latency_ps[t.n_npus :].tolist()) == {7_000}
+    named = from_spec("hx2mesh:2x2", None, "20ns,30ns", "5ns", trace_latency="1ns,2ns", switch_latency="7ns")
+    assert np.array_equal(named.latency_ps, t.latency_ps)
+    assert np.array_equal(named.hop_latency_ps, t.hop_latency_ps)
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "message"),
+    [
+        ("torus:4x4", {"trace_latency": "1ns"}, "'torus:4x4' is no HammingMesh: omit trace latency '1ns'"),
+        ("fabric.json", {"switch_latency": "1ns"}, "'fabric.json' is no HammingMesh: omit switch latency '1ns'"),
+        ("hx2mesh:2x2", {"trace_latency": "1ns,2ns,3ns"}, "trace latency has 3 values"),
+        ("hx2mesh:2x2", {"trace_latency": "1"}, "trace latency '1' is not a time"),
+    ],
+)
+def test_latencies_of_classes_are_of_hamming_meshes(spec, given, message):
+    with pytest.raises(WeftError, match=message):
+        from_spec(spec, **given)
 
 
 def test_default_latencies_add_up_to_those_of_the_published_figures():

@@ -29,7 +29,7 @@ from topologies.core.extents import check_memory
 from topologies.core.in_tiers import per_tier
 from topologies.core.paths import Paths, fill_hops, join_paths
 from topologies.core.routing import hash64
-from topologies.core.topology import NPU, SWITCH, Topology
+from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
 from topologies.units import Quantities, Quantity, parse_time
 
 _BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache
@@ -118,7 +118,8 @@ def build_product(
     frame = build(tuple(blocks), n_nodes)
     latency_ps = times[frame.dimension]
     if trace_latency is not None:
-        traces = per_tier(bandwidth, trace_latency, len(blocks))[1]
+        what = "trace latency"
+        traces = np.array([parse_time(one, what) for one in per_dimension(trace_latency, len(blocks), what)], np.int64)
         on_board = (frame.src < n_npus) & (frame.dst < n_npus)
         latency_ps[on_board] = traces[frame.dimension[on_board]]
     return Topology(

@@ -65,6 +65,12 @@ def test_another_experiment_has_another_key(name: str) -> None:
     assert point_key(task(**{section: {key: CHANGES[name]}})) != point_key(task())
 
 
+@pytest.mark.parametrize("name", ["trace_latency", "switch_latency"])
+def test_other_latencies_of_a_hamming_mesh_have_another_key(name: str) -> None:
+    plain = {"spec": "hx2mesh:2x2"}
+    assert point_key(task(topology=plain | {name: "1us"})) != point_key(task(topology=plain))
+
+
 OF_BUFFERS: dict[str, Any] = {"credit_latency": "1us"}
 
 
