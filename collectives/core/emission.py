@@ -68,7 +68,10 @@ class Emission:
     def kept(self) -> tuple[Transfers, int]:
         """The transfers that serve whoever asks again, and of how many sources they are (0: one has too many)."""
         if self._kept is None:
-            self(np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64)))
+            few = np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64))
+            if self(few[:1]).src.size <= MOST_KEPT and few.size > 1:  # else nothing of four would be kept either
+                self._kept, self._known[:] = None, False
+                self(few)
         assert self._kept is not None
         return self._kept, int(np.count_nonzero(self._known))
 

@@ -20,20 +20,22 @@ _LISTS = {"dep_ptr": ("dep_src", "dep_slot", "dep_lag"), "via_ptr": ("via_links"
 Column = npt.NDArray[Any]
 
 
-def emitted(
-    emit: Callable[[npt.NDArray[np.integer]], Transfers], sources: npt.NDArray[np.integer], of_one: int
-) -> Transfers:
+def emitted(emit: Callable[[npt.NDArray[np.integer]], Transfers], sources: npt.NDArray[np.integer]) -> Transfers:
     """The transfers of some sources, read-only.
 
     A column whose values are all alike takes no room, and what fits 31 bits takes no more, but for `blocks`.
 
-    `sources`: ascending.
-    `of_one`: transfers of a source, to choose the parts.
+    `sources`: ascending. The transfers of the last of them tell how many parts there are to be.
     """
-    n_parts = max(min(-(-sources.size * of_one // PART), MOST_PARTS, sources.size), 1)
-    if n_parts == 1:
-        return emit(sources)
-    parts = [_packed(emit(some)) for some in np.array_split(sources, n_parts)]
+    last = [emit(sources[-1:])]
+    n_rows = sources.size * last[0].src.size
+    n_parts = max(min(-(-n_rows // PART), MOST_PARTS, sources.size), 1)
+    if n_rows <= PART:
+        return last[0] if sources.size == 1 else emit(sources)
+    if sources.size == 1:
+        parts = [_packed(last.pop())]
+    else:
+        parts = [_packed(emit(some)) for some in np.array_split(sources, n_parts)]
     if any(part.keys() != parts[0].keys() for part in parts):  # some name links, others do not
         return emit(sources)
     n_slots = max(int(part["slot"].max(initial=-1)) for part in parts) + 1

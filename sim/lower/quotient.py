@@ -34,7 +34,7 @@ from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
 from sim.lower.marks import Marks, keeping
 from sim.program import unique_rows
-from sim.program.columns import numbered
+from sim.program.columns import blocks, numbered
 from topologies import Topology
 from topologies.core.paths import Paths, ranges
 from topologies.stages import staged
@@ -202,8 +202,7 @@ def _shrink(
 def divide(pattern: Emitter, group: Group, tie: str, seed: int, ranks: Ranks = LINKS_ONLY) -> Quotient:
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
-    sources, of_one = orbits.sources, pattern.emit(orbits.sources[-1:]).src.size
-    transfers = _of_representatives(emitted(pattern.emit, sources, of_one), orbits)
+    transfers = _of_representatives(emitted(pattern.emit, orbits.sources), orbits)
     routes = routes_of(transfers, pattern.topology, tie, seed, ranks.ends)
     over_links = over(routes, _with_ends(orbits, pattern, ranks.ends))
     return Quotient(orbits, transfers, over_links, "", ranks.ends, ranks.turns)
@@ -374,16 +373,19 @@ def _same_waits(t: Transfers, q: Quotient, row: Rows) -> bool:
     counts = np.diff(t.dep_ptr)
     if np.any(counts != np.diff(q.transfers.dep_ptr)[row]):
         return False
-    owner = np.repeat(np.arange(row.size), counts)
-    first = np.repeat(q.transfers.dep_ptr[row] - t.dep_ptr[:-1], counts)
-    theirs = first + np.arange(owner.size)
+    ports = _slot_ports(q.transfers)
 
-    def rows(table: Transfers, at: npt.NDArray[np.integer]) -> I64:
-        port = _slot_ports(q.transfers)[table.dep_slot[at]]
-        columns = np.stack([q.orbits.rank_of(port, table.dep_src[at]), table.dep_slot[at], table.dep_lag[at]])
+    def waits(table: Transfers, at: npt.NDArray[np.integer], owner: Rows) -> I64:
+        slot = table.dep_slot[at]
+        columns = np.stack([q.orbits.rank_of(ports[slot], table.dep_src[at]), slot, table.dep_lag[at]])
         return columns[:, np.lexsort((*columns, owner))]
 
-    return np.array_equal(rows(t, np.arange(owner.size)), rows(q.transfers, theirs))
+    for some in blocks(row.size):  # of a large ring, one rank has eight million transfers
+        owner = np.repeat(np.arange(some.start, some.stop), counts[some])
+        mine, theirs = (ranges(first, counts[some]) for first in (t.dep_ptr[some], q.transfers.dep_ptr[row[some]]))
+        if not np.array_equal(waits(t, mine, owner), waits(q.transfers, theirs, owner)):
+            return False
+    return True
 
 
 def _slot_ports(t: Transfers) -> I32:
@@ -443,6 +445,7 @@ def _crossing_fault(
     crossings = np.bincount(theirs.links, minlength=link_of.size)
     sizes = np.stack([np.bincount(part, minlength=part.size) for part in q.orbits.rank])
     images = sizes[np.minimum(q.transfers.port, len(sizes) - 1), q.transfers.src][small[0]]
+    del small
     arriving = np.bincount(theirs.links, weights=images, minlength=link_of.size)
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"

@@ -9,6 +9,8 @@ from collectives import build
 from collectives.core import cycles
 from collectives.core.symmetry import Action
 from collectives.core.transfers import Transfers
+from sim.lower.job import lower
+from sim.program.model import Model
 from tests.collectives.cases import CASES, every_case, runs_on, subsets
 from topologies import from_spec
 
@@ -122,3 +124,19 @@ def test_ranks_with_more_transfers_than_are_kept_are_not_all_emitted(monkeypatch
     monkeypatch.setattr(cycles, "_add_steps", counted)
     assert build("ring", "all-reduce", from_spec("ring:20000"), "1MiB").proof.startswith("proved on torus:")
     assert max(most) < 100
+
+
+def test_of_a_rank_with_very_many_transfers_few_are_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of 50,000: looked at, lowered and compared with another, one rank at a time."""
+    emitted: list[int] = []
+    add_steps = cycles._add_steps
+
+    def counted(table, port, n_ports, cycle, *rest):
+        if cycle.order.size == 50_000 and port == 0:
+            emitted.append(table.ranks.size)
+        add_steps(table, port, n_ports, cycle, *rest)
+
+    monkeypatch.setattr(cycles, "_add_steps", counted)
+    lowered = lower(build("ring", "all-reduce", from_spec("ring:50000"), "1MiB"), Model(chunks=1))
+    assert lowered.program.n_tasks == 2 * 2 * 49_999
+    assert emitted == [1, 1, 1]

@@ -19,6 +19,7 @@ from collectives.core.transfers import Transfers, TransferTable, take
 from sim.lower import quotient as symmetry
 from sim.lower.marks import Marks
 from sim.lower.quotient import check, divide
+from sim.program import columns
 from topologies import Topology, from_links, from_spec, ring, torus
 
 P = 6
@@ -278,13 +279,15 @@ def test_who_waits_for_less_is_noticed() -> None:
     assert fault(table._replace(dep_ptr=ptr, **fewer)) == "transfers of one orbit wait for different ones"
 
 
+@pytest.mark.parametrize("block", [2, columns.BLOCK])
 @pytest.mark.parametrize(
     ("column", "value"),
     [("dep_src", 3), ("dep_slot", 1), ("dep_lag", 0), ("dep_lag", 2)],
     ids=["of the other orbit", "in another slot", "chunk by chunk", "in a window"],
 )
-def test_waits_of_one_orbit_are_alike(column: str, value: int) -> None:
+def test_waits_of_one_orbit_are_alike(monkeypatch: pytest.MonkeyPatch, column: str, value: int, block: int) -> None:
     """Rank 3 waits for rank 2, as rank 1 for rank 0; ranks 0 and 4 would do as well, by the orbits."""
+    monkeypatch.setattr(columns, "BLOCK", block)
     table = two_rounds()
     at = int(table.dep_ptr[row_of(table, 1)])
     assert fault(with_value(table, "dep_src", at, 4)) is None, "the check is of orbits: 4 stands over 0 as 2 does"
