@@ -16,13 +16,12 @@ from matplotlib.axes import Axes
 
 from collectives import ALGORITHMS, algorithms_for, build
 from sim import Result, simulate
-from sim.plots.style import CYCLE, WIDE, figure, legend
+from sim.plots.style import CYCLE, WIDE, figure, legend, time_label
 from sim.study.points import Task, compute
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_text_whole
 from topologies import Topology, WeftError, from_spec
-from topologies.units import format_time
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "background" / "chunks.md"
@@ -170,7 +169,7 @@ def draw() -> dict[int, Result]:
         axes = drawn.subplots(2, 1, sharex=True)
         for one, (chunks, result) in zip(axes, results.items(), strict=True):
             _ports(one, result)
-            one.set_title(f"{chunks} chunks per transfer: {format_time(result.time_ps)}", fontsize=8)
+            one.set_title(f"{chunks} chunks per transfer: {time_label(result.time_s)}", fontsize=8)
         axes[-1].set_xlabel("time (µs)")
         for number, extent in enumerate(names):
             axes[1].barh(0, 0, color=CYCLE[number].color, label=f"dimension {number}: {extent} ranks")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.plots.style import CYCLE, NARROW, WIDE, figure, legend, log_axis, sizes_axis
+from sim.plots.lines import CYCLE, OTHERS
+from sim.plots.style import NARROW, WIDE, figure, legend, log_axis, sizes_axis
 
 MOST_PANELS = 12
 LEAST_SIZES = 8
@@ -34,7 +35,7 @@ def _picture(path: Path, runs: Sequence[Sequence[Any]]) -> None:
             sizes = [point.size_bytes for point in run]
             axes.plot(sizes, [point.measured_us for point in run], label="measured",
                       **CYCLE[-1].points() | {"marker": "o", "markersize": 2.6})
-            axes.plot(sizes, [point.found.time_s * 1e6 for point in run], label="predicted", **CYCLE[0].curve())
+            axes.plot(sizes, [point.found.time_s * 1e6 for point in run], label="predicted", **OTHERS[0].curve())
             sizes_axis(axes, sizes, most=4 if len(runs) < 4 else 3)
             log_axis(axes, most=5, unit_s=1e-6)
             axes.set_title(run[0].run["id"], fontsize=6)

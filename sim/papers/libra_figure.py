@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from sim.papers.libra_cases import GainPoint
-from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend
+from sim.plots.lines import OTHERS
+from sim.plots.style import REFERENCE, WIDE, figure, heading, legend
 
 SERIES = (
-    ("analytic", "analytic optimum, by formula", CYCLE[0].curve()),
-    ("replayed", "the same split, simulated", CYCLE[1].points() | {"markersize": 5.0}),
+    ("analytic", "analytic optimum, by formula", OTHERS[0].curve()),
+    ("replayed", "the same split, simulated", OTHERS[1]._replace(marker="s").points() | {"markersize": 5.0}),
     ("simulated", "optimized for the simulation",
-     CYCLE[2].style() | {"linestyle": "none", "markersize": 3.2, "markeredgewidth": 0, "zorder": 4}),
+     OTHERS[2]._replace(hollow=False).style()
+     | {"linestyle": "none", "markersize": 3.2, "markeredgewidth": 0, "zorder": 4}),
 )
 """Marks in one another, so that points that coincide are seen all the same."""
 

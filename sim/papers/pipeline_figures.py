@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.plots.style import CYCLE, REFERENCE, WIDE, Row, figure, heading, legend, lines_of, sizes_axis
+from sim.plots.lines import OTHERS
+from sim.plots.style import REFERENCE, WIDE, Row, figure, heading, legend, lines_of, sizes_axis
 
 COLUMNS = 3
 
@@ -50,7 +51,7 @@ def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> 
     with figure(path, WIDE, 2.1) as drawn:
         panels = drawn.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for axes, fabric in zip(panels, shown, strict=True):
-            for line, (rows, column, label) in zip(CYCLE, series, strict=False):
+            for line, (rows, column, label) in zip(OTHERS, series, strict=False):
                 own = [row for row in rows if row["fabric"] == fabric]
                 axes.plot([row["chunks"] for row in own], [row[column] for row in own], label=label, **line.style())
             axes.axhline(1, **REFERENCE)

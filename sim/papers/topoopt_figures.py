@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from sim.papers.tables import Row
@@ -20,6 +22,9 @@ TITLES = {
     "cluster": "jobs that share a cluster, fabrics over TopoOpt",
 }
 """What is drawn: what was published about it is on the page."""
+
+UNSEEN = 0.04
+"""Share of the height of a panel within which curves lie on one another."""
 
 
 def draw(name: str, rows: list[Row], path: Path) -> None:
@@ -38,10 +43,20 @@ def draw(name: str, rows: list[Row], path: Path) -> None:
                 axes.set_ylim(len(names) - 0.5, -0.5)
         for axes in grid:
             axes.label_outer()
+            _alike(axes)
         for axes in grid[len(shown):]:
             axes.set_axis_off()
         heading(drawn, TITLES[name])
         legend(drawn)
+
+
+def _alike(axes: Axes) -> None:
+    """Say by how little the curves of a panel differ where nobody can see it."""
+    heights = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axes.lines] or [np.zeros(1)])
+    place = axes.yaxis.get_transform().transform
+    if len(axes.lines) > 1 and np.ptp(place(heights)) < UNSEEN * np.ptp(place(np.array(axes.get_ylim()))):
+        axes.text(0.5, 0.5, f"all within {max(1, math.ceil(1000 * np.ptp(heights) / heights.min())) / 10:g} %",
+                  transform=axes.transAxes, ha="center", fontsize=7)
 
 
 Panels = Iterable[tuple[str, Callable[[Axes], None], list[str]]]

@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from sim.plots.lines import CYCLE
-from sim.plots.style import WIDE, figure, heading, legend, time_unit
+from sim.plots.style import WIDE, figure, heading, legend, time_label, time_unit
 from sim.result import Result
 from sim.why.path import Why, by_kind
 from sim.why.walks import Piece
 from topologies import WeftError
-from topologies.units import PS_PER_S, format_size, format_time
+from topologies.units import PS_PER_S, format_size
 
 MOST_ROWS = 40
 """Most links with one row each; a longer path is drawn by the class of its pieces."""
@@ -51,7 +51,7 @@ def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None
         legend(drawn, patches)
         size = format_size(result.schedule.size_bytes)
         head = f"critical path: {result.schedule.name}, {size} on {result.schedule.topology.name}"
-        heading(drawn, f"{head}, {format_time(why.makespan_ps)}")
+        heading(drawn, f"{head}, {time_label(seconds)}")
 
 
 def row_names(result: Result, why: Why) -> list[str]:

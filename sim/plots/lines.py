@@ -48,9 +48,20 @@ CYCLE = (
 )
 """Colors that the color-blind can distinguish (six of Okabe and Ito, 2008), each with its own marker and dashes."""
 
-_DARK = ("#4DA3DB", "#FF8A4C", "#43D6A8", "#FF9ED2", "#FFD24A", "#A8E4FF", "#8E6FE0", "#F2F4F7")
-ON_DARK = dict(zip((line.color for line in CYCLE), _DARK, strict=True))
-"""The colors of the cycle on dark paper."""
+OTHERS = (
+    Line("#4B0082", "p", "-", hollow=True),
+    Line("#999933", "*", (0, (6, 2)), hollow=True),
+    Line("#7B68EE", "<", (0, (2, 2)), hollow=True),
+    Line("#117733", ">", (0, (8, 1.5, 2, 1.5)), hollow=True),
+    Line("#58508D", "d", (0, (4, 1.5, 1.5, 1.5)), hollow=True),
+    Line("#00441B", "8", (0, (3, 3)), hollow=True),
+)
+"""Lines of what is no algorithm, such as a layout or a fabric: no color of an algorithm."""
+
+_DARK = ("#4DA3DB", "#FF8A4C", "#43D6A8", "#FF9ED2", "#FFD24A", "#A8E4FF", "#8E6FE0", "#F2F4F7",
+         "#B9A7FF", "#FFE8A8", "#6FB0A0", "#8FBF5F", "#B5835A", "#A0FFD0")
+ON_DARK = dict(zip((line.color for line in (*CYCLE, *OTHERS)), _DARK, strict=True))
+"""The colors of lines on dark paper."""
 
 HEAT_ON_DARK = ("#3b4656", "#3468a0", "#4b93d8", "#c48ae0", "#ffc9cf")
 """From idle to busy, monotonically lighter."""
@@ -85,7 +96,7 @@ def lines_of(names: Iterable[str]) -> dict[str, Line]:
 
     An algorithm has its own, and so has a file, as long as no other of the figure takes it first. Variants,
     "swing (latency)" or "swing, chunks 4", have its color, with other markers and dashes, if the figure is of several
-    algorithms. Everything else takes the lines that are left.
+    algorithms; otherwise the first has its line. Everything else has lines of `OTHERS`.
     """
     names = list(dict.fromkeys(names))
     bases = {name: _algorithm(name) for name in names}
@@ -93,9 +104,9 @@ def lines_of(names: Iterable[str]) -> dict[str, Line]:
     for name in names:
         if name.endswith(SUFFIX):
             found[name] = next(line for line in _of_files(name) if line not in found.values())
-        elif name not in found and bases[name] and len(set(bases.values())) > 1:
+        elif name not in found and bases[name] and (len(set(bases.values())) > 1 or name == names[0]):
             found[name] = next(line for line in _variants(line_of(bases[name])) if line not in found.values())
-    free = (line for line in map(_line, count()) if line not in found.values())
+    free = (_line(place, OTHERS) for place in count())
     return {name: found.get(name) or next(free) for name in names}
 
 
@@ -117,12 +128,12 @@ def _variants(line: Line) -> Iterable[Line]:
     yield from (place for place in map(_line, count()) if place.color == line.color)
 
 
-def _line(place: int) -> Line:
+def _line(place: int, cycle: tuple[Line, ...] = CYCLE) -> Line:
     """Beyond the cycle, colors repeat with other dashes: first hollow markers, then other shapes and longer dashes."""
-    again, at = divmod(place, len(CYCLE))
-    shifted = CYCLE[(at + 3 * again) % len(CYCLE)]
+    again, at = divmod(place, len(cycle))
+    shifted = cycle[(at + 3 * again) % len(cycle)]
     marker = shifted.marker if again < 2 else _OTHER_MARKERS[(at + again) % len(_OTHER_MARKERS)]
     dashes = shifted.dashes
     if again > 1 and not isinstance(dashes, str):
         dashes = (0, tuple(1.8 * length for length in dashes[1]))
-    return Line(CYCLE[at].color, marker, dashes, hollow=again % 2 == 1)
+    return Line(cycle[at].color, marker, dashes, hollow=shifted.hollow != (again % 2 == 1))

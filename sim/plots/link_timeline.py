@@ -14,12 +14,12 @@ from matplotlib.patches import Patch
 
 from sim.plots.heatmap import HEAT
 from sim.plots.lines import CYCLE
-from sim.plots.style import WIDE, figure, heading, legend, time_unit
+from sim.plots.style import WIDE, figure, heading, legend, time_label, time_unit
 from sim.program import I32
 from sim.result import Result
 from sim.timeline.link_load import Services, link_load, services
 from topologies import WeftError
-from topologies.units import PS_PER_S, format_size, format_time
+from topologies.units import PS_PER_S, format_size
 
 MOST_BARS = 20_000
 MOST_LINKS = 48
@@ -48,7 +48,7 @@ def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None
         axes.set_xlabel(f"time ({unit})")
         axes.grid(visible=False)
         size = format_size(result.schedule.size_bytes)
-        head = f"{result.schedule.name}, {size} on {result.schedule.topology.name}: {format_time(result.time_ps)}"
+        head = f"{result.schedule.name}, {size} on {result.schedule.topology.name}: {time_label(result.time_s)}"
         heading(drawn, head)
 
 

@@ -96,6 +96,11 @@ def test_tables_and_figures_are_left(tmp_path, capsys):
     lhc_figure.draw_cliff(tmp_path / "cliff.png", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
     line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
     lhc_figure.draw_throughput(tmp_path / "throughput.png", [line, line | {"support": "independent"}])
+    far = [line | {"support": "independent", "workers": count, "speed_up": count} for count in (2, 4)]
+    lhc_figure.draw_throughput(tmp_path / "alike.svg", [line, line | {"workers": 4}, *far])
+    text = (tmp_path / "alike.svg").read_text(encoding="utf-8")
+    assert "identical supports: workers agree to 1 %" in text
+    assert "independent supports<" in text
     bar = {"model": "ncf", "support": "identical", "over": "ring", "iteration_dense_s": 2.0, "iteration_s": 1.0}
     lhc_figure.draw_models(tmp_path / "models.png", [bar, bar | {"over": "in-network"}])
     assert sorted(file.stem for file in tmp_path.glob("*.png")) == ["cliff", "models", "sizes", "throughput"]

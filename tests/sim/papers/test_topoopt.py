@@ -79,3 +79,12 @@ def test_isolation_keeps_the_tail_where_a_fat_tree_does_not() -> None:
     p99 = {(row["jobs"], row["fabric"]): row["p99_ms"] for row in rows}
     assert p99[8, "TopoOpt d=4 100 Gb/s"] < p99[8, "ideal switches 100 Gb/s"] < p99[8, "fat-tree 100 Gb/s, random"]
     assert p99[8, "fat-tree 100 Gb/s, packed"] == pytest.approx(p99[8, "ideal switches 100 Gb/s"], rel=0.01)
+
+
+@pytest.mark.parametrize(("other", "said"), [(1.001, True), (2.0, False)])
+def test_a_panel_whose_curves_lie_on_one_another_says_so(other: float, said: bool, tmp_path: Path) -> None:
+    rows = [{"workload": "VGG16", "interfaces": degree, "delay_us": delay, "time_ms": 2.0 if degree == 4 else other,
+             "static_topoopt_ms": 1.0, "rings": "one ring", "fat_tree_ms": 1.0, "packet_level_ms": None}
+            for degree in (4, 8) for delay in (10, 100)]
+    topoopt_figures.draw("following", rows, tmp_path / "following.svg")
+    assert ("all within 0.1 %" in (tmp_path / "following.svg").read_text(encoding="utf-8")) is said

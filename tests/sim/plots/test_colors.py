@@ -15,7 +15,7 @@ from collectives import ALGORITHMS
 from collectives.core.collective import COLLECTIVES
 from collectives.registry import algorithms_for
 from sim.plots.heatmap import HEAT
-from sim.plots.lines import CYCLE, HEAT_ON_DARK, ON_DARK, Line, line_of, lines_of
+from sim.plots.lines import CYCLE, HEAT_ON_DARK, ON_DARK, OTHERS, Line, line_of, lines_of
 from sim.plots.trees import ADDS, SPREADS
 
 Floats = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ def rgb_of(color: str) -> list[float]:
 @pytest.mark.parametrize("sight", SIGHT)
 def test_lines_are_told_apart(sight: str) -> None:
     """A difference of 10 is plain to see side by side; markers and dashes differ besides."""
-    seen = lab(np.array([rgb_of(line.color) for line in CYCLE]), sight)
+    seen = lab(np.array([rgb_of(line.color) for line in (*CYCLE, *OTHERS)]), sight)
     least = min(float(np.hypot.reduce(one - other)) for one, other in combinations(seen, 2))
     assert least > 10
 
@@ -74,6 +74,14 @@ def test_every_algorithm_has_its_own_line_at_once_with_all_others_and_some_to_co
     alike = [(a, b) for (a, light), (b, dark) in combinations(zip(lines, tones, strict=True), 2)
              if not apart(lines[a], lines[b], abs(float(light - dark)))]
     assert not alike
+
+
+@pytest.mark.parametrize("names", [["expander", "ideal switch"], ["2 workers", "4 workers", "ring"], list("abcdefgh")])
+def test_what_is_no_algorithm_has_no_color_of_one(names: list[str]) -> None:
+    lines = lines_of(names)
+    others = {line.color for name, line in lines.items() if name not in ALGORITHMS}
+    assert not others & {line_of(name).color for name in ALGORITHMS}
+    assert len(set(lines.values())) == len(names)
 
 
 def test_a_file_has_one_line_in_every_figure_which_no_algorithm_has() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,10 @@ def test_a_run_is_drawn(algorithm: str, symmetry: str, width: str, tmp_path: Pat
     result = simulate(schedule, symmetry=symmetry, chunks=4)
     draw_link_timeline(result, tmp_path / "timeline.svg", width=width)
     draw_critical_path(result, tmp_path / "path.svg", width=width)
+    for name in ("timeline", "path"):
+        text = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+        assert re.search(r"\d µs<", text)
+        assert not re.search(r"\d us\b", text)
     why = result.why()
     assert len(row_names(result, why)) == len(why.pieces)
     assert {kind_of(name) for name in why.parts} <= {"serialization", "queueing", "propagation", "hop processing"}
