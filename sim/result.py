@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
-from sim.analytic.program_bound import lower_bound_ps
+from sim.analytic.program_bound import flows_bound_ps, lower_bound_ps
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost
 from sim.faults.effects import without_effect
@@ -59,7 +59,7 @@ class Result(Tabular):
     time_ps : int
         From the beginning to the end of the last operation.
     events : int
-        Chunks that crossed a server, of the representatives that were simulated.
+        Chunks that crossed a server, or flows, of the representatives that were simulated.
     estimate_ps : int or None
         Alpha-beta steps in lockstep, of a schedule alone.
     wall_s : float
@@ -107,6 +107,8 @@ class Result(Tabular):
     @cached_property
     def lower_bound_ps(self) -> int:
         """No run is faster."""
+        if self.engine == "fluid":
+            return flows_bound_ps(self.lowered)
         return lower_bound_ps(self.lowered, None if self.faults is None else self.faults.plan)
 
     @property
@@ -189,9 +191,15 @@ class Result(Tabular):
     @cached_property
     def logged(self) -> Outcome:
         """The run with its log (or, under faults, its journal); one that kept none is repeated."""
+        self._check_services()
         if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
             return run_with_log(self.lowered)
         return self.outcome
+
+    def _check_services(self) -> None:
+        """WeftError: a fluid run has none."""
+        if self.engine == "fluid":
+            raise WeftError("a fluid run has rates and no services: simulate with the chunk engine to look into it")
 
     @checked
     def why(self, by: str = "dimension") -> Why:
@@ -212,6 +220,7 @@ class Result(Tabular):
         """
         from sim.why.spread import spread  # it loads the compiler
 
+        self._check_services()
         if self.faults is not None or self.outcome is None:
             raise WeftError("a spread is of simulated runs without faults")
         return spread(self.job, n, model=self.model, seed=seed)
@@ -263,6 +272,7 @@ class Result(Tabular):
     @cached_property
     def _spans(self) -> Spans:
         """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
+        self._check_services()
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
         plan = None if self.faults is None else self.faults.plan

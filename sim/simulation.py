@@ -10,6 +10,7 @@ from typing import Annotated
 from collectives.core.schedule import Schedule
 from sim.analytic.estimate import estimate_ps
 from sim.certify.circuits import certify_circuits
+from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
 from sim.certify.schedule import certify_schedule
 from sim.engine.run import Progress, check_memory, run
@@ -24,7 +25,8 @@ from sim.lower.names import task_names
 from sim.lower.tenants import Tenant, merge
 from sim.program import ORDERS
 from sim.program.columns import work_ps
-from sim.program.model import ENGINES, SYMMETRY, Model, make_model
+from sim.program.flows import flows_of
+from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, make_model, model_of_flows
 from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
@@ -32,7 +34,7 @@ from topologies.checks import Choice, Count, checked, choice, told
 from topologies.units import Quantity, Rate
 from workloads.job import Job
 
-JOB_ENGINES = ("chunk", "reference")
+JOB_ENGINES = ("chunk", "reference", "fluid")
 """Engines of jobs: there is no closed form for them."""
 
 
@@ -117,14 +119,16 @@ def simulate(
         Until a link knows of room that is given back; without it, its wire and the router behind it once more.
     rank_progress : {"free", "any", "all", "authors"}, optional
         What a rank waits for before it posts its next step.
-    engine : {"chunk", "reference", "analytic"}
-        "analytic" is for a schedule alone.
+    engine : {"chunk", "reference", "analytic", "fluid"}
+        "analytic" is for a schedule alone; "fluid" shares links evenly among whole transfers, and is for schedules and
+        jobs without computations (docs/background/model.md).
     symmetry : {"auto", "off"}
         Simulate representatives of the symmetry, or all ranks.
     check : bool
         Keep a log and check every certificate.
     log : bool
         Keep a log of every service, which `why`, `exposed_ps` and `timeline` need; without one they run once more.
+        The fluid engine logs rates instead.
     progress : callable, optional
         Called with `Progress` on long runs.
     max_events : int, optional
@@ -157,6 +161,10 @@ def simulate(
         post_time=post_time, push_time=push_time, nic_queue=nic_queue, nic_order=nic_order,
         send_complete=send_complete, rank_progress=rank_progress, buffer=buffer, credit_latency=credit_latency,
     )
+    if engine == "fluid":
+        for name, value in {"chunk": chunk, "chunks": None if chunks == 1 else chunks, "faults": faults}.items():
+            check_flows_have_no(name, value)
+        model = model_of_flows(model)
     job = _job_of(work, model)
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
@@ -239,7 +247,10 @@ class _Run:
     def _checked(self, result: Result) -> Result:
         lowered, outcome = result.lowered, result.outcome
         if self.check and outcome is not None:
-            certify(lowered.program, outcome, result.lower_bound_ps)
+            if self.engine == "fluid":
+                certify_flows(flows_of(lowered.program, lowered.link_rates()), outcome, result.lower_bound_ps)
+            else:
+                certify(lowered.program, outcome, result.lower_bound_ps)
             if not lowered.timers:  # what NPUs send again is in the program
                 work = lowered.link_busy_ps(work_ps(lowered.program)), lowered.wire_bytes()
                 n_transfers = int(lowered.images()[lowered.task_row >= 0].sum())
@@ -252,6 +263,10 @@ class _Run:
             from sim.engine.reference import run_reference  # SimPy: only the oracle needs it
 
             return run_reference(lowered.program, log=log)
+        if self.engine == "fluid":
+            from sim.engine.fluid import run_flows  # its kernel: no other run needs it
+
+            return run_flows(lowered.program, lowered.link_rates(), log=log, progress=self.progress)
         check_memory(lowered.program, log)
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events, skip=self.skip)
 

@@ -57,6 +57,20 @@ def long_programs() -> st.SearchStrategy[Program]:
     return _programs(DISCIPLINES[:1], 0, LONG)
 
 
+@st.composite
+def flow_programs(draw: st.DrawFn) -> tuple[Program, list[Fraction]]:
+    """A program that the fluid engine takes, and the rates of its servers; routes may cross one several times."""
+    drawn = _Drawn(draw, ProgramBuilder(), small=draw(st.booleans()))
+    rates = draw(st.lists(st.sampled_from(SMALL_RATES if drawn.small else REALISTIC_RATES), min_size=1, max_size=6))
+    drawn.servers += [drawn.builder.server(rate) for rate in rates]
+    for _ in range(drawn.integer(1, MAX_TASKS)):
+        _add_task(drawn)
+    for task in range(len(drawn.chunks)):
+        if drawn.rarely(4):
+            _add_window(drawn, task)
+    return drawn.builder.build(), rates
+
+
 @dataclass
 class _Drawn:
     """What has been drawn so far, with the chunks and the ancestors of each task."""

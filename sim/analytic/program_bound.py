@@ -11,6 +11,7 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
 from sim.program.columns import i32
+from sim.program.flows import TOLERANCE
 
 
 class Faults(Protocol):
@@ -26,6 +27,15 @@ def lower_bound_ps(lowered: Lowered, plan: Faults | None = None) -> int:
     if lowered.job.alone is None:
         return program_bound_ps(lowered.program)
     return bound_under(plan, bounds(lowered if plan is None else lower(lowered.job, lowered.model)))
+
+
+def flows_bound_ps(lowered: Lowered) -> int:
+    """Lower bound of a fluid run, in ps.
+
+    Flows share links: only the end of each is rounded, where the chunk engine rounds every service.
+    """
+    program = lowered.program._replace(service_ps=np.maximum(lowered.program.service_ps - 1, 0))
+    return max(lower_bound_ps(lowered._replace(program=program)) - 1 - program.n_tasks // TOLERANCE, 0)
 
 
 def bound_under(plan: Faults | None, found: Bounds) -> int:

@@ -136,6 +136,7 @@ COMMANDS: dict[str, Command] = {
             "weft compare --topology dgx-a100:2 --collective all-gather -b 1M -e 64M -f 8 --algorithms "
             "examples/all_gather.xml,nccl-rings",
             "weft compare --topology torus:4x4 --faults examples/faults.toml --algorithms swing,ring -b 1M -e 16M -f 4",
+            "weft compare --topology random-regular:48x4 --collective all-to-all -b 1M --engine fluid",
             "weft compare --topology dgx-h100:4 --library nccl:2.27 -b 1K -e 8G",
         ),
         needs=(FABRIC,),

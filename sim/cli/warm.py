@@ -53,6 +53,10 @@ def _turns() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="round-robin-flow")
 
 
+def _fluid() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), engine="fluid")
+
+
 def _faults() -> None:
     plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), faults=plan)
@@ -81,6 +85,6 @@ def _compression() -> None:
 PARTS: dict[str, Callable[[], None]] = {
     "bounds and trees": _trees, "events in fifo order": _plain, "stretches that repeat": _stretches,
     "events in any order": _general, "NICs": _nics, "links that serve in turn": _turns, "faults": _faults,
-    "replay": _replay, "compression": _compression,
+    "flows": _fluid, "replay": _replay, "compression": _compression,
 }
 """What is compiled, the most wanted first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -179,6 +180,15 @@ class Lowered(NamedTuple):
         server = np.repeat(np.arange(max(program.timetable_ptr.size - 1, 0)), np.diff(program.timetable_ptr))
         other = (program.timetable_rate != DOWN) & (program.timetable_rate != program.server_rate[server])
         return np.flatnonzero(np.isin(self.orbits.link, self.server_link[server[other]]))
+
+    def link_rates(self) -> list[Fraction]:
+        """Bytes a second of each server, (S,), where all of them are links.
+
+        WeftError: there are computations.
+        """
+        if np.any(self.server_link < 0):
+            raise WeftError("the fluid engine has no computations: simulate this job with the chunk engine")
+        return [Fraction(rate) for rate in self.topology.bandwidth_Bps[self.server_link].tolist()]
 
     @property
     def is_whole(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting
 from sim.program.cutting import Bytes
-from topologies.checks import Choice, Count, WeftError, checked, choice
+from topologies.checks import Choice, Count, WeftError, checked, choice, told
 from topologies.core.paths import TIES
 from topologies.text.brief import Registry, one_line
 from topologies.units import (
@@ -27,7 +27,8 @@ from topologies.units import (
 )
 
 DEFAULT_CHUNKS = 16
-ENGINES = ("chunk", "reference", "analytic")
+ENGINES = ("chunk", "reference", "analytic", "fluid")
+WITHOUT_CHUNKS = ("analytic", "fluid")
 SYMMETRY = ("auto", "off")
 NICS = ("none", "shared")
 NIC_ORDERS = ("rotate", "fifo")
@@ -168,6 +169,34 @@ class Model:
             of_authors = f" ({progress})" if progress and self.rank_progress == "authors" else ""
             words.append(f"progress of ranks: {self.rank_progress}{of_authors}")
         return ", ".join([*words, f"ties {self.tie}"])
+
+
+def model_of_flows(model: Model) -> Model:
+    """The model of the fluid engine: whole transfers.
+
+    Raises
+    ------
+    WeftError
+        The model has something that flows do not have.
+    """
+    without = {
+        "forwarding": "cut-through", "deliver": "tail", "chunk_bytes": None, "packet_header_bytes": 0,
+        "discipline": "fifo", "nic": None, "buffer_bytes": None,
+    }
+    for name, value in without.items():
+        check_flows_have_no(name, getattr(model, name), value)
+    if model.chunks != DEFAULT_CHUNKS:
+        check_flows_have_no("chunks", model.chunks, 1)
+    return replace(model, chunks=1)
+
+
+def check_flows_have_no(name: str, value: object, left_out: object = None) -> None:
+    """Reject a value for the fluid engine, unless it is as good as left out."""
+    if value != left_out:
+        raise WeftError(
+            f"{name.replace('_', ' ')} {told(value)}: not with the fluid engine, whose links carry whole transfers, "
+            "all at once; leave it out"
+        )
 
 
 @checked

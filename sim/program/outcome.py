@@ -55,6 +55,15 @@ class Journal(NamedTuple):
 
 
 @one_line
+class Rates(NamedTuple):
+    """Every change of a rate of a fluid run, in the order of time; no row for the end of a flow."""
+
+    time_ps: I64
+    task: I64
+    rate: I64  # units of `sim.program.flows.Flows`
+
+
+@one_line
 class Outcome(NamedTuple):
     """Times of one run."""
 
@@ -63,10 +72,11 @@ class Outcome(NamedTuple):
     finish_ps: I64  # (T,): delivery of the last chunk
     busy_ps: I64  # (S,): sum of the services of each server
     makespan_ps: int  # last delivery; 0 for a program without tasks
-    events: int  # services done: chunks crossing servers. Those that were lost are counted.
+    events: int  # services done: chunks crossing servers, or flows. Those that were lost are counted.
     log: Log | None = None  # every service, where it was asked for, of a healthy program
     journal: Journal | None = None  # the same of a program with faults
     skipped: int = 0  # of the services, those in stretches that repeat, which were not simulated
+    rates: Rates | None = None  # every change of a rate, where a log of a fluid run was asked for
 
 
 WAITS_TOLD = 3

@@ -9,6 +9,7 @@ from collectives import Schedule
 from sim.engine.run import check_memory
 from sim.lower.capacity import check_capacity
 from sim.lower.job import lower
+from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result
@@ -26,12 +27,14 @@ class BestForm(NamedTuple):
 
 
 def ready_forms(
-    forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto"
+    forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto",
+    engine: str = "chunk",
 ) -> tuple[dict[str, Schedule], dict[str, str]]:
     """The schedules of the forms that can run, and why the others cannot.
 
     `schedule_of`: may reject a form with a `WeftError`.
     `symmetry`: {"auto", "off"}.
+    `engine`: as in `simulate`; the fluid engine takes fewer schedules.
     WeftError: every form is rejected, or too large for memory.
     """
     ready: dict[str, Schedule] = {}
@@ -39,7 +42,7 @@ def ready_forms(
     fault: WeftError | None = None
     for form in forms:
         try:
-            ready[form] = _checked(schedule_of(form), model, symmetry)
+            ready[form] = _checked(schedule_of(form), model, symmetry, engine)
         except WeftError as wrong:
             refused[form] = str(wrong)
             fault = fault or wrong
@@ -48,9 +51,12 @@ def ready_forms(
     return ready, refused
 
 
-def _checked(schedule: Schedule, model: Model, symmetry: str) -> Schedule:
+def _checked(schedule: Schedule, model: Model, symmetry: str, engine: str) -> Schedule:
     check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1, model.chunks or 1)
-    check_memory(lower(schedule, model, symmetry).program, log=False)
+    program = lower(schedule, model, symmetry).program
+    check_memory(program, log=False)
+    if engine == "fluid":
+        check_flows(program)
     return schedule
 
 

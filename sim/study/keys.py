@@ -194,7 +194,7 @@ class ModelKeys:
     buffer: str | None = key("text", "room for chunks behind each link", "SIZE", default="unlimited")
     credit_latency: str | None = key("text", "until a link knows of room that is given back", "TIME",
                                      default="its wire and router")
-    engine: str | None = key("text", "chunk, reference or analytic", "NAME", default="chunk")
+    engine: str | None = key("text", "chunk, reference, analytic or fluid", "NAME", default="chunk")
     symmetry: str | None = key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
                                default="auto")
     seed: int | None = key("integer", "of all random numbers", "N", default="0")

@@ -16,6 +16,7 @@ from collectives import Schedule, algorithm, in_network
 from collectives.formats.files import called
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds
+from sim.analytic.program_bound import flows_bound_ps
 from sim.engine.run import Progress
 from sim.lower.job import lower
 from sim.program.model import Model
@@ -163,7 +164,8 @@ def _floor_ps(spec: Spec, schedule: Schedule) -> int:
     model = spec.build_model()
     if spec.chooses:
         return floor_of_all(schedule, model, spec.symmetry)
-    return bounds(lower(schedule, model, spec.symmetry)).best_ps
+    lowered = lower(schedule, model, spec.symmetry)
+    return flows_bound_ps(lowered) if spec.engine == "fluid" else bounds(lowered).best_ps
 
 
 def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None) -> Result:
@@ -284,7 +286,7 @@ def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes,
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
     forms, striped = forms_of(spec, topology, name)
     build = partial(schedule_of, spec, topology, name, size_bytes)
-    ready, refused = ready_forms((*forms, *striped), build, spec.build_model(), spec.symmetry)
+    ready, refused = ready_forms((*forms, *striped), build, spec.build_model(), spec.symmetry, spec.engine)
     return ready, {label: why for label, why in refused.items() if label not in striped}
 
 

@@ -19,7 +19,18 @@ from collectives.core.collective import Collective, collective
 from collectives.formats.files import called
 from collectives.registry import spelled
 from sim.faults.plan import FaultPlan
-from sim.program.model import DEFAULT_CHUNKS, ENGINES, MOST_SPREAD, PRESETS, SYMMETRY, Model, make_model
+from sim.program.model import (
+    DEFAULT_CHUNKS,
+    ENGINES,
+    MOST_SPREAD,
+    PRESETS,
+    SYMMETRY,
+    WITHOUT_CHUNKS,
+    Model,
+    check_flows_have_no,
+    make_model,
+    model_of_flows,
+)
 from sim.program.options import parse_option
 from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
 from sim.study.paths import with_paths_from
@@ -103,6 +114,11 @@ class Spec(Sections):
             choice(self.model.preset, PRESETS, "preset")
         choice(self.engine, ENGINES, "engine")
         choice(self.symmetry, SYMMETRY, "symmetry")
+        if self.engine == "fluid":
+            chunks, account = self.model.chunks, self.account
+            for name, value in {"chunks": None if chunks == 1 else chunks, "faults": self.model.faults,
+                                "why": account.why or None, "spread": account.spread or None}.items():
+                check_flows_have_no(name, value)
         if self.collective.root is not None and not self.kind.rooted:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
         for name, least in (("root", 0), ("element_bytes", 1)):
@@ -215,7 +231,7 @@ class Spec(Sections):
     def _model(self) -> Model:
         keys = self.model
         base = PRESETS[keys.preset] if keys.preset else Model()
-        return make_model(
+        found = make_model(
             base, chunk=keys.chunk, chunks=DEFAULT_CHUNKS if isinstance(keys.chunks, str) else keys.chunks,
             header=keys.header, packet_header=keys.packet_header, endpoint_latency=keys.endpoint_latency,
             forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie, discipline=keys.discipline, seed=keys.seed,
@@ -224,6 +240,7 @@ class Spec(Sections):
             nic_order=keys.nic_order, send_complete=keys.send_complete, rank_progress=keys.rank_progress,
             buffer=keys.buffer, credit_latency=keys.credit_latency,
         )
+        return model_of_flows(found) if self.engine == "fluid" else found
 
     @property
     def chooses(self) -> bool:
@@ -234,7 +251,7 @@ class Spec(Sections):
         """The same spec with chunks chosen for each point, unless it or its preset says how transfers are cut."""
         keys = self.model
         given = any(one is not None for one in (keys.chunks, keys.chunk, keys.preset))
-        return self if given or self.engine == "analytic" else replace(self, model=replace(keys, chunks=AUTO))
+        return self if given or self.engine in WITHOUT_CHUNKS else replace(self, model=replace(keys, chunks=AUTO))
 
     def build_faults(self) -> FaultPlan | None:
         """The fault plan; None if there is none.

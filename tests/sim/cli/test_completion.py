@@ -58,7 +58,7 @@ def completed(script: Path, line: str) -> set[str]:
         ("weft compare --algorithms ring,sw", {"ring,swing"}),
         ("weft plot out --algorithms swing,ring,pipe", {"swing,ring,pipelined"}),
         ("weft compare --collective all-g", {"all-gather"}),
-        ("weft compare --engine ", {"chunk", "reference", "analytic"}),
+        ("weft compare --engine ", {"chunk", "reference", "analytic", "fluid"}),
         ("weft compare --forw", {"--forwarding"}),
         ("weft compare --json res", {"results.json"}),
         ("weft compare --figure speed", {"speed-up"}),
