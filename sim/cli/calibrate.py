@@ -22,8 +22,7 @@ def run(arguments: argparse.Namespace) -> None:
     tables: list[Table] = []
     files = spec.calibrate.files or ()
     for file in files:
-        _, ran = on_machine(spec, file, len(files) == 1)
-        tables.append((ran.setting, ran.points))
+        tables += [(ran.setting, ran.points) for _, ran in on_machine(spec, file, len(files) == 1)]
     found = calibrate(tables)
     say(arguments, *report(found, tables))
     rows = [

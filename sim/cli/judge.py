@@ -26,7 +26,7 @@ from sim.measured.judge import Judgment, judge
 from sim.measured.library_run import LibraryRun
 from sim.measured.of_library import busbw
 from sim.measured.points import Measurements
-from sim.measured.read import read_measurements
+from sim.measured.read import read_tables
 from sim.study.points import check_joined
 from sim.study.spec import Spec
 from sim.whole_file import write_whole
@@ -89,10 +89,10 @@ def _runs(spec: Spec, files: Sequence[str], refused: dict[str, str]) -> list[tup
         no_library(spec)
         topology = spec.build_topology()
         check_joined(topology)
-        return [_on_fabric(spec, topology, file, refused, len(files) == 1) for file in files]
+        return [run for file in files for run in _on_fabric(spec, topology, file, refused, len(files) == 1)]
     if spec.judge.known is not None or spec.bound.reducing_switches:
         raise WeftError("--known and --reducing-switches are of fabrics that are no machine: omit them")
-    return [on_machine(spec, file, len(files) == 1) for file in files]
+    return [run for file in files for run in on_machine(spec, file, len(files) == 1)]
 
 
 def _by_library(spec: Spec) -> bool:
@@ -116,16 +116,23 @@ def _machine(spec: Spec) -> Machine | None:
     return spec.build_machine()[0]
 
 
-def on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, LibraryRun]:
-    """A file, and the library's run that it is of: on the machine named, as far as no header says otherwise.
+def on_machine(spec: Spec, file: str, alone: bool) -> list[tuple[Measurements, LibraryRun]]:
+    """The tables of a file, and the library's runs that they are of.
 
     `alone`: the collective of the spec is that of the file, and not only of one that names none.
     """
     named = spec.build_machine() if spec.fabric is not None else None
     ranks = named[1] * named[0].gpus if named is not None and ":" in (spec.fabric or "") else None
     kind = spec.collective.name
-    measured = read_measurements(file, collective=kind if alone else None, unnamed=kind, guess=ranks,
-                                 placement=spec.measured.placement)
+    tables = read_tables(file, collective=kind if alone else None, unnamed=kind, guess=ranks,
+                         placement=spec.measured.placement)
+    return [_library_run(spec, named, table) for table in tables]
+
+
+def _library_run(
+    spec: Spec, named: tuple[Machine, int] | None, measured: Measurements
+) -> tuple[Measurements, LibraryRun]:
+    """A table on the machine named, as far as no header says otherwise."""
     box, nodes, gpus = _place(named, spec, measured)
     measured = replace(measured, notes=(*measured.notes, *_unlike(measured, named, spec, box, nodes)))
     message = measured.collective == SENDRECV  # which is no collective of a fabric
@@ -138,7 +145,8 @@ def on_machine(spec: Spec, file: str, alone: bool) -> tuple[Measurements, Librar
     if library.gpus_per_process is None and measured.gpus_per_process:
         setting = replace(setting, gpus_per_process=min(measured.gpus_per_process, gpus))
     points = [(point.size_bytes, point.time_s) for point in measured.points]
-    return measured, LibraryRun(file, setting, points, measured.wrong, "" if named else _unsaid(measured, setting))
+    assumed = "" if named else _unsaid(measured, setting)
+    return measured, LibraryRun(measured.source, setting, points, measured.wrong, assumed)
 
 
 def _unsaid(measured: Measurements, setting: Setting) -> str:
@@ -225,13 +233,17 @@ def _assumed(found: Judgment) -> list[str]:
 
 def _on_fabric(
     spec: Spec, topology: Topology, file: str, refused: dict[str, str], alone: bool
-) -> tuple[Measurements, FabricRun]:
+) -> list[tuple[Measurements, FabricRun]]:
     asked = spec.collective.name
-    measured = read_measurements(file, collective=asked if alone else None, unnamed=asked, n_ranks=topology.n_npus,
-                                 placement=spec.measured.placement)
+    tables = read_tables(file, collective=asked if alone else None, unnamed=asked, n_ranks=topology.n_npus,
+                         placement=spec.measured.placement)
+    return [(table, _fabric_run(spec, topology, table, refused)) for table in tables]
+
+
+def _fabric_run(spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str]) -> FabricRun:
     kind = measured.collective or ""
     if kind == SENDRECV:
-        raise WeftError(f"{file} measured send/recv, which is judged on machines only: give --machine")
+        raise WeftError(f"{measured.source} measured send/recv, which is judged on machines only: give --machine")
     told = spec.updated({"collective": {"name": kind}})
     guessed = not told.collective.algorithms
     names = _candidates(told, kind) if guessed else told.algorithms
@@ -241,8 +253,8 @@ def _on_fabric(
         raise WeftError(next(iter(wrong.values())))
     refused |= wrong
     points = [(point.size_bytes, point.time_s) for point in measured.points]
-    return measured, FabricRun(
-        file, topology, kind, candidates, points, spec.judge.known or (), spec.bound.reducing_switches,
+    return FabricRun(
+        measured.source, topology, kind, candidates, points, spec.judge.known or (), spec.bound.reducing_switches,
         measured.wrong, guessed,
     )
 
@@ -261,9 +273,9 @@ def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Mea
     """Every table against the earlier one of its collective and ranks."""
     found, used = [], set()
     earlier = [
-        read_measurements(file, unnamed=spec.collective.name, placement=spec.measured.placement,
-                          guess=runs[0][0].n_ranks)
-        for file in spec.judge.baseline or ()
+        table for file in spec.judge.baseline or ()
+        for table in read_tables(file, unnamed=spec.collective.name, placement=spec.measured.placement,
+                                 guess=runs[0][0].n_ranks)
     ]
     for measured, one in runs:
         for at, old in enumerate(earlier):

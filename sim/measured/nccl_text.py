@@ -73,6 +73,28 @@ class _Text:
     notes: list[str] = field(default_factory=list)
 
 
+def is_head(line: str) -> bool:
+    """Whether a line names the columns of a table."""
+    columns = _spelled(_words(line))
+    return columns[:1] == ("size",) and len(columns) > 1 and columns[1] in _COLUMNS
+
+
+def is_row(line: str) -> bool:
+    """Whether a line may be one of a table's."""
+    words = re.split(r"[\s,|]+", line.strip())
+    return len(words) > 1 and _SIZE.fullmatch(words[0]) is not None and isinstance(_number(words[1]), float)
+
+
+def is_end(line: str) -> bool:
+    """Whether a line ends a table."""
+    return line.startswith(("# Out of bounds", "# Avg bus bandwidth", "# Collective test concluded"))
+
+
+def is_rank(line: str) -> bool:
+    """Whether a line lists a rank, or the GPUs of a process."""
+    return (_RANK.match(line) or _DRIVEN.match(line)) is not None
+
+
 def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None, n_ranks: int | None) -> Measurements:
     """The table of a file; `asked`, `n_ranks`: collective and ranks where the file names none."""
     found = _read(lines, name)
@@ -118,19 +140,16 @@ def _read(lines: Sequence[str], name: str) -> _Text:
     last = max((number for number, line in enumerate(lines, start=1) if line.strip()), default=0)
     for number, line in enumerate(lines, start=1):
         where = f"{name}, line {number}"
-        words = [word for word in re.split(r"[\s,]+", line.removeprefix("#")) if word]
+        words = _words(line)
         found.version = found.version or _version_of(line)
         if not found.failed and (failed := _FAILED.search(line)):
             found.failed = failed[0][:80]
-        if columns := _header(words, where):
-            if found.columns:
-                raise WeftError(f"{where}: a second table: split the file at its headers, one for each run, and give "
-                                "all files")
-            found.columns = columns
+        if is_head(line):
+            found.columns = _header(words, where)
         elif line.startswith("#"):
             ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
             _comment(found, line, where)
-        elif words and _SIZE.fullmatch(words[0]) and not ended:
+        elif words and _SIZE.fullmatch(words[0]) and not ended and (found.columns or is_row(line)):
             if not found.columns:
                 raise WeftError(f"{where}: numbers before the header '# size count type ...'")
             if len(words) < len(found.columns):
@@ -142,11 +161,17 @@ def _read(lines: Sequence[str], name: str) -> _Text:
     return found
 
 
+def _words(line: str) -> list[str]:
+    return [word for word in re.split(r"[\s,]+", line.removeprefix("#")) if word]
+
+
+def _spelled(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_SPELLED.get(word, word) for word in words)
+
+
 def _header(words: Sequence[str], where: str) -> tuple[str, ...]:
-    """The columns that a line names; empty if it is no header."""
-    columns = tuple(_SPELLED.get(word, word) for word in words)
-    if columns[:1] != ("size",) or len(columns) < 2 or columns[1] not in _COLUMNS:
-        return ()
+    """The columns that a header names."""
+    columns = _spelled(words)
     for column in columns:
         if column not in _COLUMNS and not column.startswith("i_"):
             raise WeftError(f"{where} has the unknown column {column!r}: known are {', '.join(_COLUMNS)}, i_...")

@@ -49,8 +49,6 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line.split("|")]
         if all(word in cells for word in _HCCL_HEAD):
-            if columns:
-                raise WeftError(f"{name}, line {number}: a second table; one is expected")
             columns = cells
         elif columns and cells[0][:1].isdecimal():
             if len(cells) != len(columns):
@@ -75,9 +73,6 @@ def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measuremen
             test = title[1].lower()
             if test not in OSU_TESTS:
                 raise WeftError(f"{name}, line {number}: the test {title[1]!r} is not one of {', '.join(OSU_TESTS)}")
-            if kind not in (None, OSU_TESTS[test]):
-                raise WeftError(f"{name}, line {number}: a second test, {title[1]!r}: split the file at its titles, "
-                                "one for each test, and give all files")
             kind = OSU_TESTS[test]
         elif line.startswith("# Size"):
             heads = re.split(r"\s{2,}", line.lstrip("# ").rstrip())

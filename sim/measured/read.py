@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
-from sim.measured.nccl_text import collective_of_args, nccl_text, version_of_code
+from sim.measured.nccl_text import collective_of_args, is_end, is_rank, is_row, nccl_text, version_of_code
+from sim.measured.nccl_text import is_head as is_nccl
 from sim.measured.other_text import hccl_text, is_hccl, is_osu, osu_text
 from sim.measured.points import PLACEMENTS, Measurements, measured
 from topologies.checks import WeftError, checked, choice
@@ -22,11 +24,19 @@ from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.plain_data import parse_json
 
 MOST_POINTS = 100_000
-_PREFIX = re.compile(
-    r"^(?:(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4}|\d{4}-\d\d-\d\d[T ][\d:.]+(?:Z|[+-][\d:]+)?)?\s*"
-    r"(?:\[[^]]*\])?\s*<std(?:out|err)>:|\s*[0-9]+:|[\w.-]+:(?=\s*(?:#|\d+\s)))\s?"
+_STAMP = (
+    r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4}|(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"(?:Z|[+-]\d\d:?\d\d)?)"
 )
-"""Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, and of tools that put the name of a host."""
+_PREFIX = re.compile(
+    rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)>:|\d+:"
+    r"|[\w.-]+:(?=\s*(?:#|\d+\s))))*(?:\s+(?=#))?"
+)
+"""Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, of tools that put a time, a rank or the name of a host;
+and what comments are indented by."""
+
+_COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""What colors text on a terminal."""
 
 _JSON_KEYS = {
     "version", "start_time", "args", "env", "nccl_version", "config", "devices", "results", "out_of_bounds",
@@ -44,7 +54,7 @@ def read_measurements(
     path: str | Path, *, collective: str | None = None, n_ranks: int | None = None, placement: str = PLACEMENTS[0],
     guess: int | None = None, unnamed: str | None = None,
 ) -> Measurements:
-    """The measurements of a file, whatever its format.
+    """The measurements of a file of one table, whatever its format.
 
     Parameters
     ----------
@@ -66,24 +76,73 @@ def read_measurements(
     ------
     WeftError
         Names file, line or key, and what is wrong: no known format, an unknown key, a bad number, another collective
-        or number of ranks, no point at all.
+        or number of ranks, no point at all, several tables.
+    """
+    found = read_tables(path, collective=collective, n_ranks=n_ranks, placement=placement, guess=guess, unnamed=unnamed)
+    if len(found) > 1:
+        raise WeftError(f"{path} has {len(found)} tables: one is expected; split the file at their headers")
+    return found[0]
+
+
+def read_tables(
+    path: str | Path, *, collective: str | None = None, n_ranks: int | None = None, placement: str = PLACEMENTS[0],
+    guess: int | None = None, unnamed: str | None = None,
+) -> tuple[Measurements, ...]:
+    """The measurements of every table of a file, as a log of several runs has them; see `read_measurements`.
+
+    `collective`: of several tables, that of those that state none.
     """
     name = str(path)
     choice(placement, PLACEMENTS, "placement")
     text = read_input(STANDARD_INPUT if name == "-" else path, "measurements")
     kind = None if collective is None else named(collective).name
     asked = kind or (None if unnamed is None else named(unnamed).name)
-    lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines()]
     if text.lstrip().startswith("{"):
-        found = _json(text, name, placement)
-    elif is_osu(lines):
-        found = osu_text(lines, name, n_ranks or guess)
-    elif is_hccl(lines):
-        found = hccl_text(lines, name, asked)
+        tables = [_json(text, name, placement)]
     else:
-        found = nccl_text(lines, name, placement, asked, n_ranks or guess)
-    found = _agreed(found, kind, n_ranks, asked)
-    return replace(found, n_ranks=found.n_ranks or guess)
+        lines = [_COLORED.sub("", line) for line in text.splitlines()]
+        each, empty = _split([_PREFIX.sub("", line).rstrip() for line in lines])
+        names = [name] if len(each) == 1 else [f"{name}, table {at}" for at in range(1, len(each) + 1)]
+        tables = [_text(own, one, placement, asked, n_ranks, guess) for own, one in zip(each, names, strict=True)]
+        left = tuple(f"a table without rows (line {line}) is left out" for line in empty)
+        tables[0] = replace(tables[0], notes=(*left, *tables[0].notes))
+    must = kind if len(tables) == 1 else None
+    agreed = (_agreed(table, must, n_ranks, asked) for table in tables)
+    return tuple(replace(table, n_ranks=table.n_ranks or guess) for table in agreed)
+
+
+def _text(
+    lines: Sequence[str], name: str, placement: str, asked: str | None, n_ranks: int | None, guess: int | None
+) -> Measurements:
+    if is_osu(lines):
+        return osu_text(lines, name, n_ranks or guess)
+    if is_hccl(lines):
+        return hccl_text(lines, name, asked)
+    return nccl_text(lines, name, placement, asked, n_ranks or guess)
+
+
+def _split(lines: Sequence[str]) -> tuple[list[list[str]], list[int]]:
+    """The lines of every table that has rows, as long as the file: lines of others are empty. A table begins after what
+    ends the one before it; one whose header lists no ranks has those of the one before. And lines of heads without
+    rows."""
+    heads = [at for at, line in enumerate(lines) if is_nccl(line) or is_hccl([line]) or is_osu([line])]
+    ends = [at for at, line in enumerate(lines) if is_row(line) or is_end(line)]
+    cuts = [0]
+    for before, head in pairwise(heads):
+        cuts.append(max((at for at in ends if before < at < head), default=before) + 1)
+    found: list[list[str]] = []
+    ranks: list[str] = []
+    for begin, end in zip(cuts, [*cuts[1:], len(lines)], strict=True):
+        own = list(lines[begin:end])
+        listed = [line if is_rank(line) else "" for line in own]
+        ranks = [*ranks[:begin], *[""] * (begin - len(ranks)), *listed] if any(listed) else ranks
+        if len(cuts) == 1 or any(map(is_row, own)):
+            above = [""] * begin if any(listed) else [*ranks[:begin], *[""] * (begin - len(ranks))]
+            found.append([*above, *own, *[""] * (len(lines) - end)])
+    if not found:
+        return [list(lines)], []
+    bounds = zip(heads, [*heads[1:], len(lines)], strict=True) if len(found) < len(cuts) else ()
+    return found, [begin + 1 for begin, end in bounds if not any(map(is_row, lines[begin:end]))]
 
 
 def _agreed(found: Measurements, collective: str | None, n_ranks: int | None, unnamed: str | None) -> Measurements:

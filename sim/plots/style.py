@@ -68,7 +68,7 @@ def figure(path: Path, width: str = WIDE, height_in: float | None = None) -> Ite
 def size_label(size_bytes: float) -> str:
     """A size on an axis, base 2: 32 B, 8 KiB, 512 MiB."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size_bytes >= 2**power:
+        if size_bytes >= 0.9995 * 2**power:  # blocks of a size that some ranks do not divide are a little less
             value = size_bytes / 2**power
             return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
     return f"{size_bytes:.0f} B"

@@ -13,7 +13,7 @@ from sim.cli import main
 from sim.measured.errors import geometric_error, mean_error, with_measured
 from sim.measured.nccl_json import nccl_json
 from sim.measured.points import Measurements, Point
-from sim.measured.read import read_measurements
+from sim.measured.read import read_measurements, read_tables
 from sim.study.tables import nccl_table
 from topologies import WeftError
 
@@ -71,6 +71,29 @@ def test_nccl_text(tmp_path: Path) -> None:
     assert (found.points, found.left_out, found.collective, found.n_ranks) == (POINTS, 1, "all-reduce", 2)
     inside = read(NCCL, tmp_path, placement="in-place")
     assert inside.points == (Point(1024, 8.25e-6), Point(1048576, 24e-6))
+
+
+def test_a_log_of_several_runs_is_several_tables(tmp_path: Path) -> None:
+    """Of several programs, with prefixes and colors; a run that failed is left out, and ranks may be listed once."""
+    path = tmp_path / "slurm.out"
+    again = "".join(f"0: {line}\n" for line in NCCL.replace("[1,0]<stdout>:", "").splitlines())
+    bare = "".join(line for line in NCCL.splitlines(keepends=True) if "Rank" not in line).replace("25.00", "50.00")
+    failed = NCCL[: NCCL.index("           0  ")] + "host1: Test NCCL failure common.cu:958 'unhandled system error'\n"
+    gather = again.replace("all_reduce", "all_gather").replace("0:         1024", "\x1b[32m0:         1024\x1b[0m")
+    path.write_text(f"2 hosts\n{NCCL}{gather}{failed}done\n2024 was not a size\n{bare}", encoding="utf-8")
+    found = read_tables(path)
+    assert [(one.source, one.collective, one.n_ranks) for one in found] == [
+        (f"{path}, table {at}", kind, 2) for at, kind in enumerate(("all-reduce", "all-gather", "all-reduce"), start=1)
+    ]
+    assert [one.points for one in found] == [POINTS, POINTS, (POINTS[0], Point(1048576, 50e-6))]
+    assert found[0].notes[0] == "a table without rows (line 34) is left out"
+    assert found == read_tables(path, collective="all-reduce")  # which is that of tables that name none
+    osu = OSU + OSU.replace("Allgather", "Allreduce")
+    path.write_text(osu, encoding="utf-8")
+    assert [one.collective for one in read_tables(path, n_ranks=4)] == ["all-gather", "all-reduce"]
+    path.write_text(NCCL + NCCL.replace("25.00", "fast"), encoding="utf-8")
+    with pytest.raises(WeftError, match="table 2, line 23: size 1048576 or time 'fast'"):
+        read_tables(path)
 
 
 def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
@@ -232,11 +255,11 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (document(args=["./gather_perf"]), "gather_perf measures no known collective"),
         (document(args=[]), "does not name its collective: give --collective"),
         (NCCL.replace("  #wrong", "  sparkle"), "line 7 has the unknown column 'sparkle'"),
-        (NCCL[: NCCL.index("8.25")] + "\n" + NCCL, "columns: is the file cut off?"),
+        (NCCL[: NCCL.index("8.25")] + "\n" + NCCL.splitlines()[9], "line 11: 9 of 13 columns: is the file cut off?"),
         (NCCL.replace("#       size", "#       sise"), "numbers before the header"),
         (NCCL.replace("25.00", "fast"), "time 'fast' is not a number"),
-        (NCCL + NCCL, "a second table: split the file at its headers"),
-        (HCCL + HCCL, "line 6: a second table"),
+        (NCCL + NCCL, "has 2 tables: one is expected"),
+        (HCCL + HCCL, "table 1 does not name its collective"),
         (HCCL.replace("success", "failed"), "line 3: the result was wrong"),
         (HCCL.replace("aveg_time(us)", "time"), "line 3: the table has no column aveg_time(us):"),
         (HCCL[: HCCL.index("| NULL")], "3 of 4 columns: is the file cut off?"),
@@ -244,7 +267,7 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (OSU.replace("Allgather", "Barrier"), "the test 'Barrier' is not one of"),
         (OSU.replace("Avg Latency(us)", "Overall(us)"), "not Avg Latency(us)"),
         (OSU, "counts the bytes of a pair of ranks: the number of ranks is needed"),
-        (OSU[:-40] + "\n" + OSU, "columns: is the file cut off?"),
+        (OSU[:-40] + "\n" + OSU.splitlines()[-1], "columns: is the file cut off?"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None:
@@ -352,7 +375,9 @@ def test_a_run_that_failed_is_said_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["node-01.cluster: ", "2026-07-18T15:41:05.12Z [1,0]<stdout>: ",
-                                    "[prterun-host-7@1,0]<stdout>:"])
+                                    "[prterun-host-7@1,0]<stdout>:", "2026-07-18T15:41:05.123456789Z ", "    ", "[0] ",
+                                    "2026-07-18 15:41:05,12 ", "[2026-07-18 15:41:05] ", "15:41:05.1 ", "[rank0]: ",
+                                    "\x1b[1;32m"])
 def test_prefixes_of_other_tools(prefix: str, tmp_path: Path) -> None:
     plain = NCCL.replace("[1,0]<stdout>:", "")
     assert read("".join(f"{prefix}{line}\n" for line in plain.splitlines()), tmp_path).points == POINTS

@@ -155,7 +155,8 @@ def test_lines_of_one_figure_are_all_different() -> None:
     assert len(set(lines_of(names).values())) == len(names)
 
 
-@pytest.mark.parametrize(("size", "label"), [(32, "32 B"), (8192, "8 KiB"), (2**29, "512 MiB"), (3 * 2**29, "1.5 GiB")])
+@pytest.mark.parametrize(("size", "label"), [(32, "32 B"), (8192, "8 KiB"), (2**29, "512 MiB"), (3 * 2**29, "1.5 GiB"),
+                                             (2**30 - 64, "1 GiB")])
 def test_sizes_are_labeled_base_2(size: int, label: str) -> None:
     assert size_label(size) == label
 
