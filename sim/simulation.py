@@ -135,7 +135,7 @@ def simulate(
         Give up after this many services.
     skip : bool
         Do not simulate stretches that repeat exactly: the result is the same, and says how many services they had.
-        With a log nothing is skipped.
+        A log has their services too.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
 

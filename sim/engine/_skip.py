@@ -81,7 +81,7 @@ from sim.engine._skip_state import (
     WAIT,
 )
 from sim.engine._skip_watch import watch
-from sim.engine._state import FAR, NEEDS_TOKENS, NONE, PAUSED, TIRED
+from sim.engine._state import FAR, LEAPT, NEEDS_TOKENS, NONE, PAUSED, TIRED
 
 
 @entry
@@ -90,7 +90,7 @@ def run_skipping(program, state, skip, most, max_events, until_ps):
 
     `most`: services in all, those skipped included, at which to pause.
     `max_events`: services that are not skipped, after which to pause.
-    Returns TIRED where trying has cost enough: `run_fifo` is to go on.
+    Returns TIRED where trying has cost enough: `run_fifo` is to go on. Where a log is kept, LEAPT after each stretch.
     """
     return _run_and_skip(by_pointer(program), by_pointer(state), by_pointer(skip), most, max_events, until_ps)
 
@@ -129,6 +129,8 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
         forget_parts(skip)
         if status in (FOUND, CHANGED):
             skip.register[WAIT] = _settling(program, skip)
+            if status == FOUND and state.log_base.size:
+                return LEAPT
         elif status == NOTHING:
             done = register[EVENTS] - skip.register[SKIPPED]
             skip.register[WAIT] = min(2 * skip.register[WAIT], max(done // 4, _settling(program, skip)))

@@ -10,14 +10,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, skipping
+from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, repeats, skipping
 from sim.engine._fifo_state import FifoState
 from sim.engine._skip_state import SkipState
-from sim.engine._state import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, TIRED, State
+from sim.engine._state import FINISHED, LEAPT, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, TIRED, State
 from sim.program import I32, I64, PER_CHUNK, Program
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
-from sim.program.outcome import Journal, Log, Outcome, Stopped, Stranded, check_finished, log_base, past_the_clock
+from sim.program.outcome import (
+    Journal,
+    Log,
+    Outcome,
+    Stopped,
+    Stranded,
+    Stretch,
+    check_finished,
+    log_base,
+    past_the_clock,
+)
 from topologies import WeftError
 from topologies.core.extents import physical_memory
 from topologies.stages import staged
@@ -54,7 +64,7 @@ class Run:
 
     `log`: keep every service, for `why` and for pictures.
     `general`: the loop that runs any program, also where that of fifo servers would do.
-    `skip`: do not simulate stretches that repeat; see sim/engine/_skip.py. A log has every service.
+    `skip`: do not simulate stretches that repeat; see sim/engine/_skip.py. A log has every service nevertheless.
     """
 
     program: Program
@@ -67,9 +77,10 @@ class Run:
         self._kernel: Callable[..., int]
         self._skipping: SkipState | None = None
         self._tired = False
+        self._stretches: list[Stretch] = []
         if fifo.runs(self.program) and not self.general:
             self.state, self._kernel = fifo.initial_state(self.program, self.log), _fifo.run_fifo
-            if self.skip and not self.log and skipping.worth_trying(self.program):
+            if self.skip and skipping.worth_trying(self.program):
                 self._skipping = skipping.initial_state(self.program)
         else:
             self.state = _initial_state(self.program, self.log)
@@ -124,6 +135,8 @@ class Run:
             status = self._run_on(goal, simulated, min(until_ps, CLOCK_END_PS - 1))
             if status == TIRED:
                 self._tired = True
+            elif status == LEAPT and isinstance(self.state, FifoState) and self._skipping is not None:
+                self._stretches.append(repeats.log_stretch(self.program, self.state, self._skipping))
             elif status == NEEDS_TOKENS:
                 if isinstance(self.state, FifoState):
                     self.state = skipping.with_more_room(self.state, self._skipping)
@@ -167,6 +180,7 @@ class Run:
             skipped=self.skipped,
             log=Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None,
             journal=journal,
+            stretches=tuple(self._stretches),
         )
 
 

@@ -41,5 +41,9 @@ def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Wh
     choice(by, BY, "by")
     names = Names(lowered)
     found = walk_of(lowered.program, outcome, names.labels).walk()
-    pieces = tuple(piece._replace(name=names.name(piece, by)) for piece in found.pieces)
+    kinds = {piece[2:]: piece for piece in found.pieces}  # all that a name depends on
+    named = {kind: names.name(piece, by) for kind, piece in kinds.items()}
+    pieces = tuple(
+        piece if piece.name == named[piece[2:]] else piece._replace(name=named[piece[2:]]) for piece in found.pieces
+    )
     return Why(found.makespan_ps, pieces, found.service_ps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +19,18 @@ from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
+from sim.timeline.link_load import link_load
+from sim.timeline.perfetto import write_perfetto
+from sim.why.path import Walk, explain
 from tests.sim.engine.test_engine import assert_same
 from tests.strategies import long_programs
 from topologies import WeftError, from_spec
 
 DEFAULTS = {name: getattr(skipping, name) for name in ("LEAST_CHUNKS", "LEAST_SERVICES", "FIRST_WAIT")}
+
+
+MOST_WALKED = 6000
+"""Services of a run whose critical path is walked."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,25 +47,30 @@ def _by_default(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(skipping, name, value)
 
 
-def eager(program: Program) -> Run:
+def eager(program: Program, log: bool = False) -> Run:
     """A run that may try as often as it likes."""
-    one = Run(program)
+    one = Run(program, log)
     if one._skipping is not None:
         one._skipping.register[ALLOWED] = 10**12
     return one
 
 
 def check(program: Program) -> int:
-    """Hold a run that skips against one that does not; returns the services skipped."""
-    whole, one = Run(program, skip=False), eager(program)
+    """Hold runs that skip, without a log and with one, against one that does not; returns the services skipped."""
+    whole, one, logged = Run(program, log=True, skip=False), eager(program), eager(program, log=True)
     try:
         whole.advance()
     except Deadlock:
-        with pytest.raises(Deadlock):
-            one.advance()
+        for other in (one, logged):
+            with pytest.raises(Deadlock):
+                other.advance()
         return 0
-    one.advance()
-    assert_same(one.outcome(), whole.outcome())
+    for other in (one, logged):
+        other.advance()
+        assert_same(other.outcome(), whole.outcome())
+    assert one.skipped == logged.skipped
+    if whole.events < MOST_WALKED:
+        assert explain(program, logged.outcome()) == explain(program, whole.outcome())
     return one.skipped
 
 
@@ -156,9 +169,8 @@ def two_on_one(chunks: tuple[int, int], work: tuple[int, int], classes: tuple[in
 
 
 @pytest.mark.usefixtures("_by_default")
-def test_nothing_is_tried_on_few_chunks_or_with_a_log() -> None:
+def test_nothing_is_tried_on_few_chunks() -> None:
     assert Run(two_on_one((63, 1), (10**6, 1)))._skipping is None
-    assert Run(two_on_one((10**6, 1), (10**8, 1)), log=True)._skipping is None
     assert Run(two_on_one((10**6, 1), (10**8, 1)), general=True)._skipping is None
     assert Run(two_on_one((10**6, 1), (10**8, 1)), skip=False)._skipping is None
     assert Run(two_on_one((10**6, 1), (10**8, 1)))._skipping is not None
@@ -183,6 +195,39 @@ def test_a_result_says_what_was_skipped() -> None:
     assert f"{share} services repeat others and were skipped" in str(found)
     assert "skipped" not in str(whole)
     assert found.row() | {"skipped": 0, "wall_s": 0} == whole.row() | {"wall_s": 0}
+
+
+@pytest.mark.parametrize(("name", "spec", "chunks"), [
+    ("recursive-doubling", "torus:4x2", 700), ("ring", "fat-tree:2", 300), ("bucket", "torus:4x4", 64),
+])
+def test_what_is_read_from_a_log_is_the_same(tmp_path: Path, name: str, spec: str, chunks: int) -> None:
+    """Critical path, trace and load of the links, where the log has stretches that were not simulated."""
+    schedule = build(name, "all-reduce", from_spec(spec), "256MiB")
+    found, whole = (simulate(schedule, chunks=chunks, log=True, skip=skip) for skip in (True, False))
+    assert found.skipped > 0
+    assert whole.skipped == 0
+    assert found.why() == whole.why()
+    assert found.why().service_ps == whole.why().service_ps
+    files = tmp_path / "found.json", tmp_path / "whole.json"
+    for result, file in zip((found, whole), files, strict=True):
+        write_perfetto(result.timeline(), file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    loads = [link_load(result.lowered, result.logged, 50) for result in (found, whole)]
+    np.testing.assert_array_equal(*loads)
+
+
+def test_a_critical_path_leaps_over_what_was_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of periods few are walked."""
+    steps: list[object] = []
+    step = Walk.step
+    monkeypatch.setattr(Walk, "step", lambda self, state: (steps.append(state), step(self, state))[1])
+    program = two_on_one((5000, 5000), (500_000, 500_000))
+    logged, whole = eager(program, log=True), Run(program, log=True, skip=False)
+    for one in (logged, whole):
+        assert one.advance()
+    path = explain(program, logged.outcome())
+    assert len(steps) * 20 < len(path.pieces)
+    assert path == explain(program, whole.outcome())
 
 
 def test_more_parts_than_are_followed() -> None:
