@@ -308,7 +308,9 @@ class Result(Tabular):
             nic = "none" if self.model.nic is None else self.model.nic.order
             row |= {"nic": nic, "rank_progress": self.rank_progress}
         if self.model.buffer_bytes is not None:
-            row |= {"buffer_bytes": self.model.buffer_bytes}
+            row |= {"buffer_bytes": self.model.buffer_bytes, "bubble": self.model.bubble}
+        if self.model.vcs > 1:
+            row |= {"vcs": self.model.vcs}
         if self.estimate_ps is not None:
             row["estimate_s"] = self.estimate_ps / PS_PER_S
         return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())

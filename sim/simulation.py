@@ -65,6 +65,8 @@ def simulate(
     rank_progress: str | None = None,
     buffer: Quantity | None = None,
     credit_latency: Quantity | None = None,
+    vcs: Count | None = None,
+    bubble: bool | None = None,
     engine: Annotated[str, Choice(ENGINES)] = "chunk",
     symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     check: bool = False,
@@ -81,7 +83,7 @@ def simulate(
     work : Schedule, Job or sequence of Tenant
         A schedule alone is a job of one operation; tenants are one job, whose operations name their tenant.
     model : Model
-        Where to start from; the arguments below, up to `credit_latency`, change it.
+        Where to start from; the arguments below, up to `bubble`, change it.
     forwarding : {"cut-through", "store-and-forward"}, optional
     deliver : {"tail", "head"}, optional
         What counts as delivery of a chunk.
@@ -117,6 +119,10 @@ def simulate(
         Room for chunks behind each link: "64KiB", or bytes; without it, unlimited.
     credit_latency : str, optional
         Until a link knows of room that is given back; without it, its wire and the router behind it once more.
+    vcs : int, optional
+        Virtual channels of each link, 1 or 2; 2 are for rings, tori, meshes and hypercubes.
+    bubble : bool, optional
+        Whether chunks enter a ring only where they leave room for another one; needs `buffer`.
     rank_progress : {"free", "any", "all", "authors"}, optional
         What a rank waits for before it posts its next step.
     engine : {"chunk", "reference", "analytic", "fluid"}
@@ -160,6 +166,7 @@ def simulate(
         nic=nic, injection_rate=injection_rate, ejection_rate=ejection_rate, nic_engines=nic_engines,
         post_time=post_time, push_time=push_time, nic_queue=nic_queue, nic_order=nic_order,
         send_complete=send_complete, rank_progress=rank_progress, buffer=buffer, credit_latency=credit_latency,
+        vcs=vcs, bubble=bubble,
     )
     if engine == "fluid":
         for name, value in {"chunk": chunk, "chunks": None if chunks == 1 else chunks, "faults": faults}.items():
@@ -175,6 +182,8 @@ def simulate(
             raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
         if model.buffer_bytes is not None:
             raise WeftError("faults and buffers are not simulated together: give a fault plan, or buffers")
+        if model.vcs > 1:
+            raise WeftError("faults and virtual channels are not simulated together: give a fault plan, or vcs 1")
         if model.discipline not in ORDERS:
             raise WeftError(f"faults and links that serve in turn ({model.discipline}) are not simulated together")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated

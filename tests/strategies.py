@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sim.program import (
     DELIVERY,
     DISCIPLINES,
+    FIFO,
     FORWARDING,
     ORDERS,
     PER_CHUNK,
@@ -37,9 +38,11 @@ MAX_SERVERS, MAX_TASKS, MAX_HOPS, MAX_CHUNKS, MAX_POOLS = 6, 12, 4, 5, 2
 LONG = 200
 
 
-def programs(*, pools: bool = True, disciplines: tuple[str, ...] = DISCIPLINES) -> st.SearchStrategy[Program]:
+def programs(
+    *, pools: bool = True, disciplines: tuple[str, ...] = DISCIPLINES, channels: int = 1
+) -> st.SearchStrategy[Program]:
     """Any program of up to 6 servers and 12 tasks; most of them finish, some deadlock."""
-    return _programs(disciplines, MAX_POOLS if pools else 0)
+    return _programs(disciplines, MAX_POOLS if pools else 0, channels=channels)
 
 
 def pooled_fifo_programs() -> st.SearchStrategy[Program]:
@@ -79,6 +82,7 @@ class _Drawn:
     builder: ProgramBuilder
     small: bool
     most_chunks: int = MAX_CHUNKS
+    channels: int = 1
     servers: list[int] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)
     ancestors: list[set[int]] = field(default_factory=list)
@@ -99,10 +103,11 @@ class _Drawn:
 
 @st.composite
 def _programs(
-    draw: st.DrawFn, disciplines: tuple[str, ...], max_pools: int, most_chunks: int = MAX_CHUNKS
+    draw: st.DrawFn, disciplines: tuple[str, ...], max_pools: int, most_chunks: int = MAX_CHUNKS, channels: int = 1
 ) -> Program:
     builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)))
-    drawn = _Drawn(draw, builder, small=draw(st.sampled_from((True, True, True, False))), most_chunks=most_chunks)
+    small = draw(st.sampled_from((True, True, True, False)))
+    drawn = _Drawn(draw, builder, small, most_chunks, channels)
     rates = SMALL_RATES if drawn.small else REALISTIC_RATES
     for _ in range(drawn.integer(1, MAX_SERVERS)):
         drawn.servers.append(builder.server(draw(st.sampled_from(rates)), draw(st.sampled_from(disciplines))))
@@ -136,10 +141,14 @@ def _add_task(drawn: _Drawn) -> None:
     drawn.ancestors.append(parents.union(*(drawn.ancestors[parent] for parent in parents)))
 
 
-def _path(drawn: _Drawn) -> list[tuple[int, int]]:
+def _path(drawn: _Drawn) -> list[tuple[int, ...]]:
     latency = st.sampled_from(SMALL_LATENCIES if drawn.small else REALISTIC_LATENCIES)
     hops = drawn.draw(st.sampled_from((1, 2, 3, MAX_HOPS, 1, 2, 0)))
-    return drawn.draw(st.lists(st.tuples(st.sampled_from(drawn.servers), latency), min_size=hops, max_size=hops))
+    path = drawn.draw(st.lists(st.tuples(st.sampled_from(drawn.servers), latency), min_size=hops, max_size=hops))
+    if drawn.channels == 1:
+        return path
+    fifo = [drawn.builder._servers[server][1] == FIFO for server, _ in path]
+    return [(*hop, drawn.integer(0, drawn.channels - 1) * one) for hop, one in zip(path, fifo, strict=True)]
 
 
 def _cutting_and_work(drawn: _Drawn) -> tuple[Cutting, int]:
@@ -192,21 +201,35 @@ def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capaci
 @st.composite
 def credit_programs(draw: st.DrawFn) -> Program:
     """Any program, with and without NICs, in which some servers have buffers of a few chunks; some deadlock."""
-    program = draw(st.one_of(programs(), nic_programs()))
-    largest, n = largest_chunks(program), program.n_servers
-    more = draw(st.lists(st.sampled_from((0, 0, 1, 3, 8, 10**6, None)), min_size=n, max_size=n))
-    room = [UNBOUNDED if one is None else int(chunk) + one for chunk, one in zip(largest, more, strict=True)]
-    credit_ps = draw(st.lists(st.sampled_from((1, 1, 2, 5)), min_size=n, max_size=n))
-    return with_buffers(program, np.array(room, np.int64), np.array(credit_ps, np.int64))
+    return _with_buffers(draw, draw(st.one_of(programs(), nic_programs())), bubble=False)
 
 
 @st.composite
-def nic_programs(draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES) -> Program:
+def channel_programs(draw: st.DrawFn) -> Program:
+    """Programs with virtual channels, most of them on fifo servers; many with buffers, by channel or shared."""
+    disciplines, channels = draw(st.sampled_from((DISCIPLINES[:1], DISCIPLINES))), draw(st.sampled_from((2, 2, 3)))
+    buffers = draw(st.sampled_from(("none", "by channel", "shared")))
+    channels = 2 if buffers == "shared" else channels
+    of = {"disciplines": disciplines, "channels": channels}
+    program = draw(st.one_of(programs(**of), nic_programs(**of)))
+    return program if buffers == "none" else _with_buffers(draw, program, bubble=buffers == "shared")
+
+
+def _with_buffers(draw: st.DrawFn, program: Program, *, bubble: bool) -> Program:
+    largest, n = largest_chunks(program) * (1 + bubble), program.n_servers
+    more = draw(st.lists(st.sampled_from((0, 0, 1, 3, 8, 10**6, None)), min_size=n, max_size=n))
+    room = [UNBOUNDED if one is None else int(chunk) + one for chunk, one in zip(largest, more, strict=True)]
+    credit_ps = draw(st.lists(st.sampled_from((1, 1, 2, 5)), min_size=n, max_size=n))
+    return with_buffers(program, np.array(room, np.int64), np.array(credit_ps, np.int64), bubble)
+
+
+@st.composite
+def nic_programs(draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES, channels: int = 1) -> Program:
     """Programs in which up to three NPUs post some of the tasks; all that wait, wait for earlier tasks."""
     push_ps, queue = Fraction(draw(st.sampled_from((0, 1, 3, 6))), 3), draw(st.sampled_from((1, 3, 10, 10**6)))
     posting = Posting(draw(st.sampled_from((0, 1, 2, 5))), push_ps, queue, draw(st.integers(0, 3)))
     builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)), posting)
-    drawn = _Drawn(draw, builder, small=True)
+    drawn = _Drawn(draw, builder, small=True, channels=channels)
     rate, discipline = st.sampled_from(SMALL_RATES), st.sampled_from(disciplines)
     nics = [builder.nic(draw(rate), drawn.integer(1, 3), draw(discipline)) for _ in range(drawn.integer(1, 3))]
     drawn.servers += [builder.server(draw(rate), draw(discipline)) for _ in range(drawn.integer(1, MAX_SERVERS))]

@@ -368,7 +368,7 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
         "discipline": "fifo", "seed": 1, "nic": "shared", "injection_rate": "1Tb/s", "ejection_rate": "1Tb/s",
         "nic_engines": 1, "post_time": "1ns", "push_time": "1ns", "nic_queue": "1MiB", "nic_order": "fifo",
         "send_complete": "pushed", "rank_progress": "free", "engine": "chunk", "symmetry": "off",
-        "buffer": "1GiB", "credit_latency": "1us",
+        "buffer": "1GiB", "credit_latency": "1us", "vcs": 1, "bubble": False,
         "check": False, "log": False, "progress": None, "max_events": 1000, "faults": None},
     "sim.sweep_rows": lambda at: {"sweep": sweep(), "store": store(at)},
     "sim.to_frame": lambda at: {"rows": [{"a": 1}]},

@@ -9,7 +9,7 @@ from sim.certify.faulty import certify_faulty
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
 from sim.program.checks import slowest_ps
-from sim.program.columns import work_ps
+from sim.program.columns import i32, work_ps
 from sim.program.contract import I32, UNBOUNDED
 from sim.program.outcome import CertificateError as CertificateError
 from sim.program.outcome import Log, Outcome
@@ -99,33 +99,33 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
     what = "causality: chunk {chunk} of task {task} is served by server {server} at {start} ps, before it is there"
     _refuse(start < earliest, what, task, chunk, server, start)
     if program.has_credits:
-        free = _credits(program, task, chunk, server, size, start, np.where(last, ready, np.roll(end, -1)), free)
+        line = program.route_line[at]
+        free = _credits(program, task, chunk, line, size, start, np.where(last, ready, np.roll(end, -1)), free)
     what = "capacity: chunk {chunk} of task {task} waits at server {server}, which is free, until {start} ps"
     _refuse(start > np.maximum(latest, free), what, task, chunk, server, start)
 
 
 def _credits(
-    program: Program, task: I64, chunk: I64, server: I32, size: I64, start: I64, gone: I64, free: I64
+    program: Program, task: I64, chunk: I64, line: I64, size: I64, start: I64, gone: I64, free: I64
 ) -> I64:
     """No buffer holds more than there is room for; returns when each server was free and had room given back.
 
-    `gone`: when each chunk was served by the next server, or delivered.
+    `line`: server and channel of each service; `gone`: when the chunk was served by the next server, or delivered.
     """
+    rows, work, server = np.arange(line.size), program.chunk_work[size], i32(line % program.n_servers)
+    room = server.astype(np.int64) if program.buffer_shared else line
     back = gone + program.server_credit_ps[server]
-    rows, work = np.arange(server.size), program.chunk_work[size]
     # At one time room is given back before it is taken.
-    order = np.lexsort((np.repeat((1, 0), rows.size), np.append(start, back), np.append(server, server)))
+    order = np.lexsort((np.repeat((1, 0), rows.size), np.append(start, back), np.append(room, room)))
     held = np.cumsum(np.append(work, -work)[order])
-    before = np.append(0, held)[np.searchsorted(np.append(server, server)[order], np.arange(program.n_servers))]
+    first = np.searchsorted(np.append(room, room)[order], np.arange(program.server_buffer.size))
     at_start = np.flatnonzero(order < rows.size)
-    over = np.zeros(rows.size, np.bool_)
-    over[order[at_start]] = (held[at_start] - before[server[order[at_start]]]) > program.server_buffer[
-        server[order[at_start]]
-    ]
+    over, taker = np.zeros(rows.size, np.bool_), order[at_start]
+    over[taker] = held[at_start] - np.append(0, held)[first][room[taker]] > program.server_buffer[line[taker]]
     what = "capacity: chunk {chunk} of task {task} starts at server {server} at {start} ps, without room behind it"
     _refuse(over, what, task, chunk, server, start)
     times, number = np.unique(np.append(back, start), return_inverse=True)
-    keys = np.append(server, server).astype(np.int64) * times.size + number.reshape(-1)
+    keys = np.append(room, room) * times.size + number.reshape(-1)
     waited = np.isin(keys[rows.size :], keys[: rows.size]) & (program.server_buffer[server] < UNBOUNDED)
     return np.where(waited, start, free)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._by_pointer import by_pointer
-from sim.engine._credits import fits, give_back, hold, is_back, room_for_returns
+from sim.engine._credits import fits, give_back, hold, is_back, line_of, room_for_returns
 from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, without_root
@@ -415,7 +415,7 @@ def _serve(program, state, server, nics, routers):
     """Start the service of the token that a free server chooses."""
     token = state.queue[u64(server)]
     discipline = program.server_discipline[u64(server)]
-    if routers and not fits(program, state, server, token):
+    if routers and not fits(program, state, server, server, token):
         return
     if nics and discipline == FIFO:
         state.queue[u64(server)] = next_of(state.event, token)
@@ -435,6 +435,21 @@ def _serve_in_turn(program, state, server):
 
 
 @helper
+def _serve_channels(program, state, server):
+    """Start the service of the first chunk of the next channel that has one with room for it."""
+    channel = state.channel[u64(server)]
+    for _ in range(program.channels):
+        line = server + program.server_rate.size * channel
+        channel = 0 if channel + 1 == program.channels else channel + 1
+        token = state.queue[u64(line)]
+        if token != NONE and fits(program, state, server, line, token):
+            state.channel[u64(server)] = channel
+            state.queue[u64(line)] = next_of(state.event, token)
+            _serve_token(program, state, server, token, True, True)
+            return
+
+
+@helper
 def _serve_token(program, state, server, token, nics, routers):
     """Start a service."""
     first_hop = size_of(state.event, token) >= FIRST_HOP
@@ -446,11 +461,12 @@ def _serve_token(program, state, server, token, nics, routers):
     at, size = at_of(state.event, token), size_of(state.event, token)
     end, ready = _begin(program, state, token, server, state.register[NOW])
     if routers and program.server_buffer.size:
-        hold(program, state, server, size & (FIRST_HOP - 1))
+        hop = program.route_hop[u64(at)]
+        hold(program, state, server, hop, size & (FIRST_HOP - 1))
         if size < FIRST_HOP:
-            give_back(program, state, program.hop_server[u64(program.route_hop[u64(at - 1)])], size, end)
+            give_back(program, state, program.route_hop[u64(at - 1)], size, end)
         if at_of(state.event, token) == NONE:
-            give_back(program, state, server, size & (FIRST_HOP - 1), ready)
+            give_back(program, state, hop, size & (FIRST_HOP - 1), ready)
     push(state, server, end)
     push(state, token, ready)
 
@@ -482,7 +498,11 @@ def _general(program, state, max_events, until_ps, faulty, nics, routers):
             state.event_ps[u64(4 * token)] = register[NOW]
             discipline = program.server_discipline[u64(server)]
             if nics and discipline == FIFO:
-                join_line(program, state, server, token)
+                if routers:
+                    line = line_of(program, server, program.route_hop[u64(at_of(state.event, token))])
+                    join_line(program, state, line, token)
+                else:
+                    join_line(program, state, server, token)
             else:
                 alone = lone(state, token)
                 state.queue[u64(server)] = meld(program, state, discipline, state.queue[u64(server)], alone)
@@ -495,6 +515,9 @@ def _general(program, state, max_events, until_ps, faulty, nics, routers):
             server = state.touched[u64(i)]
             if routers and program.server_discipline[u64(server)] >= ROUND_ROBIN_FLOW:
                 _serve_in_turn(program, state, server)
+            elif routers and program.channels > 1 and program.server_discipline[u64(server)] == FIFO:
+                if state.free_ps[u64(server)] <= register[NOW]:
+                    _serve_channels(program, state, server)
             elif state.queue[u64(server)] != NONE and state.free_ps[u64(server)] <= register[NOW]:
                 if faulty:
                     serve_faulty(program, state, server)

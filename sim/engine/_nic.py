@@ -69,6 +69,8 @@ def ask_nic(program, state, nic, token):
 def join_line(program, state, server, token):
     """Put a token that arrives now into the line of a fifo server: a list, in which only those of now are compared.
 
+    `server`: or the queue of one of its channels (sim/engine/_credits.py).
+
     Bursts are long: with heaps, Swing on 8x8 at 128 MiB took twice as long.
     """
     events = state.event

@@ -60,7 +60,7 @@ class State(NamedTuple):
     busy_ps : (S,) int64
     first_of : (S,) int32
         Task whose first hop is being served, or NONE.
-    queue : (S,) int32
+    queue : (channels * S,) int32
         Waiting tokens: the root of a pairing heap.
     touched : (S,) int32
         Servers to look at in this picosecond.
@@ -93,13 +93,15 @@ class State(NamedTuple):
         Transfers of each port that are not pushed in full.
     touched_nic : (N,) or (0,) int32
         NICs to look at in this picosecond.
-    line : (2 * S,) or (0,) int32
+    line : (2 * channels * S,) or (0,) int32
         Of fifo servers, whose `queue` is the first of a list here: LAST and EARLIER of sim/engine/_nic.py. Also there
         where queues take turns: FRONT and BACK of sim/engine/_turns.py.
     turn : (queues * QUEUE_WORDS,) or (0,) int64
         Words of the queues that take turns; empty where there are none.
-    buffered : (S,) or (0,) int64
-        Work of the chunks that hold the buffer of a server; empty where there are no buffers.
+    buffered : (channels * S,) or (0,) int64
+        Work of the chunks that hold a buffer; empty where there are no buffers.
+    channel : (S,) or (0,) int32
+        Channel that has the next turn; empty where there is one.
     """
 
     register: I64
@@ -139,3 +141,4 @@ class State(NamedTuple):
     line: I32
     turn: I64
     buffered: I64
+    channel: I32

@@ -71,7 +71,7 @@ def next_in_turn(program, state, server):
         if token != NONE:
             cost = max(program.chunk_work[u64(size_of(state.event, token) & (FIRST_HOP - 1))], np.int64(1))
             if cost <= turn[u64(word + ALLOWANCE)]:
-                if not fits(program, state, server, token):
+                if not fits(program, state, server, server, token):
                     break
                 turn[u64(word + ALLOWANCE)] -= cost
                 turn[u64(word + FIRST)] = next_of(state.event, token)

@@ -22,7 +22,7 @@ that hardly an event becomes due in the bucket that is open."""
 def runs(program: Program) -> bool:
     """Whether the fifo loop runs a program: healthy, all servers fifo, no pools or NICs, and keys that fit a word."""
     fifo = bool(np.all(program.server_discipline == FIFO)) and program.pool_capacity.size == 0
-    if program.has_nics or program.has_credits or not program.is_healthy:
+    if program.has_nics or program.has_credits or program.has_channels or not program.is_healthy:
         return False
     return fifo and program.task_class.min(initial=0) >= 0 and sum(_bits(program)) <= KEY_BITS
 

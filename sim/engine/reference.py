@@ -20,8 +20,9 @@ from simpy.events import NORMAL, EventPriority
 
 from sim.engine.reference_faults import Conditions, route_from
 from sim.engine.reference_nic import Nic
-from sim.engine.reference_turns import Turns
+from sim.engine.reference_turns import Channels, Turns
 from sim.program import (
+    FIFO,
     I64,
     LOWEST_CHUNK_FIRST,
     PER_CHUNK,
@@ -244,7 +245,8 @@ class Visit:
     before: int = -1
     lost: bool = False
     onward: Visit | None = None
-    came_from: Server | None = None
+    before_it: Visit | None = None
+    channel: int = 0
 
     @property
     def service_ps(self) -> int:
@@ -254,6 +256,21 @@ class Visit:
         """Take another route from here."""
         for name in ("server", "hop", "at", "latency_ps", "row", "onward"):
             setattr(self, name, getattr(way, name))
+
+    @property
+    def came_from(self) -> Server | None:
+        """The server of the hop before."""
+        return None if self.before_it is None else self.before_it.server
+
+    @property
+    def room(self) -> Room:
+        """What it holds from its service on."""
+        return self.server.rooms[self.channel]
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for it behind its server."""
+        return self.room.used + self.work <= self.server.limits[self.channel]
 
     @property
     def work(self) -> int:
@@ -294,6 +311,14 @@ class Visit:
 
 
 @dataclass(eq=False)
+class Room:
+    """A buffer; `number` is that of the contract of deadlocks, s + c S."""
+
+    number: int
+    used: int = 0
+
+
+@dataclass(eq=False)
 class Server:
     """Serves one chunk at a time."""
 
@@ -303,9 +328,10 @@ class Server:
     way_now: Callable[[Visit], Visit | None]
     nic: Nic | None = None
     turns: Turns[Visit] | None = None
-    buffer: int = UNBOUNDED
+    channels: Channels[Visit] | None = None
+    limits: list[int] = field(default_factory=list)
+    rooms: list[Room] = field(default_factory=list)
     credit_ps: int = 1
-    buffered: int = 0
     waiting: list[Visit] = field(default_factory=list)
     done: list[Visit] = field(default_factory=list)
     dropped: list[Visit] = field(default_factory=list)
@@ -319,11 +345,18 @@ class Server:
         self.waiting.append(visit)
         self._something_changed()
 
-    def give_back(self, work: int, time_ps: int) -> Steps:
+    def give_back(self, room: Room, work: int, time_ps: int) -> Steps:
         """Room behind the server is given back at a time, and known to it later."""
         yield self.clock.at(time_ps + self.credit_ps, SETTLE)
-        self.buffered -= work
+        room.used -= work
         self._something_changed()
+
+    def _choice(self) -> Visit | None:
+        """The chunk to serve now; none where there is no room."""
+        if self.channels is not None:
+            return self.channels.choose(self.waiting, lambda visit: visit.fits)
+        visit = min(self.waiting, key=attrgetter("key")) if self.turns is None else self.turns.choose(self.waiting)
+        return visit if visit.fits else None
 
     def _something_changed(self) -> None:
         if self._arrived is not None:
@@ -343,9 +376,9 @@ class Server:
             if down and self.conditions.drops:
                 self._drop_all()
                 continue
-            visit = min(self.waiting, key=attrgetter("key")) if self.turns is None else self.turns.choose(self.waiting)
-            blocked = self.buffered + visit.work > self.buffer
-            if blocked:
+            visit = self._choice()
+            if visit is None:
+                blocked = True
                 continue
             way = None if down else self.way_now(visit)
             if way is not None and way.at != visit.at:
@@ -361,6 +394,8 @@ class Server:
             self.waiting.remove(visit)
             if self.turns is not None:
                 self.turns.take()
+            if self.channels is not None:
+                self.channels.served_last = visit.channel
             self._start(visit)
             yield self.clock.at(visit.end_ps, SETTLE)
             visit.ended.succeed()
@@ -411,7 +446,7 @@ class Server:
         visit.latency_ps += self.conditions.at(now).latency_ps + self.conditions.jitter_ps(*drawn, of_service=False)
         visit.before = self.done[-1].row if self.done else -1
         self.done.append(visit)
-        self.buffered += visit.work
+        visit.room.used += visit.work
         visit.started.succeed()
 
 
@@ -434,10 +469,7 @@ class Simulation:
         self.tasks = [self._task(index) for index in range(self.program.n_tasks)]
         self._add_nics()
         self._add_turns()
-        for server, buffer, credit_ps in zip(
-            self.servers, self.program.server_buffer.tolist(), self.program.server_credit_ps.tolist(), strict=False
-        ):
-            server.buffer, server.credit_ps = buffer, credit_ps
+        self._add_channels()
         self._add_needs()
         self._add_pools()
 
@@ -491,8 +523,8 @@ class Simulation:
                 served = True
                 visit.task.start_ps = visit.start_ps if visit.chunk == 0 else visit.task.start_ps
                 self.clock.process(_after(visit.ended, injected))
-            if visit.came_from is not None and self.program.has_credits:
-                self.clock.process(visit.came_from.give_back(visit.work, visit.end_ps))
+            if visit.before_it is not None and self.program.has_credits:
+                self.clock.process(visit.before_it.server.give_back(visit.before_it.room, visit.work, visit.end_ps))
             if visit.lost:
                 ready_ps = visit.end_ps + visit.server.conditions.resend_ps
                 visit = self.sent_again(visit, ready_ps)
@@ -502,7 +534,7 @@ class Simulation:
             else:
                 delivery_ps = visit.delivery_ps(bool(self.program.deliver_head))
                 if self.program.has_credits:
-                    self.clock.process(visit.server.give_back(visit.work, delivery_ps))
+                    self.clock.process(visit.server.give_back(visit.room, visit.work, delivery_ps))
                 yield self.clock.at(delivery_ps, SETTLE)
                 visit.task.deliver(visit.chunk)
             visit = visit.onward
@@ -542,11 +574,12 @@ class Simulation:
                 started=self.clock.event(),
                 ended=self.clock.event(),
                 at_source=at == p.route_ptr[taken],
+                channel=int(p.hop_channel[p.route_hop[at]]) if p.has_channels else 0,
             )
             for at in range(p.route_ptr[taken], p.route_ptr[taken + 1])
         ]
         for visit, onward in pairwise(visits):
-            visit.onward, onward.came_from = onward, visit.server
+            visit.onward, onward.before_it = onward, visit
         return visits[0] if visits else None
 
     def stranded(self) -> list[Stranded]:
@@ -560,11 +593,11 @@ class Simulation:
         return found
 
     def holding(self) -> set[tuple[int, int]]:
-        """Where chunks wait, and the server whose buffer each of them holds meanwhile."""
+        """The buffer that each waiting chunk needs, and the one that it holds."""
         return {
-            (server.conditions.index, visit.came_from.conditions.index)
+            (visit.room.number, visit.before_it.room.number)
             for server in self.servers if self.program.has_credits
-            for visit in server.waiting if visit.came_from is not None
+            for visit in server.waiting if visit.before_it is not None
         }
 
     def _task(self, index: int) -> TaskProcess:
@@ -581,6 +614,18 @@ class Simulation:
             flow=int(p.task_flow[index]) if p.task_flow.size else 0,
             deadline=self.clock.at(deadline_ps, SETTLE) if deadline_ps < NEVER_PS else None,
         )
+
+    def _add_channels(self) -> None:
+        p = self.program
+        for server in self.servers:
+            index = server.conditions.index
+            numbers = [index + channel * p.n_servers for channel in range(p.channels)]
+            rooms = [Room(number) for number in numbers]
+            server.rooms = rooms[:1] * p.channels if p.buffer_shared else rooms
+            server.limits = [int(p.server_buffer[number]) if p.has_credits else UNBOUNDED for number in numbers]
+            server.credit_ps = int(p.server_credit_ps[index]) if p.has_credits else 1
+            if p.has_channels and server.discipline == FIFO:
+                server.channels = Channels(p.channels)
 
     def _add_turns(self) -> None:
         turning = [one for one in self.servers if one.discipline in (ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT)]

@@ -1,8 +1,8 @@
-"""Servers of the reference engine whose queues take turns: deficit round robin, in plain lists."""
+"""Servers of the reference engine whose queues take turns, in plain lists: deficit round robin, and channels."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -13,6 +13,10 @@ class Waiting(Protocol):
     @property
     def queue(self) -> Hashable:
         """What has its turn when it is served."""
+
+    @property
+    def channel(self) -> int:
+        """Which of the channels of its server it takes."""
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -67,3 +71,17 @@ class Turns(Generic[Chunk]):
             found = _Queue(name, self.quantum)
             self.line.append(found)
         return found
+
+
+@dataclass
+class Channels(Generic[Chunk]):
+    """Queues of a server, each in the order of arrival, served from the one behind that which was served last."""
+
+    count: int
+    served_last: int = -1
+
+    def choose(self, waiting: list[Chunk], fits: Callable[[Chunk], bool]) -> Chunk | None:
+        """The chunk to serve now, of all that wait; none where no first one of a queue has room."""
+        first = {one.channel: one for one in sorted(waiting, key=lambda one: one.key, reverse=True)}
+        ready = [one for one in first.values() if fits(one)]
+        return min(ready, key=lambda one: (one.channel - self.served_last - 1) % self.count, default=None)

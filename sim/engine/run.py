@@ -86,7 +86,7 @@ class Run:
             self.state = _initial_state(self.program, self.log)
             loop = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
             self._kernel = _kernel.run_nics if self.program.has_nics else loop
-            if self.program.takes_turns or self.program.has_credits:
+            if self.program.takes_turns or self.program.has_credits or self.program.has_channels:
                 self._kernel = _kernel.run_routers
                 if not self.program.has_nics:
                     self.program = self.program._replace(server_nic=np.full(self.program.n_servers, -1, np.int32))
@@ -286,7 +286,7 @@ def _initial_state(program: Program, log: bool) -> State:
         free_ps=np.zeros(n_servers, np.int64),
         busy_ps=np.zeros(n_servers, np.int64),
         first_of=np.full(n_servers, NONE, np.int32),
-        queue=np.full(n_servers, NONE, np.int32),
+        queue=np.full(n_servers * program.channels, NONE, np.int32),
         touched=np.zeros(n_servers, np.int32),
         touched_ps=np.full(n_servers, -1, np.int64),
         event_ps=events,
@@ -314,9 +314,12 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
     turns = np.repeat(turns, _turns.QUEUE_WORDS)
     turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
-    in_lists = n_nics or turns.size or program.has_credits
-    line = np.full(2 * program.n_servers if in_lists else 0, NONE, np.int32)
-    of_routers = {"line": line, "turn": turns, "buffered": np.zeros(program.server_buffer.size, np.int64)}
+    in_lists = n_nics or turns.size or program.has_credits or program.has_channels
+    line = np.full(2 * program.n_servers * program.channels if in_lists else 0, NONE, np.int32)
+    of_routers = {
+        "line": line, "turn": turns, "buffered": np.zeros(program.server_buffer.size, np.int64),
+        "channel": np.zeros(program.n_servers if program.has_channels else 0, np.int32),
+    }
     if n_nics == 0:
         none = np.zeros(0, np.int32)
         return {
@@ -381,7 +384,7 @@ def _stranded(program: Program, state: State | FifoState) -> list[Stranded]:
 
 
 def _holding(program: Program, state: State | FifoState) -> set[tuple[int, int]]:
-    """Where chunks wait, and the server whose buffer each of them holds meanwhile; nothing else happens any more."""
+    """The buffer that each waiting chunk needs, and the one that it holds; nothing else happens any more."""
     if isinstance(state, FifoState) or not program.has_credits:
         return set()
     field = state.event.reshape(-1, 8)
@@ -389,8 +392,8 @@ def _holding(program: Program, state: State | FifoState) -> set[tuple[int, int]]
     free[: int(state.register[_state.TOKENS_FROM])] = True
     _mark(free, field[:, [_event.NEXT]], int(state.register[_state.FREE]))
     at = field[~free & (field[:, _event.AT] != NONE) & (field[:, _event.SIZE] < _state.FIRST_HOP), _event.AT]
-    server = program.route_server
-    return set(zip(server[at].tolist(), server[at - 1].tolist(), strict=True))
+    room = program.route_server if program.buffer_shared else program.route_line
+    return set(zip(room[at].tolist(), room[at - 1].tolist(), strict=True))
 
 
 def _mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:

@@ -71,11 +71,12 @@ def _assembled(
             task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
             task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
             edge_parent=none, edge_child=none, edge_lag=none,  # its waits are made
+            route_channel=shape.route_channel,
         ),
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
         nics=nics_of(schedule.topology, shape, schedule.pattern, model),
-        buffers=buffers_of(schedule.topology, shape, model, _largest_chunk(works[0], cuttings)),
+        buffers=buffers_of(schedule.topology, shape, model, _largest_chunk(works[0], cuttings)), bubble=model.bubble,
         task_flow=flows(schedule.topology, shape) if model.discipline == "round-robin-flow" else None,
         waits=shape.waits, works=works,
     )

@@ -28,11 +28,11 @@ def buffers_of(topology: Topology, shape: Shape, model: Model, largest_bytes: in
     """
     if model.buffer_bytes is None:
         return None
-    if largest_bytes > model.buffer_bytes:
+    if largest_bytes * (1 + model.bubble) > model.buffer_bytes:
         raise WeftError(
-            f"buffers of {format_size(model.buffer_bytes)} ({model.buffer_bytes:,} B) are smaller than the largest "
-            f"chunk, {format_size(largest_bytes)} ({largest_bytes:,} B with headers): "
-            "give larger buffers, or cut smaller chunks"
+            f"buffers of {format_size(model.buffer_bytes)} ({model.buffer_bytes:,} B) are smaller than "
+            f"{'two of ' * model.bubble}the largest chunk, {format_size(largest_bytes)} ({largest_bytes:,} B with "
+            "headers): give larger buffers, or cut smaller chunks"
         )
     is_link = shape.server_link < topology.n_links
     links = np.where(is_link, shape.server_link, 0).astype(np.int64)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from sim.lower.alone import lower_alone
+from sim.lower.channels import channels_of, check_rings
 from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
 from sim.lower.links import link_rates, own_cuttings, route_latencies
@@ -84,18 +85,19 @@ def lower(
     alone = job.alone
     if alone is not None and not joins:
         waiting, ends = waiting_of(alone.pattern, model), ends_of(model)
-        turns = model.discipline if model.discipline not in ORDERS else ""
-        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ends, turns)
+        turns, channels = model.discipline if model.discipline not in ORDERS else "", channels_of(model)
+        check_rings(alone.topology, channels)
+        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ends, turns, channels)
         return lower_alone(job, alone, model, shape)._replace(marks=marks)
     if model.nic is not None or model.rank_progress != "free":
         raise WeftError(
             "NICs and the progress of ranks are simulated of a schedule alone: not of jobs of several operations, nor "
             "with the times at which each NPU has finished"
         )
-    if model.buffer_bytes is not None:
+    if model.buffer_bytes is not None or model.vcs > 1:
         raise WeftError(
-            "buffers are simulated of a schedule alone: not of jobs of several operations, nor with the times at which "
-            "each NPU has finished"
+            f"{'buffers' if model.vcs == 1 else 'virtual channels'} are simulated of a schedule alone: not of jobs of "
+            "several operations, nor with the times at which each NPU has finished"
         )
     if model.discipline not in ORDERS:
         raise WeftError(

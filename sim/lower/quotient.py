@@ -32,8 +32,9 @@ from collectives.core.streams import emitted
 from collectives.core.symmetry import Action, Group
 from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
+from sim.lower.channels import route_channels
 from sim.lower.marks import Marks, keeping
-from sim.program import unique_rows
+from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
 from topologies import Topology
 from topologies.core.paths import Paths, ranges
@@ -96,11 +97,13 @@ class Ranks(NamedTuple):
     that no other rank has: number n_links + rank where routes begin, n_links + p + rank where they end.
     `together`: whether ports wait for each other.
     `turns`: the discipline of links that serve in turn, or "".
+    `channels`: what gives routes their virtual channels (sim/lower/channels.py), or "".
     """
 
     ends: int = 0
     together: bool = False
     turns: str = ""
+    channels: str = ""
 
     def keep(self, group: Group) -> bool:
         """Whether a group moves all ports of a rank alike, if that matters."""
@@ -115,15 +118,17 @@ class Routes(NamedTuple):
 
     paths: Paths  # of each pair of nodes; links are representatives
     row: I32  # (n,): pair of each transfer
+    channel: I8 = np.zeros(0, np.int8)  # of each hop; empty where links have one
 
-    def of_transfers(self) -> Paths:
-        """The route, or two, of each transfer."""
+    def of_transfers(self) -> tuple[Paths, I8]:
+        """The route, or two, of each transfer, and the channel of each hop."""
         count = np.bincount(self.paths.pair, minlength=int(self.row.max(initial=-1)) + 1)
         route = ranges((np.cumsum(count) - count)[self.row], count[self.row])
         hops = np.diff(self.paths.ptr)[route]
         ptr = np.concatenate(([0], np.cumsum(hops)))
-        links = self.paths.links[ranges(self.paths.ptr[route], hops)]
-        return Paths(ptr, links, np.repeat(np.arange(self.row.size), count[self.row]))
+        at = ranges(self.paths.ptr[route], hops)
+        paths = Paths(ptr, self.paths.links[at], np.repeat(np.arange(self.row.size), count[self.row]))
+        return paths, self.channel[at] if self.channel.size else self.channel
 
 
 @one_line
@@ -134,8 +139,7 @@ class Quotient(NamedTuple):
     transfers: Transfers  # of the representatives
     routes: Routes  # of each of them one, or two under `split`; ends of routes are among the links
     symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
-    ends: int = 0
-    turns: str = ""
+    ranks: Ranks = LINKS_ONLY
 
 
 @staged("quotient")
@@ -203,9 +207,9 @@ def divide(pattern: Emitter, group: Group, tie: str, seed: int, ranks: Ranks = L
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
     transfers = _of_representatives(emitted(pattern.emit, orbits.sources), orbits)
-    routes = routes_of(transfers, pattern.topology, tie, seed, ranks.ends)
+    routes = routes_of(transfers, pattern.topology, tie, seed, ranks)
     over_links = over(routes, _with_ends(orbits, pattern, ranks.ends))
-    return Quotient(orbits, transfers, over_links, "", ranks.ends, ranks.turns)
+    return Quotient(orbits, transfers, over_links, "", ranks)
 
 
 def over(routes: Routes, link_of: I32) -> Routes:
@@ -229,18 +233,25 @@ def orbits_of(group: Group, n_sources: int, n_links: int) -> Orbits:
     return Orbits(rank, _orbits([action.links for action in group.generators], n_links))
 
 
-def routes_of(t: Transfers, topology: Topology, tie: str, seed: int, ends: int = 0) -> Routes:
+def routes_of(t: Transfers, topology: Topology, tie: str, seed: int, ranks: Ranks = LINKS_ONLY) -> Routes:
     """Routes of transfers, with what they begin and end at.
 
     Each pair of ends is asked for once, unless transfers name links themselves.
     """
     if t.via_ptr is not None:
-        paths = _ended(paths_of(t, topology, tie, seed), t.src, t.dst, topology, ends)
-        return Routes(paths, np.arange(t.src.size, dtype=np.int32))
+        paths = _ended(paths_of(t, topology, tie, seed), t.src, t.dst, topology, ranks.ends)
+        return _in_channels(Routes(paths, np.arange(t.src.size, dtype=np.int32)), topology, ranks)
     sources, source = numbered(t.src.size, lambda some: t.src[some])
     pairs, row = numbered(t.src.size, lambda some: source[some].astype(np.int64) * topology.n_nodes + t.dst[some])
     src, dst = sources[pairs // topology.n_nodes], pairs % topology.n_nodes
-    return Routes(_ended(topology.paths(src, dst, tie, seed), src, dst, topology, ends), row)
+    paths = _ended(topology.paths(src, dst, tie, seed), src, dst, topology, ranks.ends)
+    return _in_channels(Routes(paths, row), topology, ranks)
+
+
+def _in_channels(routes: Routes, topology: Topology, ranks: Ranks) -> Routes:
+    if not ranks.channels:
+        return routes
+    return routes._replace(channel=route_channels(topology, routes.paths, ranks.channels))
 
 
 def _ended(paths: Paths, src: Rows, dst: Rows, topology: Topology, ends: int) -> Paths:
@@ -297,7 +308,7 @@ def check(
     per_source = q.transfers.src.size / q.orbits.sources.size
     full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
     if not full:
-        paths, pair = q.routes
+        paths, pair, _ = q.routes
         hops = np.bincount(paths.pair, np.diff(paths.ptr), int(pair.max(initial=-1)) + 1)[pair].sum()
         crossings = hops / max(pair.size, 1) * per_source
         most = min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
@@ -321,7 +332,7 @@ def _fault(
     for values in (topology.bandwidth_Bps, topology.latency_ps, topology.hop_latency_ps[topology.dst]):
         if np.any(values != values[link_of]):
             return "links of one orbit differ"
-    if q.ends and _nics_differ(pattern, q):
+    if q.ranks.ends and _nics_differ(pattern, q):
         return "NICs of one orbit differ"
     t = pattern.emit(sources)
     row = _representative_rows(t, q)
@@ -337,12 +348,16 @@ def _fault(
         return "transfers of one orbit stand for different rounds"
     if not _same_waits(t, q, row):
         return "transfers of one orbit wait for different ones"
-    paths, theirs = routes_of(t, topology, tie, seed, q.ends).of_transfers(), q.routes.of_transfers()
-    link_of = _with_ends(q.orbits, pattern, q.ends)
-    if not _same_routes(paths, q, theirs, link_of, row):
+    paths, channel = routes_of(t, topology, tie, seed, q.ranks).of_transfers()
+    theirs, their_channel = q.routes.of_transfers()
+    link_of = _with_ends(q.orbits, pattern, q.ranks.ends)
+    at = _same_routes(paths, q, theirs, link_of, row)
+    if at is None:
         return "the routes of one orbit differ"
-    if q.turns and _turns_differ(q, link_of, t, paths, row):
-        return f"it moves together what takes turns at a link ({q.turns})"
+    if q.ranks.channels and np.any(channel != their_channel[at]):
+        return f"the routes of one orbit take different virtual channels ({q.ranks.channels})"
+    if q.ranks.turns and _turns_differ(q, link_of, t, paths, row):
+        return f"it moves together what takes turns at a link ({q.ranks.turns})"
     return _crossing_fault(q, theirs, link_of, t, paths, row, full)
 
 
@@ -395,19 +410,20 @@ def _slot_ports(t: Transfers) -> I32:
     return ports
 
 
-def _same_routes(paths: Paths, q: Quotient, theirs: Paths, link_of: I32, row: Rows) -> bool:
+def _same_routes(paths: Paths, q: Quotient, theirs: Paths, link_of: I32, row: Rows) -> I64 | None:
+    """The hop that stands for each hop of the routes; None where they differ."""
     routes_here = np.bincount(paths.pair, minlength=row.size)
     routes_there = np.bincount(theirs.pair, minlength=q.transfers.src.size)
     if np.any(routes_here != routes_there[row]):
-        return False
+        return None
     first_there = np.concatenate(([0], np.cumsum(routes_there)))[row]
     first_here = np.concatenate(([0], np.cumsum(routes_here)))[:-1]
     route = first_there[paths.pair] + np.arange(paths.pair.size) - first_here[paths.pair]
     hops = np.diff(paths.ptr)
     if np.any(hops != np.diff(theirs.ptr)[route]):
-        return False
-    at = np.repeat(theirs.ptr[route] - paths.ptr[:-1], hops) + np.arange(paths.links.size)
-    return np.array_equal(link_of[paths.links], theirs.links[at])
+        return None
+    at: I64 = np.repeat(theirs.ptr[route] - paths.ptr[:-1], hops) + np.arange(paths.links.size)
+    return at if np.array_equal(link_of[paths.links], theirs.links[at]) else None
 
 
 def _turns_differ(q: Quotient, link_of: I32, t: Transfers, paths: Paths, row: Rows) -> bool:
@@ -416,7 +432,7 @@ def _turns_differ(q: Quotient, link_of: I32, t: Transfers, paths: Paths, row: Ro
     Or one of them has several there.
     """
     transfer, hop, _ = _crossings(paths, np.arange(row.size))
-    if q.turns == "round-robin-port":
+    if q.ranks.turns == "round-robin-port":
         before = np.where(hop > 0, paths.links[np.arange(hop.size) - 1], -1)
         mine, theirs = before + 1, np.where(hop > 0, link_of[before], -1) + 1
     else:

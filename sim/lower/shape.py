@@ -61,8 +61,8 @@ class Shape:
         Transfer of each task (a row of the quotient's), and which half of its bytes, -1 for all.
     task_src : (T,) int32
         Source of each task.
-    route_ptr, route_server : int32
-        Distinct routes, over servers.
+    route_ptr, route_server, route_channel : int32, int32, int8
+        Distinct routes, over servers, and the channel of each hop (empty where links have one).
     task_route : (T,) int32
     waiting : Waiting
         What its ranks wait for beyond the dependencies.
@@ -79,6 +79,7 @@ class Shape:
     route_server: I32
     task_route: I32
     waiting: Waiting = FREE
+    route_channel: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
 
     def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64:
@@ -150,7 +151,7 @@ class Shape:
 
 def shape_of(
     pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks | None = None, waiting: Waiting = FREE,
-    ends: int = 0, turns: str = "",
+    ends: int = 0, turns: str = "", channels: str = "",
 ) -> Shape:
     """The shape of a pattern, built once per routing and per use of its symmetry.
 
@@ -167,17 +168,17 @@ def shape_of(
     waiting : Waiting
         What a rank waits for, beyond the dependencies.
     ends : int
-    turns : str
+    turns, channels : str
         As in `sim.lower.quotient.Ranks`.
     """
     known = _shapes.setdefault(pattern.emit, {})
     topology = pattern.topology
     links = alike(topology) if symmetry == "auto" else b""
-    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest, waiting, ends, turns
+    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest, waiting, ends, turns, channels
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        ranks = Ranks(ends, together=waiting.steps is not None, turns=turns)
+        ranks = Ranks(ends, waiting.steps is not None, turns, channels)
         known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks), waiting).alone()
     return known[key]
 
@@ -188,25 +189,29 @@ def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
     server_link, of_hop = numbered(few.links.size, lambda some: few.links[some])
     split = bool(np.any(few.pair[1:] == few.pair[:-1]))
     if split or t.rounds is not None or t.via_ptr is not None:
-        paths = q.routes.of_transfers()
+        paths, channel = q.routes.of_transfers()
         server = i32(np.searchsorted(server_link, paths.links))
         row = i32(paths.pair)
         half = np.full(row.size, -1, np.int8)
         twin = np.flatnonzero(row[1:] == row[:-1])
         half[twin], half[twin + 1] = 0, 1
-        task_route, route_ptr, route_server = _distinct_routes(q, paths, half, server)
+        task_route, route_ptr, at = _distinct_routes(q, paths, half)
+        route_server, channel = server[at], channel[at] if channel.size else channel
     else:
         row, half = np.arange(t.src.size, dtype=np.int32), np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
-        task_route, route_ptr, route_server = q.routes.row, i32(few.ptr), of_hop
+        task_route, route_ptr, route_server, channel = q.routes.row, i32(few.ptr), of_hop, q.routes.channel
     return Shape(
         quotient=q, server_link=i32(server_link), task_row=row, task_half=half,
         task_src=t.src[row] if split else t.src, route_ptr=route_ptr, route_server=route_server, task_route=task_route,
-        waiting=waiting,
+        waiting=waiting, route_channel=channel,
     )
 
 
-def _distinct_routes(q: Quotient, paths: Paths, half: I8, server: I32) -> tuple[I32, I32, I32]:
-    """Routes are identified by their ends (and half), so that a ring's steps share one."""
+def _distinct_routes(q: Quotient, paths: Paths, half: I8) -> tuple[I32, I32, I64]:
+    """Routes are identified by their ends (and half), so that a ring's steps share one.
+
+    Returns the route of each path, and the hops of each route among those of the paths.
+    """
     src, dst = q.transfers.src[paths.pair].astype(np.int64), q.transfers.dst[paths.pair]
     span = int(max(src.max(initial=0), dst.max(initial=0))) + 1
     source = unique_rows(src)[1]  # few sources make a short range
@@ -222,7 +227,7 @@ def _distinct_routes(q: Quotient, paths: Paths, half: I8, server: I32) -> tuple[
     hops = np.diff(paths.ptr)[first]
     ptr = np.concatenate(([0], np.cumsum(hops)))
     at = np.repeat(paths.ptr[first] - ptr[:-1], hops) + np.arange(ptr[-1])
-    return route.astype(np.int32), ptr.astype(np.int32), server[at]
+    return route.astype(np.int32), ptr.astype(np.int32), at
 
 
 def _named_routes(paths: Paths, key: I64) -> I64:

@@ -22,7 +22,7 @@ from sim.program.contract import (
     Program,
 )
 from sim.program.cutting import Cutting, service_time_ps
-from sim.program.turns import with_buffers, with_turns
+from sim.program.turns import check_channels, with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
 from topologies.checks import choice
@@ -46,6 +46,8 @@ class Columns(NamedTuple):
     task_route, task_class, task_priority : (T,) int32
     edge_parent, edge_child, edge_lag : (E,) int32
         The child waits for the parent; lag WHOLE, 0 or a window.
+    route_channel : int8
+        Channel of each hop of the routes; empty where all are of channel 0.
     """
 
     rates: list[Fraction]
@@ -62,6 +64,7 @@ class Columns(NamedTuple):
     edge_parent: I32
     edge_child: I32
     edge_lag: I32
+    route_channel: I8 = np.zeros(0, np.int8)
 
 
 class Pools(NamedTuple):
@@ -105,13 +108,14 @@ def assemble(
     nics: Nics | None = None,
     task_flow: I64 | None = None,
     buffers: tuple[I64, I64] | None = None,
+    bubble: bool = False,
     waits: Waits | None = None,
     works: Works | None = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
 
     `task_flow`: source and destination of each task, where flows take turns and there are no NICs.
-    `buffers`: room behind each server, and time until room given back is known.
+    `buffers`: room behind each server, and time until room given back is known; see `with_buffers` for `bubble`.
     `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
 
     Raises
@@ -158,8 +162,9 @@ def assemble(
     )
     check_nics(program)
     check_windows(program, *waits.windows)
+    check_channels(program)
     if buffers is not None:
-        program = with_buffers(program, *buffers)
+        program = with_buffers(program, *buffers, bubble)
     check_times(program, columns.rates)
     return with_turns(program)
 
@@ -214,13 +219,18 @@ def _hop_kinds(columns: Columns, latency: I64) -> dict[str, Any]:
     last = np.zeros(latency.size, np.int8)
     ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1
     last[ends] = 1
-    count = max(latencies.size, 1)
+    count, channels = max(latencies.size, 1), int(columns.route_channel.max(initial=0)) + 1
+    if channels > 1:
+        last += 2 * columns.route_channel
     kinds, hop = numbered(
-        latency.size, lambda some: (columns.route_server[some].astype(np.int64) * count + row[some]) * 2 + last[some]
+        latency.size,
+        lambda some: (columns.route_server[some].astype(np.int64) * count + row[some]) * 2 * channels + last[some],
     )
-    server, at = np.divmod(kinds // 2, count)
+    server, at = np.divmod(kinds // (2 * channels), count)
     return {
         "hop_server": i32(server),
+        "hop_channel": np.ascontiguousarray(kinds // 2 % channels if channels > 1 else [], np.int8),
+        "channels": channels,
         "hop_latency_ps": np.ascontiguousarray(latencies[at]),
         "hop_last": np.ascontiguousarray(kinds % 2, np.int8),
         "route_hop": hop,

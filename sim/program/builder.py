@@ -60,7 +60,8 @@ class ProgramBuilder:
     deliver: str = "tail"
     posting: Posting = Posting()
     _servers: list[tuple[Fraction, int]] = field(default_factory=list)
-    _tasks: list[tuple[int, Cutting, tuple[tuple[int, int], ...], int, int]] = field(default_factory=list)
+    bubble: bool = False  # channel 1 is that of chunks that enter a ring; see `with_buffers`
+    _tasks: list[tuple[int, Cutting, tuple[tuple[int, ...], ...], int, int]] = field(default_factory=list)
     _edges: list[tuple[int, int, int]] = field(default_factory=list)
     _many: list[_Many] = field(default_factory=list)
     _orders: list[tuple[I64, I64]] = field(default_factory=list)
@@ -136,7 +137,7 @@ class ProgramBuilder:
     def task(
         self,
         work: int,
-        path: Iterable[tuple[int, int]] = (),
+        path: Iterable[tuple[int, ...]] = (),
         cutting: Cutting = Cutting(),
         *,
         after: Iterable[int] = (),
@@ -150,6 +151,7 @@ class ProgramBuilder:
     ) -> int:
         """Add a task of `work` bytes or ps over a path of (server, latency_ps); returns its index.
 
+        A hop may name its virtual channel as well: (server, latency_ps, channel).
         `after` are waited for whole, `stream` chunk by chunk, `window` are (task, w): chunk j waits for its
         chunk j - w. `pushed` are waited for until they are in the queue of their NIC.
         `port` is of a task that a NIC takes; `flow` too, and where flows take turns; without one it has its own.
@@ -161,7 +163,7 @@ class ProgramBuilder:
             raise WeftError(f"task {task} has negative work {work}")
         if work >= MOST_WORK:
             raise WeftError(f"task {task} has work of {work}; it must be below 2^62 (bytes or ps)")
-        self._tasks.append((work, cutting, tuple(path), tie_class, priority))
+        self._tasks.append((work, cutting, tuple((*hop, 0)[:3] for hop in path), tie_class, priority))
         self._sends[task] = port, -1 - task if flow is None else flow
         self._edges += [(parent, task, WHOLE) for parent in after]
         self._edges += [(parent, task, PUSHED) for parent in pushed]
@@ -199,8 +201,9 @@ class ProgramBuilder:
             server_rate=i32([rate_row[rate] for rate, _ in self._servers]),
             server_discipline=np.array([discipline for _, discipline in self._servers], np.int8),
             route_ptr=i32(np.concatenate(([0], np.cumsum([len(route) for route in routes]))) if routes else [0]),
-            route_server=i32([server for server, _ in hops]),
-            route_latency_ps=np.array([latency for _, latency in hops], np.int64),
+            route_server=i32([hop[0] for hop in hops]),
+            route_latency_ps=np.array([hop[1] for hop in hops], np.int64),
+            route_channel=np.array([hop[2] for hop in hops], np.int8),
             task_work=np.array([task[0] for task in self._tasks], np.int64),
             task_cutting=i32([cuttings.index(task[1]) for task in self._tasks]),
             task_route=i32([row_of_route[task[2]] for task in self._tasks]),
@@ -223,7 +226,7 @@ class ProgramBuilder:
             buffers = tuple(np.array(every, np.int64).T)
         return assemble(
             columns, cuttings, self.forwarding, self.deliver, self._pools, nics=nics, buffers=buffers,
-            task_flow=flow if np.any(columns.server_discipline == ROUND_ROBIN_FLOW) else None,
+            bubble=self.bubble, task_flow=flow if np.any(columns.server_discipline == ROUND_ROBIN_FLOW) else None,
         )
 
     def _with_many(self, columns: Columns, cuttings: list[Cutting]) -> Columns:
@@ -244,6 +247,7 @@ class ProgramBuilder:
             route_ptr=i32(np.append(columns.route_ptr, columns.route_ptr[-1] + np.cumsum(hops))),
             route_server=i32(np.append(columns.route_server, over[hops] - 1)),
             route_latency_ps=np.append(columns.route_latency_ps, latencies[at[hops]]),
+            route_channel=np.append(columns.route_channel, np.zeros(hops.sum(), np.int8)),
             task_work=np.append(columns.task_work, work),
             task_cutting=i32(np.append(i32([cuttings.index(task[1]) for task in self._tasks]), cutting)),
             task_route=i32(np.append(columns.task_route, columns.route_ptr.size - 1 + route)),
@@ -256,7 +260,7 @@ class ProgramBuilder:
 
     def _check_references(self) -> None:
         for task, (_, _, path, _, _) in enumerate(self._tasks):
-            for server, latency in path:
+            for server, latency, _ in path:
                 if not 0 <= server < len(self._servers):
                     raise WeftError(f"task {task} crosses server {server}; there are {len(self._servers)}")
                 if latency < 0:

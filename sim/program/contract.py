@@ -63,6 +63,12 @@ Credits
     its service at the next server, or after it is delivered where there is none. A free server whose choice does
     not fit starts nothing, and chooses anew when a chunk arrives or room is given back, which is the first of the
     stages of a picosecond. Where queues take turns, the one whose turn it is waits for room, and the others for it.
+Channels
+    With `channels` above 1 every FIFO server has so many queues, each in the order of FIFO; a chunk waits in that of
+    its hop (`hop_channel`). To choose, the server looks at them from the one behind the queue that it served last, at
+    first from channel 0, and serves the first chunk of the first queue whose first chunk fits; a queue whose first
+    chunk does not fit holds up no other. Each channel has a buffer of its own; or all of a server share one
+    (`buffer_shared`), and what all of them hold counts against the `server_buffer` of the channel of a chunk.
 
 What changes in time (arrays that are empty in a healthy program)
     Timetable. A server has a rate, or is down (DOWN), and adds a latency, each from a time on; what holds at the
@@ -213,9 +219,13 @@ class Program(NamedTuple):
         Queue of hop h of task t is `hop_queue[task_queue[t] + h]`. Empty where no server takes turns.
     server_quantum : (S,) or (0,) int64
         Cost of the largest chunk that crosses a server.
-    server_buffer, server_credit_ps : (S,) or (0,) int64
-        Work for which there is room behind a server, or UNBOUNDED; time until room that is given back is known to the
-        server, at least 1. Empty where no server has a buffer.
+    server_buffer, server_credit_ps : (channels * S,), (S,) or (0,) int64
+        Work for which there is room behind a server, or UNBOUNDED, all servers of channel 0 first; time until room that
+        is given back is known to the server, at least 1. Empty where no server has a buffer.
+    hop_channel : (H,) or (0,) int8
+        Channel of each kind of hop; 0 at servers that are not FIFO. Empty where there is one.
+    channels, buffer_shared : int
+        Queues of each FIFO server; 1 where all channels of a server share one buffer.
     """
 
     cut_through: int
@@ -284,6 +294,9 @@ class Program(NamedTuple):
     server_quantum: I64 = _NONE[2]
     server_buffer: I64 = _NONE[2]
     server_credit_ps: I64 = _NONE[2]
+    hop_channel: I8 = _NONE[0]
+    channels: int = 1
+    buffer_shared: int = 0
 
     @property
     def is_healthy(self) -> bool:
@@ -307,6 +320,11 @@ class Program(NamedTuple):
         return bool(self.server_buffer.size)
 
     @property
+    def has_channels(self) -> bool:
+        """Whether fifo servers have several queues."""
+        return self.channels > 1
+
+    @property
     def n_servers(self) -> int:
         return int(self.server_rate.size)
 
@@ -318,6 +336,14 @@ class Program(NamedTuple):
     def route_server(self) -> I32:
         """Server of each hop of the routes; computed."""
         return self.hop_server[self.route_hop]
+
+    @property
+    def route_line(self) -> I64:
+        """Server and channel of each hop of the routes, s + c S, which number queues and buffers; computed."""
+        server = self.route_server.astype(np.int64)
+        if self.has_channels:
+            server += self.n_servers * self.hop_channel[self.route_hop].astype(np.int64)
+        return server
 
     @property
     def route_latency_ps(self) -> I64:
@@ -396,3 +422,5 @@ def check_healthy(program: Program, what: str) -> None:
         raise WeftError(f"{what} does not follow links that serve in turn: simulate with the chunk or reference engine")
     if program.has_credits:
         raise WeftError(f"{what} does not follow buffers: simulate with the chunk or the reference engine")
+    if program.has_channels:
+        raise WeftError(f"{what} does not follow virtual channels: simulate with the chunk or the reference engine")

@@ -80,6 +80,8 @@ def disrupt(program: Program, faults: Disruptions) -> Program:
         raise WeftError("faults and NICs are not simulated together: give one of them")
     if program.has_credits:
         raise WeftError("faults and buffers are not simulated together: give one of them")
+    if program.has_channels:
+        raise WeftError("faults and virtual channels are not simulated together: give one of them")
     if program.takes_turns:
         raise WeftError("faults and links that serve in turn are not simulated together: give one of them")
     for add in (_timetables, _losses, _jitter, _detours, _deadlines):

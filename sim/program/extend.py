@@ -22,9 +22,15 @@ def server_for(program: Program, rate: Fraction, discipline: int = 0) -> Program
         server_rate=i32(np.append(program.server_rate, program.service_ps.shape[1])),
         server_discipline=np.append(program.server_discipline, discipline).astype(np.int8),
         server_nic=i32(np.append(program.server_nic, -1) if program.has_nics else []),
-        server_buffer=np.append(program.server_buffer, [UNBOUNDED] * program.has_credits).astype(np.int64),
+        server_buffer=_one_more(program),
         server_credit_ps=np.append(program.server_credit_ps, [1] * program.has_credits).astype(np.int64),
     )
+
+
+def _one_more(program: Program) -> I64:
+    """Buffers, where there are any, with that of one more server, which is unbounded."""
+    by_channel = program.server_buffer.reshape(program.channels, -1)
+    return np.pad(by_channel, ((0, 0), (0, int(program.has_credits))), constant_values=UNBOUNDED).reshape(-1)
 
 
 def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
@@ -42,6 +48,7 @@ def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
         hop_server=i32(np.append(program.hop_server, server)),
         hop_latency_ps=np.append(program.hop_latency_ps, latency_ps),
         hop_last=np.append(program.hop_last, 1).astype(np.int8),
+        hop_channel=np.append(program.hop_channel, [0] * program.has_channels).astype(np.int8),
         route_ptr=i32(np.append(program.route_ptr, program.route_hop.size + 1)),
         route_hop=i32(np.append(program.route_hop, program.hop_server.size)),
         task_cut=i32(np.append(program.task_cut, program.cut_chunks.size - 1)),

@@ -32,6 +32,7 @@ WITHOUT_CHUNKS = ("analytic", "fluid")
 SYMMETRY = ("auto", "off")
 NICS = ("none", "shared")
 NIC_ORDERS = ("rotate", "fifo")
+MOST_VCS = 2
 SEND_COMPLETE = ("delivered", "pushed")
 RANK_PROGRESS = ("free", "any", "all", "authors")
 
@@ -116,6 +117,10 @@ class Model:
         Room for chunks behind each link, at the node that it leads to; None: unlimited.
     credit_ps : int or None
         Until room that is given back is known to the link; None: its wire and the router behind it once more.
+    vcs : int
+        Virtual channels of each link, 1 or 2: with 2, routes change channel at the dateline of a ring.
+    bubble : bool
+        Whether a chunk enters a ring only where it leaves room for another one.
     """
 
     forwarding: Annotated[str, Choice(FORWARDING)] = "cut-through"
@@ -132,11 +137,20 @@ class Model:
     rank_progress: Annotated[str, Choice(RANK_PROGRESS)] = "free"
     buffer_bytes: PositiveBytes | None = None
     credit_ps: Picoseconds | None = None
+    vcs: Count = 1
+    bubble: bool = False
 
     def __post_init__(self) -> None:
         _ = self.cutting
         if self.credit_ps is not None and self.buffer_bytes is None:
             raise WeftError(f"credit latency {format_time(self.credit_ps)}: is of buffers, and there are none")
+        if self.vcs > MOST_VCS:
+            raise WeftError(f"vcs {self.vcs}: links have 1 virtual channel, or 2 with datelines")
+        if self.bubble and (self.buffer_bytes is None or self.vcs > 1):
+            raise WeftError("bubble: is about buffers of links with one virtual channel: give a buffer, and no vcs")
+        if (self.bubble or self.vcs > 1) and self.discipline != "fifo":
+            what = "bubble" if self.bubble else f"vcs {self.vcs}"
+            raise WeftError(f"{what} has queues of its own at each link: it is not for discipline {self.discipline}")
         if self.nic is None and self.rank_progress == "any":
             raise WeftError("rank progress 'any' is about the order of posts: it needs nic shared")
         if self.tie == "split" and (self.nic is not None or self.rank_progress != "free"):
@@ -162,7 +176,9 @@ class Model:
         if self.discipline != "fifo":
             words.append(self.discipline)
         if self.buffer_bytes is not None:
-            words.append(f"buffers of {format_size(self.buffer_bytes)}")
+            words.append(f"buffers of {format_size(self.buffer_bytes)}{' with bubbles' * self.bubble}")
+        if self.vcs > 1:
+            words.append(f"{self.vcs} virtual channels")
         if self.nic is not None:
             words.append(self.nic.describe())
         if self.rank_progress != "free":
@@ -225,6 +241,8 @@ def make_model(
     rank_progress: str | None = None,
     buffer: Quantity | None = None,
     credit_latency: Quantity | None = None,
+    vcs: Count | None = None,
+    bubble: bool | None = None,
 ) -> Model:
     """A model from what a user writes: sizes and times with units; what is not given stays as in `base`.
 
@@ -237,7 +255,7 @@ def make_model(
         raise WeftError("give a chunk size or a number of chunks, not both")
     values: dict[str, Any] = {
         "forwarding": forwarding, "deliver": deliver, "tie": tie, "discipline": discipline, "seed": seed,
-        "rank_progress": rank_progress,
+        "rank_progress": rank_progress, "vcs": vcs, "bubble": bubble,
         "buffer_bytes": None if buffer is None else parse_size(buffer, "buffer", 1),
         "credit_ps": None if credit_latency is None else parse_time(credit_latency, "credit latency"),
         "header_bytes": None if header is None else parse_size(header, "header"),

@@ -153,7 +153,7 @@ def check_finished(
     """Raise `Deadlock`, naming what waits for what, unless every chunk was delivered.
 
     `delivered` (T,): chunks delivered of each task.
-    `holding`: servers at which chunks wait, and the server whose buffer each of these holds.
+    `holding`: buffers that chunks need, and the one that each of these holds; s + c S is that of server s, channel c.
     """
     stuck = np.flatnonzero(delivered < program.chunks())
     if stuck.size == 0:
@@ -169,7 +169,7 @@ def check_finished(
     more = f" (and {stuck.size - 3} more)" if stuck.size > 3 else ""
     waiting = [task for task in stuck.tolist() if task not in by_task][:WAITS_TOLD]
     waits = [(task, parent) for task in waiting for parent in _waiting_for(program, delivered, task)[:1]]
-    circle = _circle(holding)
+    circle = [room % program.n_servers for room in _circle(holding)]
     if circle:
         reasons, more = f"no server of a circle has room behind it: {' > '.join(map(str, (*circle, circle[0])))}", ""
     message = f"{stuck.size} of {program.n_tasks} tasks can never finish: {reasons}{more}"
@@ -177,7 +177,7 @@ def check_finished(
 
 
 def _circle(holding: Iterable[tuple[int, int]]) -> list[int]:
-    """Servers, from the least, each of which waits for room that chunks at the next one hold; none without buffers."""
+    """Buffers, from the least, each of which waits for room that chunks at the next one hold; none without buffers."""
     at: dict[int, int] = {}
     for waits, holds in sorted(holding, reverse=True):
         at[holds] = waits

@@ -1,11 +1,11 @@
-"""Servers that serve flows, or the ports from which chunks come, in turn; servers with buffers."""
+"""Servers that serve flows, or the ports from which chunks come, in turn; servers with buffers, and with channels."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from sim.program.columns import i32, unique_rows
-from sim.program.contract import I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
+from sim.program.contract import FIFO, I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
 from topologies import WeftError
 from topologies.core.paths import ranges
 
@@ -35,22 +35,37 @@ def with_turns(program: Program) -> Program:
     )
 
 
-def with_buffers(program: Program, buffer: I64, credit_ps: I64) -> Program:
+def with_buffers(program: Program, buffer: I64, credit_ps: I64, bubble: bool = False) -> Program:
     """The program with buffers, and the time until room in them is known again, (S,) each.
 
-    WeftError: a buffer that is smaller than a chunk.
+    `bubble`: channels share the buffer, and channel 1 leaves room in it for one more of the largest chunks.
+    WeftError: a buffer that is smaller than a chunk, or with `bubble` than two.
     """
-    largest = largest_chunks(program)
-    if np.any(largest > buffer):
-        server = int(np.flatnonzero(largest > buffer)[0])
+    largest, bubble = largest_chunks(program), bubble and program.has_channels
+    least = 2 * largest if bubble else largest
+    if np.any(least > buffer):
+        server = int(np.flatnonzero(least > buffer)[0])
+        what = f"two chunks of {largest[server]} need it" if bubble else f"a chunk of {largest[server]} crosses it"
         raise WeftError(
-            f"the buffer behind server {server} has room for {buffer[server]}, and a chunk of {largest[server]} "
-            "crosses it: give larger buffers, or cut smaller chunks"
+            f"the buffer behind server {server} has room for {buffer[server]}, and {what}: give larger buffers, or cut "
+            "smaller chunks"
         )
+    of_channels = (buffer, buffer - largest) if bubble else (buffer,) * program.channels
     return program._replace(
-        server_buffer=np.ascontiguousarray(buffer, np.int64),
+        server_buffer=np.concatenate(of_channels).astype(np.int64), buffer_shared=int(bubble),
         server_credit_ps=np.maximum(np.ascontiguousarray(credit_ps, np.int64), 1),
     )
+
+
+def check_channels(program: Program) -> None:
+    """Reject hops of further channels at servers that are not fifo, and so have one queue.
+
+    WeftError: with the server.
+    """
+    if program.has_channels:
+        wrong = program.hop_server[(program.hop_channel > 0) & (program.server_discipline[program.hop_server] != FIFO)]
+        if wrong.size:
+            raise WeftError(f"server {wrong[0]} is not fifo, and has virtual channels: only fifo servers have them")
 
 
 def largest_chunks(program: Program) -> I64:

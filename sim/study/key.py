@@ -24,8 +24,8 @@ _RESOLVED = {
     "model": (
         "preset", "forwarding", "deliver", "chunk", "chunks", "header", "packet_header", "endpoint_latency", "tie",
         "discipline", "nic", "injection_rate", "ejection_rate", "nic_engines", "post_time", "push_time", "nic_queue",
-        "nic_order", "send_complete", "rank_progress", "buffer", "credit_latency", "engine", "symmetry", "seed",
-        "faults",
+        "nic_order", "send_complete", "rank_progress", "buffer", "credit_latency", "vcs", "bubble", "engine",
+        "symmetry", "seed", "faults",
     ),
     "sweep": ("begin", "end", "factor", "step"),
 }

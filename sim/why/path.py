@@ -155,6 +155,7 @@ class Walk(Walks):
         self.service: dict[str, int] = {}
         self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
         self.server, self.latency_ps = program.route_server, program.route_latency_ps
+        self.room = program.route_server if program.buffer_shared else program.route_line
         self.givers: dict[int, I64] = {}
         # services of stretches that the walk has met: in which period, after how many pieces, and the account by then
         self.met: dict[tuple[int, int, int, int], tuple[int, int, dict[str, int]]] = {}
@@ -235,15 +236,16 @@ class Walk(Walks):
             if ahead is not None and self._service(*ahead)[1] == start:
                 self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
                 return before
-            given = self._room_given(row, task, int(self.server[self._at(task, hop)]), start)
+            given = self._room_given(row, task, self._at(task, hop), start)
             return given or self._release(task, chunk, start)
         if hop == 0:
             return self._release(task, chunk, start)
         self._hop_before(task, chunk, hop - 1, start)
         return row - 1
 
-    def _room_given(self, row: int, task: int, server: int, start: int) -> State | None:
+    def _room_given(self, row: int, task: int, at: int, start: int) -> State | None:
         """Walk from a service that waited for room to the service, or the delivery, that gave it back."""
+        server = int(self.server[at])
         if not self.program.has_credits or self.program.server_buffer[server] == UNBOUNDED:
             return None
         credit_ps, holder = int(self.program.server_credit_ps[server]), int(self.log.before[row])
@@ -251,7 +253,7 @@ class Walk(Walks):
             other, chunk, hop = self._place(holder)
             last = hop == self.hops[other] - 1
             gone = self._delivered(other, chunk) if last else self._service(other, chunk, hop + 1)[1]
-            if gone + credit_ps == start:
+            if gone + credit_ps == start and self.room[self._at(other, hop)] == self.room[at]:
                 self.pieces.append(Piece(gone, start, CREDITS, task, server))
                 if last:
                     return other, chunk

@@ -38,6 +38,11 @@ CASES: dict[str, tuple[list[str], str]] = {
     "an option of a NIC without one": (["--nic-order", "fifo"], "nic_order fifo: is of a NIC, and there is none"),
     "a credit latency without buffers": (["--credit-latency", "1us"], "is of buffers, and there are none"),
     "a buffer below a chunk": (["--chunk", "8KiB", "--buffer", "1B"], "are smaller than the largest chunk"),
+    "too many channels": (["--vcs", "3"], "vcs 3: links have 1 virtual channel, or 2 with datelines"),
+    "bubbles without buffers": (["--bubble"], "bubble: is about buffers of links with one virtual channel"),
+    "bubbles in small buffers": (
+        ["--chunk", "8KiB", "--buffer", "1B", "--bubble"], "are smaller than two of the largest chunk",
+    ),
     "a unit of buffers": (["--buffer", "64K!"], "buffer '64K!' is not a size"),
     "posts in order without a NIC": (["--rank-progress", "any"], "it needs nic shared"),
     "halves and a NIC": (["--nic", "shared", "--tie", "split"], "tie 'split' makes two transfers of one"),

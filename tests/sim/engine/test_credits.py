@@ -24,7 +24,7 @@ from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from sim.program.turns import with_buffers
 from tests.sim.engine.test_engine import assert_same, outcome_or_deadlock
-from tests.strategies import credit_programs, nic_programs, programs
+from tests.strategies import channel_programs, credit_programs, nic_programs, programs
 from topologies import WeftError, from_spec
 from workloads import Job
 
@@ -128,7 +128,7 @@ def test_buffers_that_never_fill_change_nothing(program: Program) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(credit_programs())
+@given(st.one_of(credit_programs(), channel_programs()))
 def test_no_buffer_holds_more_than_it_has_room_for(program: Program) -> None:
     """Occupancy is within its bounds in every picosecond of the reference, and 0 at the end."""
     simulation = Simulation(program)
@@ -136,13 +136,15 @@ def test_no_buffer_holds_more_than_it_has_room_for(program: Program) -> None:
 
     def step() -> None:
         plain()
-        assert all(0 <= server.buffered <= server.buffer for server in simulation.servers)
+        for server in simulation.servers:
+            for room, limit in zip(server.rooms, server.limits, strict=True):
+                assert 0 <= room.used <= max(server.limits if program.buffer_shared else [limit])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation.clock, "step", step)
         simulation.run()
     if all(task.delivered == task.chunks for task in simulation.tasks):
-        assert [server.buffered for server in simulation.servers] == [0] * program.n_servers
+        assert not any(room.used for server in simulation.servers for room in server.rooms)
 
 
 def test_a_buffer_has_room_for_the_largest_chunk() -> None:

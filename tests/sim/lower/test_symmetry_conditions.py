@@ -17,6 +17,7 @@ from collectives import build
 from collectives.core.symmetry import Action, Group, node_group
 from collectives.core.transfers import Transfers, TransferTable, take
 from sim.lower import quotient as symmetry
+from sim.lower.channels import BUBBLES, DATELINES
 from sim.lower.marks import Marks
 from sim.lower.quotient import check, divide
 from sim.program import columns
@@ -61,10 +62,10 @@ def by_two(topology: Topology) -> Group:
 
 def fault(
     table: Transfers, topology: Topology | None = None, group: Group | None = None, tie: str = "first", ends: int = 0,
-    turns: str = "",
+    turns: str = "", channels: str = "",
 ) -> str | None:
     sender = Sender(topology or ring(P), table)
-    ranks = symmetry.Ranks(ends, turns=turns)
+    ranks = symmetry.Ranks(ends, turns=turns, channels=channels)
     return check(sender, divide(sender, group or by_two(sender.topology), tie, 0, ranks), tie, 0)[0]
 
 
@@ -119,7 +120,9 @@ def test_routes_begin_and_end_at_nics_of_their_own(ends: int, spec: str) -> None
     p, nodes = fabric.n_npus, np.arange(fabric.n_nodes)
     src, dst = (one.ravel() for one in np.meshgrid(nodes, nodes, indexing="ij"))
     some = take(two_rounds(), np.zeros(src.size, np.int64))._replace(src=src.astype(np.int32), dst=dst.astype(np.int32))
-    bare, found = (symmetry.routes_of(some, fabric, "first", 0, many).of_transfers() for many in (0, ends))
+    bare, found = (
+        symmetry.routes_of(some, fabric, "first", 0, symmetry.Ranks(many)).of_transfers()[0] for many in (0, ends)
+    )
     for at, (a, b) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
         links = bare.links[bare.ptr[at] : bare.ptr[at + 1]].tolist()
         begin = [fabric.n_links + a] if links and a < p else []
@@ -203,6 +206,13 @@ def test_a_flow_has_one_representative_where_it_takes_turns() -> None:
         table = to_two(far, far)
         said = fault(table._replace(port=table.slot), group=Group("ports", (Action(turned, links),)), turns=TURNS[1])
         assert said == "it moves together what takes turns at a link (round-robin-flow)"
+
+
+def test_routes_of_one_orbit_take_the_same_channels() -> None:
+    """Two steps around a ring: those from rank 5 transit coordinate 0. Turned around, bubbles enter alike."""
+    assert fault(to_two(1), channels=DATELINES) is None
+    said = "the routes of one orbit take different virtual channels (datelines)"
+    assert [fault(to_two(1, 2), channels=one) for one in ("", DATELINES, BUBBLES)] == [None, said, None]
 
 
 # --- transfers ----------------------------------------------------------------------------------------------------
@@ -502,7 +512,7 @@ def test_halves_of_a_transfer_that_begin_with_the_same_link_do_not_tie() -> None
     table.add(slot=0, dst=np.array([2, 2, -1]), tie_class=np.array([0, 1, 0]))
     sender = Sender(fabric, table.build())
     q = divide(sender, Group("", ()), "split", 0)
-    paths = q.routes.of_transfers()
+    paths, _ = q.routes.of_transfers()
     assert paths.pair.tolist() == [0, 0, 1, 1] and np.unique(paths.links[::3]).size == 2
     assert check(sender, q, "split", 0)[0] is None
 

@@ -51,7 +51,7 @@ CHANGES: dict[str, Any] = {
     "model.deliver": "head", "model.chunk": "64B", "model.chunks": 2, "model.header": "8B", "model.packet_header": "8B",
     "model.endpoint_latency": "1us", "model.tie": "split", "model.discipline": "priority", "model.engine": "reference",
     "model.symmetry": "off", "model.seed": 1, "model.nic": "shared", "model.rank_progress": "all",
-    "model.buffer": "1MiB", "sweep.begin": "2K",
+    "model.buffer": "1MiB", "model.vcs": 2, "sweep.begin": "2K",
 }
 OF_A_NIC: dict[str, Any] = {
     "injection_rate": "1GB/s", "ejection_rate": "1GB/s", "nic_engines": 1, "post_time": "2ns", "push_time": "2ns",
@@ -71,7 +71,7 @@ def test_other_latencies_of_a_hamming_mesh_have_another_key(name: str) -> None:
     assert point_key(task(topology=plain | {name: "1us"})) != point_key(task(topology=plain))
 
 
-OF_BUFFERS: dict[str, Any] = {"credit_latency": "1us"}
+OF_BUFFERS: dict[str, Any] = {"credit_latency": "1us", "bubble": True}
 
 
 @pytest.mark.parametrize("name", [*OF_A_NIC, *OF_BUFFERS])
