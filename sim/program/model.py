@@ -197,7 +197,7 @@ def model_of_flows(model: Model) -> Model:
     """
     without = {
         "forwarding": "cut-through", "deliver": "tail", "chunk_bytes": None, "packet_header_bytes": 0,
-        "discipline": "fifo", "nic": None, "buffer_bytes": None,
+        "discipline": "fifo", "nic": None, "buffer_bytes": None, "vcs": 1,
     }
     for name, value in without.items():
         check_flows_have_no(name, getattr(model, name), value)

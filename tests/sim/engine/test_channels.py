@@ -225,6 +225,7 @@ def test_what_channels_are_not_combined_with_is_rejected() -> None:
     plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
     rejected: tuple[tuple[dict[str, Any], str], ...] = (
         ({"faults": plan, "vcs": 2}, "faults and virtual channels"),
+        ({"engine": "fluid", "vcs": 2}, "vcs 2: not with the fluid engine"),
         ({"vcs": 3}, "links have 1 virtual channel, or 2 with datelines"),
         ({"vcs": 2, "discipline": "priority"}, "vcs 2 has queues of its own at each link"),
         ({"bubble": True}, "bubble: is about buffers"),
