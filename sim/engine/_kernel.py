@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._by_pointer import by_pointer
-from sim.engine._credits import fits, give_back, hold, is_back, line_of, room_for_returns
+from sim.engine._credits import fits, give_back, hold, line_of, rings, room_for_returns
 from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, without_root
@@ -364,7 +364,7 @@ def _happen(program, state, event, faulty, nics, routers):
         state.register[ARRIVING] = token
         return
     if routers and chunk_of(state.event, token) == RETURN:
-        _touch(state, is_back(program, state, token))
+        _touch(state, rings(program, state, token))
         return
     task = task_of(state.event, token)
     if faulty and chunk_of(state.event, token) < 0:

@@ -23,18 +23,19 @@ UNSTACKED = -2
 
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, first event of the
 # present, first token arriving at the present, first free token, top of the stack, number of touched servers, rows
-# of the pools' log, rows of the journal, number of touched NICs, first token after the alarms and engines of NICs.
+# of the pools' log, rows of the journal, number of touched NICs, first token after the alarms and engines of NICs,
+# first of the tokens that are kept for credits, and how many.
 (
     NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, JOURNALED, TOUCHED_NICS, TOKENS_FROM,
-    REGISTERS,
-) = range(14)
+    RETURNS, STOCK, REGISTERS,
+) = range(16)
 
 FIRST_HOP = 1 << 30
 """Added to the size of a token that is still at its first server."""
 ARM, RING = -2, -1
 """In place of a chunk, in a token that is the timer of a task: to be set, and set."""
 RETURN = -3
-"""In place of a chunk, in a token that gives room behind a server back."""
+"""In place of a chunk, in a token of sim/engine/_credits.py."""
 JOURNAL_COLUMNS = 7
 
 
@@ -99,7 +100,10 @@ class State(NamedTuple):
     turn : (queues * QUEUE_WORDS,) or (0,) int64
         Words of the queues that take turns; empty where there are none.
     buffered : (channels * S,) or (0,) int64
-        Work of the chunks that hold a buffer; empty where there are no buffers.
+        Work of the chunks that hold a buffer, and of those that gave it back since a return was last looked at; empty
+        where there are no buffers.
+    room : (channels * S * ROOM_WORDS,) or (0,) int64
+        Words of sim/engine/_credits.py.
     channel : (S,) or (0,) int32
         Channel that has the next turn; empty where there is one.
     """
@@ -141,4 +145,5 @@ class State(NamedTuple):
     line: I32
     turn: I64
     buffered: I64
+    room: I64
     channel: I32

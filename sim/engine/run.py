@@ -265,7 +265,7 @@ def _initial_state(program: Program, log: bool) -> State:
     missing = program.waited_for()
     register = np.zeros(_state.REGISTERS, np.int64)
     register[_state.LEFT] = n_tasks
-    register[_state.BATCH] = register[_state.ARRIVING] = NONE
+    register[_state.BATCH] = register[_state.ARRIVING] = register[_state.RETURNS] = NONE
     register[_state.FREE] = register[_state.TOKENS_FROM] = n_servers + n_special
     link, register[_state.TOP] = _stack_of(np.flatnonzero(missing == 0), n_tasks)
     base = log_base(program) if log and healthy else np.zeros(0, np.int64)
@@ -316,8 +316,9 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
     in_lists = n_nics or turns.size or program.has_credits or program.has_channels
     line = np.full(2 * program.n_servers * program.channels if in_lists else 0, NONE, np.int32)
+    rooms = np.tile([NONE, NONE, 0, 0], program.server_buffer.size)  # the words of sim/engine/_credits.py
     of_routers = {
-        "line": line, "turn": turns, "buffered": np.zeros(program.server_buffer.size, np.int64),
+        "line": line, "turn": turns, "buffered": np.zeros(program.server_buffer.size, np.int64), "room": rooms,
         "channel": np.zeros(program.n_servers if program.has_channels else 0, np.int32),
     }
     if n_nics == 0:
