@@ -326,13 +326,16 @@ class Result(Tabular):
     def notes(self) -> list[str]:
         """What a reader of the number should know: the cost of faults, which of them did nothing, and padding.
 
-        Notes of the patterns, such as a loss of bandwidth, come first.
+        Notes of the patterns, such as a loss of bandwidth, come first. Where several threads were asked for and it ran
+        on one, why.
         """
         alone = self.job.alone
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
+        if self.outcome is not None and self.outcome.alone:
+            notes.append(f"on one thread: {self.outcome.alone}")
         notes += buffer_note(self.job.topology, self.model)
         return notes if alone is None else notes + _padding(alone)
 
@@ -349,10 +352,14 @@ class Result(Tabular):
             return ""
         return f"; {self.skipped / self.events:.1%} of {self.events:,} services repeat others and were skipped"
 
+    def _told_threads(self) -> str:
+        threads = 1 if self.outcome is None else self.outcome.threads
+        return f"; {threads} threads" if threads > 1 else ""
+
     def __str__(self) -> str:
         bound = f"lower bound {format_time(self.lower_bound_ps)}"
         told = self.model.describe(progress=self.rank_progress)
-        run = f"{self.engine} engine, {told}{self._told_skipped()}"
+        run = f"{self.engine} engine, {told}{self._told_skipped()}{self._told_threads()}"
         lines = [self._title(), f"  {bound}", f"  {run}", f"  {self.symmetry}"]
         if self.estimate_ps is not None:
             lines[1] = f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, {bound}, alpha-beta " + (

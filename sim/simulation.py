@@ -74,6 +74,7 @@ def simulate(
     progress: Callable[[Progress], None] | None = None,
     max_events: Count | None = None,
     skip: bool = True,
+    threads: Count | None = None,
     faults: FaultPlan | None = None,
 ) -> Result:
     """Simulate a collective, a job, or several of them on one fabric.
@@ -142,6 +143,9 @@ def simulate(
     skip : bool
         Do not simulate stretches that repeat exactly: the result is the same, and says how many services they had.
         A log has their services too.
+    threads : int, optional
+        Threads that a run may use, where its parts have little to do with each other; the result is the same. Without
+        it as many as there are cores, in long runs in which much happens at a time.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
 
@@ -177,6 +181,8 @@ def simulate(
         choice(engine, JOB_ENGINES, "engine of a job")
     if max_events is not None and engine != "chunk":
         raise WeftError(f"a limit of {max_events} events: of the chunk engine alone")
+    if threads is not None and threads > 1 and engine != "chunk":
+        raise WeftError(f"{threads} threads: of the chunk engine alone")
     if faults is not None:
         if model.nic is not None:
             raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
@@ -187,7 +193,7 @@ def simulate(
         if model.discipline not in ORDERS:
             raise WeftError(f"faults and links that serve in turn ({model.discipline}) are not simulated together")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
-    run = _Run(engine, log or check, check, progress, max_events, skip)
+    run = _Run(engine, log or check, check, progress, max_events, skip, threads)
     healthy = run.healthy(job, model, symmetry)
     return healthy if faults is None else run.faulty(healthy, faults, symmetry)
 
@@ -212,6 +218,7 @@ class _Run:
     progress: Callable[[Progress], None] | None
     max_events: int | None
     skip: bool
+    threads: int | None
 
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
@@ -277,7 +284,10 @@ class _Run:
 
             return run_flows(lowered.program, lowered.link_rates(), log=log, progress=self.progress)
         check_memory(lowered.program, log)
-        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events, skip=self.skip)
+        return run(
+            lowered.program, log=log, progress=self.progress, max_events=self.max_events, skip=self.skip,
+            threads=self.threads,
+        )
 
 
 def _time_ps(outcome: Outcome | None, estimate_ps: int | None) -> int:

@@ -41,7 +41,8 @@ class Command:
     # without one of each it cannot run, as "key|key"; a name without a dot is a flag of the command line alone
     needs: tuple[str, ...] = ()
     positional: str = ""  # key that is written without a flag
-    run_flags: tuple[str, ...] = ()  # of "workers", "check", "max_events" and "skip": how a run is done, not its result
+    # of "workers", "check", "max_events", "skip" and "threads": how a run is done, not its result
+    run_flags: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("json",)  # files that it writes; see `sim.cli.flags`
     figures: tuple[str, ...] = ()  # of `--plot`, the default first
     chooses: bool = False  # whether it chooses chunks, discipline and trees for each point, unless they are given
@@ -141,7 +142,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "account", "library"),
-        run_flags=("workers", "check", "max_events", "skip"),
+        run_flags=("workers", "check", "max_events", "skip", "threads"),
         outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
         chooses=True,
     ),
@@ -158,7 +159,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
-        without=("model.engine",), run_flags=("check", "max_events", "skip"),
+        without=("model.engine",), run_flags=("check", "max_events", "skip", "threads"),
         outputs=("json", "csv", "plot", "heatmap", "links"),
         figures=("account", "roofline", "timeline", "critical-path", "heatmap"), chooses=True,
     ),
@@ -198,7 +199,8 @@ COMMANDS: dict[str, Command] = {
             "weft sweep examples/scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
         uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
-        run_flags=("workers", "check", "max_events", "skip"), outputs=("json", "export"), chooses=True, more=_sweep,
+        run_flags=("workers", "check", "max_events", "skip", "threads"), outputs=("json", "export"), chooses=True,
+        more=_sweep,
         notes=SWEEP_FORMAT,
     ),
     "bound": Command(

@@ -76,7 +76,7 @@ def compute(
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """One row per algorithm and size, and reasons why algorithms can never end under faults; see `never_end`."""
     how = arguments.check, spec.account.why, arguments.max_events, spec.account.spread, arguments.skip
-    tasks = [Task(spec, name, size, *how) for name in names for size in spec.sizes_bytes]
+    tasks = [Task(spec, name, size, *how, arguments.threads) for name in names for size in spec.sizes_bytes]
     stuck: Stuck = {}
     with progress("compare", len(tasks), arguments.quiet) as steps:
 

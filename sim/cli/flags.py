@@ -166,6 +166,10 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
     if "skip" in command.run_flags:
         group.add_argument("--skip", action=argparse.BooleanOptionalAction, default=True,
                            help="do not simulate stretches that repeat exactly; the times are the same (default: skip)")
+    if "threads" in command.run_flags:
+        group.add_argument("--threads", type=partial(parsed, "integer"), metavar="N",
+                           help="threads of one run at most; results are the same with any number (default: as many as "
+                                "there are cores in long runs in which much happens at a time, else 1)")
 
 
 def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     sections = read(file, arguments)
     sweep = make_sweep(
         sections, f"sweep file {file}", check=arguments.check, max_events=arguments.max_events,
-        skip=arguments.skip,
+        skip=arguments.skip, threads=arguments.threads,
     )
     path = arguments.store or file.with_suffix(".db")
     if path == file:

@@ -91,7 +91,7 @@ def _form(row: Mapping[str, Any]) -> str:
 def _validations(
     spec: Spec, names: Sequence[str], sizes: Sequence[int], arguments: argparse.Namespace, stuck: Stuck
 ) -> Iterator[Validation]:
-    how = {"check": arguments.check, "max_events": arguments.max_events, "skip": arguments.skip}
+    how = {name: getattr(arguments, name) for name in ("check", "max_events", "skip", "threads")}
     tasks = [Task(spec, name, size, **how) for name in names for size in sizes]
     with progress("validate", len(tasks), arguments.quiet) as steps:
         for task in tasks:

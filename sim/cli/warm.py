@@ -41,6 +41,10 @@ def _stretches() -> None:
     simulate(build("ring", "all-reduce", from_spec("ring:8"), "1MiB"), chunks=8192)
 
 
+def _threads() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), symmetry="off", threads=2)
+
+
 def _general() -> None:
     simulate(build("hierarchical", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
 
@@ -84,7 +88,7 @@ def _compression() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "bounds and trees": _trees, "events in fifo order": _plain, "stretches that repeat": _stretches,
-    "events in any order": _general, "NICs": _nics, "links that serve in turn": _turns, "faults": _faults,
-    "flows": _fluid, "replay": _replay, "compression": _compression,
+    "events in any order": _general, "several threads": _threads, "NICs": _nics, "links that serve in turn": _turns,
+    "faults": _faults, "flows": _fluid, "replay": _replay, "compression": _compression,
 }
 """What is compiled, the most wanted first."""

@@ -51,7 +51,7 @@ from sim.engine._fifo_state import (
     WORDS,
 )
 from sim.engine._jit import count_leading_zeros, count_trailing_zeros, helper, u64
-from sim.engine._state import FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
+from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 
 _BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 _ENTRY = (1 << 32) - 1
@@ -161,49 +161,83 @@ def take(state):
 
 
 @helper
+def _first_word(state):
+    """The word of the first slot that is filled, 64 slots a word: nothing waits below the present's own."""
+    word = ((state.register[NOW] >> state.register[WIDTH]) & (SLOTS - 1)) >> 6
+    while word < LEVELS * WORDS and state.occupied[u64(word)] == 0:
+        word += 1
+    return word
+
+
+@helper
+def _digit(state, word):
+    """The first filled slot of a word, within its level."""
+    return (word % WORDS) * 64 + count_trailing_zeros(state.occupied[u64(word)])
+
+
+@helper
+def _first_time(state, level, digit):
+    """When a slot begins: the digits above its own are those of the present, what is below it is zero."""
+    shift = state.register[WIDTH] + DIGIT * level
+    return (((state.register[NOW] >> shift) & ~np.int64(SLOTS - 1)) | np.int64(digit)) << shift
+
+
+@helper
+def _next_open(state):
+    """The next event of the open bucket."""
+    register, offset = state.register, np.int64(_ENTRY)
+    if register[HAPPENED] < register[OPENED]:
+        offset = state.order[u64(register[HAPPENED])] >> 32
+    if register[LATE] > 0:
+        offset = min(offset, state.late[0] >> 32)
+    return ((register[NOW] >> register[WIDTH]) << register[WIDTH]) | offset
+
+
+@helper
 def advance(program, state, until_ps):
     """Move the present to the next event.
 
     Returns FINISHED, PAUSED when the next event lies after `until_ps`, STUCK when there is none, or NEEDS_TOKENS.
     """
-    register, occupied = state.register, state.occupied
+    register = state.register
     while register[HAPPENED] == register[OPENED] and register[LATE] == 0:
         if register[MOVING] != NONE:
             if not _move_down(state, register[MOVING]):
                 return NEEDS_TOKENS
             register[MOVING] = NONE
-        # 64 slots a word. Nothing waits below the present's own.
-        word = ((register[NOW] >> register[WIDTH]) & (SLOTS - 1)) >> 6
-        while word < LEVELS * WORDS and occupied[u64(word)] == 0:
-            word += 1
+        word = _first_word(state)
         if word == LEVELS * WORDS:
             return STUCK
-        level = word // WORDS
-        digit = (word % WORDS) * 64 + count_trailing_zeros(occupied[u64(word)])
-        shift = register[WIDTH] + DIGIT * level
-        # The digits above this one are those of the present, what is below it is zero: the slot's first time.
-        present = (((register[NOW] >> shift) & ~np.int64(SLOTS - 1)) | np.int64(digit)) << shift
+        level, digit = word // WORDS, _digit(state, word)
+        present = _first_time(state, level, digit)
         if present > until_ps:
             return PAUSED
         slot = level * SLOTS + digit
         if level == 0 and state.slot[u64(2 * slot + 1)] > state.order.size:
             return NEEDS_TOKENS
         register[NOW] = present
-        occupied[u64(word)] &= ~_BIT[u64(digit & 63)]
+        state.occupied[u64(word)] &= ~_BIT[u64(digit & 63)]
         if level == 0:
             _open(program, state, slot)
         else:
             register[MOVING] = slot
-    offset = np.int64(_ENTRY)
-    if register[HAPPENED] < register[OPENED]:
-        offset = state.order[u64(register[HAPPENED])] >> 32
-    if register[LATE] > 0:
-        offset = min(offset, state.late[0] >> 32)
-    present = ((register[NOW] >> register[WIDTH]) << register[WIDTH]) | offset
+    present = _next_open(state)
     if present > until_ps:
         return PAUSED
     register[NOW] = present
     return FINISHED
+
+
+@helper
+def soonest(state):
+    """The next event, or the begin of the slot in which it is, once `advance` has paused; FAR where there is none."""
+    register = state.register
+    if register[HAPPENED] < register[OPENED] or register[LATE] > 0:
+        return _next_open(state)
+    word = _first_word(state)
+    if word == LEVELS * WORDS:
+        return FAR
+    return _first_time(state, word // WORDS, _digit(state, word))
 
 
 @helper

@@ -20,6 +20,7 @@ from sim.engine._fifo_state import (
     EVENT_WORDS,
     EVENTS,
     FREE_PS,
+    FULL,
     GATE,
     HOP_BITS,
     JOINED,
@@ -32,6 +33,7 @@ from sim.engine._fifo_state import (
     MISSING,
     NOW,
     OPEN,
+    OWN,
     PLACE,
     RELEASED,
     SERVED,
@@ -45,6 +47,7 @@ from sim.engine._fifo_state import (
     TOUCHED,
 )
 from sim.engine._jit import entry, helper, section, u64
+from sim.engine._mail import send
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 
 _LOW = (1 << 32) - 1
@@ -263,8 +266,11 @@ def _arrive(program, state, event):
 
 
 @helper
-def _serve(program, state, server, event):
-    """Serve an event that has just arrived at a server, after all that came before it."""
+def _serve(program, state, server, event, parted):
+    """Serve an event that has just arrived at a server, after all that came before it.
+
+    `parted` is a constant in each loop, here and below, and the branch not taken is not compiled.
+    """
     register = state.register
     key = state.event[u64(EVENT_WORDS * event + KEY)]
     place = state.event[u64(EVENT_WORDS * event + PLACE)]
@@ -284,13 +290,21 @@ def _serve(program, state, server, event):
     if state.log_base.size:
         _log(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
-        put(program, state, (start if program.deliver_head else end) + latency, key, NONE, event)
+        ready = (start if program.deliver_head else end) + latency
+        if not parted or state.delivery_part[u64(task)] == state.own[OWN]:
+            put(program, state, ready, key, NONE, event)
+        else:
+            send(state, np.int64(state.delivery_part[u64(task)]), ready, key, NONE)
     else:
         ready = end + latency
+        following = program.hop_server[u64(program.route_hop[u64(at + 1)])]
         if program.cut_through:
-            after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
+            after = program.server_rate[u64(following)]
             ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
-        put(program, state, ready, key + one, place + (1 << 32), event)
+        if not parted or state.server_part[u64(following)] == state.own[OWN]:
+            put(program, state, ready, key + one, place + (1 << 32), event)
+        else:
+            send(state, np.int64(state.server_part[u64(following)]), ready, key + one, place + (1 << 32))
     if (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0:
         if chunk == 0:
             state.start_ps[u64(task)] = start
@@ -315,7 +329,7 @@ def _log(program, state, server, start, task, chunk, at):
 
 
 @helper
-def _serve_all(program, state):
+def _serve_all(program, state, parted):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     register = state.register
     while register[SERVED] < register[TOUCHED]:
@@ -324,11 +338,11 @@ def _serve_all(program, state):
         event = state.server[line] >> 32
         while event != NONE:
             # A service puts two events at most into the calendar.
-            if register[BLOCKS] < 2 or register[LATE] + 2 > state.late.size:
+            if register[BLOCKS] < 2 or register[LATE] + 2 > state.late.size or (parted and state.own[FULL] != 0):
                 state.server[line] = (event << 32) | (state.server[line] & _LOW)
                 return False
             after = _next_of(state, event)
-            _serve(program, state, server, event)
+            _serve(program, state, server, event, parted)
             event = after
         register[SERVED] += 1
     register[SERVED] = register[TOUCHED] = 0
@@ -338,12 +352,12 @@ def _serve_all(program, state):
 @entry
 def run_fifo(program, state, max_events, until_ps):
     """Run a program whose servers are all fifo and that has no pools; see `run_general`."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps)
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps):
-    """The loop of `run_fifo`, and of `run_skipping` between its tries."""
+def fifo_loop(program, state, max_events, until_ps, parted):
+    """The loop of `run_fifo`, of `run_skipping` between its tries, and of `run_part` within a window."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
@@ -360,7 +374,7 @@ def fifo_loop(program, state, max_events, until_ps):
             due = take(state)
         if register[TOP] != NONE:
             continue
-        if not _serve_all(program, state):
+        if not _serve_all(program, state, parted):
             return NEEDS_TOKENS
         if register[LEFT] == 0:
             return FINISHED

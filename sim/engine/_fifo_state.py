@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.program.contract import I32, I64
+from sim.program.contract import I8, I32, I64
 
 DIGIT = 13
 SLOTS = 1 << DIGIT
@@ -31,12 +31,27 @@ RADIX = 256
     TASK_BITS, HOP_BITS, CHUNK_BITS, REGISTERS,
 ) = range(19)
 
+# Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
+# box, whether one is full, whether there is too little room; how far parts may be apart, and the end of the window;
+# windows counted modulo two; rounds that it has worked in, and those after which it has met the others; the part whose
+# events are received next, and how many of them were; the first event that it sent in the window.
+(
+    OWN, PARTS, ROOM, FULL, SHORT, AHEAD, END, PARITY, WORKED, MET, SENDER, TAKEN, FIRST_PS, OWN_REGISTERS,
+) = range(14)
+
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
 # Words of a server, int64.
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
 RELEASED, JOINED, DELIVERED, MISSING, LINK, CHUNKS, GATE, TASK_WORDS = 0, 1, 2, 3, 4, 5, 3, 8
+BOARD_WORDS = 32
+"""Words that a part shows, in lines of the cache of its own."""
+
+MOST_PARTS = 64
+"""Which is also the room for the lengths of a part's boxes: a line of the cache and more."""
+
+_NONE, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int8)
 
 
 class FifoState(NamedTuple):
@@ -70,6 +85,16 @@ class FifoState(NamedTuple):
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.program.outcome.Log.
+    own : (OWN_REGISTERS,) or (0,) int64
+        Of a part of a run on several threads. Empty, as all that follows, where there is one thread.
+    server_part, delivery_part : (S,) or (0,), (T,) or (0,) int8
+        Part of a server, and the part that a task is delivered to.
+    mail : (parts * 2 * parts * ROOM * EVENT_WORDS,) or (0,) int64
+        Events that the parts send to each other: boxes by sender, parity of the window, and receiver.
+    mailed : (parts * 2 * MOST_PARTS,) or (0,) int64
+        Events in each box.
+    board : (parts * BOARD_WORDS,) or (0,) int64
+        What every part shows to the others.
     """
 
     register: I64
@@ -90,6 +115,12 @@ class FifoState(NamedTuple):
     log_start_ps: I64
     log_before: I64
     last_row: I64
+    own: I64 = _NONE
+    server_part: I8 = _SMALL
+    delivery_part: I8 = _SMALL
+    mail: I64 = _NONE
+    mailed: I64 = _NONE
+    board: I64 = _NONE
 
     @property
     def joined(self) -> I32:

@@ -12,6 +12,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from sim.engine._one_module import PART, WHOLE
+from sim.program.contract import I64
 from topologies.compiled import cached
 
 _config: Any = numba.config
@@ -80,6 +81,29 @@ def _bit_count(name: str) -> Function:
     return counted
 
 
+def _shared_read(typing: Any, array: Any, index: Any) -> Any:
+    """A word that another thread writes, and after it all that was written before it."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load_atomic(_word(context, builder, array, arguments), "acquire", 8)
+
+    return types.int64(array, types.int64), emit
+
+
+def _shared_write(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write a word that another thread reads, after all that was written before it."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store_atomic(arguments[2], _word(context, builder, array, arguments), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), emit
+
+
+def _word(context: Any, builder: Any, array: Any, arguments: Any) -> Any:
+    return builder.gep(context.make_array(array)(context, builder, arguments[0]).data, [arguments[1]])
+
+
 def _leading_zeros(word: int) -> int:
     return 64 - (int(word) % 2**64).bit_length()
 
@@ -88,7 +112,18 @@ def _trailing_zeros(word: int) -> int:
     return (int(word) & -int(word)).bit_length() - 1
 
 
+def _read(array: I64, index: int) -> int:
+    return int(array[index])
+
+
+def _write(array: I64, index: int, value: int) -> None:
+    array[index] = value
+
+
 if DISABLED:
     count_leading_zeros, count_trailing_zeros = _leading_zeros, _trailing_zeros
+    read_shared: Function = _read
+    write_shared: Function = _write
 else:
     count_leading_zeros, count_trailing_zeros = _bit_count("ctlz"), _bit_count("cttz")
+    read_shared, write_shared = intrinsic(_shared_read), intrinsic(_shared_write)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sim.engine import _fifo_state as fields
@@ -64,15 +66,12 @@ def initial_state(program: Program, log: bool) -> FifoState:
     task[ready, fields.LINK] = np.append(ready[1:], NONE)[: ready.size]
     server = np.zeros((n_servers, fields.SERVER_WORDS), np.int64)
     server[:, fields.STAMP_PS] = -1
-    n_blocks = max(16, (ready.size + n_servers) // fields.BLOCK)
-    n_sorted = max(64, n_servers)
     register = np.zeros(fields.REGISTERS, np.int64)
     register[fields.LEFT] = n_tasks
     register[fields.TOP] = ready[0] if ready.size else NONE
-    register[fields.BLOCKS] = n_blocks
-    register[[fields.SPARE, fields.MOVING]] = NONE
     register[fields.WIDTH] = _width(program)
     register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = _bits(program)[:3]
+    calendar = empty_calendar(register, ready.size + n_servers, n_servers)
     base = log_base(program) if log else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if log else 0
     flat = task.reshape(-1)
@@ -83,19 +82,50 @@ def initial_state(program: Program, log: bool) -> FifoState:
         start_ps=np.full(n_tasks, -1, np.int64),
         server=server.reshape(-1),
         touched=np.zeros(n_servers, np.int32),
-        event=np.zeros(n_blocks * fields.BLOCK * fields.EVENT_WORDS, np.int64),
-        next_block=np.arange(1, n_blocks + 1, dtype=np.int32),
-        slot=np.zeros(2 * fields.OPEN + 2, np.int32),
-        occupied=np.zeros(fields.LEVELS * fields.WORDS, np.int64),
-        order=np.zeros(n_sorted, np.int64),
-        other=np.zeros(n_sorted, np.int64),
-        late=np.zeros(n_sorted, np.int64),
-        digit=np.zeros(fields.RADIX, np.int32),
+        **calendar,
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log else 0, -1, np.int64),
     )
+
+
+def empty_calendar(register: I64, n_events: int, n_sorted: int) -> dict[str, Any]:
+    """The fields of a calendar with nothing in it and room for some events; sets its registers."""
+    n_blocks, n_sorted = max(16, n_events // fields.BLOCK), max(64, n_sorted)
+    register[[fields.OPENED, fields.HAPPENED, fields.LATE, fields.FREE]] = 0
+    register[fields.BLOCKS] = n_blocks
+    register[[fields.SPARE, fields.MOVING]] = NONE
+    return {
+        "event": np.zeros(n_blocks * fields.BLOCK * fields.EVENT_WORDS, np.int64),
+        "next_block": np.arange(1, n_blocks + 1, dtype=np.int32),
+        "slot": np.zeros(2 * fields.OPEN + 2, np.int32),
+        "occupied": np.zeros(fields.LEVELS * fields.WORDS, np.int64),
+        "order": np.zeros(n_sorted, np.int64),
+        "other": np.zeros(n_sorted, np.int64),
+        "late": np.zeros(n_sorted, np.int64),
+        "digit": np.zeros(fields.RADIX, np.int32),
+    }
+
+
+def waiting(state: FifoState) -> I64:
+    """Time, key and place of all events that wait, between two picoseconds, (N, EVENT_WORDS)."""
+    register, rows = state.register, state.event.reshape(-1, fields.EVENT_WORDS)
+    words = np.concatenate([
+        state.order[register[fields.HAPPENED] : register[fields.OPENED]], state.late[: register[fields.LATE]]
+    ])
+    opened = rows[words & ((1 << 32) - 1)]
+    opened[:, fields.TIME] = (register[fields.NOW] >> register[fields.WIDTH] << register[fields.WIDTH]) | words >> 32
+    found, within = [opened], np.arange(fields.BLOCK)
+    left = state.slot[1 : 2 * fields.OPEN : 2]
+    block, left = state.slot[: 2 * fields.OPEN : 2][left > 0], left[left > 0]
+    while left.size:  # block by block of all slots, the first of each partly filled
+        count = (left - 1) % fields.BLOCK + 1
+        event = (block[:, None].astype(np.int64) * fields.BLOCK + within)[within < count[:, None]]
+        found.append(rows[event])
+        left = left - count
+        block, left = state.next_block[block[left > 0]], left[left > 0]
+    return np.concatenate(found)
 
 
 def with_more_room(state: FifoState) -> FifoState:

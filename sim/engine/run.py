@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, repeats, skipping
+from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, parts, repeats, skipping
 from sim.engine._fifo_state import FifoState
 from sim.engine._skip_state import SkipState
 from sim.engine._state import FINISHED, LEAPT, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, TIRED, State
@@ -65,12 +65,14 @@ class Run:
     `log`: keep every service, for `why` and for pictures.
     `general`: the loop that runs any program, also where that of fifo servers would do.
     `skip`: do not simulate stretches that repeat; see sim/engine/_skip.py. A log has every service nevertheless.
+    `threads`: that `spread` may go on with; None: as many as there are cores, where it pays.
     """
 
     program: Program
     log: bool = False
     general: bool = False
     skip: bool = True
+    threads: int | None = 1
 
     def __post_init__(self) -> None:
         self.state: State | FifoState
@@ -78,6 +80,8 @@ class Run:
         self._skipping: SkipState | None = None
         self._tired = False
         self._stretches: list[Stretch] = []
+        self._parts: parts.Parts | None = None
+        self.alone = ""
         if fifo.runs(self.program) and not self.general:
             self.state, self._kernel = fifo.initial_state(self.program, self.log), _fifo.run_fifo
             if self.skip and skipping.worth_trying(self.program):
@@ -100,6 +104,35 @@ class Run:
     def skipped(self) -> int:
         """Of these services, those that were not simulated."""
         return 0 if self._skipping is None else int(self._skipping.register[_skip_state.SKIPPED])
+
+    @property
+    def several(self) -> int:
+        """Threads that it may go on with."""
+        return min(self.threads or parts.cores(), parts.MOST)
+
+    @property
+    def running(self) -> int:
+        """Threads that it runs on."""
+        return 1 if self._parts is None else len(self._parts.states)
+
+    def spread(self) -> None:
+        """Go on with several threads from here, if that can be and, where their number is not given, pays.
+
+        Such a run pauses after the window in which it comes to a limit of services, not after the picosecond.
+        """
+        if self.several < 2 or self._parts is not None or self.alone:
+            return
+        if not isinstance(self.state, FifoState):
+            self.alone = "its links do not all serve in the order of arrival, healthy, without pools, NICs and buffers"
+        elif self.threads is None and self.program.chunk_hops() - self.events < parts.LEAST_SERVICES:
+            self.alone = "it is short"
+        elif self._skipping is None or self._tired:
+            cut = parts.cut(self.program, self.several)
+            self.alone = parts.obstacle(cut, self.state, self.several)
+            if self.threads is None and not self.alone:
+                self.alone = parts.loss(cut, self.state, self.several)
+            if not self.alone:
+                self._parts = parts.Parts(self.program, self.state, self.several, cut)
 
     @property
     def tokens(self) -> int:
@@ -149,6 +182,7 @@ class Run:
             else:
                 break
         if status == STUCK:
+            self._collect()
             held_up = _stranded(self.program, self.state), _holding(self.program, self.state)
             check_finished(self.program, self.state.delivered.astype(np.int64), *held_up)
         reached = self.events >= goal or self.events - self.skipped >= simulated
@@ -158,6 +192,8 @@ class Run:
 
     def _run_on(self, goal: int, simulated: int, until_ps: int) -> int:
         """Call the kernel once."""
+        if self._parts is not None:
+            return self._parts.advance(min(goal, self.skipped + simulated), until_ps)
         left = simulated - (self.events - self.skipped)
         if self._skipping is not None and not self._tired:
             return int(_skip.run_skipping(
@@ -165,8 +201,19 @@ class Run:
             ))
         return self._kernel(self.program, self.state, np.int64(min(goal - self.events, left)), np.int64(until_ps))
 
+    def _collect(self) -> None:
+        if self._parts is not None:
+            self._parts.collect()
+
+    def _why_alone(self) -> str:
+        """Why it ran on one thread where more were asked for."""
+        if (self.threads or 1) == 1 or self._parts is not None:
+            return ""
+        return self.alone or "stretches that repeat are skipped"
+
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
+        self._collect()
         state, journal, healthy = self.state, None, self.program.is_healthy
         if self.log and isinstance(state, State) and not healthy:
             rows = state.journal.reshape(-1, _state.JOURNAL_COLUMNS)[: int(state.register[_state.JOURNALED])]
@@ -178,6 +225,8 @@ class Run:
             makespan_ps=int(state.register[_state.MAKESPAN]),
             events=self.events,
             skipped=self.skipped,
+            threads=self.running,
+            alone=self._why_alone(),
             log=Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None,
             journal=journal,
             stretches=tuple(self._stretches),
@@ -191,23 +240,25 @@ def run(
     max_events: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     skip: bool = True,
+    threads: int | None = 1,
 ) -> Outcome:
     """Run a program to its end.
 
     `log`: keep every service (16 bytes each).
     `skip`: do not simulate stretches that repeat, which changes nothing but the time it takes.
-    `max_events`: give up after this many services.
+    `threads`: at most, which changes nothing but the time either; None: as many as there are cores, where it pays.
+    `max_events`: give up after this many services, counted on one thread.
     `progress`: called a few times per second on long runs.
     Deadlock: tasks wait for each other.
     Stopped: the event limit was reached, or Ctrl-C.
     """
-    return advance_to_end(start(program, log=log, skip=skip), max_events, progress)
+    return advance_to_end(start(program, log=log, skip=skip, threads=threads), max_events, progress)
 
 
 @staged("engine")
-def start(program: Program, *, log: bool = False, skip: bool = True) -> Run:
+def start(program: Program, *, log: bool = False, skip: bool = True, threads: int | None = 1) -> Run:
     """A run that has not begun; see `Run`."""
-    return Run(program, log, skip=skip)
+    return Run(program, log, skip=skip, threads=threads)
 
 
 @staged("engine")
@@ -218,12 +269,16 @@ def advance_to_end(
     started = monotonic()
     total = one.program.chunk_hops()
     budget = _most_services(one.program) + 1 if max_events is None else max_events
+    one.alone = "" if max_events is None else "its services are counted up to a limit"
+    simulated = SLICE_EVENTS if (one.threads or 1) == 1 else 1  # the first picosecond, then several threads
     try:
-        while not one.advance(budget - one.events, max_simulated=SLICE_EVENTS):
+        while not one.advance(budget - one.events, max_simulated=simulated):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
             if progress is not None:
                 progress(Progress(one.events, total, one.now_ps, one.events / max(monotonic() - started, 1e-9)))
+            one.spread()
+            simulated = SLICE_EVENTS * one.running
     except KeyboardInterrupt:
         raise Stopped(f"interrupted at {_reached(one, total)}") from None
     return one.outcome()

@@ -93,6 +93,8 @@ class Outcome(NamedTuple):
     skipped: int = 0  # of the services, those in stretches that repeat, which were not simulated
     rates: Rates | None = None  # every change of a rate, where a log of a fluid run was asked for
     stretches: tuple[Stretch, ...] = ()  # of a log, those stretches, in the order of time
+    threads: int = 1  # that it ran on
+    alone: str = ""  # why it ran on one where more were asked for
 
 
 WAITS_TOLD = 3

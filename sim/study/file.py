@@ -12,7 +12,7 @@ from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
 from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import Count, checked
 from topologies.core.rateless import wiring_of
 from topologies.text.brief import one_line
 
@@ -42,14 +42,14 @@ class Sweep:
 @checked
 def read_sweep(
     path: str | Path, *, check: bool = False, why: bool | None = None, max_events: int | None = None,
-    skip: bool = True,
+    skip: bool = True, threads: Count | None = None,
 ) -> Sweep:
     """A sweep from a TOML file, or from the JSON of a sweep.
 
     Parameters
     ----------
     path : path
-    check, why, max_events, skip
+    check, why, max_events, skip, threads
         For every point; see `sim.study.points.Task`. Default of `why`: that of the section `[account]`.
 
     Raises
@@ -58,13 +58,14 @@ def read_sweep(
         The file cannot be read, has an unknown key or a value that is not accepted, or has too many points.
     """
     sections = read_sections(Path(path), "sweep file", "sweep")
-    return make_sweep(sections, f"sweep file {path}", check=check, why=why, max_events=max_events, skip=skip)
+    return make_sweep(sections, f"sweep file {path}", check=check, why=why, max_events=max_events, skip=skip,
+                      threads=threads)
 
 
 @checked
 def make_sweep(
     data: Mapping[str, Any], where: str = "sweep", *, check: bool = False, why: bool | None = None,
-    max_events: int | None = None, skip: bool = True,
+    max_events: int | None = None, skip: bool = True, threads: Count | None = None,
 ) -> Sweep:
     """A sweep from sections of keys; a list of values is an axis.
 
@@ -80,7 +81,7 @@ def make_sweep(
     accounted = account.why if why is None else why
     axes = {f"{section}.{key}": values for section, key, values in _axes(data, where)}
     found = [
-        (Task(spec, name, size, check, accounted, max_events, account.spread or 0, skip), place)
+        (Task(spec, name, size, check, accounted, max_events, account.spread or 0, skip, threads), place)
         for spec, place in _specs(data, axes, where)
         for name in spec.algorithms
         for size in spec.sizes_bytes

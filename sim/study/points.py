@@ -64,6 +64,7 @@ class Task(NamedTuple):
     max_events: int | None = None  # give up after this many services
     spread: int | None = 0  # perturbed runs; None: a few where they are cheap
     skip: bool = True  # stretches that repeat
+    threads: int | None = None  # of one run at most
 
 
 Row = dict[str, Any]
@@ -145,7 +146,7 @@ def simulate_ready(
     spec, faults = task.spec, task.spec.build_faults()
     final = partial(
         simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
-        max_events=task.max_events, skip=task.skip, faults=faults,
+        max_events=task.max_events, skip=task.skip, threads=task.threads, faults=faults,
     )
     if spec.chooses:
         is_final = spec.engine == "chunk" and not task.check and faults is None
@@ -173,7 +174,8 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
     spec = task.spec
     engine = "chunk" if task.max_events is None else spec.engine  # a limit is of the chunk engine alone
     trial = partial(
-        simulate, engine=engine, symmetry=spec.symmetry, progress=progress, max_events=task.max_events, skip=task.skip
+        simulate, engine=engine, symmetry=spec.symmetry, progress=progress, max_events=task.max_events,
+        skip=task.skip, threads=task.threads,
     )
     return choose(
         schedule, spec.build_model(), lambda tried, model: trial(tried, model=model), symmetry=spec.symmetry,

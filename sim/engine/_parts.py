@@ -1,0 +1,198 @@
+"""One run on several threads: each part has servers of its own, and runs the fifo loop window by window.
+
+Whatever a service at one part brings about at another happens `AHEAD` later at least. So all parts may run through
+the same window of that length without looking at each other; what they send is received when the next one begins:
+
+    part 0   | run ......... | meet | receive, run .. | meet |
+    part 1   | run .. | meet ...... | receive, run ......... |
+
+When they meet, each shows its next event, and the next window begins with the earliest of these. All of them come to
+the same decision from what they all see. Events of a picosecond are ordered by what they are, not by when they were
+put into the calendar: a result does not depend on the number of parts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine._by_pointer import by_pointer
+from sim.engine._calendar import soonest
+from sim.engine._fifo import fifo_loop
+from sim.engine._fifo_state import (
+    AHEAD,
+    BOARD_WORDS,
+    END,
+    EVENTS,
+    FIRST_PS,
+    MET,
+    OWN,
+    PARTS,
+    SHORT,
+    WORKED,
+)
+from sim.engine._jit import entry, helper, read_shared, section, u64, write_shared
+from sim.engine._mail import receive, turn_over
+from sim.engine._state import FAR, NEEDS_TOKENS, NONE, PAUSED, STUCK
+
+ALONE, GOES_ON = 10, 11
+"""The others are not there yet; the next window begins."""
+
+_NEXT, _BEGUN, _STATUS = 0, 1, 2
+"""What a part shows, in a line of the cache for rounds of each parity: its next event, the services that it has begun,
+and whether it needs room. The line before has the number of the round."""
+
+
+@helper
+def _line(part, turn):
+    return BOARD_WORDS * part + 8 * (1 + (turn & 1))
+
+
+@helper
+def _show(state, status):
+    own, board = state.own, state.board
+    own[WORKED] += 1
+    own[SHORT] = status == NEEDS_TOKENS
+    line = _line(own[OWN], own[WORKED])
+    board[u64(line + _NEXT)] = min(own[FIRST_PS], soonest(state))
+    board[u64(line + _BEGUN)] = state.register[EVENTS]
+    board[u64(line + _STATUS)] = status
+    write_shared(board, BOARD_WORDS * own[OWN], own[WORKED])
+
+
+@helper
+def _all_there(state, patience):
+    """Whether all parts have come to this round, or do so while this one looks `patience` times."""
+    own = state.own
+    part = np.int64(0)
+    while part < own[PARTS]:
+        if read_shared(state.board, BOARD_WORDS * part) >= own[WORKED]:
+            part += 1
+        elif patience > 0:
+            patience -= 1
+        else:
+            return False
+    return True
+
+
+@helper
+def _decide(state, most, until_ps):
+    """What every part does next: the same in all of them."""
+    own, board = state.own, state.board
+    first, begun, full = FAR, np.int64(0), False
+    for part in range(own[PARTS]):
+        line = _line(part, own[WORKED])
+        first = min(first, board[u64(line + _NEXT)])
+        begun += board[u64(line + _BEGUN)]
+        full = full or board[u64(line + _STATUS)] == NEEDS_TOKENS
+    if full:
+        return NEEDS_TOKENS
+    if first == FAR:
+        return STUCK
+    if begun >= most or first > until_ps:
+        return PAUSED
+    turn_over(state)
+    own[FIRST_PS] = FAR
+    own[END] = min(first + own[AHEAD], until_ps + 1)
+    return GOES_ON
+
+
+@entry
+def run_part(program, state, most, until_ps, patience):
+    """Run a part until all of them end or come to a limit; see `run_general`.
+
+    `most`: services of all parts, at which they pause after a window.
+    `patience`: how often to look for the others.
+    Returns ALONE where they are not there yet: it is to be called again. STUCK where there is no event left in any
+    part, also if all tasks are done.
+    """
+    return _run(by_pointer(program), by_pointer(state), most, until_ps, patience)
+
+
+@section
+def _run(program, state, most, until_ps, patience):
+    own = state.own
+    while True:
+        if own[MET] == own[WORKED]:
+            status = NEEDS_TOKENS
+            if receive(program, state):
+                status = fifo_loop(program, state, FAR >> 1, own[END] - 1, True)
+            _show(state, status)
+        if not _all_there(state, patience):
+            return ALONE
+        own[MET] = own[WORKED]
+        status = _decide(state, most, until_ps)
+        if status != GOES_ON:
+            return status
+
+
+@helper
+def _root(owner, node):
+    while owner[u64(node)] != node:
+        owner[u64(node)] = owner[u64(owner[u64(node)])]
+        node = np.int64(owner[u64(node)])
+    return node
+
+
+@helper
+def _unite(owner, one, other):
+    """Make two groups one, whose root is the first node of both."""
+    one, other = _root(owner, one), _root(owner, other)
+    owner[u64(max(one, other))] = min(one, other)
+
+
+@helper
+def _begin(program, task):
+    """The first server of a task; a node of its own, behind the servers, for one that crosses none."""
+    route = program.task_route[u64(task)]
+    at = np.int64(program.route_ptr[u64(route)])
+    if at == program.route_ptr[u64(route + 1)]:
+        return program.server_rate.size + task
+    return np.int64(program.hop_server[u64(program.route_hop[u64(at)])])
+
+
+@helper
+def _meet(program, owner, delivery, task, child):
+    """The tasks that wait for a delivery begin in one group."""
+    begin = _begin(program, child)
+    if delivery[u64(task)] == NONE:
+        delivery[u64(task)] = begin
+    else:
+        _unite(owner, np.int64(delivery[u64(task)]), begin)
+
+
+@entry
+def find_groups(program, owner, delivery, work):
+    """Find the servers and tasks that must be in one part, and how much every server does.
+
+    `owner`: of each server, and of each task that crosses none, itself; becomes the first of its group.
+    `delivery`: NONE for each task; becomes the node at which it is delivered.
+    `work`: (S, bins), zero; becomes the services of each server in tasks of the first classes, the next, ...
+    """
+    _find_groups(by_pointer(program), owner, delivery, work)
+
+
+@section
+def _find_groups(program, owner, delivery, work):
+    most = np.int64(1)
+    for task in range(program.task_route.size):
+        most = max(most, np.int64(program.task_class[u64(task)]) + 1)
+    for task in range(program.task_route.size):
+        chunks = np.int64(program.cut_chunks[u64(program.task_cut[u64(task)])])
+        rank = np.int64(program.task_class[u64(task)]) * work.shape[1] // most
+        route = program.task_route[u64(task)]
+        for at in range(program.route_ptr[u64(route)], program.route_ptr[u64(route + 1)]):
+            work[u64(program.hop_server[u64(program.route_hop[u64(at)])]), u64(rank)] += chunks
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+                _meet(program, owner, delivery, task, np.int64(program.whole_child[u64(edge)]))
+        if program.stream_child.size:
+            for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
+                _meet(program, owner, delivery, task, np.int64(program.stream_child[u64(edge)]))
+        begin = _begin(program, task)
+        if begin >= program.server_rate.size:
+            _meet(program, owner, delivery, task, task)
+        elif delivery[u64(task)] == NONE:
+            last = program.route_hop[u64(program.route_ptr[u64(route + 1)] - 1)]
+            delivery[u64(task)] = program.hop_server[u64(last)]
+    for node in range(owner.size):
+        owner[u64(node)] = _root(owner, node)

@@ -1,0 +1,292 @@
+"""One run on several threads: who has which server, and the threads. What they do is in sim/engine/_parts.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import parent_process
+from threading import Event
+from time import sleep
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.engine import _fifo_state as fields
+from sim.engine import fifo
+from sim.engine._fifo_state import FifoState
+from sim.engine._jit import DISABLED
+from sim.engine._parts import ALONE, find_groups, run_part
+from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, STUCK
+from sim.program import I8, I32, I64, Program
+from topologies.core.extents import physical_memory
+
+MOST = fields.MOST_PARTS
+
+LEAST_SERVICES = 1 << 26
+"""A run of a second or two: with fewer there is little to gain."""
+LEAST_A_WINDOW = 500
+"""Services of a part in a window; to meet takes as long as some hundred."""
+LEAST_GAIN = 1.3
+PATIENCE = 200_000
+"""Looks at the other parts before a thread gives its core away for a while: some tenths of a millisecond."""
+NAP_S = 1e-5
+
+FIRST_ROOM = 256
+BINS = 64
+STRIPES = (64, 8, 1)
+"""Groups in a row that go to one part, beside all of a part in one row."""
+CROSSING = 0.5
+"""What it costs to send a service's event to another part, in services."""
+APART = 512
+"""Words between what two threads write all the time: more than a line of the cache, and what is fetched with it."""
+
+
+class Cut(NamedTuple):
+    """A program in parts.
+
+    Attributes
+    ----------
+    server_part, begin_part, delivery_part : (S,), (T,), (T,) int8
+        Part of a server; the part in which a task begins, and the one that it is delivered to.
+    ahead_ps : int
+        What happens at one part has no effect on another earlier than this.
+    gain : float
+        How many times as fast as one the parts are at best: as their work is balanced, and for what they send.
+    """
+
+    server_part: I8
+    begin_part: I8
+    delivery_part: I8
+    ahead_ps: int
+    gain: float
+
+
+class Groups(NamedTuple):
+    """What must be in one part: a delivery, and all tasks that wait for it, and so their first servers.
+
+    Attributes
+    ----------
+    first : (G,) int32
+        First server of each group.
+    owner : (S + T,) int32
+        Of each server, and of each task that crosses none, the first node of its group.
+    begin, delivery : (T,) int32
+        Node at which a task begins, and at which it is delivered.
+    work : (S, BINS) int64
+        Services of each server in tasks of the first classes, the next, ...
+    """
+
+    first: I32
+    owner: I32
+    begin: I32
+    delivery: I32
+    work: I64
+
+
+def groups_of(program: Program) -> Groups:
+    """The groups of a program, in the order of their first servers, which is that of nodes."""
+    n_servers, n_tasks = program.n_servers, program.n_tasks
+    owner, delivery = np.arange(n_servers + n_tasks, dtype=np.int32), np.full(n_tasks, NONE, np.int32)
+    work = np.zeros((n_servers, BINS), np.int64)
+    find_groups(program, owner, delivery, work)
+    begin, sent = np.arange(n_servers, n_servers + n_tasks, dtype=np.int32), program.hops() > 0
+    begin[sent] = program.route_server[program.route_ptr[program.task_route[sent]]]
+    return Groups(np.unique(owner[:n_servers]), owner, begin, delivery, work)
+
+
+def cut(program: Program, parts: int) -> Cut:
+    """Cut a program into parts that do about as much at about the same time.
+
+    Groups are dealt out in stripes: wide ones send less, narrow ones are better balanced when parts of the fabric are
+    busy at different times.
+    """
+    groups = groups_of(program)
+    of_group = np.bincount(groups.owner[: program.n_servers], groups.work.sum(axis=1), program.n_servers)[groups.first]
+    ends, number = np.cumsum(of_group), np.arange(groups.first.size)
+    by_work = np.minimum((ends - of_group / 2) * parts // max(ends[-1], 1), parts - 1)
+    deals = [by_work] + [number // width % parts for width in STRIPES]
+    return max((dealt(program, groups, parts, deal) for deal in deals), key=lambda one: one.gain)
+
+
+def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArray[Any]) -> Cut:
+    """A cut: how soon its parts see each other, and what it gains."""
+    part_of = np.zeros(groups.owner.size, np.int8)
+    part_of[groups.first] = part_of_group
+    part_of = part_of[groups.owner]
+    server_part, delivery_part = part_of[: program.n_servers], part_of[groups.delivery]
+    part, last = server_part[program.route_server], program.hop_last[program.route_hop] != 0
+    across = np.append(part[1:] != part[:-1], np.zeros(min(part.size, 1), bool)) & ~last
+    chunks, sent = program.chunks(), program.hops() > 0
+    on_route = np.bincount(program.task_route, chunks, program.route_ptr.size - 1)
+    n_sent = np.repeat(on_route, np.diff(program.route_ptr))[across].sum()
+    end = program.route_ptr[program.task_route[sent] + 1] - 1
+    elsewhere = part[end] != delivery_part[sent]
+    n_sent += chunks[sent][elsewhere].sum()
+    across[end[elsewhere]] = True
+    shortest = program.service_ps.min(axis=0)[program.server_rate[program.route_server]]
+    after_its_end = np.where(last, not program.deliver_head, not program.cut_through)
+    ahead_ps = int((program.route_latency_ps + after_its_end * shortest)[across].min(initial=FAR >> 2))
+    busy = np.zeros((parts, BINS), np.int64)
+    np.add.at(busy, server_part, groups.work)
+    gain = groups.work.sum() / max(busy.max(axis=0).sum() + CROSSING * n_sent / parts, 1)
+    return Cut(server_part, part_of[groups.begin], delivery_part, ahead_ps, float(gain))
+
+
+def cores() -> int:
+    """Cores for the threads of a run: one in a worker process, which is one of many."""
+    if parent_process() is not None:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def obstacle(cut: Cut, state: FifoState, parts: int) -> str:
+    """Why a run cannot go on in parts; empty where it can."""
+    if cut.ahead_ps == 0:
+        return "chunks are passed on without any latency"
+    if cut.gain <= 1:
+        return "it does not fall into parts that share its work"
+    copies = parts * (state.task.nbytes + state.server.nbytes)
+    return "" if copies < physical_memory() // 4 else "the copies of its state would not fit in memory"
+
+
+def loss(cut: Cut, state: FifoState, parts: int) -> str:
+    """Why a run had better not go on in parts; empty where it had."""
+    done, now_ps = int(state.register[fields.EVENTS]), int(state.register[fields.NOW])
+    if done * cut.ahead_ps < LEAST_A_WINDOW * parts * max(now_ps, 1):
+        return "too little happens within a latency"
+    return "" if cut.gain >= LEAST_GAIN else "its parts are busy at different times"
+
+
+class Parts:
+    """A run of the fifo loop that goes on in parts, in as many threads.
+
+    Each part has a copy of what is written about tasks and servers, of which it uses the rows that are its own: a line
+    of the cache that two cores write takes as long as ten services.
+
+    `whole`: the state so far, between two picoseconds. Its times and numbers stay true; its tasks and servers only
+    after `collect`.
+    `in_turn`: one thread runs all parts, window by window.
+    """
+
+    def __init__(self, program: Program, whole: FifoState, parts: int, cut: Cut, in_turn: bool = DISABLED) -> None:
+        self.program, self.whole, self.cut, self.in_turn = program, whole, cut, in_turn
+        events = fifo.waiting(whole)
+        task = events[:, fields.KEY] & ((1 << whole.register[fields.TASK_BITS]) - 1)
+        server = program.route_server[np.maximum(events[:, fields.PLACE] >> 32, 0)]
+        to = np.where(events[:, fields.PLACE] == NONE, cut.delivery_part[task], cut.server_part[server])
+        counts = np.bincount(to, minlength=parts)
+        room = max(FIRST_ROOM, int(counts.max()))
+        mail = np.zeros((parts, 2, parts, room, fields.EVENT_WORDS), np.int64)
+        mailed = np.zeros((parts, 2, fields.MOST_PARTS), np.int64)
+        # As if the first part had sent them in a window before the first.
+        for part in range(parts):
+            mail[0, 1, part, : counts[part]] = events[to == part]
+        mailed[0, 1, :parts] = counts
+        shared: dict[str, Any] = {
+            "server_part": cut.server_part, "delivery_part": cut.delivery_part, "mail": mail.reshape(-1),
+            "mailed": mailed.reshape(-1), "board": np.zeros(parts * fields.BOARD_WORDS, np.int64),
+        }
+        self.states = [self._state(part, parts, room, int(counts[part]), shared) for part in range(parts)]
+        self._left = int(whole.register[fields.LEFT]) - parts * (program.n_tasks + 1)
+        self._advance(self._in_turn, 0, 0)  # deals the events out, and compiles in this thread
+
+    def _state(self, part: int, parts: int, room: int, n_events: int, shared: dict[str, Any]) -> FifoState:
+        """The state of a part before its first window."""
+        whole, n_servers = self.whole, self.program.n_servers
+        register = np.zeros(2 * APART, np.int64)[APART : APART + fields.REGISTERS]
+        own = np.zeros(2 * APART, np.int64)[APART : APART + fields.OWN_REGISTERS]
+        register[:] = whole.register
+        register[fields.EVENTS] *= part == 0  # all together are those so far
+        register[fields.LEFT] = self.program.n_tasks + 1  # never done by itself
+        own[[fields.OWN, fields.PARTS, fields.ROOM, fields.AHEAD]] = part, parts, room, self.cut.ahead_ps
+        own[[fields.END, fields.FIRST_PS]] = register[fields.NOW] + 1, FAR
+        task = whole.task.copy()
+        return whole._replace(
+            register=register, own=own, task=task, gate_ps=task.view(np.int64), server=whole.server.copy(),
+            touched=np.zeros_like(whole.touched), **fifo.empty_calendar(register, n_events + n_servers, n_servers),
+            **shared,
+        )
+
+    def advance(self, most: int, until_ps: int) -> int:
+        """Go on until the end, or until a limit is reached between two windows; returns the status."""
+        return self._advance(self._in_turn if self.in_turn else self._in_threads, most, until_ps)
+
+    def collect(self) -> None:
+        """Bring what the parts know of tasks and servers together in the whole."""
+        task, gate_ps = _by_task(self.whole)
+        server = self.whole.server.reshape(-1, fields.SERVER_WORDS)
+        for part, state in enumerate(self.states):
+            own = self.cut.server_part == part
+            server[own] = state.server.reshape(server.shape)[own]
+            own = self.cut.begin_part == part
+            task[own] = _by_task(state)[0][own]
+        for part, state in enumerate(self.states):
+            # Last, as their words are those of the part they are delivered to.
+            own = self.cut.delivery_part == part
+            of_part, gate_of_part = _by_task(state)
+            task[own, fields.DELIVERED] = of_part[own, fields.DELIVERED]
+            own &= task[:, fields.DELIVERED] == task[:, fields.CHUNKS]
+            gate_ps[own] = gate_of_part[own]
+
+    def _advance(self, how: Callable[[int, int], int], most: int, until_ps: int) -> int:
+        while (status := how(most, until_ps)) == NEEDS_TOKENS:
+            self._give_room()
+        register, of_parts = self.whole.register, np.array([state.register for state in self.states])
+        register[fields.EVENTS] = of_parts[:, fields.EVENTS].sum()
+        register[fields.LEFT] = self._left + of_parts[:, fields.LEFT].sum()
+        register[[fields.NOW, fields.MAKESPAN]] = of_parts[:, [fields.NOW, fields.MAKESPAN]].max(axis=0)
+        return FINISHED if status == STUCK and register[fields.LEFT] == 0 else status
+
+    def _in_turn(self, most: int, until_ps: int) -> int:
+        status = [ALONE] * len(self.states)
+        while ALONE in status:
+            for part, state in enumerate(self.states):
+                if status[part] == ALONE:
+                    status[part] = self._run(state, most, until_ps, 0)
+        return status[0]
+
+    def _in_threads(self, most: int, until_ps: int) -> int:
+        stop = Event()
+
+        def work(state: FifoState) -> int:
+            status = ALONE
+            try:
+                while status == ALONE and not stop.is_set():
+                    status = self._run(state, most, until_ps, PATIENCE)
+                    if status == ALONE:
+                        sleep(NAP_S)
+            finally:
+                if status == ALONE:
+                    stop.set()  # nobody waits for a thread that has failed
+            return status
+
+        with ThreadPoolExecutor(len(self.states)) as pool:
+            try:
+                return max(pool.map(work, self.states))
+            except BaseException:
+                stop.set()
+                raise
+
+    def _run(self, state: FifoState, most: int, until_ps: int, patience: int) -> int:
+        return int(run_part(self.program, state, np.int64(most), np.int64(until_ps), np.int64(patience)))
+
+    def _give_room(self) -> None:
+        """More room for each part that is short of it, or in all boxes if one is full."""
+        if any(state.own[fields.FULL] for state in self.states):
+            parts, room = len(self.states), int(self.states[0].own[fields.ROOM])
+            boxes = self.states[0].mail.reshape(parts, 2, parts, room, fields.EVENT_WORDS)
+            mail = np.concatenate([boxes, np.zeros_like(boxes)], axis=3).reshape(-1)
+            self.states = [state._replace(mail=mail) for state in self.states]
+            for state in self.states:
+                state.own[[fields.FULL, fields.ROOM]] = 0, 2 * room
+        else:
+            short = [bool(state.own[fields.SHORT]) for state in self.states]
+            states = zip(self.states, short, strict=True)
+            self.states = [fifo.with_more_room(one) if few else one for one, few in states]
+
+
+def _by_task(state: FifoState) -> tuple[I32, I64]:
+    """Words and gate of each task."""
+    return state.task.reshape(-1, fields.TASK_WORDS), state.gate_ps[fields.GATE :: fields.TASK_WORDS // 2]

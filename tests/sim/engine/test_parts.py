@@ -1,0 +1,221 @@
+"""A run in parts: the same arrays as the run in one, whatever the parts and whoever runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from collectives import ALGORITHMS, build
+from sim import simulate
+from sim.engine import fifo, parts
+from sim.engine import run as engine
+from sim.engine.run import Run, run
+from sim.lower.job import lower
+from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.model import Model
+from sim.program.outcome import Deadlock
+from tests.sim.engine.test_engine import assert_same
+from tests.strategies import fifo_programs
+from topologies import WeftError, from_spec
+
+STATE = ("delivered", "joined", "busy_ps", "finish_ps")
+
+
+def in_parts(program: Program, n_parts: int, seed: int, *, threads: bool = False, log: bool = True) -> Run:
+    """A run that goes on in parts after its first picosecond."""
+    one = Run(program, log=log, skip=False)
+    if not one.advance(1):
+        groups = parts.groups_of(program)
+        deal = np.random.default_rng(seed).integers(0, n_parts, groups.first.size)
+        cut = parts.dealt(program, groups, n_parts, deal)
+        if cut.ahead_ps > 0:
+            one._parts = parts.Parts(program, one.state, n_parts, cut, in_turn=not threads)
+    return one
+
+
+def check(program: Program, n_parts: int, seed: int, *, threads: bool = False, log: bool = True) -> bool:
+    """Hold a run in parts against the run in one; returns whether it had parts."""
+    whole, one = Run(program, log=log, skip=False), in_parts(program, n_parts, seed, threads=threads, log=log)
+    assert said(one) == said(whole)
+    assert_same(one.outcome(), whole.outcome())
+    for name in ("delivered", "joined"):
+        np.testing.assert_array_equal(getattr(one.state, name), getattr(whole.state, name), err_msg=name)
+    return one._parts is not None
+
+
+def said(one: Run) -> str:
+    """How a run ends."""
+    try:
+        one.advance()
+    except Deadlock as stuck:
+        return str(stuck)
+    return "finished"
+
+
+@settings(max_examples=400, deadline=None)
+@given(program=fifo_programs(), n_parts=st.integers(2, 5), seed=st.integers(0, 99))
+def test_random_programs(program: Program, n_parts: int, seed: int) -> None:
+    event("in parts" if check(program, n_parts, seed) else "in one")
+
+
+@pytest.mark.compiled
+@settings(max_examples=40, deadline=None)
+@given(program=fifo_programs(), n_parts=st.integers(2, 3), seed=st.integers(0, 99))
+def test_random_programs_on_threads(program: Program, n_parts: int, seed: int) -> None:
+    event("in parts" if check(program, n_parts, seed, threads=True) else "in one")
+
+
+@settings(max_examples=60, deadline=None)
+@given(program=fifo_programs(), seed=st.integers(0, 99), most=st.integers(1, 60), step_ps=st.integers(1, 2000))
+def test_slices(program: Program, seed: int, most: int, step_ps: int) -> None:
+    """A run in slices of services, or of time, ends like the run in one go; up to a time it stands where that does."""
+    whole = Run(program, skip=False)
+    if said(whole) != "finished":
+        return
+    by_events, by_time = in_parts(program, 2, seed), in_parts(program, 3, seed)
+    while not by_events.advance(max_events=most):
+        assert by_events.events > 0
+    now, other = by_time.now_ps, Run(program, skip=False)
+    while not by_time.advance(until_ps=now):
+        other.advance(until_ps=now)
+        by_time.outcome()
+        for name in ("delivered", "joined", "busy_ps", "finish_ps"):
+            np.testing.assert_array_equal(getattr(by_time.state, name), getattr(other.state, name), err_msg=name)
+        assert by_time.events == other.events
+        now += max(step_ps, whole.outcome().makespan_ps // 20)
+    for one in (by_events, by_time):
+        assert_same(one.outcome(), whole.outcome())
+
+
+CASES = [(name, kind, form) for name, one in ALGORITHMS.items() for kind in one.functions
+         for form in one.forms_of(kind) or (None,)]
+
+
+@pytest.mark.table
+@pytest.mark.compiled
+@pytest.mark.parametrize("spec", ["ring:5", "torus:4x3", "switch:6", "fat-tree:2"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_registry(case: tuple[str, str, str | None], spec: str) -> None:
+    """Every algorithm, in parts as they are cut by default and as they are drawn, with symmetry and without."""
+    name, kind, form = case
+    for symmetry, n_parts, forwarding in (("auto", 2, "cut-through"), ("off", 3, "store-and-forward")):
+        try:
+            schedule = build(name, kind, from_spec(spec), "300KB", form)
+        except WeftError:
+            return
+        program = lower(schedule, Model(chunks=7, forwarding=forwarding), symmetry).program
+        if fifo.runs(program):
+            check(program, n_parts, 1)
+        one = Run(program, log=True, threads=n_parts)
+        if not one.advance(1):
+            one.spread()
+            one.advance()
+        assert_same(one.outcome(), run(program, log=True))
+
+
+def crossing(chunks: int, tasks: int = 1, latency_ps: int = 5, rate: int = 10**9) -> Program:
+    """Tasks that cross two servers, of which the second begins tasks of its own when they are delivered."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    servers = [builder.server(rate) for _ in range(4)]
+    for _ in range(tasks):
+        for here, there in ((0, 2), (2, 0)):
+            sent = builder.task(1000, [(servers[here], latency_ps), (servers[there + 1], latency_ps)],
+                                Cutting(chunks))
+            builder.task(1000, [(servers[there], latency_ps)], Cutting(chunks), stream=[sent])
+    return builder.build()
+
+
+def test_a_cut_keeps_deliveries_with_what_waits_for_them() -> None:
+    """Groups of servers; how far apart parts may be; and the part that a transfer is delivered to."""
+    program = crossing(1)
+    groups = parts.groups_of(program)
+    assert groups.first.tolist() == [0, 1, 2, 3]
+    assert groups.delivery.tolist() == [2, 2, 0, 0]
+    cut = parts.dealt(program, groups, 2, np.array([0, 0, 1, 1]))
+    service = int(program.service_ps.max())
+    assert cut.ahead_ps == service + 5
+    assert cut.delivery_part.tolist() == [1, 1, 0, 0]
+    assert cut.begin_part.tolist() == [0, 1, 1, 0]
+    assert parts.dealt(program, groups, 2, np.zeros(4, int)).ahead_ps > 10**15
+
+
+def test_boxes_and_calendars_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many events are sent at once: room is made between two looks of the threads, and nothing is lost."""
+    monkeypatch.setattr(parts, "FIRST_ROOM", 1)
+    program = crossing(9, tasks=300, latency_ps=10**7, rate=10**12)
+    one = in_parts(program, 2, 0)
+    assert one._parts is not None
+    room, events = one._parts.states[0].mail.size, one._parts.states[0].event.size
+    one.advance()
+    assert one._parts.states[0].mail.size > room
+    assert one._parts.states[0].event.size > events
+    assert_same(one.outcome(), run(program, log=True))
+
+
+def test_a_thread_that_fails_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = in_parts(crossing(9, tasks=3), 2, 0, threads=True)
+    assert one._parts is not None
+    others, failing = one._parts._run, one._parts.states[1]
+
+    def fail(state: Any, *limits: int) -> int:
+        if state is failing:
+            raise MemoryError("no room")
+        return others(state, *limits)
+
+    monkeypatch.setattr(one._parts, "_run", fail)
+    with pytest.raises(MemoryError, match="no room"):
+        one.advance()
+
+
+def test_a_result_says_on_how_many_threads_it_ran() -> None:
+    schedule = build("recursive-doubling", "all-reduce", from_spec("torus:4x4"), "64KiB")
+    one, two = simulate(schedule, symmetry="off", log=True), simulate(schedule, symmetry="off", log=True, threads=2)
+    assert one.outcome is not None
+    assert two.outcome is not None
+    assert_same(one.outcome, two.outcome)
+    assert (one.outcome.threads, two.outcome.threads) == (1, 2)
+    assert "; 2 threads" in str(two)
+    assert "thread" not in str(one)
+    assert one.row() | {"wall_s": 0} == two.row() | {"wall_s": 0}
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    ({"discipline": "priority"}, "its links do not all serve in the order of arrival"),
+    ({"tie": "first"}, "it does not fall into parts that share its work"),
+    ({"max_events": 10**6}, "its services are counted up to a limit"),
+])
+def test_why_a_run_stays_on_one_thread(options: dict[str, Any], why: str) -> None:
+    schedule = build("ring", "all-reduce", from_spec("ring:4"), "64KiB")  # one link stands for all
+    found = simulate(schedule, threads=2, **options)
+    assert f"note: on one thread: {why}" in str(found)
+
+
+def test_threads_must_be_at_least_one() -> None:
+    schedule = build("ring", "all-reduce", from_spec("ring:4"), "64KiB")
+    for number in (0, -1):
+        with pytest.raises(WeftError, match=f"threads is {number}: give an integer from 1"):
+            simulate(schedule, threads=number)
+    with pytest.raises(WeftError, match="2 threads: of the chunk engine alone"):
+        simulate(schedule, threads=2, engine="reference")
+
+
+def test_long_runs_with_wide_windows_take_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a number, by how much there is to do and how much of it at a time; in a worker there is one core."""
+    program = lower(build("direct", "all-to-all", from_spec("torus:4x4"), "16MiB"), Model(chunks=64), "off").program
+    monkeypatch.setattr(parts, "cores", lambda: 2)
+    monkeypatch.setattr(engine, "SLICE_EVENTS", 10_000)
+
+    def threads() -> int:
+        return run(program, skip=False, threads=None).threads
+
+    assert threads() == 1
+    monkeypatch.setattr(parts, "LEAST_SERVICES", 1)
+    assert threads() == 1
+    monkeypatch.setattr(parts, "LEAST_A_WINDOW", 1)
+    assert threads() == 2
+    monkeypatch.setattr(parts, "cores", lambda: 1)
+    assert threads() == 1
