@@ -19,7 +19,7 @@ from sim.program.outcome import Deadlock
 from sim.study.points import Task, simulate_point
 from sim.study.spec import Spec
 from sim.study.tables import aligned, links_csv, spent
-from sim.study.validation import Validation, validate
+from sim.study.validation import MOST_FLOWS, Validation, validate
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
@@ -112,7 +112,7 @@ def report(
     rows = [one.row() for one in validations]
     lines = [f"# weft validate: {spec.kind.name} on {topology.name}, {counted(topology.n_npus, 'NPU')}"]
     lines += [*assumptions(spec, rows), "#"]
-    head = ["size", "algorithm", "closed form", "lower bound", "estimate", "simulated", "residual"]
+    head = ["size", "algorithm", "closed form", "lower bound", "estimate", "fluid", "simulated", "residual"]
     lines.append(aligned([head, *(_line(one) for one in validations)], left=0))
     lines += ["#", "# residual = simulated - estimate:"]
     lines += [f"#   {_name(one)}: {one.verdict()}" for one in validations]
@@ -125,6 +125,8 @@ def report(
         "RTT + q max(RTT, slots service) + r service, C - 1 = q slots + r, where C chunks stream along trees",
         "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link; steps "
         "that pass chunks on are one, parts of a pipeline follow each other through the busiest dimension",
+        "# fluid: the same transfers, whole, over links that all flows share evenly (--engine fluid); - with headers "
+        f"per chunk and what else flows do not have, and beyond {MOST_FLOWS:,} flows",
     ]
 
 
@@ -141,6 +143,7 @@ def _line(one: Validation) -> list[str]:
         "-" if one.closed_form_ps is None else format_time(one.closed_form_ps),
         format_time(result.lower_bound_ps),
         format_time(sum(one.estimate)),
+        "-" if one.fluid_ps is None else format_time(one.fluid_ps),
         format_time(result.time_ps),
         format_time(one.residual_ps) + share,
     ]

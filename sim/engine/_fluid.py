@@ -19,15 +19,16 @@ from sim.engine._fluid_state import (
     LOGGED,
     LOW,
     MAKESPAN,
+    MARK,
     MARKS,
     NEEDS_LOG,
+    NEW_RATE,
     NONE,
     NOW,
     PAUSED,
     PENDING,
     RATE,
-    TASK,
-    TIME,
+    SINCE_PS,
     TOO_LATE,
     TOP,
 )
@@ -46,7 +47,7 @@ def run_fluid(flows, state, budget):
         if budget <= 0:
             return PAUSED
         budget -= 1
-        if state.log.shape[0] and register[LOGGED] + state.rate.size > state.log.shape[0]:
+        if state.log.shape[0] and register[LOGGED] + state.phase.size > state.log.shape[0]:
             return NEEDS_LOG
         register[FROM_RATE], register[LINKS] = WORD, 0
         register[MARKS] += 1
@@ -81,13 +82,14 @@ def _due(flows, state, task):
     state.due_ps[u64(task)] = min(register[NOW] + flows.latency_ps[u64(task)], CLOCK_END_PS)
     _sink(state.pending, state.due_ps, state.place, 0, register[PENDING])
     register[EVENTS] += 1
-    register[FROM_RATE] = min(register[FROM_RATE], state.rate[u64(task)])
+    register[FROM_RATE] = min(register[FROM_RATE], state.flow_word[u64(task), RATE])
     for at in range(flows.crossing_ptr[u64(task)], flows.crossing_ptr[u64(task + 1)]):
         link = flows.crossing_link[u64(at)]
         state.link_flows[u64(link)] -= 1
-        last = state.crossing[u64(state.link_first[u64(link)] + state.link_flows[u64(link)])]
-        state.crossing[u64(state.crossing_place[u64(at)])] = last
-        state.crossing_place[u64(last)] = state.crossing_place[u64(at)]
+        place, end = state.crossing_place[u64(at)], state.link_first[u64(link)] + state.link_flows[u64(link)]
+        last = state.crossing[u64(end)]
+        state.crossing[u64(place)], state.carrier[u64(place)] = last, state.carrier[u64(end)]
+        state.crossing_place[u64(last)] = place
         _look_at(flows, state, link)
 
 
@@ -115,17 +117,17 @@ def _start(flows, state, task):
         _deliver(flows, state, task)
         return
     state.phase[u64(task)] = FLOWING
-    state.since_ps[u64(task)] = register[NOW]
+    state.flow_word[u64(task), SINCE_PS] = register[NOW]
     state.due_ps[u64(task)] = CLOCK_END_PS
     state.pending[u64(register[PENDING])], state.place[u64(task)] = task, register[PENDING]
     register[PENDING] += 1
     for at in range(first, end):
         link = flows.crossing_link[u64(at)]
         place = state.link_first[u64(link)] + state.link_flows[u64(link)]
-        state.crossing[u64(place)], state.crossing_place[u64(at)] = at, place
+        state.crossing[u64(place)], state.carrier[u64(place)], state.crossing_place[u64(at)] = at, task, place
         state.link_flows[u64(link)] += 1
         _look_at(flows, state, link)
-    state.rate[u64(task)] = WORD  # it is found anew, whichever rates are
+    state.flow_word[u64(task), RATE] = WORD  # it is found anew, whichever rates are
 
 
 @helper
@@ -164,16 +166,18 @@ def _touched(flows, state):
         free, unfrozen = flows.link_rate[u64(link)], 0
         looked += end - first
         for place in range(first, end):
-            task = flows.crossing_task[u64(state.crossing[u64(place)])]
-            if state.rate[u64(task)] < register[FROM_RATE]:
-                free -= state.rate[u64(task)]
+            task = state.carrier[u64(place)]
+            if state.flow_word[u64(task), RATE] < register[FROM_RATE]:
+                free -= state.flow_word[u64(task), RATE]
                 continue
             unfrozen += 1
-            if state.mark[u64(task)] != register[MARKS]:
-                state.mark[u64(task)] = register[MARKS]
-                state.new_rate[u64(task)] = NONE
+            if state.flow_word[u64(task), MARK] != register[MARKS]:
+                state.flow_word[u64(task), MARK] = register[MARKS]
+                state.flow_word[u64(task), NEW_RATE] = NONE
                 state.flow[u64(register[FLOWS])] = task
                 register[FLOWS] += 1
+                if register[LINKS] == state.link.size:
+                    continue
                 for other in range(flows.crossing_ptr[u64(task)], flows.crossing_ptr[u64(task + 1)]):
                     _look_at(flows, state, flows.crossing_link[u64(other)])
         state.free_rate[u64(link)], state.unfrozen[u64(link)] = free, unfrozen
@@ -224,9 +228,11 @@ def _freeze(flows, state, link, level):
     """The flows of a full link have their rate."""
     first = state.link_first[u64(link)]
     for place in range(first, first + state.link_flows[u64(link)]):
-        task = flows.crossing_task[u64(state.crossing[u64(place)])]
-        if state.mark[u64(task)] == state.register[MARKS] and state.new_rate[u64(task)] == NONE:
-            state.new_rate[u64(task)] = level
+        if state.unfrozen[u64(link)] == 0:
+            return
+        task = state.carrier[u64(place)]
+        if state.flow_word[u64(task), MARK] == state.register[MARKS] and state.flow_word[u64(task), NEW_RATE] == NONE:
+            state.flow_word[u64(task), NEW_RATE] = level
             for at in range(flows.crossing_ptr[u64(task)], flows.crossing_ptr[u64(task + 1)]):
                 other = flows.crossing_link[u64(at)]
                 state.free_rate[u64(other)] -= level
@@ -258,20 +264,20 @@ def _apply(flows, state):
     now, size, changed = register[NOW], register[PENDING], 0
     for at in range(register[FLOWS]):
         task = state.flow[u64(at)]
-        rate, before = state.new_rate[u64(task)], state.rate[u64(task)]
+        rate, before = state.flow_word[u64(task), NEW_RATE], state.flow_word[u64(task), RATE]
         if rate == before:
             continue
-        passed = now - state.since_ps[u64(task)]
+        passed = now - state.flow_word[u64(task), SINCE_PS]
         if passed:
             _carry(state.work, task, before, passed)
-            state.since_ps[u64(task)] = now
-        state.rate[u64(task)] = rate
+            state.flow_word[u64(task), SINCE_PS] = now
+        state.flow_word[u64(task), RATE] = rate
         state.new_due_ps[u64(task)] = min(now + _lasts_ps(state.work, task, rate, flows.tolerance), CLOCK_END_PS)
         state.flow[u64(changed)] = task
         changed += 1
         if state.log.shape[0]:
             row = u64(register[LOGGED])
-            state.log[row, TIME], state.log[row, TASK], state.log[row, RATE] = now, task, rate
+            state.log[row, 0], state.log[row, 1], state.log[row, 2] = now, task, rate
             register[LOGGED] += 1
     many = 8 * changed > size
     for at in range(changed):

@@ -15,7 +15,8 @@ FINISHED, PAUSED, TOO_LATE, NEEDS_LOG = range(4)
 """Statuses."""
 
 HIGH, LOW, WORK_WORDS = 0, 1, 2
-TIME, TASK, RATE, LOG_WORDS = 0, 1, 2, 3
+RATE, SINCE_PS, MARK, NEW_RATE, FLOW_WORDS = 0, 1, 2, 3, 4
+LOG_WORDS = 3
 
 NONE = -1
 WAITING, FLOWING, LEAVING = range(3)
@@ -34,8 +35,8 @@ class FluidState(NamedTuple):
         Stack of the tasks that are released in this picosecond.
     phase : (T,) int8
     start_ps, finish_ps : (T,) int64
-    rate, since_ps : (T,) int64
-        Rate of a flow, and since when `work` is what is left of it.
+    flow_word : (T, FLOW_WORDS) int64
+        Rate of a flow, since when `work` is what is left of it, a mark if its rate is found anew, and what was found.
     work : (T, 2) int64
     due_ps : (T,) int64
         When a flow ends, or is delivered.
@@ -44,10 +45,10 @@ class FluidState(NamedTuple):
     link_first : (L+1,) int32
         The crossings of link l by flows are the first `link_flows[l]` of `crossing[link_first[l]:link_first[l+1]]`.
     link_flows : (L,) int32
-    crossing, crossing_place : (X,) int32
-        Crossings by link, and where each is.
-    mark, flow, new_rate, new_due_ps : (T,) int64, int32, int64, int64
-        Of flows whose rates are found anew: mark, the flows, and what was found.
+    crossing, carrier, crossing_place : (X,) int32
+        Crossings by link, the task of each, and where each is.
+    flow, new_due_ps : (T,) int32, int64
+        The flows whose rates are found anew, and when each will end.
     link_mark, link : (L,) int64, int32
         The same of links, without a result.
     free_rate, share, unfrozen : (L,) int64, int64, int32
@@ -66,8 +67,7 @@ class FluidState(NamedTuple):
     phase: I32
     start_ps: I64
     finish_ps: I64
-    rate: I64
-    since_ps: I64
+    flow_word: I64
     work: I64
     due_ps: I64
     pending: I32
@@ -75,10 +75,9 @@ class FluidState(NamedTuple):
     link_first: I32
     link_flows: I32
     crossing: I32
+    carrier: I32
     crossing_place: I32
-    mark: I64
     flow: I32
-    new_rate: I64
     new_due_ps: I64
     link_mark: I64
     link: I32

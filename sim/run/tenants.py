@@ -19,7 +19,7 @@ from sim.run.share import Share
 from sim.run.tenant_accounts import tenant_accounts
 from sim.simulation import simulate
 from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import checked, choice
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S, parse_time
@@ -117,6 +117,7 @@ def share_fabric(
     >>> [one.slowdown > 1 for one in both.shares]
     [True, True]
     """
+    choice(engine, ("chunk", "reference"), "engine of tenants")
     run = simulate(tenants, model=model, engine=engine, symmetry=symmetry, check=check, log=True, faults=faults)
     done("all together", run.time_ps)
     finish_ps = _operations_end_ps(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,12 +13,16 @@ from sim.analytic.closed_form import all_reduce_phases, phases_ps
 from sim.analytic.estimate import Estimate, estimate_parts
 from sim.analytic.streaming_form import streaming_ps
 from sim.result import Result
+from sim.simulation import simulate
 from sim.why.path import QUEUEING, SERIALIZATION, Why, by_kind
 from topologies import Topology
-from topologies.checks import checked
+from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S, format_time
+
+MOST_FLOWS = 10_000
+"""Limit on the flows that are simulated beside chunks: seconds, where all of them end apart."""
 
 LATENCIES = ("propagation", "hop processing", "endpoint")
 
@@ -35,6 +39,7 @@ class Validation(Tabular):
     closed_form_ps: int | None
     estimate: Estimate  # alpha-beta, steps in lockstep, with the routes and loads of this schedule
     why: Why  # critical path of the simulated run
+    fluid_ps: int | None  # of the same transfers as flows; None where the fluid engine cannot run them, or takes long
 
     @property
     def residual_ps(self) -> int:
@@ -80,6 +85,7 @@ class Validation(Tabular):
         account = {"makespan_ps": self.why.makespan_ps, "parts_ps": self.why.parts}
         return self.result.row() | {
             "closed_form_s": closed,
+            "fluid_s": None if self.fluid_ps is None else self.fluid_ps / PS_PER_S,
             "estimate_latency_s": self.estimate.latency_ps / PS_PER_S,
             "estimate_load_s": self.estimate.load_ps / PS_PER_S,
             "residual_s": self.residual_ps / PS_PER_S,
@@ -93,7 +99,18 @@ class Validation(Tabular):
 @checked
 def validate(result: Result) -> Validation:
     """Compare a simulated result with its predictions; runs it once more, with a log."""
-    return Validation(result, closed_form_ps(result), estimate_parts(result.healthy), result.why())
+    return Validation(result, closed_form_ps(result), estimate_parts(result.healthy), result.why(), fluid_ps(result))
+
+
+def fluid_ps(result: Result) -> int | None:
+    """The time of the same transfers, whole, over fair links; None with what flows do not have, or beyond a limit."""
+    if result.faults is not None or result.program.n_tasks > MOST_FLOWS:
+        return None
+    model = replace(result.model, chunks=1, chunk_bytes=None, discipline="fifo")
+    try:
+        return simulate(result.schedule, model=model, engine="fluid").time_ps
+    except WeftError:
+        return None
 
 
 def closed_form_ps(result: Result) -> int | None:

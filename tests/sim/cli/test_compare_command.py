@@ -194,3 +194,29 @@ def test_two_files_are_two_columns(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [row["algorithm"] for row in rows] == ["a.xml", "b.xml"]
     assert main([*words, f"{tmp_path}/a.xml,{tmp_path}/sub/a.xml"]) == 2
     assert "have the same file name" in capsys.readouterr().err
+
+
+def test_flows_are_compared_and_what_has_none_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Times are those of `simulate`, and a pipeline through pools cannot run, which is no error."""
+    data = compare(tmp_path, "compare", "--topology", "torus:2x4", "-b", "64K", "--engine", "fluid", "--check")
+    shown = capsys.readouterr().out
+    assert "# model: cut-through, 1 chunk per transfer, ties first; fluid engine" in shown
+    assert "hierarchical, themis cannot run: the fluid engine has no pools" in shown
+    assert {row["engine"] for row in data["rows"]} == {"fluid"}
+    [swing] = [row for row in data["rows"] if row["algorithm"] == "swing"]
+    built = build("swing", "all-reduce", from_spec("torus:2x4"), "64KiB", swing["form"])
+    assert swing["time_s"] == simulate(built, engine="fluid").time_s
+
+
+@pytest.mark.parametrize(("flag", "said"), [
+    (("--chunks", "16"), "chunks 16: not with the fluid engine"), (("--why",), "why True: not with the fluid engine"),
+    (("--chunk", "8KiB"), "chunk bytes 8192: not with the fluid engine"),
+    (("--spread", "3"), "spread 3: not with the fluid engine"), (("--max-events", "5"), "of the chunk engine alone"),
+    (("--preset", "swing-paper"), "deliver 'head': not with the fluid engine"),
+])
+def test_what_flows_do_not_have_is_rejected(
+    flag: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "--topology", "ring:4", "-b", "1K", "--engine", "fluid", *flag]) == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert said in line

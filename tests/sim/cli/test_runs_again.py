@@ -41,6 +41,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "compare": (
         "--topology ring:4 --algorithms ring,direct -b 1K -e 4K -f 4 --chunks 2 --faults plan.toml --why",
         "--topology torus:2x2 --preset swing-paper --collective broadcast --root 2 -b 1K --engine reference",
+        "--topology ring:4 --algorithms ring,direct -b 1K --engine fluid --check",
         "--topology inputs/ring.json --collective all-gather --algorithms inputs/gather.xml,ring -b 1K",
         "--machine inputs/mine.toml:2 --library nccl:2.27 --library-protocols LL,Simple -b 1K -e 1M -f 32",
     ),

@@ -27,6 +27,7 @@ from sim.simulation import simulate
 from tests.strategies import REALISTIC_RATES, flow_programs
 from topologies import Topology, WeftError, from_spec
 from topologies.units import PS_PER_S
+from workloads.job import Communicate, Compute, Job, Operation, Send
 
 WHOLE = Model(chunks=1)
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
@@ -195,6 +196,29 @@ def test_a_flow_beyond_the_clock_is_rejected() -> None:
         builder.task(4_000_000, [(link, 1)])
     with pytest.raises(WeftError, match="the clock"):
         run_flows(builder.build(), [Fraction(1)])
+
+
+def test_messages_of_a_job_are_flows() -> None:
+    """Messages of many sizes, and a collective after them, on the quotient and not; computations are rejected."""
+    fabric = from_spec("random-regular:8x3")
+    src, dst = zip(*[(a, b) for a in range(8) for b in range(8) if a != b], strict=True)
+    work = Send(tuple(1000 + 77 * at for at in range(len(src))), src, dst), Communicate(build(
+        "direct", "all-reduce", fabric, "64KiB"))
+    messages = Operation("messages", "send", work[0], None, (), 0)
+    job = Job(fabric, [messages, Operation("sum", "all-reduce", work[1], None, (0,), 0)])
+    few, every = (simulate(job, engine="fluid", symmetry=how, check=True) for how in ("auto", "off"))
+    assert few.time_ps == every.time_ps > simulate(Job(fabric, [messages]), engine="fluid").time_ps
+    with pytest.raises(WeftError, match="the fluid engine has no computations"):
+        simulate(Job(fabric, [Operation("think", "compute", Compute(1000, "npu"), None, (), 0)]), engine="fluid")
+
+
+def test_a_fluid_run_has_no_services_to_look_into() -> None:
+    result = simulate(build("ring", "all-reduce", from_spec("ring:4"), "1MiB"), engine="fluid")
+    for ask in (result.why, result.timeline, result.spread, result.spans, lambda: result.exposed_ps(0)):
+        with pytest.raises(WeftError, match="a fluid run has rates and no services"):
+            ask()
+    assert result.row()["engine"] == "fluid"
+    assert result.link_busy_ps.tolist() == [15_728_640] * 8  # 2 x 3/4 x 1/2 MiB at 50 GB/s
 
 
 @pytest.mark.parametrize("model", [

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from collectives import ALGORITHMS, Schedule, build
 from sim import PRESETS, Model, simulate
+from sim.faults.plan import FaultPlan, SlowLink
+from sim.study import validation
 from sim.study.validation import validate
 from topologies import WeftError, from_spec
 
@@ -44,6 +48,27 @@ def test_a_ring_takes_what_is_predicted() -> None:
     one = validate(simulate(build("ring", "all-reduce", from_spec("torus:4x4"), "1MiB")))
     assert one.closed_form_ps == one.result.time_ps == sum(one.estimate)
     assert one.verdict() == "simulated = predicted"
+
+
+@pytest.mark.parametrize(("how", "fluid"), [
+    ({}, True), ({"chunks": 64, "discipline": "priority"}, True), ({"chunk": "8KiB"}, True),
+    ({"packet_header": 8}, False), ({"forwarding": "store-and-forward"}, False), ({"deliver": "head"}, False),
+])
+def test_the_fluid_time_is_that_of_whole_transfers(how: dict[str, Any], fluid: bool) -> None:
+    """Chunks and the order of service are what it leaves out; where a model has more, there is none."""
+    schedule = build("ring", "all-reduce", from_spec("torus:4x4"), "1MiB")
+    one = validate(simulate(schedule, **how))
+    assert one.fluid_ps == (simulate(schedule, chunks=1).time_ps if fluid else None)
+    assert one.row()["fluid_s"] == (simulate(schedule, engine="fluid").time_s if fluid else None)
+
+
+def test_no_fluid_time_of_faults_pools_or_many_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = build("ring", "all-reduce", from_spec("torus:4x4"), "1MiB")
+    assert validate(simulate(build("hierarchical", "all-reduce", from_spec("torus:4x4"), "64KiB"))).fluid_ps is None
+    slow = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
+    assert validate(simulate(schedule, faults=slow)).fluid_ps is None
+    monkeypatch.setattr(validation, "MOST_FLOWS", 10)
+    assert validate(simulate(schedule)).fluid_ps is None
 
 
 def test_rows_hold_plain_data() -> None:
