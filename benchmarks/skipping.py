@@ -24,7 +24,8 @@ CASES = (
     ("ring:64", "ring", "all-reduce"), ("torus:8x8", "ring", "all-reduce"), ("torus:8x8", "bucket", "all-reduce"),
     ("torus:8x8", "swing", "all-reduce"), ("fat-tree:4", "ring", "all-reduce"), ("switch:16", "direct", "all-reduce"),
     ("torus:8x8", "in-network", "all-reduce"), ("torus:8x8", "pipelined", "all-gather"),
-    ("torus:8x8", "recursive-doubling", "all-reduce"), ("torus:8x8", "direct", "all-to-all"),
+    ("torus:4x4x4", "hierarchical", "all-reduce"), ("torus:8x8", "recursive-doubling", "all-reduce"),
+    ("torus:8x8", "direct", "all-to-all"),
 )
 HEAD = ("4,096 chunks", "services", *(f"{size}: {what}" for size in SIZES for what in (
     "simulated", "one in", "ms without", "ms with")))

@@ -74,6 +74,31 @@ def flow_programs(draw: st.DrawFn) -> tuple[Program, list[Fraction]]:
     return drawn.builder.build(), rates
 
 
+@st.composite
+def joining_programs(draw: st.DrawFn, most_chunks: int = LONG) -> Program:
+    """Programs of fifo servers in which joins take units of fifo pools, and whole tasks behind them give these back."""
+    builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)))
+    drawn = _Drawn(draw, builder, small=draw(st.booleans()), most_chunks=most_chunks)
+    rates = SMALL_RATES if drawn.small else REALISTIC_RATES
+    drawn.servers += [builder.server(draw(st.sampled_from(rates))) for _ in range(drawn.integer(1, MAX_SERVERS))]
+    capacity = draw(st.lists(st.integers(1, 3), min_size=1, max_size=MAX_POOLS))
+    for one in capacity:
+        builder.pool(one)
+    for _ in range(drawn.integer(1, MAX_TASKS // 2)):
+        _add_task(drawn)
+        join = builder.task(0, after=drawn.some(range(len(drawn.chunks)), 2), tie_class=drawn.integer(0, 2))
+        cutting, work = _cutting_and_work(drawn)
+        behind = builder.task(work, _path(drawn), cutting, after=[join])
+        drawn.chunks += [1, cutting.cut(work)[0]]
+        drawn.ancestors += [set(), {join}]
+        pool = drawn.integer(0, len(capacity) - 1)
+        units = drawn.integer(1, capacity[pool])
+        builder.ask(join, pool, units, PER_TASK)
+        if not drawn.rarely(30):
+            builder.give(draw(st.sampled_from((behind, behind, join))), pool, units, PER_TASK)
+    return builder.build()
+
+
 @dataclass
 class _Drawn:
     """What has been drawn so far, with the chunks and the ancestors of each task."""

@@ -1,4 +1,4 @@
-"""The fifo loop: servers that are all fifo, no pools, nothing that changes in time.
+"""The fifo loop: servers that are all fifo, nothing that changes in time, and pools of which joins alone ask units.
 
 A fifo server may be committed when a chunk arrives: start, end and next arrival are then known, so that no end of a
 service is an event. The stages of a picosecond are those of sim/engine/_kernel.py; the calendar is
@@ -40,6 +40,7 @@ from sim.engine._fifo_state import (
     SERVER_WORDS,
     SPARE,
     STAMP_PS,
+    STIRRED,
     TASK_BITS,
     TASK_WORDS,
     TIME,
@@ -138,6 +139,10 @@ def _deliver(program, state, task):
             if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
                 _free_child(state, child)
     if delivered == chunks:
+        if program.give_pool.size:
+            for give in range(program.give_ptr[u64(task)], program.give_ptr[u64(task + 1)]):
+                state.pool_free[u64(program.give_pool[u64(give)])] += program.give_units[u64(give)]
+                state.register[STIRRED] = 1
         present = state.register[NOW]
         state.gate_ps[_gate_of(task)] = present
         state.register[MAKESPAN] = present
@@ -161,6 +166,53 @@ def _key(program, state, task, chunk):
     return ((np.int64(program.task_class[u64(task)]) << state.register[CHUNK_BITS] | chunk) << bits) | task
 
 
+@section
+def _ask(program, state, task):
+    """Put a task into the line of its pool, in the order of time, class and index: it is not released any more."""
+    present, pool = state.register[NOW], u64(program.task_pool[u64(task)])
+    _let(state, task, RELEASED, 0)
+    state.gate_ps[_gate_of(task)] = present
+    before, behind = np.int64(NONE), np.int64(state.pool_first[pool])
+    while behind != NONE and (
+        state.gate_ps[_gate_of(behind)] < present
+        or program.task_class[u64(behind)] < program.task_class[u64(task)]
+        or (program.task_class[u64(behind)] == program.task_class[u64(task)] and behind < task)
+    ):
+        before, behind = behind, _of(state, behind, LINK)
+    _let(state, task, LINK, behind)
+    if before == NONE:
+        state.pool_first[pool] = task
+    else:
+        _let(state, before, LINK, task)
+    state.register[STIRRED] = 1
+
+
+@section
+def _grant(program, state):
+    """Let every pool grant what it can, and then deliver those who got their units. Returns whether there are any."""
+    state.register[STIRRED] = 0
+    granted = np.int64(NONE)
+    for pool in range(program.pool_capacity.size):
+        task = np.int64(state.pool_first[u64(pool)])
+        while task != NONE and program.task_units[u64(task)] <= state.pool_free[u64(pool)]:
+            state.pool_free[u64(pool)] -= program.task_units[u64(task)]
+            behind = _of(state, task, LINK)
+            _let(state, task, LINK, granted)
+            granted, task = task, behind
+        state.pool_first[u64(pool)] = task
+    if granted == NONE:
+        return False
+    while granted != NONE:
+        behind = _of(state, granted, LINK)
+        _let(state, granted, LINK, UNSTACKED)
+        _let(state, granted, RELEASED, 1)
+        _let(state, granted, JOINED, 1)
+        state.start_ps[u64(granted)] = state.register[NOW]
+        _deliver(program, state, granted)
+        granted = behind
+    return True
+
+
 @helper
 def _join(program, state, task):
     """Send a released chunk of a task to its first server, or all of them straight to delivery.
@@ -175,6 +227,9 @@ def _join(program, state, task):
     route = program.task_route[u64(task)]
     at = np.int64(program.route_ptr[u64(route)])
     if at == program.route_ptr[u64(route + 1)]:
+        if program.task_pool.size and program.task_pool[u64(task)] != NONE:
+            _ask(program, state, task)
+            return True
         if joined == 0:
             state.start_ps[u64(task)] = register[NOW]
         while joined < _of(state, task, RELEASED):
@@ -351,7 +406,7 @@ def _serve_all(program, state, parted):
 
 @entry
 def run_fifo(program, state, max_events, until_ps):
-    """Run a program whose servers are all fifo and that has no pools; see `run_general`."""
+    """Run a program of fifo servers and simple pools, see `sim.engine.fifo.runs`; the rest as in `run_general`."""
     return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False)
 
 
@@ -372,7 +427,7 @@ def fifo_loop(program, state, max_events, until_ps, parted):
                 register[SPARE] = due
                 _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1))
             due = take(state)
-        if register[TOP] != NONE:
+        if register[TOP] != NONE or (register[STIRRED] != 0 and _grant(program, state)):
             continue
         if not _serve_all(program, state, parted):
             return NEEDS_TOKENS

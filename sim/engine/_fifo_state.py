@@ -24,12 +24,12 @@ RADIX = 256
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, top of the stack; servers
 # touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
 # events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
-# the slot whose events move to the levels below; and the constants of the run: bits of the offset in a bucket, of a
-# task, a hop and a chunk in a key.
+# the slot whose events move to the levels below; whether a pool may have something to grant; and the constants of the
+# run: bits of the offset in a bucket, of a task, a hop and a chunk in a key.
 (
-    NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, WIDTH,
-    TASK_BITS, HOP_BITS, CHUNK_BITS, REGISTERS,
-) = range(19)
+    NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
+    WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, REGISTERS,
+) = range(20)
 
 # Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
 # box, whether one is full, whether there is too little room; how far parts may be apart, and the end of the window;
@@ -63,9 +63,10 @@ class FifoState(NamedTuple):
     task : (T * TASK_WORDS,) int32
         Chunks released; of these, that went to the first server; delivered; parents that hold back the next chunk;
         the stack of the tasks to look at in this picosecond: the task below, NONE at the bottom, or UNSTACKED; chunks.
+        A task that waits for units of a pool is not released, and in the line of the pool in place of the stack.
     gate_ps : (T * TASK_WORDS / 2,) int64
         The same memory. When the first server is done with the chunk before; FAR while that chunk was not served; when
-        the task finished, once it has.
+        the task asked its pool; when the task finished, once it has.
     start_ps : (T,) int64
     server : (S * SERVER_WORDS,) int64
         End of the last service begun; busy time; picosecond of the last arrival; first and last event that arrived
@@ -82,6 +83,8 @@ class FifoState(NamedTuple):
     order, other, late : (N,) int64
         The open events in the order of time, room to sort them, and the heap of those that came late.
     digit : (RADIX,) int32
+    pool_free, pool_first : (P,) int32
+        Units left, and the first task in line or NONE.
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.program.outcome.Log.
@@ -111,6 +114,8 @@ class FifoState(NamedTuple):
     other: I64
     late: I64
     digit: I32
+    pool_free: I32
+    pool_first: I32
     log_base: I64
     log_start_ps: I64
     log_before: I64

@@ -9,7 +9,7 @@ import numpy as np
 from sim.engine import _fifo_state as fields
 from sim.engine._fifo_state import FifoState
 from sim.engine._state import NONE, UNSTACKED
-from sim.program import FIFO, I64, Program
+from sim.program import FIFO, I64, PER_TASK, Program
 from sim.program.outcome import log_base
 
 KEY_BITS = 63
@@ -22,11 +22,23 @@ that hardly an event becomes due in the bucket that is open."""
 
 
 def runs(program: Program) -> bool:
-    """Whether the fifo loop runs a program: healthy, all servers fifo, no pools or NICs, and keys that fit a word."""
-    fifo = bool(np.all(program.server_discipline == FIFO)) and program.pool_capacity.size == 0
+    """Whether the fifo loop runs a program: healthy, all servers fifo, simple pools, no NICs, keys that fit a word."""
+    fifo = bool(np.all(program.server_discipline == FIFO)) and _pools_are_simple(program)
     if program.has_nics or program.has_credits or program.has_channels or not program.is_healthy:
         return False
     return fifo and program.task_class.min(initial=0) >= 0 and sum(_bits(program)) <= KEY_BITS
+
+
+def _pools_are_simple(program: Program) -> bool:
+    """Whether pools are fifo, and units are taken by joins of one chunk and given back by whole tasks."""
+    if program.pool_capacity.size == 0:
+        return True
+    chunks = program.chunks()
+    asks = np.flatnonzero(program.task_pool >= 0)
+    gives = np.repeat(np.arange(program.n_tasks), np.diff(program.give_ptr))
+    joins = bool(np.all(program.hops()[asks] == 0) and np.all(chunks[asks] == 1))
+    whole = bool(np.all((program.give_per == PER_TASK) | (chunks[gives] == 1)))
+    return joins and whole and bool(np.all(program.pool_discipline == FIFO))
 
 
 def _bits(program: Program) -> list[int]:
@@ -83,6 +95,8 @@ def initial_state(program: Program, log: bool) -> FifoState:
         server=server.reshape(-1),
         touched=np.zeros(n_servers, np.int32),
         **calendar,
+        pool_free=program.pool_capacity.copy(),
+        pool_first=np.full(program.pool_capacity.size, NONE, np.int32),
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),

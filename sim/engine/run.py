@@ -122,7 +122,7 @@ class Run:
         """
         if self.several < 2 or self._parts is not None or self.alone:
             return
-        if not isinstance(self.state, FifoState):
+        if not isinstance(self.state, FifoState) or self.program.pool_capacity.size:
             self.alone = "its links do not all serve in the order of arrival, healthy, without pools, NICs and buffers"
         elif self.threads is None and self.program.chunk_hops() - self.events < parts.LEAST_SERVICES:
             self.alone = "it is short"
@@ -256,9 +256,11 @@ def run(
 
 
 @staged("engine")
-def start(program: Program, *, log: bool = False, skip: bool = True, threads: int | None = 1) -> Run:
+def start(
+    program: Program, *, log: bool = False, general: bool = False, skip: bool = True, threads: int | None = 1
+) -> Run:
     """A run that has not begun; see `Run`."""
-    return Run(program, log, skip=skip, threads=threads)
+    return Run(program, log, general, skip, threads)
 
 
 @staged("engine")

@@ -80,7 +80,7 @@ class Tape:
             raise WeftError("a tape needs fifo servers and pools: run the engine for each variant of this program")
         uses = np.zeros((0, 4), np.int32)
         if outcome is None or outcome.log is None or program.pool_capacity.size:
-            one = start(program, log=True)
+            one = start(program, log=True, general=program.pool_capacity.size > 0)
             outcome = advance_to_end(one)
             if isinstance(one.state, State):
                 uses = one.state.pool_log.reshape(-1, 4)

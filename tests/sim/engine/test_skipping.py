@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.engine import skipping
+from sim.engine._fifo_state import FifoState
 from sim.engine._skip_state import ALLOWED
 from sim.engine.run import Run, run
 from sim.lower.job import lower
@@ -23,7 +25,7 @@ from sim.timeline.link_load import link_load
 from sim.timeline.perfetto import write_perfetto
 from sim.why.path import Walk, explain
 from tests.sim.engine.test_engine import assert_same
-from tests.strategies import long_programs
+from tests.strategies import joining_programs, long_programs
 from topologies import WeftError, from_spec
 
 DEFAULTS = {name: getattr(skipping, name) for name in ("LEAST_CHUNKS", "LEAST_SERVICES", "FIRST_WAIT")}
@@ -79,6 +81,24 @@ def check(program: Program) -> int:
 def test_random_programs(program: Program) -> None:
     """Random streams, windows, routes, classes and sizes; more than half of them have stretches."""
     event("skipped" if check(program) else "nothing skipped")
+
+
+@settings(max_examples=150, deadline=None)
+@given(program=joining_programs())
+def test_random_pools(program: Program) -> None:
+    """Stretches end where units are given back, and what waits for units does not stand in their way."""
+    general, whole = Run(program, log=True, general=True), Run(program, log=True, skip=False)
+    assert isinstance(whole.state, FifoState)
+    if check(program):
+        event("skipped")
+    try:
+        general.advance()
+    except Deadlock as stuck:
+        with pytest.raises(Deadlock, match=re.escape(str(stuck))):
+            whole.advance()
+        return
+    whole.advance()
+    assert_same(whole.outcome(), general.outcome())
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,6 +165,7 @@ FEWER = [
     ("fat-tree:4", "ring", "all-reduce", 90), ("switch:16", "direct", "all-reduce", 400),
     ("switch:16", "recursive-doubling", "all-reduce", 300), ("torus:8x8", "in-network", "all-reduce", 110),
     ("torus:8x8", "pipelined", "all-gather", 70), ("torus:8x8", "ring", "all-reduce", 80),
+    ("torus:4x4x4", "hierarchical", "all-reduce", 15),
     ("torus:8x8", "swing", "all-reduce", 12), ("torus:8x8", "recursive-doubling", "all-reduce", 5),
 ]
 
