@@ -194,6 +194,14 @@ def test_why_a_run_stays_on_one_thread(options: dict[str, Any], why: str) -> Non
     assert f"note: on one thread: {why}" in str(found)
 
 
+def test_pools_stay_on_one_thread() -> None:
+    """Whoever takes units is seen by all parts at once; such runs of joins are in the fifo loop nevertheless."""
+    schedule = build("hierarchical", "all-reduce", from_spec("torus:3x3"), "64KiB")
+    found = simulate(schedule, threads=2, symmetry="off")
+    assert "on one thread: its links do not all serve in the order of arrival, healthy, without pools" in str(found)
+    assert found.time_ps == simulate(schedule, symmetry="off").time_ps
+
+
 def test_threads_must_be_at_least_one() -> None:
     schedule = build("ring", "all-reduce", from_spec("ring:4"), "64KiB")
     for number in (0, -1):
