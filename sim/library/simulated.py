@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from collectives import build
-from sim.library.expected import Expected, handshake_us, passed_on_bytes
+from sim.library.expected import REPEATS, Expected, handshake_us, passed_on_bytes
 from sim.library.tuner import PROTOCOLS, ROOTED, SENDRECV, Setting, candidates, ll_GBps, messages, tables
 from sim.program.model import Model
 from sim.simulation import simulate
@@ -20,7 +20,7 @@ from topologies import WeftError
 from topologies.core.topology import Topology
 from topologies.units import bytes_per_s, seconds
 
-KIB = 1024
+KIB, ELEMENT = 1024, 4
 MOST_CHUNKS = 64
 """Of a transfer: finer ones change a pipeline's time by less than its depth over this."""
 
@@ -82,7 +82,23 @@ def simulated(setting: Setting, row: Expected) -> Simulated:
     elif row.algorithm != "Ring" or rooted:
         chunks = min(MOST_CHUNKS, max(1, round(piece / (protocol.chunk_KiB * KIB))))
     time = simulate(schedule, model=Model(chunks=chunks)).time_s
+    if rooted:
+        still, twice = (
+            simulate(build(name, setting.collective, fabric, size, form, **options), model=Model(chunks=count)).time_s
+            for size, count in ((ELEMENT, 1), (2 * row.size_bytes, 2 * chunks))
+        )
+        time = _repeated(still, time, twice)
     return Simulated(max(setting.launch_s, protocol.base_us / 1e6 + time), name)
+
+
+def _repeated(still_s: float, once_s: float, twice_s: float) -> float:
+    """Time of each of the repeats that nccl-tests starts back to back: a chain of ranks fills once in all of them.
+
+    `still_s`, `once_s`, `twice_s`: of an array of one element, of the array, and of one twice as large in twice as many
+    chunks.
+    """
+    moving = twice_s - once_s
+    return still_s + moving + max(0.0, once_s - still_s - moving) / REPEATS
 
 
 def _too_many(setting: Setting, row: Expected) -> int:
