@@ -181,11 +181,10 @@ COMMANDS: dict[str, Command] = {
     "calibrate": Command(
         help="fit the constants of a machine to tables of nccl-tests, and print its profile for --machine",
         examples=(
-            "weft calibrate examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1 --library nccl "
-            "> mine.toml",
+            "weft calibrate examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1 > mine.toml",
             "weft calibrate examples/p4de.json --machine p4de:2 --library nccl:2.18 --gpus-per-process 8 --json -",
         ),
-        needs=("calibrate.files", FABRIC, "library.name"),
+        needs=("calibrate.files", FABRIC),
         uses=("calibrate", "measured.placement", "topology.spec", "topology.machine", "collective.name", "library"),
         positional="calibrate.files",
     ),

@@ -20,9 +20,9 @@ from topologies.text.brief import one_line
 TOUCHED, DEEP = 1.1, 1.35
 """Factors by which a size is slower without LL128: from which it is of the hole, and from which it names the hole."""
 
-SCATTER = 0.19
-"""Standard deviation of the logarithm of a time at medium sizes between nodes: public tables are off by 15.5 % in the
-mean from 1 to 64 MiB."""
+SCATTER, FREEDOM = 0.14, 3
+"""Scale and degrees of freedom of Student's distribution of the logarithm of a time at medium sizes between nodes:
+public tables are off by 10.7 % in the median and 15.5 % in the mean from 1 to 64 MiB; no normal distribution is."""
 
 SAME = 4
 """Independent points that the sizes of a hole count for: what is off at one is off at its neighbors."""
@@ -65,8 +65,14 @@ class Hole:
         """Twice the logarithm of how much likelier the hole is with LL128 off than on a healthy machine; and the least
         of it without one of the sizes, which may be an outlier."""
         off = self.slower - np.clip(self.slower, self.least, self.most)
-        each = (self.slower**2 - off**2) / SCATTER**2 * min(1.0, SAME / len(self.sizes))
+        each = (_unlikely(self.slower) - _unlikely(off)) * min(1.0, SAME / len(self.sizes))
         return float(each.sum()), float(each.sum() - each.max())
+
+
+def _unlikely(off: F64) -> F64:
+    """Twice the negative logarithm of how likely it is to be so far off."""
+    found: F64 = (FREEDOM + 1) * np.log1p((off / SCATTER) ** 2 / FREEDOM)
+    return found
 
 
 def hole(setting: Setting, off: Setting, rows: Sequence[Mapping[str, Any]], odd: Collection[int]) -> Hole | None:

@@ -34,12 +34,12 @@ DIFFERS, ROUNDED = 0.02, 0.006
 
 _COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
 _SPELLED = {
-    "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_GBps": "algbw", "busbw_GBps": "busbw",
-    "size(B)": "size", "time(us)": "time", "algbw(GB/s)": "algbw", "busbw(GB/s)": "busbw",
+    "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw",
 }
+_UNITS = re.compile(r"\s*\((?:b|bytes|us|gb/s)\)")
 _TIMED = ("time", "algbw", "busbw")
 _NONE = ("n/a", "nan", "-", "")
-_SIZE = re.compile(r"\d+(?:\.\d+)?[KMGT]?")
+_SIZE = re.compile(r"\d+(?:\.\d+)?(?:[KMGT]i?)?B?")
 _VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
 _DRIVEN = re.compile(r"^#\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
 _RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?")
@@ -75,13 +75,13 @@ class _Text:
 
 def is_head(line: str) -> bool:
     """Whether a line names the columns of a table."""
-    columns = _spelled(_words(line))
+    columns = _columns(line)
     return columns[:1] == ("size",) and len(columns) > 1 and columns[1] in _COLUMNS
 
 
 def is_row(line: str) -> bool:
     """Whether a line may be one of a table's."""
-    words = re.split(r"[\s,|]+", line.strip())
+    words = _words(line)
     return len(words) > 1 and _SIZE.fullmatch(words[0]) is not None and isinstance(_number(words[1]), float)
 
 
@@ -145,7 +145,7 @@ def _read(lines: Sequence[str], name: str) -> _Text:
         if not found.failed and (failed := _FAILED.search(line)):
             found.failed = failed[0][:80]
         if is_head(line):
-            found.columns = _header(words, where)
+            found.columns = _header(_columns(line), where)
         elif line.startswith("#"):
             ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
             _comment(found, line, where)
@@ -162,16 +162,15 @@ def _read(lines: Sequence[str], name: str) -> _Text:
 
 
 def _words(line: str) -> list[str]:
-    return [word for word in re.split(r"[\s,]+", line.removeprefix("#")) if word]
+    return [word for word in re.split(r"[\s,;|]+", line.removeprefix("#")) if word]
 
 
-def _spelled(words: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_SPELLED.get(word, word) for word in words)
+def _columns(line: str) -> tuple[str, ...]:
+    return tuple(_SPELLED.get(word, word) for word in _words(_UNITS.sub("", line.lower())))
 
 
-def _header(words: Sequence[str], where: str) -> tuple[str, ...]:
+def _header(columns: tuple[str, ...], where: str) -> tuple[str, ...]:
     """The columns that a header names."""
-    columns = _spelled(words)
     for column in columns:
         if column not in _COLUMNS and not column.startswith("i_"):
             raise WeftError(f"{where} has the unknown column {column!r}: known are {', '.join(_COLUMNS)}, i_...")

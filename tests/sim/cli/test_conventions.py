@@ -83,7 +83,7 @@ COLLECTIVE_CALLS = {
     "compare": "--topology ring:4 --algorithm ring -b 1K --json -", "bound": "--topology torus:4x4 --json -",
     "validate": "--topology ring:4 --algorithm ring -b 1K --json -",
     "judge": "{measured} --topology switch:8 --algorithm ring --json -",
-    "calibrate": "{measured} --machine dgx-h100:1 --library nccl",
+    "calibrate": "{measured} --machine dgx-h100:1",
     "trace": "--topology ring:4 --algorithm ring -b 1K --json -",
     "optimize": "--network torus:4x4 --algorithm bucket -b 1M --budget 200GB/s --chunks 1 --json -",
     "reconfigure": "--topology ring:8 --size 1K --delay 1us --json -",

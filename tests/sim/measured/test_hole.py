@@ -10,7 +10,7 @@ import pytest
 from sim.library.expected import expected
 from sim.library.tuner import Setting
 from sim.measured.causes import ll128_off
-from sim.measured.hole import SCATTER, hole
+from sim.measured.hole import SCATTER, Hole, hole
 from sim.measured.library_run import LibraryRun
 from topologies.machines.profile import machine
 
@@ -54,6 +54,13 @@ def test_what_ll128_off_predicts_is_found(setting: Setting, slow: float) -> None
     factors = {size: expected(other.setting, size).time_s / expected(setting, size).time_s
                * (slow if size <= 2**22 else 1) * float(np.exp(rng.normal(0, 0.03))) for size in SIZES}
     assert cause(setting, factors) == "ll128-off"
+
+
+def test_one_size_that_is_far_off_is_no_evidence_as_a_normal_distribution_has_it() -> None:
+    """Far beyond the scatter, twice as far off is only some times as unlikely."""
+    sizes, most = (2**20, 2**22, 2**24), np.full(3, np.log(2.0))
+    one, two = (Hole(sizes, np.array([far, 0.0, 0.0]), most * 0.9, most).likelier[0] for far in (1.0, 2.0))
+    assert two - one < 0.5
 
 
 def test_a_hole_has_two_ends_and_some_sizes() -> None:

@@ -340,6 +340,14 @@ def test_a_missing_algorithm_shows_by_its_shape_and_not_by_one_factor(late: floa
     assert found(ONE, scaled(times(ONE), 1.18)).verdict == "good"
 
 
+def test_what_passes_a_ring_has_reducing_switches() -> None:
+    """Large messages alone, which leave the shape of a curve open."""
+    large = [(size, time) for size, time in times(ONE) if size >= 2**28]
+    ring = [(size, time) for size, time in times(replace(ONE, algorithms=("Ring",))) if size >= 2**28]
+    assert found(ONE, ring).cause == "nvls-off"
+    assert found(ONE, scaled(large, 1.14)).verdict == "good"
+
+
 @pytest.mark.parametrize("version", [(2, 21), (2, 27)])
 def test_the_hole_of_ll128_whatever_the_library_would_choose_instead(version: tuple[int, int]) -> None:
     """A version that chooses badly without LL128 is no reason to miss it where another chose well."""

@@ -73,6 +73,17 @@ def test_nccl_text(tmp_path: Path) -> None:
     assert inside.points == (Point(1024, 8.25e-6), Point(1048576, 24e-6))
 
 
+@pytest.mark.parametrize("text", [
+    "| size | time |\n|---|--:|\n| 1K | 8.5 |\n| 1 | 0 |\n| 1M | 25 |\n", "size;time\n1024;8.5\n1048576;25.0\n",
+    "Size (B),Time (us)\n1024,8.5\n1048576,25\n", "size time(us)\n1KiB 8.5\n1MiB 25\n",
+    "size_bytes\talgbw_GBps\n1024B\t0.12047058823529412\n1048576B\t41.94304\n",
+])
+def test_tables_as_people_paste_them(text: str, tmp_path: Path) -> None:
+    found = read(text, tmp_path, collective="all-reduce").points
+    assert [size for size, _ in found] == [1024, 1048576]
+    assert [time for _, time in found] == pytest.approx([8.5e-6, 25e-6])
+
+
 def test_a_log_of_several_runs_is_several_tables(tmp_path: Path) -> None:
     """Of several programs, with prefixes and colors; a run that failed is left out, and ranks may be listed once."""
     path = tmp_path / "slurm.out"
