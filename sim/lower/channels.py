@@ -28,7 +28,6 @@ def check_rings(topology: Topology, channels: str) -> None:
     step = (topology.coords[dst] - topology.coords[src]) % np.array(topology.shape)
     is_step = (step == 1) | (step == np.array(topology.shape) - 1)
     wrong = (np.maximum(src, dst) >= topology.n_npus) | ~np.all(np.where(is_own, is_step, step == 0), axis=1)
-    wrong |= ~np.any(is_own, axis=1)
     if np.any(wrong):
         link = int(np.flatnonzero(wrong)[0])
         raise WeftError(
@@ -47,11 +46,11 @@ def route_channels(topology: Topology, paths: Paths, channels: str) -> I8:
     link = np.where(is_link, paths.links, 0)
     dimension = np.where(is_link, topology.dimension[link], -1).astype(np.int64)
     goes_on = np.zeros(link.size, np.bool_)
-    goes_on[1:] = is_link[1:] & (dimension[1:] == dimension[:-1])
+    goes_on[1:] = dimension[1:] == dimension[:-1]  # no route has two ends in a row
     goes_on[paths.ptr[:-1][np.diff(paths.ptr) > 0]] = False
     if channels == BUBBLES:
         return (is_link & ~goes_on).astype(np.int8)
-    crossed = np.cumsum(goes_on & (topology.coords[topology.src[link], dimension] == 0))
+    crossed = np.cumsum(topology.coords[topology.src[link], dimension] == 0)
     entered = np.maximum.accumulate(np.where(goes_on, 0, np.arange(link.size)))
     found: I8 = ((crossed - crossed[entered]) % 2).astype(np.int8)
     return found

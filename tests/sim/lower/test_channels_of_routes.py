@@ -7,7 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from collectives import build
 from sim.lower.channels import BUBBLES, DATELINES, check_rings, route_channels
+from sim.lower.job import lower
+from sim.program.model import make_model
 from topologies import Topology, WeftError, from_spec
 from topologies.core.paths import Paths
 
@@ -65,3 +68,18 @@ def test_other_fabrics_have_no_rings(spec: str) -> None:
         with pytest.raises(WeftError, match=f"{channels} are of rings: on .* is no step along a dimension; give"):
             check_rings(topology, channels)
     check_rings(topology, "")
+
+
+@pytest.mark.parametrize("options", [{}, {"tie": "split"}, {"nic": "shared"}])
+def test_the_program_has_the_channels_of_its_routes(options: dict[str, str]) -> None:
+    """Also where a transfer has two routes, and where they begin at NICs."""
+    topology = from_spec("torus:4x8")
+    schedule = build("direct", "all-to-all", topology, "4KiB")
+    lowered = lower(schedule, make_model(vcs=2, **options), "off")
+    program = lowered.program
+    links = np.where(lowered.server_link < 0, topology.n_links, lowered.server_link)[program.route_server]
+    channel = program.hop_channel[program.route_hop]
+    for route in range(program.route_ptr.size - 1):
+        hops = slice(program.route_ptr[route], program.route_ptr[route + 1])
+        assert channel[hops].tolist() == walked(topology, links[hops].tolist(), DATELINES)
+    assert set(channel.tolist()) == {0, 1}
