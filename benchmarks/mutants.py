@@ -68,14 +68,22 @@ SUBJECTS = {
     "kernel": Subject(
         tuple(
             f"sim/engine/_{name}.py"
-            for name in ("kernel", "event", "heap", "wheel", "faults", "draw", "fifo", "calendar")
+            for name in (
+                "kernel", "event", "heap", "wheel", "faults", "draw", "fifo", "calendar", "nic", "turns", "credits"
+            )
         ),
         (
-            *(f"tests/sim/engine/test_{name}.py" for name in ("calendar", "engine", "faulty_programs", "nic")),
+            *(
+                f"tests/sim/engine/test_{name}.py"
+                for name in ("calendar", "channels", "engine", "faulty_programs", "nic", "turns", "credits")
+            ),
             "-k=not bytes_a", *LIGHT,
         ),
     ),
-    "skipping": Subject(("sim/engine/_skip*.py",), ("tests/sim/engine/test_skipping.py", "-k=not 4096", *LIGHT)),
+    "skipping": Subject(
+        ("sim/engine/_skip*.py",),
+        ("tests/sim/engine/test_skip_conditions.py", "tests/sim/engine/test_skipping.py", "-m=not compiled", *LIGHT),
+    ),
     "lowering": Subject(
         tuple(f"sim/lower/{name}.py" for name in ("job", "job_symmetry", "shape", "templates")),
         (
@@ -128,7 +136,7 @@ def copy(name: str, afresh: bool) -> None:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     for path in (path for pattern in subject.files for path in folder.glob(pattern)):
         # mutmut skips functions with decorators; without the compiler these do nothing.
-        path.write_text(re.sub(r"^@(?:entry|helper)\n", "", path.read_text(), flags=re.MULTILINE))
+        path.write_text(re.sub(r"^@(?:entry|helper|section)\n", "", path.read_text(), flags=re.MULTILINE))
     shutil.copy(ROOT / "README.md", folder)
     written = {
         "source_paths": ["sim", "collectives", "topologies", "workloads"],
@@ -224,14 +232,18 @@ def operators(mutators: Any) -> list[tuple[type, Any]]:
         mutators.operator_string, mutators.operator_lambda, mutators.operator_assignment, mutators.operator_arg_removal,
     }  # fmt: skip
 
+    def one_line(node: Any) -> Any:
+        if "\n" not in cst.Module([]).code_for_node(node):
+            return node
+        return node.with_changes(lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()])
+
     def condition(node: Any) -> Iterator[Any]:
         if isinstance(node, cst.If):
             yield node.with_changes(test=cst.Name("False"))
         elif isinstance(node, cst.CompIf):
             yield node.with_changes(test=cst.Name("True"))
         elif isinstance(node, cst.BooleanOperation) or isinstance(node.operator, cst.BitAnd | cst.BitOr):
-            yield node.left
-            yield node.right
+            yield from map(one_line, (node.left, node.right))
 
     def effect(node: Any) -> Iterator[Any]:
         if isinstance(node.value, cst.Call):

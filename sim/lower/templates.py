@@ -122,7 +122,10 @@ def _of_collective(pattern: Pattern, operation: Operation, covered: I64, where: 
     if operation.npus is not None:
         inside = np.arange(n_nodes) >= n_npus
         inside[covered] = True
-        if not (np.all(inside[transfers.dst]) and np.all(inside[transfers.dep_src])):
+        npus = np.arange(n_npus)
+        into = pattern.emit(npus[(orbits.rank[0][:n_npus] == npus) & ~inside[:n_npus]]).dst
+        sent, waited = np.all(inside[transfers.dst]), np.all(inside[transfers.dep_src])
+        if not sent or not waited or np.any(inside[into[into < n_npus]]):
             raise WeftError(f"operation {operation.name!r} covers a part of a process group: give whole groups")
     shape = _shape(transfers, pattern.topology, where)
     return (Template(shape, slice(0, shape.task_row.size), shape.task_tie(), ranks, *_ends(pattern, shape, ranks)),)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 """Of `chunks`: chosen for each point; see `sim.study.choice`."""
 
-REPEATED = ("options", "texts", "numbers")
+REPEATED = ("options", "texts", "files", "numbers")
 """Kinds whose flag is repeated for another value."""
 
 
@@ -70,6 +70,8 @@ KINDS: dict[str, Kind] = {
                      lambda text: tuple(int(part) for part in text.split(","))),
     "options": Kind(_all(_is_name), 'give a list of texts such as "trees=2"'),
     "texts": Kind(_all(_is_name), "give a list of texts"),
+    "files": Kind(lambda value: _all(_is_name)(value) and len(set(value)) == len(value),
+                  "give a list of files, none of them twice"),
     "numbers": Kind(_all(_is_number), "give a list of numbers", float),
     "plan": Kind(lambda value: isinstance(value, str) or hasattr(value, "moves_routes"),
                  "give the name of a file, or a table [model.faults]"),
@@ -401,9 +403,9 @@ class JudgeKeys:
     """Section `[judge]`: tables of one machine or fabric, and an earlier run of it."""
 
     files: tuple[str, ...] | None = key(
-        "texts", "tables of nccl-tests, rccl-tests, OSU or hccl_test, or the JSON of weft compare; several of one "
+        "files", "tables of nccl-tests, rccl-tests, OSU or hccl_test, or the JSON of weft compare; several of one "
         "machine are judged together", "FILE")
-    baseline: tuple[str, ...] | None = key("texts", "an earlier run: what has become slower since; repeatable", "FILE")
+    baseline: tuple[str, ...] | None = key("files", "an earlier run: what has become slower since; repeatable", "FILE")
     known: tuple[str, ...] | None = key(
         "names", "taken from a custom fabric, not fitted: latency, bandwidth, or both", "WORD[,WORD]",
         default="neither")
@@ -413,7 +415,7 @@ class JudgeKeys:
 class CalibrateKeys:
     """Section `[calibrate]`: tables of one machine."""
 
-    files: tuple[str, ...] | None = key("texts", "tables of nccl-tests or OSU, measured on the machine", "FILE")
+    files: tuple[str, ...] | None = key("files", "tables of nccl-tests or OSU, measured on the machine", "FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,7 +439,7 @@ class ScheduleKeys:
 class PlotKeys:
     """Section `[plot]`: which results a figure shows."""
 
-    files: tuple[str, ...] | None = key("texts", "results, as --json writes them", "FILE")
+    files: tuple[str, ...] | None = key("files", "results, as --json writes them", "FILE")
     algorithms: tuple[str, ...] | None = key("names", "draw only these", "NAME[,NAME]", default="all")
     size: str | None = key("text", "of a scaling figure", "SIZE", default="the largest that all fabrics have")
 

@@ -147,21 +147,27 @@ class Topology:
         return int(np.count_nonzero(self.kind == NPU))
 
     def node_name(self, node: int) -> str:
-        """Name of a node for messages and tables."""
+        """Name of a node for messages and tables; WeftError if there is none."""
+        if not 0 <= node < self.n_nodes:
+            raise WeftError(f"topology {self.name}: no node {node}; nodes are 0 to {self.n_nodes - 1}")
         if self.node_names:
             return self.node_names[node]
         return f"{KIND_NAMES[self.kind[node]]}{node if self.kind[node] == NPU else node - self.n_npus}"
 
     def link_name(self, link: int) -> str:
-        """Name of a link: "npu0->npu1"."""
+        """Name of a link, "npu0->npu1"; WeftError if there is none."""
+        if not 0 <= link < self.n_links:
+            raise WeftError(f"topology {self.name}: no link {link}; links are 0 to {self.n_links - 1}")
         return f"{self.node_name(int(self.src[link]))}->{self.node_name(int(self.dst[link]))}"
 
     def link_ids(self, src: IntArray, dst: IntArray) -> npt.NDArray[np.int32]:
         """Index of the link from each `src` to each `dst` (shape (n,)); -1 where there is none.
 
         Of parallel links the first is returned.
+
+        WeftError: a node that does not exist.
         """
-        src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        src, dst = self._nodes(src), self._nodes(dst)
         low, end = self.link_ptr[src].astype(np.int64), self.link_ptr[src + 1].astype(np.int64)
         high, last = end, max(self.n_links - 1, 0)
         for _ in range(int(np.max(end - low, initial=0)).bit_length()):  # halves every neighborhood at once
@@ -183,14 +189,10 @@ class Topology:
             links do not lead from the source of a pair to its destination.
         """
         choice(tie, TIES, "tie rule")
-        sources, targets = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        sources, targets = self._nodes(src), self._nodes(dst)
         if sources.ndim != 1 or sources.shape != targets.shape:
             raise WeftError(f"topology {self.name}: sources and destinations must be 1-D arrays of equal length; "
                             f"their shapes are {sources.shape} and {targets.shape}")
-        for node in (sources, targets):
-            if np.any((node < 0) | (node >= self.n_nodes)):
-                stranger = node[(node < 0) | (node >= self.n_nodes)][0]
-                raise WeftError(f"topology {self.name}: no node {stranger}; nodes are 0 to {self.n_nodes - 1}")
         try:
             found = self.router.paths(self, sources, targets, tie, seed)
         except (WeftError, MemoryError):
@@ -198,6 +200,15 @@ class Topology:
         except Exception as fault:
             raise WeftError(f"{named_router(self)} failed: {type(fault).__name__}: {fault}") from fault
         return check_paths(found, self, sources, targets, tie)
+
+    def _nodes(self, given: IntArray) -> npt.NDArray[np.int64]:
+        nodes = np.asarray(given)
+        if nodes.size and nodes.dtype.kind not in "iu":
+            raise WeftError(f"topology {self.name}: nodes are {told(given)}: give integers")
+        strange = (nodes < 0) | (nodes >= self.n_nodes)
+        if np.any(strange):
+            raise WeftError(f"topology {self.name}: no node {nodes[strange][0]}; nodes are 0 to {self.n_nodes - 1}")
+        return nodes.astype(np.int64, copy=False)
 
     @checked
     def with_links(

@@ -221,3 +221,11 @@ def test_all_flags_ask_for_integers_in_the_same_words(flag: str, capsys: pytest.
     with pytest.raises(SystemExit, match=str(EXIT_BAD_INPUT)):
         main(["compare", flag, "1.5"])
     assert f"{flag}: '1.5': give an integer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["judge", "a", "a"], ["judge", "b", "--baseline", "a", "--baseline", "a"], ["calibrate", "a", "a"],
+              ["plot", "a", "a"]],
+)
+def test_no_file_counts_twice(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "is ['a', 'a']: give a list of files, none of them twice" in refused(words, capsys)

@@ -18,6 +18,7 @@ from sim.engine.run import run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
+from tests.sim.engine.test_engine import assert_same
 from tests.strategies import nic_programs
 from topologies import WeftError
 
@@ -32,8 +33,11 @@ def building(post_ps: int = 0, push_ps: int = 1, queue: int = WIDE, in_turn: int
 
 
 def starts(builder: ProgramBuilder) -> list[list[int]]:
-    """Starts of the services of each task, chunk by chunk and hop by hop."""
-    log = run_reference(builder.build(), log=True).log
+    """Starts of the services of each task, chunk by chunk and hop by hop, in both engines."""
+    program = builder.build()
+    outcome = run_reference(program, log=True)
+    assert_same(run(program, log=True), outcome)
+    log = outcome.log
     assert log is not None
     return [part.tolist() for part in np.split(log.start_ps, log.base[1:-1])]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -160,6 +162,17 @@ def makespan(job: Job) -> int:
 
 def test_an_empty_job():
     assert makespan(Job(from_spec("FC(2)"))) == 0
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+@pytest.mark.parametrize("npus", [one for n in (1, 2, 3) for one in combinations(range(4), n)])
+def test_no_part_of_a_tree_is_a_whole_group(kind: str, npus: tuple[int, ...]) -> None:
+    """Also one that sends to nobody outside, or waits for nobody, or does neither and lacks what others send to it."""
+    topology = from_spec("ring:4")
+    job = Job(topology)
+    job.collective("half", build("tree", kind, topology, 4096), npus=list(npus))
+    with pytest.raises(WeftError, match="'half' covers a part of a process group"):
+        lower(job, PLAIN)
 
 
 def test_what_is_refused():

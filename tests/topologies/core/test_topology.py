@@ -1,11 +1,12 @@
 from dataclasses import FrozenInstanceError, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies import TOPOLOGIES, WeftError, from_links, from_spec, switch, torus
+from topologies import TOPOLOGIES, WeftError, from_links, from_spec, ring, switch, torus
 from topologies.core.product import DimensionOrderRouter
 from topologies.core.topology import parse_link, per_dimension
 
@@ -156,3 +157,21 @@ def test_one_value_or_one_for_each_dimension():
 
 def test_parse_link():
     assert parse_link("400Gb/s", "100ns") == (50e9, 100_000)
+
+
+@pytest.mark.parametrize("nodes", [[0.5], ["a"], [None], [float("nan")], [2**70], [-1], [4], None, "npu1", [True]])
+def test_what_is_no_node_is_named(nodes: Any) -> None:
+    """Not cut to an integer, nor counted from the end."""
+    t = ring(4)
+    for ask in (t.paths, t.link_ids):
+        for ends in ((nodes, [0]), ([0], nodes)):
+            with pytest.raises(WeftError, match=r"^topology ring:4: (nodes are .*: give integers|no node )"):
+                ask(*ends)
+
+
+@pytest.mark.parametrize("number", [-1, 8, 10**30])
+def test_what_does_not_exist_has_no_name(number: int) -> None:
+    with pytest.raises(WeftError, match=f"^topology ring:4: no node {number}; nodes are 0 to 3$"):
+        ring(4).node_name(number)
+    with pytest.raises(WeftError, match=f"^topology ring:4: no link {number}; links are 0 to 7$"):
+        ring(4).link_name(number)
