@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,14 +61,20 @@ def test_a_route_changes_channel_at_coordinate_0_and_begins_anew_in_each_dimensi
         assert route_channels(topology, paths, DATELINES).tolist() == expected
 
 
-@pytest.mark.parametrize("spec", ["switch:4", "fc:4", "hyperx:4x4", "circulant:16x1x5", "twisted-torus:4x4x8",
-                                  "multidim:RI(4)_SW(2)", "dragonfly:9x4"])
+@pytest.mark.parametrize("spec", ["switch:4", "leaf-spine:1x1x1", "fc:4", "hyperx:4x4", "circulant:16x1x5",
+                                  "twisted-torus:4x4x8", "multidim:RI(4)_SW(2)", "dragonfly:9x4"])
 def test_other_fabrics_have_no_rings(spec: str) -> None:
     topology = from_spec(spec)
     for channels in (DATELINES, BUBBLES):
         with pytest.raises(WeftError, match=f"{channels} are of rings: on .* is no step along a dimension; give"):
             check_rings(topology, channels)
     check_rings(topology, "")
+
+
+def test_a_link_is_a_step_along_its_own_dimension() -> None:
+    topology = from_spec("torus:3x3")
+    with pytest.raises(WeftError, match="the link npu0->npu1 is no step along a dimension"):
+        check_rings(replace(topology, dimension=1 - topology.dimension), DATELINES)
 
 
 @pytest.mark.parametrize("options", [{}, {"tie": "split"}, {"nic": "shared"}])
