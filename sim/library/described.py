@@ -9,11 +9,12 @@ from topologies.checks import WeftError
 from topologies.machines.profile import Gpu, Machine, Nic, part
 
 _GPUS = (
-    (r"H100 PCIe|H100-PCIe", "h100-pcie"), (r"RTX|4090|5090|L40|PCIe only|PCIe box", "rtx-pcie"),
-    (r"Spark|GB10", "gb10"), (r"MI25\dX?|GCD", "mi250x"), (r"MI30\dX?", "mi300x"), (r"MI3[2-5]\dX?", "mi350x"),
+    (r"H100 PCIe|H100-PCIe", "h100-pcie"), (r"RTX|4090|5090|L40|PCIe only|PCIe box|[AV]100[^,]*PCIe", "rtx-pcie"),
+    (r"GH200", "h100"), (r"Spark|GB10", "gb10"), (r"MI25\dX?|GCD", "mi250x"), (r"MI3[0-2]\dX?", "mi300x"),
+    (r"MI35\dX?", "mi350x"),
     *((name.upper(), name) for name in
       ("gb300", "gb200", "b300", "b200", "h200", "h800", "h20", "a800", "a100", "v100")),
-    (r"GH200|H100|p5", "h100"), (r"DGX-1\b", "v100"), (r"p4de?\b", "a100"),
+    (r"H100|p5", "h100"), (r"DGX-1\b", "v100"), (r"p4de?\b", "a100"),
 )
 _SPEEDS = {"HDR100": 100, "NDR200": 200, "XDR": 800, "NDR": 400, "HDR": 200, "EDR": 100}
 _SPEED = re.compile(r"(\d+)\s*(?:G\b|Gb|Gbps|Gb/s)")
@@ -58,7 +59,10 @@ def nic_of(text: str, system: str = "") -> tuple[str, int | None]:
     if "Slingshot" in whole:
         return "slingshot-11", count
     if re.search(r"EFA|\bp4de?\b|\bp5", whole):
-        return "efa-100" if rate == 100 else "efa-v2-100", count if rate == 100 or count is None else 32
+        ports = count if rate == 100 else (count or 1) * rate // 100  # of 100 Gb/s, however a node's rate is divided
+        if speed is None:
+            ports = count or (4 if re.search(r"\bp4", whole) else 32)
+        return "efa-v2-100" if ports == 32 else "efa-100", ports
     rates = [one for one in (100, 200, 400, 800) if one <= rate] or [100]
     if re.search(r"A3 Ultra|A3 Mega|A4|\bGCP\b|Google", whole):
         return "gcp-roce-400", count

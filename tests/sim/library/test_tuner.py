@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from sim.library.described import asked_of, machine_of, nic_of, processes_of, version_of
+from sim.library.described import asked_of, gpu_of, machine_of, nic_of, processes_of, version_of
 from sim.library.expected import expected
 from sim.library.simulated import simulated
 from sim.library.tuner import COLLECTIVES, NEWEST, SENDRECV, Setting, candidates, of_version, runs_on, tables, version
@@ -189,10 +189,21 @@ def test_other_accelerators_are_rejected() -> None:
     ("4x 200Gb/s GPUDirect-TCPX (800 Gb/s a node)", "", ("tcpx-200", 4)), ("8x NDR 400Gb/s", "", ("ib-ndr", 8)),
     ("4x HDR 200Gb/s IB a node", "", ("ib-hdr", 4)), ("8x CX-7 400Gb/s RoCE", "GCP A3 Ultra", ("gcp-roce-400", 8)),
     ("400Gb/s class NICs", "", ("ib-ndr", None)), ("8x 400Gb/s RoCE", "OCI", ("roce-400", 8)),
-    ("", "", ("ib-ndr", None)),
+    ("", "", ("ib-ndr", None)), ("32x EFA 100Gb/s", "AWS p5", ("efa-v2-100", 32)), ("EFA", "AWS p4d", ("efa-100", 4)),
+    ("16x EFAv3 200Gb/s", "AWS p5en", ("efa-v2-100", 32)), ("3200 Gb/s EFA", "AWS p5", ("efa-v2-100", 32)),
+    ("4x EFA", "AWS p4d", ("efa-100", 4)), ("400 Gb/s EFA", "AWS p4d", ("efa-100", 4)),
+    ("EFA", "p5", ("efa-v2-100", 32)),
 ])
 def test_nics_are_found_in_words(nic: str, system: str, found: tuple[str, int | None]) -> None:
     assert nic_of(nic, system) == found
+
+
+@pytest.mark.parametrize(("gpu", "found"), [
+    ("MI325X", "mi300x"), ("MI355X", "mi350x"), ("NVIDIA A100 80GB PCIe", "rtx-pcie"), ("A100-PCIE-40GB", "rtx-pcie"),
+    ("H100 PCIe", "h100-pcie"), ("A100-SXM4-80GB", "a100"), ("Tesla V100-PCIE-16GB", "rtx-pcie"), ("GH200", "h100"),
+])
+def test_gpus_are_found_in_words(gpu: str, found: str) -> None:
+    assert gpu_of(gpu) == found
 
 
 def test_settings_are_found_in_words() -> None:
