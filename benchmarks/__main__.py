@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import codec, plain_loop, scale, skipping, speed, stages, start, threads
+from benchmarks import codec, flows, plain_loop, scale, skipping, speed, stages, start, threads
 from benchmarks.cases import Case
 from sim.plots.style import WIDE, figure, legend, line_of, log_axis
 from topologies.units import format_size
@@ -40,6 +40,7 @@ def main() -> None:
         lines += show(title, head, rows())
     lines += show("Stretches that repeat", skipping.HEAD, (skipping.row(*case) for case in skipping.CASES))
     lines += show("One run on several threads", threads.HEAD, (threads.row(*case, times) for case in threads.CASES))
+    lines += show("Fluid engine, no symmetry", flows.HEAD, flows.rows(flows.FABRICS[:1] if quick else flows.FABRICS))
     lines += show("From the command line to the first number", start.HEAD, start.rows())
     memory = (memory_row(scale.run_apart(*which)) for which in [scale.NO_SYMMETRY])
     lines += show("Memory without symmetry, one chunk a transfer", MEMORY_HEAD, memory)
