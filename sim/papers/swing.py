@@ -6,19 +6,23 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from statistics import median
 
-from sim.papers.swing_figure import draw
+from sim.papers.swing_figure import draw, draw_orders
+from sim.papers.swing_forms import first_bandwidth_by_rate, forms
+from sim.papers.swing_formulas import of_formulas
+from sim.papers.swing_nics import in_order, with_nics
 from sim.papers.swing_points import (
     QUICK,
     REASONS,
     SPECS,
     WITH_NICS,
     Comparison,
+    by_curve,
     compare,
+    compare_orders,
     compare_with_nics,
     error_lowest_chunk_first,
-    is_medium,
+    margin,
     published,
     winners,
     worker_count,
@@ -35,13 +39,19 @@ def run(out: Path, quick: bool) -> None:
     comparisons = compare(topologies)
     write_table(out / "points.csv", [asdict(c) | {"holds": c.holds, "reason": c.reason} for c in comparisons])
     shapes = [name for name in WITH_NICS if name in topologies]
-    with_nics = compare_with_nics(shapes)
-    write_table(out / "points-sst.csv", [asdict(c) for c in with_nics])
-    report = "\n".join([*_report(comparisons), "", *_with_nics(comparisons, with_nics)])
+    of_sst, in_fifo, in_turn = compare_with_nics(shapes), *(compare_orders(shapes, one) for one in ("fifo", "rotate"))
+    for name, points in (("sst", of_sst), ("fifo", in_fifo), ("in-turn", in_turn)):
+        write_table(out / f"points-{name}.csv", [asdict(c) for c in points])
+    report = "\n".join([
+        *_report(comparisons), "", *with_nics(comparisons, of_sst), "", *_winners(of_sst), "",
+        *in_order(comparisons, in_fifo, in_turn), *forms(comparisons, of_sst, first_bandwidth_by_rate()),
+        *(() if quick else of_formulas()),
+    ])
     write_text_whole(out / "swing.md", report + "\n")
     print(report)
     for name in topologies:
         draw(out / f"swing-{name}", name, [c for c in comparisons if c.topology == name])
+    draw_orders(out / "swing-nic-order", comparisons, in_fifo, in_turn)
     print(f"tables and figures are in {out}/", file=sys.stderr)
 
 
@@ -59,7 +69,7 @@ def _report(comparisons: list[Comparison]) -> Iterator[str]:
     yield ""
     sizes = sorted({c.size_bytes for c in comparisons})
     yield from md_head("topology", "algorithm", *(format_size(s).replace(" ", "") for s in sizes))
-    for (topology, algorithm), row in _by_curve(comparisons).items():
+    for (topology, algorithm), row in by_curve(comparisons).items():
         cells = {c.size_bytes: _cell(c) for c in row}
         yield f"| {topology} | {algorithm} | " + " | ".join(cells.get(s, "") for s in sizes) + " |"
     yield ""
@@ -72,47 +82,6 @@ def _report(comparisons: list[Comparison]) -> Iterator[str]:
     yield "Why points differ:"
     for key in dict.fromkeys(c.reason for c in comparisons if c.reason):
         yield f"- {key}: {REASONS[key]}."
-
-
-NIC_SET_UP = (
-    "The same points with `--preset swing-sst`: the ports of a node share a fifo queue of its NIC, at twice the",
-    "rate of all its ports, posts and the pushes of a port are 1 ns apart, sends end when they are in the queue,",
-    "and ranks wait as in the authors' program: Swing and recursive doubling for all ports, ring and bucket for",
-    "any, bucket for all before a phase. Median and largest error of these sizes, ideal and with them, and the",
-    "error at each. What is left of Swing on unequal extents, and of recursive doubling, is presumably the",
-    "rotation of SST's routers over virtual channels.",
-)
-
-
-def _with_nics(ideal: list[Comparison], with_nics: list[Comparison]) -> Iterator[str]:
-    """The same points with the NIC and the waits of the authors' simulator, beside the ideal ones."""
-    yield "## With the NICs and waits of its simulator"
-    yield ""
-    yield from NIC_SET_UP
-    yield ""
-    sizes = sorted({c.size_bytes for c in with_nics})
-    shown = (format_size(s).replace(" ", "") for s in sizes)
-    yield from md_head("topology", "algorithm", "ideal", "swing-sst", *shown)
-    of_ideal, of_sst = _by_curve(ideal), _by_curve(with_nics)
-    for place, row in of_sst.items():
-        cells = {c.size_bytes: f"{100 * c.error:+.1f} %" for c in row}
-        errors = " | ".join(map(_spread, (of_ideal[place], row)))
-        yield f"| {place[0]} | {place[1]} | {errors} | " + " | ".join(cells.get(s, "") for s in sizes) + " |"
-    yield ""
-    yield from _winners(with_nics)
-
-
-def _spread(row: list[Comparison]) -> str:
-    """Median and largest error of the sizes that are judged."""
-    errors = [abs(c.error) for c in row if is_medium(c.size_bytes) and c.error == c.error]
-    return f"{100 * median(errors):.1f}, {100 * max(errors):.1f} %"
-
-
-def _by_curve(comparisons: list[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
-    curves: dict[tuple[str, str], list[Comparison]] = {}
-    for c in comparisons:
-        curves.setdefault((c.topology, c.algorithm), []).append(c)
-    return curves
 
 
 def _cell(c: Comparison) -> str:
@@ -137,7 +106,11 @@ def _outside(comparisons: list[Comparison]) -> Iterator[str]:
 def _winners(comparisons: list[Comparison]) -> Iterator[str]:
     found = winners(comparisons)
     same = [w for w in found if w[2] == w[3]]
-    yield f"The fastest algorithm is the published one at {len(same)} of {len(found)} sizes."
+    clear = [w for w in found if margin(comparisons, *w[:2]) > 0.01]
+    yield (
+        f"The fastest algorithm is the published one at {len(same)} of {len(found)} sizes, and at "
+        f"{sum(w in same for w in clear)} of the {len(clear)} at which it leads by more than 1 % in the paper."
+    )
     for topology, size, theirs, ours in found:
         if theirs != ours:
             pair = {c.algorithm: c for c in comparisons if (c.topology, c.size_bytes) == (topology, size)}

@@ -8,8 +8,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from sim.papers.swing_points import ALGORITHMS, BASELINES, Comparison, published
-from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, line_of, log_axis, sizes_axis
+from sim.papers.swing_points import ALGORITHMS, BASELINES, Comparison, published, short
+from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend, line_of, log_axis, sizes_axis
 
 SMALL_BYTES = 32 * 2**10
 
@@ -65,6 +65,35 @@ def _draw_gain(axes: Axes, topology: str, comparisons: list[Comparison]) -> None
     sizes_axis(axes, sizes, most=7)
     axes.set_title("gain of swing")
     axes.set_ylabel("over others (%)")
+
+
+ORDERS = ("ideal", "fifo queue", "engines in turn")
+
+
+def draw_orders(path: Path, *sides: list[Comparison]) -> None:
+    """The gain of Swing for large arrays: ideal, with a fifo queue in the NIC, and with engines in turn.
+
+    `path`: without a suffix.
+    `sides`: comparisons of each, the last at the sizes that are shown.
+    """
+    topologies = list(dict.fromkeys(c.topology for c in sides[-1]))
+    for suffix in (".png", ".pdf"):
+        with figure(path.with_name(path.name + suffix), WIDE, 2.4) as drawn:
+            panels = drawn.subplots(1, len(topologies), squeeze=False)[0]
+            for axes, topology in zip(panels, topologies, strict=True):
+                sizes = sorted({c.size_bytes for c in sides[-1] if c.topology == topology})
+                theirs = published()["topologies"][topology]["swing_gain_pct"]
+                at = [published()["sizes"].index(short(size)) for size in sizes]
+                axes.axhline(0, **REFERENCE)
+                for label, line, side in zip(ORDERS, CYCLE[1:], sides, strict=False):
+                    own = [c for c in side if c.topology == topology]
+                    axes.plot(sizes, [gain(own, size) for size in sizes], label=label, **line.curve())
+                axes.plot(sizes, [theirs[one] for one in at], label="published", **CYCLE[0].points())
+                sizes_axis(axes, sizes, most=5)
+                axes.set_title(topology)
+            panels[0].set_ylabel("gain of swing (%)")
+            heading(drawn, "all-reduce, by what the ports of a node share")
+            legend(drawn)
 
 
 def gain(comparisons: list[Comparison], size_bytes: int) -> float:

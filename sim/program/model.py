@@ -304,10 +304,10 @@ SWING_PAPER = Model(
 )
 """The set-up of the Swing paper as its figures give it (reference: 8 KiB packets, head delivery, 0.52 us endpoints)."""
 
-SWING_SST = replace(SWING_PAPER, nic=Nic(order="fifo", send_complete="pushed"), rank_progress="authors")
-"""The same with what its simulator, SST, does at the NIC: one fifo queue that the ports of a node share."""
+SWING_SST = replace(SWING_PAPER, nic=Nic(order="fifo", send_complete="pushed"), rank_progress="authors", vcs=2)
+"""The same with what its simulator, SST, does: ports share a fifo queue at the NIC, links have two virtual channels."""
 
-SWING_HX = replace(SWING_SST, endpoint_latency_ps=214_000)
+SWING_HX = replace(SWING_SST, endpoint_latency_ps=214_000, vcs=1)
 """`SWING_SST` with the endpoints that the figures of HammingMesh give; its links have other latencies than a torus'."""
 
 PRESETS = Registry("presets", {"swing-paper": SWING_PAPER, "swing-sst": SWING_SST, "swing-hx": SWING_HX})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ MODELS = {
     "cut-through": Model(chunks=3),
     "store-and-forward": Model(chunks=3, forwarding="store-and-forward"),
     "swing-paper": SWING_PAPER,
-    "swing-sst": SWING_SST,
+    "swing-sst": replace(SWING_SST, vcs=1),
     "both ends": Model(chunks=3, nic=Nic(engines=1, ejection_Bps=1e10), rank_progress="any"),
 }
 
