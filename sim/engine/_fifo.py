@@ -52,6 +52,8 @@ from sim.engine._mail import send
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 
 _LOW = (1 << 32) - 1
+_GRANTED = -1
+"""In place of when a task asked its pool: it has its units."""
 
 
 @helper
@@ -189,28 +191,21 @@ def _ask(program, state, task):
 
 @section
 def _grant(program, state):
-    """Let every pool grant what it can, and then deliver those who got their units. Returns whether there are any."""
-    state.register[STIRRED] = 0
-    granted = np.int64(NONE)
+    """Let every pool grant what it can: who got his units goes back on the stack. Returns whether anybody did."""
+    register = state.register
+    register[STIRRED] = 0
     for pool in range(program.pool_capacity.size):
         task = np.int64(state.pool_first[u64(pool)])
         while task != NONE and program.task_units[u64(task)] <= state.pool_free[u64(pool)]:
             state.pool_free[u64(pool)] -= program.task_units[u64(task)]
             behind = _of(state, task, LINK)
-            _let(state, task, LINK, granted)
-            granted, task = task, behind
+            _let(state, task, LINK, UNSTACKED)
+            _let(state, task, RELEASED, 1)
+            state.gate_ps[_gate_of(task)] = _GRANTED
+            _stack(state, task)
+            task = behind
         state.pool_first[u64(pool)] = task
-    if granted == NONE:
-        return False
-    while granted != NONE:
-        behind = _of(state, granted, LINK)
-        _let(state, granted, LINK, UNSTACKED)
-        _let(state, granted, RELEASED, 1)
-        _let(state, granted, JOINED, 1)
-        state.start_ps[u64(granted)] = state.register[NOW]
-        _deliver(program, state, granted)
-        granted = behind
-    return True
+    return register[TOP] != NONE
 
 
 @helper
@@ -227,7 +222,7 @@ def _join(program, state, task):
     route = program.task_route[u64(task)]
     at = np.int64(program.route_ptr[u64(route)])
     if at == program.route_ptr[u64(route + 1)]:
-        if program.task_pool.size and program.task_pool[u64(task)] != NONE:
+        if program.task_pool.size and program.task_pool[u64(task)] != NONE and gate != _GRANTED:
             _ask(program, state, task)
             return True
         if joined == 0:
