@@ -48,7 +48,7 @@ from sim.engine._fifo_state import (
     TOUCHED,
 )
 from sim.engine._jit import entry, helper, section, u64
-from sim.engine._mail import send
+from sim.engine._mail import send, tell
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 
 _LOW = (1 << 32) - 1
@@ -118,8 +118,10 @@ def _release(program, state, task):
 
 
 @helper
-def _free_child(state, child):
-    """One parent less holds a child back."""
+def _free_child(state, child, parted):
+    """One parent less holds a child back, which another part looks after where it begins there."""
+    if parted and state.begin_part[u64(child)] != state.own[OWN]:
+        return
     missing = _of(state, child, MISSING) - 1
     _let(state, child, MISSING, missing)
     if missing == 0:
@@ -127,7 +129,7 @@ def _free_child(state, child):
 
 
 @helper
-def _deliver(program, state, task):
+def _deliver(program, state, task, parted):
     """Deliver the next chunk of a task: free what waits for it."""
     delivered = _of(state, task, DELIVERED) + 1
     _let(state, task, DELIVERED, delivered)
@@ -139,7 +141,7 @@ def _deliver(program, state, task):
             following = _of(state, child, RELEASED)
             lag = np.int64(program.stream_lag[u64(edge)]) if program.stream_lag.size else np.int64(0)
             if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
-                _free_child(state, child)
+                _free_child(state, child, parted)
     if delivered == chunks:
         if program.give_pool.size:
             for give in range(program.give_ptr[u64(task)], program.give_ptr[u64(task + 1)]):
@@ -151,7 +153,7 @@ def _deliver(program, state, task):
         state.register[LEFT] -= 1
         if program.whole_child.size:
             for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
-                _free_child(state, np.int64(program.whole_child[u64(edge)]))
+                _free_child(state, np.int64(program.whole_child[u64(edge)]), parted)
 
 
 @helper
@@ -209,7 +211,7 @@ def _grant(program, state):
 
 
 @helper
-def _join(program, state, task):
+def _join(program, state, task, parted):
     """Send a released chunk of a task to its first server, or all of them straight to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -230,7 +232,7 @@ def _join(program, state, task):
         while joined < _of(state, task, RELEASED):
             joined += 1
             _let(state, task, JOINED, joined)
-            _deliver(program, state, task)
+            _deliver(program, state, task, parted)
         return True
     if register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
         return False
@@ -252,7 +254,7 @@ def _join(program, state, task):
 
 
 @helper
-def _settle(program, state):
+def _settle(program, state, parted):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     register = state.register
     while register[TOP] != NONE:
@@ -260,7 +262,7 @@ def _settle(program, state):
         register[TOP] = _of(state, task, LINK)
         _let(state, task, LINK, UNSTACKED)
         _release(program, state, task)
-        if not _join(program, state, task):
+        if not _join(program, state, task, parted):
             _stack(state, task)
             return False
     return True
@@ -341,10 +343,10 @@ def _serve(program, state, server, event, parted):
         _log(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
         ready = (start if program.deliver_head else end) + latency
-        if not parted or state.delivery_part[u64(task)] == state.own[OWN]:
-            put(program, state, ready, key, NONE, event)
+        if parted:
+            tell(program, state, task, ready, key, event)
         else:
-            send(state, np.int64(state.delivery_part[u64(task)]), ready, key, NONE)
+            put(program, state, ready, key, NONE, event)
     else:
         ready = end + latency
         following = program.hop_server[u64(program.route_hop[u64(at + 1)])]
@@ -411,7 +413,7 @@ def fifo_loop(program, state, max_events, until_ps, parted):
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
-        if not _settle(program, state):
+        if not _settle(program, state, parted):
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
@@ -420,7 +422,7 @@ def fifo_loop(program, state, max_events, until_ps, parted):
             else:
                 key = state.event[u64(EVENT_WORDS * due + KEY)]
                 register[SPARE] = due
-                _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1))
+                _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted)
             due = take(state)
         if register[TOP] != NONE or (register[STIRRED] != 0 and _grant(program, state)):
             continue

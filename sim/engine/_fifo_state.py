@@ -48,8 +48,8 @@ RELEASED, JOINED, DELIVERED, MISSING, LINK, CHUNKS, GATE, TASK_WORDS = 0, 1, 2, 
 BOARD_WORDS = 32
 """Words that a part shows, in lines of the cache of its own."""
 
-MOST_PARTS = 64
-"""Which is also the room for the lengths of a part's boxes: a line of the cache and more."""
+MOST_PARTS = 32
+"""Which is also the room for the lengths of a part's boxes."""
 
 _NONE, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int8)
 
@@ -90,8 +90,10 @@ class FifoState(NamedTuple):
         The log, where asked for; see sim.program.outcome.Log.
     own : (OWN_REGISTERS,) or (0,) int64
         Of a part of a run on several threads. Empty, as all that follows, where there is one thread.
-    server_part, delivery_part : (S,) or (0,), (T,) or (0,) int8
-        Part of a server, and the part that a task is delivered to.
+    server_part, begin_part : (S,) or (0,), (T,) or (0,) int8
+        Part of a server, and the part in which a task begins.
+    delivery_parts : (T,) or (0,) int64
+        The parts that a delivery is told to, as bits: those in which tasks begin that wait for it.
     mail : (parts * 2 * parts * ROOM * EVENT_WORDS,) or (0,) int64
         Events that the parts send to each other: boxes by sender, parity of the window, and receiver.
     mailed : (parts * 2 * MOST_PARTS,) or (0,) int64
@@ -122,7 +124,8 @@ class FifoState(NamedTuple):
     last_row: I64
     own: I64 = _NONE
     server_part: I8 = _SMALL
-    delivery_part: I8 = _SMALL
+    begin_part: I8 = _SMALL
+    delivery_parts: I64 = _NONE
     mail: I64 = _NONE
     mailed: I64 = _NONE
     board: I64 = _NONE

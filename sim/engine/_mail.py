@@ -29,7 +29,7 @@ from sim.engine._fifo_state import (
     TAKEN,
     TIME,
 )
-from sim.engine._jit import helper, u64
+from sim.engine._jit import count_trailing_zeros, helper, u64
 from sim.engine._state import NONE
 
 
@@ -60,6 +60,19 @@ def send(state, receiver, time, key, place):
     own[FIRST_PS] = min(own[FIRST_PS], time)
     if count + 1 == own[ROOM]:
         own[FULL] = 1
+
+
+@helper
+def tell(program, state, task, time, key, event):
+    """Put the delivery of a chunk into the calendar of each part in which something waits for it."""
+    parts = state.delivery_parts[u64(task)]
+    while parts != 0:
+        part = count_trailing_zeros(parts)
+        parts &= parts - 1
+        if part == state.own[OWN]:
+            put(program, state, time, key, np.int64(NONE), event)
+        else:
+            send(state, part, time, key, np.int64(NONE))
 
 
 @helper

@@ -32,7 +32,7 @@ from sim.engine._fifo_state import (
 )
 from sim.engine._jit import entry, helper, read_shared, section, u64, write_shared
 from sim.engine._mail import receive, turn_over
-from sim.engine._state import FAR, NEEDS_TOKENS, NONE, PAUSED, STUCK
+from sim.engine._state import FAR, NEEDS_TOKENS, PAUSED, STUCK
 
 ALONE, GOES_ON = 10, 11
 """The others are not there yet; the next window begins."""
@@ -141,38 +141,32 @@ def _unite(owner, one, other):
 
 
 @helper
-def _begin(program, task):
-    """The first server of a task; a node of its own, behind the servers, for one that crosses none."""
+def _crosses(program, task):
     route = program.task_route[u64(task)]
-    at = np.int64(program.route_ptr[u64(route)])
-    if at == program.route_ptr[u64(route + 1)]:
-        return program.server_rate.size + task
-    return np.int64(program.hop_server[u64(program.route_hop[u64(at)])])
+    return program.route_ptr[u64(route)] < program.route_ptr[u64(route + 1)]
 
 
 @helper
-def _meet(program, owner, delivery, task, child):
-    """The tasks that wait for a delivery begin in one group."""
-    begin = _begin(program, child)
-    if delivery[u64(task)] == NONE:
-        delivery[u64(task)] = begin
-    else:
-        _unite(owner, np.int64(delivery[u64(task)]), begin)
+def _begin(program, task):
+    """The first server of a task; a node of its own, behind the servers, for one that crosses none."""
+    if not _crosses(program, task):
+        return program.server_rate.size + task
+    hop = program.route_hop[u64(program.route_ptr[u64(program.task_route[u64(task)])])]
+    return np.int64(program.hop_server[u64(hop)])
 
 
 @entry
-def find_groups(program, owner, delivery, work):
+def find_groups(program, owner, work):
     """Find the servers and tasks that must be in one part, and how much every server does.
 
     `owner`: of each server, and of each task that crosses none, itself; becomes the first of its group.
-    `delivery`: NONE for each task; becomes the node at which it is delivered.
     `work`: (S, bins), zero; becomes the services of each server in tasks of the first classes, the next, ...
     """
-    _find_groups(by_pointer(program), owner, delivery, work)
+    _find_groups(by_pointer(program), owner, work)
 
 
 @section
-def _find_groups(program, owner, delivery, work):
+def _find_groups(program, owner, work):
     most = np.int64(1)
     for task in range(program.task_route.size):
         most = max(most, np.int64(program.task_class[u64(task)]) + 1)
@@ -182,17 +176,48 @@ def _find_groups(program, owner, delivery, work):
         route = program.task_route[u64(task)]
         for at in range(program.route_ptr[u64(route)], program.route_ptr[u64(route + 1)]):
             work[u64(program.hop_server[u64(program.route_hop[u64(at)])]), u64(rank)] += chunks
-        if program.whole_child.size:
-            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
-                _meet(program, owner, delivery, task, np.int64(program.whole_child[u64(edge)]))
-        if program.stream_child.size:
-            for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
-                _meet(program, owner, delivery, task, np.int64(program.stream_child[u64(edge)]))
-        begin = _begin(program, task)
-        if begin >= program.server_rate.size:
-            _meet(program, owner, delivery, task, task)
-        elif delivery[u64(task)] == NONE:
-            last = program.route_hop[u64(program.route_ptr[u64(route + 1)] - 1)]
-            delivery[u64(task)] = program.hop_server[u64(last)]
+        if not _crosses(program, task):
+            # It is delivered when it is released: what waits for it begins in the same picosecond.
+            _unite_children(program, owner, task)
     for node in range(owner.size):
         owner[u64(node)] = _root(owner, node)
+
+
+@helper
+def _unite_children(program, owner, task):
+    begin = _begin(program, task)
+    if program.whole_child.size:
+        for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+            _unite(owner, begin, _begin(program, np.int64(program.whole_child[u64(edge)])))
+    if program.stream_child.size:
+        for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
+            _unite(owner, begin, _begin(program, np.int64(program.stream_child[u64(edge)])))
+
+
+@entry
+def find_deliveries(program, part_of, begin_part, delivery_parts):
+    """Find where tasks begin, and which parts are told of a delivery: at least one.
+
+    `part_of`: of each server, and of each task that crosses none.
+    """
+    _find_deliveries(by_pointer(program), part_of, begin_part, delivery_parts)
+
+
+@section
+def _find_deliveries(program, part_of, begin_part, delivery_parts):
+    for task in range(program.task_route.size):
+        begin_part[u64(task)] = part_of[u64(_begin(program, task))]
+    for task in range(program.task_route.size):
+        told = np.int64(0)
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+                told |= np.int64(1) << np.int64(begin_part[u64(program.whole_child[u64(edge)])])
+        if program.stream_child.size:
+            for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
+                told |= np.int64(1) << np.int64(begin_part[u64(program.stream_child[u64(edge)])])
+        if not _crosses(program, task):
+            told = np.int64(1) << np.int64(begin_part[u64(task)])
+        elif told == 0:
+            hop = program.route_hop[u64(program.route_ptr[u64(program.task_route[u64(task)] + 1)] - 1)]
+            told = np.int64(1) << np.int64(part_of[u64(program.hop_server[u64(hop)])])
+        delivery_parts[u64(task)] = told

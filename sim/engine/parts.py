@@ -17,7 +17,7 @@ from sim.engine import _fifo_state as fields
 from sim.engine import fifo
 from sim.engine._fifo_state import FifoState
 from sim.engine._jit import DISABLED
-from sim.engine._parts import ALONE, find_groups, run_part
+from sim.engine._parts import ALONE, find_deliveries, find_groups, run_part
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, STUCK
 from sim.program import I8, I32, I64, Program
 from topologies.core.extents import physical_memory
@@ -35,7 +35,7 @@ NAP_S = 1e-5
 
 FIRST_ROOM = 256
 BINS = 64
-STRIPES = (64, 8, 1)
+STRIPES = (256, 32, 4, 1)
 """Groups in a row that go to one part, beside all of a part in one row."""
 CROSSING = 0.5
 """What it costs to send a service's event to another part, in services."""
@@ -48,8 +48,8 @@ class Cut(NamedTuple):
 
     Attributes
     ----------
-    server_part, begin_part, delivery_part : (S,), (T,), (T,) int8
-        Part of a server; the part in which a task begins, and the one that it is delivered to.
+    server_part, begin_part, delivery_parts : (S,) int8, (T,) int8, (T,) int64
+        Part of a server, and that in which a task begins; and those that its deliveries are told to, as bits.
     ahead_ps : int
         What happens at one part has no effect on another earlier than this.
     gain : float
@@ -58,13 +58,13 @@ class Cut(NamedTuple):
 
     server_part: I8
     begin_part: I8
-    delivery_part: I8
+    delivery_parts: I64
     ahead_ps: int
     gain: float
 
 
 class Groups(NamedTuple):
-    """What must be in one part: a delivery, and all tasks that wait for it, and so their first servers.
+    """What must be in one part: tasks that cross no server, and what waits for them.
 
     Attributes
     ----------
@@ -72,28 +72,21 @@ class Groups(NamedTuple):
         First server of each group.
     owner : (S + T,) int32
         Of each server, and of each task that crosses none, the first node of its group.
-    begin, delivery : (T,) int32
-        Node at which a task begins, and at which it is delivered.
     work : (S, BINS) int64
         Services of each server in tasks of the first classes, the next, ...
     """
 
     first: I32
     owner: I32
-    begin: I32
-    delivery: I32
     work: I64
 
 
 def groups_of(program: Program) -> Groups:
     """The groups of a program, in the order of their first servers, which is that of nodes."""
-    n_servers, n_tasks = program.n_servers, program.n_tasks
-    owner, delivery = np.arange(n_servers + n_tasks, dtype=np.int32), np.full(n_tasks, NONE, np.int32)
-    work = np.zeros((n_servers, BINS), np.int64)
-    find_groups(program, owner, delivery, work)
-    begin, sent = np.arange(n_servers, n_servers + n_tasks, dtype=np.int32), program.hops() > 0
-    begin[sent] = program.route_server[program.route_ptr[program.task_route[sent]]]
-    return Groups(np.unique(owner[:n_servers]), owner, begin, delivery, work)
+    owner = np.arange(program.n_servers + program.n_tasks, dtype=np.int32)
+    work = np.zeros((program.n_servers, BINS), np.int64)
+    find_groups(program, owner, work)
+    return Groups(np.unique(owner[: program.n_servers]), owner, work)
 
 
 def cut(program: Program, parts: int) -> Cut:
@@ -115,23 +108,25 @@ def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArr
     part_of = np.zeros(groups.owner.size, np.int8)
     part_of[groups.first] = part_of_group
     part_of = part_of[groups.owner]
-    server_part, delivery_part = part_of[: program.n_servers], part_of[groups.delivery]
+    server_part, begin_part = part_of[: program.n_servers], np.zeros(program.n_tasks, np.int8)
+    delivery_parts = np.zeros(program.n_tasks, np.int64)
+    find_deliveries(program, part_of, begin_part, delivery_parts)
     part, last = server_part[program.route_server], program.hop_last[program.route_hop] != 0
     across = np.append(part[1:] != part[:-1], np.zeros(min(part.size, 1), bool)) & ~last
     chunks, sent = program.chunks(), program.hops() > 0
     on_route = np.bincount(program.task_route, chunks, program.route_ptr.size - 1)
     n_sent = np.repeat(on_route, np.diff(program.route_ptr))[across].sum()
     end = program.route_ptr[program.task_route[sent] + 1] - 1
-    elsewhere = part[end] != delivery_part[sent]
-    n_sent += chunks[sent][elsewhere].sum()
-    across[end[elsewhere]] = True
+    others = delivery_parts[sent] & ~(1 << part[end].astype(np.int64))
+    n_sent += chunks[sent] @ np.bitwise_count(others)
+    across[end[others != 0]] = True
     shortest = program.service_ps.min(axis=0)[program.server_rate[program.route_server]]
     after_its_end = np.where(last, not program.deliver_head, not program.cut_through)
     ahead_ps = int((program.route_latency_ps + after_its_end * shortest)[across].min(initial=FAR >> 2))
     busy = np.zeros((parts, BINS), np.int64)
     np.add.at(busy, server_part, groups.work)
     gain = groups.work.sum() / max(busy.max(axis=0).sum() + CROSSING * n_sent / parts, 1)
-    return Cut(server_part, part_of[groups.begin], delivery_part, ahead_ps, float(gain))
+    return Cut(server_part, begin_part, delivery_parts, ahead_ps, float(gain))
 
 
 def cores() -> int:
@@ -175,21 +170,23 @@ class Parts:
         events = fifo.waiting(whole)
         task = events[:, fields.KEY] & ((1 << whole.register[fields.TASK_BITS]) - 1)
         server = program.route_server[np.maximum(events[:, fields.PLACE] >> 32, 0)]
-        to = np.where(events[:, fields.PLACE] == NONE, cut.delivery_part[task], cut.server_part[server])
-        counts = np.bincount(to, minlength=parts)
+        to = 1 << cut.server_part[server].astype(np.int64)
+        to = np.where(events[:, fields.PLACE] == NONE, cut.delivery_parts[task], to)
+        own = [events[to >> part & 1 == 1] for part in range(parts)]
+        counts = np.array([one.shape[0] for one in own])
         room = max(FIRST_ROOM, int(counts.max()))
         mail = np.zeros((parts, 2, parts, room, fields.EVENT_WORDS), np.int64)
         mailed = np.zeros((parts, 2, fields.MOST_PARTS), np.int64)
         # As if the first part had sent them in a window before the first.
         for part in range(parts):
-            mail[0, 1, part, : counts[part]] = events[to == part]
+            mail[0, 1, part, : counts[part]] = own[part]
         mailed[0, 1, :parts] = counts
         shared: dict[str, Any] = {
-            "server_part": cut.server_part, "delivery_part": cut.delivery_part, "mail": mail.reshape(-1),
-            "mailed": mailed.reshape(-1), "board": np.zeros(parts * fields.BOARD_WORDS, np.int64),
+            "server_part": cut.server_part, "begin_part": cut.begin_part, "delivery_parts": cut.delivery_parts,
+            "mail": mail.reshape(-1), "mailed": mailed.reshape(-1),
+            "board": np.zeros(parts * fields.BOARD_WORDS, np.int64),
         }
         self.states = [self._state(part, parts, room, int(counts[part]), shared) for part in range(parts)]
-        self._left = int(whole.register[fields.LEFT]) - parts * (program.n_tasks + 1)
         self._advance(self._in_turn, 0, 0)  # deals the events out, and compiles in this thread
 
     def _state(self, part: int, parts: int, room: int, n_events: int, shared: dict[str, Any]) -> FifoState:
@@ -223,8 +220,8 @@ class Parts:
             own = self.cut.begin_part == part
             task[own] = _by_task(state)[0][own]
         for part, state in enumerate(self.states):
-            # Last, as their words are those of the part they are delivered to.
-            own = self.cut.delivery_part == part
+            # Last, as these words are those of the parts that are told.
+            own = self.cut.delivery_parts >> part & 1 == 1
             of_part, gate_of_part = _by_task(state)
             task[own, fields.DELIVERED] = of_part[own, fields.DELIVERED]
             own &= task[:, fields.DELIVERED] == task[:, fields.CHUNKS]
@@ -235,8 +232,10 @@ class Parts:
             self._give_room()
         register, of_parts = self.whole.register, np.array([state.register for state in self.states])
         register[fields.EVENTS] = of_parts[:, fields.EVENTS].sum()
-        register[fields.LEFT] = self._left + of_parts[:, fields.LEFT].sum()
         register[[fields.NOW, fields.MAKESPAN]] = of_parts[:, [fields.NOW, fields.MAKESPAN]].max(axis=0)
+        if status == STUCK:
+            self.collect()
+            register[fields.LEFT] = (self.whole.delivered < self.whole.task[fields.CHUNKS :: fields.TASK_WORDS]).sum()
         return FINISHED if status == STUCK and register[fields.LEFT] == 0 else status
 
     def _in_turn(self, most: int, until_ps: int) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collectives import ALGORITHMS, build
 from sim import simulate
-from sim.engine import fifo, parts
+from sim.engine import _parts, fifo, parts
 from sim.engine import run as engine
 from sim.engine.run import Run, run
 from sim.lower.job import lower
@@ -108,7 +108,7 @@ def test_registry(case: tuple[str, str, str | None], spec: str) -> None:
         except WeftError:
             return
         program = lower(schedule, Model(chunks=7, forwarding=forwarding), symmetry).program
-        if fifo.runs(program):
+        if fifo.runs(program) and program.pool_capacity.size == 0:
             check(program, n_parts, 1)
         one = Run(program, log=True, threads=n_parts)
         if not one.advance(1):
@@ -129,18 +129,47 @@ def crossing(chunks: int, tasks: int = 1, latency_ps: int = 5, rate: int = 10**9
     return builder.build()
 
 
-def test_a_cut_keeps_deliveries_with_what_waits_for_them() -> None:
-    """Groups of servers; how far apart parts may be; and the part that a transfer is delivered to."""
+def test_who_is_told_of_a_delivery() -> None:
+    """The parts in which something waits for it, or else that of its last server; and how far apart parts may be."""
     program = crossing(1)
     groups = parts.groups_of(program)
     assert groups.first.tolist() == [0, 1, 2, 3]
-    assert groups.delivery.tolist() == [2, 2, 0, 0]
     cut = parts.dealt(program, groups, 2, np.array([0, 0, 1, 1]))
     service = int(program.service_ps.max())
     assert cut.ahead_ps == service + 5
-    assert cut.delivery_part.tolist() == [1, 1, 0, 0]
     assert cut.begin_part.tolist() == [0, 1, 1, 0]
+    assert cut.delivery_parts.tolist() == [2, 2, 1, 1]
     assert parts.dealt(program, groups, 2, np.zeros(4, int)).ahead_ps > 10**15
+
+
+@pytest.mark.parametrize(("forwarding", "deliver", "ahead_ps"), [
+    ("store-and-forward", "tail", 1005), ("store-and-forward", "head", 7), ("cut-through", "tail", 5),
+])
+def test_how_far_apart_parts_may_be(forwarding: str, deliver: str, ahead_ps: int) -> None:
+    """The latency of a hop behind which another part begins, and the service where nothing leaves before its end."""
+    builder = ProgramBuilder(forwarding, deliver)
+    one, other = builder.server(10**12), builder.server(10**12)
+    sent = builder.task(1000, [(one, 5), (other, 7)], Cutting(1))
+    builder.task(1000, [(one, 3)], Cutting(1), after=[sent])
+    program = builder.build()
+    assert int(program.service_ps.min()) == 1000
+    assert parts.dealt(program, parts.groups_of(program), 2, np.array([0, 1])).ahead_ps == ahead_ps
+
+
+def test_what_begins_with_a_delivery_begins_where_it_is() -> None:
+    """A transfer that crosses nothing is delivered when it is released: what waits for it is in its part."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    servers = [builder.server(10**12) for _ in range(3)]
+    sent = [builder.task(1000, [(server, 5)], Cutting(1)) for server in servers]
+    barrier = builder.task(0, [], Cutting(1), after=sent)
+    builder.task(1000, [(servers[2], 5)], Cutting(1), after=[barrier])
+    builder.task(1000, [(servers[1], 5)], Cutting(1), after=[barrier])
+    program = builder.build()
+    groups = parts.groups_of(program)
+    assert groups.owner.tolist()[:3] == [0, 1, 1]
+    assert groups.owner[3 + barrier] == 1
+    assert parts.dealt(program, groups, 2, np.array([0, 1])).delivery_parts.tolist()[:4] == [2, 2, 2, 2]
+    assert check(program, 2, 0)
 
 
 def test_boxes_and_calendars_grow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +238,15 @@ def test_threads_must_be_at_least_one() -> None:
             simulate(schedule, threads=number)
     with pytest.raises(WeftError, match="2 threads: of the chunk engine alone"):
         simulate(schedule, threads=2, engine="reference")
+
+
+@pytest.mark.compiled
+def test_one_specialization() -> None:
+    """Whatever the program and its parts, the kernels compile once."""
+    check(crossing(3), 2, 0)
+    check(crossing(3), 3, 0, log=False)
+    for entry in (_parts.run_part, _parts.find_groups, _parts.find_deliveries):
+        assert len(getattr(entry, "signatures", ())) == 1
 
 
 def test_long_runs_with_wide_windows_take_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
