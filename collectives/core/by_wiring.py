@@ -8,7 +8,8 @@ from typing import TypeVarTuple
 
 from collectives.core.pattern import Pattern
 from topologies import Topology
-from topologies.core.rateless import NeedsRates, wiring_of
+from topologies.core.rateless import wiring_of
+from topologies.core.topology import NeedsRates
 
 Ts = TypeVarTuple("Ts")
 

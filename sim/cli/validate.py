@@ -125,8 +125,8 @@ def report(
         "RTT + q max(RTT, slots service) + r service, C - 1 = q slots + r, where C chunks stream along trees",
         "# estimate: steps in lockstep, each the latency of its longest route and the load of its fullest link; steps "
         "that pass chunks on are one, parts of a pipeline follow each other through the busiest dimension",
-        "# fluid: the same transfers, whole, over links that all flows share evenly (--engine fluid); - with headers "
-        f"per chunk and what else flows do not have, and beyond {MOST_FLOWS:,} flows",
+        "# fluid: the same transfers over links that all flows share evenly, passed on whole and not chunk by chunk "
+        f"(--engine fluid); - with headers per chunk and what else flows do not have, and beyond {MOST_FLOWS:,} flows",
     ]
 
 

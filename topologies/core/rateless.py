@@ -15,13 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
-from topologies.core.topology import Topology
+from topologies.core.topology import NeedsRates, Topology
 
 RATES = ("bandwidth_Bps", "latency_ps", "hop_latency_ps")
-
-
-class NeedsRates(Exception):
-    """A rate or latency was read of a topology that has none: a signal to whoever builds on it, not an error."""
 
 
 class Rateless(Topology):

@@ -29,6 +29,10 @@ DEFAULT_HOP_LATENCY: Quantity = "300ns"
 IntArray = npt.NDArray[np.integer]
 
 
+class NeedsRates(Exception):
+    """A rate or latency was read of a topology that has none: a signal to whoever builds on it, not an error."""
+
+
 class Router(Protocol):
     """Chooses routes; `src` and `dst` are (n,) node indices.
 
@@ -195,7 +199,7 @@ class Topology:
                             f"their shapes are {sources.shape} and {targets.shape}")
         try:
             found = self.router.paths(self, sources, targets, tie, seed)
-        except (WeftError, MemoryError):
+        except (WeftError, MemoryError, NeedsRates):
             raise
         except Exception as fault:
             raise WeftError(f"{named_router(self)} failed: {type(fault).__name__}: {fault}") from fault

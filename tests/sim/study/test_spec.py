@@ -29,7 +29,7 @@ FULL: dict[str, dict[str, Any]] = {
                    "options": ["directions=1"], "element_bytes": 2},
     "model": {"preset": "swing-paper", "forwarding": "store-and-forward", "deliver": "tail", "chunks": 4,
               "header": "16B", "packet_header": "2B", "endpoint_latency": "1us", "tie": "split",
-              "discipline": "priority", "engine": "reference", "symmetry": "off", "seed": 3},
+              "discipline": "priority", "bubble": False, "engine": "reference", "symmetry": "off", "seed": 3},
     "sweep": {"begin": "1K", "end": "64K", "factor": 4},
 }
 
@@ -45,6 +45,8 @@ def command_line(data: dict[str, dict[str, Any]]) -> list[str]:
     words = []
     for section, keys in data.items():
         for name, value in keys.items():
+            if value is False:
+                continue  # a flag that is not given
             flags = next(key for key in fields(SECTIONS[section]) if key.name == name).metadata["flags"]
             text = ",".join(value) if isinstance(value, list) else str(value)
             words += [flags[0] if flags else f"--{name.replace('_', '-')}", text]
