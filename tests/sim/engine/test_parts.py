@@ -28,7 +28,11 @@ STATE = ("delivered", "joined", "busy_ps", "finish_ps")
 def in_parts(program: Program, n_parts: int, seed: int, *, threads: bool = False, log: bool = True) -> Run:
     """A run that goes on in parts after its first picosecond."""
     one = Run(program, log=log, skip=False)
-    if not one.advance(1):
+    try:
+        over = one.advance(1)
+    except Deadlock:  # at once
+        return Run(program, log=log, skip=False)
+    if not over:
         groups = parts.groups_of(program)
         deal = np.random.default_rng(seed).integers(0, n_parts, groups.first.size)
         cut = parts.dealt(program, groups, n_parts, deal)
