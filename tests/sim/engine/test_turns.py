@@ -118,11 +118,11 @@ def test_engines_agree_on_thousands(program: Program) -> None:
 @settings(max_examples=60, deadline=None)
 @given(programs(disciplines=TURNS, pools=False))
 def test_no_queue_has_two_turns_while_another_waits(program: Program) -> None:
-    """At servers whose chunks cost the same; the queue that is served twice in a row was the only one that waited."""
+    """At servers whose chunks all cost a whole turn; the queue that is served twice in a row was alone in waiting."""
     simulation = Simulation(program)
     simulation.run()
-    for server in simulation.servers:
-        if len({visit.cost for visit in server.done}) > 1:
+    for server, quantum in zip(simulation.servers, program.server_quantum, strict=True):
+        if {visit.cost for visit in server.done} != {quantum}:
             continue
         for one, other in pairwise(server.done):
             waited = [visit for visit in server.done if visit.arrival_ps <= other.start_ps <= visit.start_ps]
