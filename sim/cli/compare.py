@@ -192,9 +192,9 @@ def _ranges(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """What the ranges in the table are, and which points have none."""
     without = [row for row in rows if row["spread_low_s"] is None]
     names = ", ".join(dict.fromkeys(row["algorithm"] for row in without))
+    nearby = "chunk counts nearby" if spec.model.buffer is None else "more chunks, which fit the buffers"
     lines = [] if len(without) == len(rows) else [
-        "-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, chunk counts nearby), where wider "
-        "than 1 %"
+        f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}), where wider than 1 %"
     ]
     kept = [one["algorithm"] for one in rows if one not in without and _built_from_rates(one["algorithm"])]
     if kept:

@@ -13,6 +13,7 @@ from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result
+from sim.study.choice import fitting
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -28,13 +29,14 @@ class BestForm(NamedTuple):
 
 def ready_forms(
     forms: Sequence[str], schedule_of: Callable[[str], Schedule], model: Model, symmetry: str = "auto",
-    engine: str = "chunk",
+    engine: str = "chunk", chooses: bool = False,
 ) -> tuple[dict[str, Schedule], dict[str, str]]:
     """The schedules of the forms that can run, and why the others cannot.
 
     `schedule_of`: may reject a form with a `WeftError`.
     `symmetry`: {"auto", "off"}.
     `engine`: as in `simulate`; the fluid engine takes fewer schedules.
+    `chooses`: whether the number of chunks is chosen, and may be what the buffers of links need.
     WeftError: every form is rejected, or too large for memory.
     """
     ready: dict[str, Schedule] = {}
@@ -42,7 +44,9 @@ def ready_forms(
     fault: WeftError | None = None
     for form in forms:
         try:
-            ready[form] = _checked(schedule_of(form), model, symmetry, engine)
+            schedule = schedule_of(form)
+            cut = fitting(schedule, model, symmetry) if chooses else model
+            ready[form] = _checked(schedule, cut, symmetry, engine)
         except WeftError as wrong:
             refused[form] = str(wrong)
             fault = fault or wrong

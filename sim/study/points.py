@@ -288,7 +288,8 @@ def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes,
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
     forms, striped = forms_of(spec, topology, name)
     build = partial(schedule_of, spec, topology, name, size_bytes)
-    ready, refused = ready_forms((*forms, *striped), build, spec.build_model(), spec.symmetry, spec.engine)
+    ready, refused = ready_forms((*forms, *striped), build, spec.build_model(), spec.symmetry, spec.engine,
+                                 spec.chooses)
     return ready, {label: why for label, why in refused.items() if label not in striped}
 
 

@@ -74,8 +74,9 @@ def spread(
 
     In every run each class of links (or, without symmetry, each link) has a rate up to 0.1 % higher or lower, first
     transfers start up to 0.1 % of the time late, and ties are decided in another order. Every other run has a number of
-    chunks nearby as well. Where only the numbers of nodes decide between equally short routes (fabrics without a
-    regular router, up to 64 NPUs), one run of four draws each route, and the others have those of another numbering.
+    chunks nearby as well; where links have buffers, smaller chunks only, which fit them as well. Where only the numbers
+    of nodes decide between equally short routes (fabrics without a regular router, up to 64 NPUs), one run of four
+    draws each route, and the others have those of another numbering.
 
     Transfers stay as they were built: ranks keep their numbers, and neither trees nor orders of peers, in which numbers
     decide as well, are chosen anew.
@@ -136,11 +137,16 @@ def _renumbered(job: Job, model: Model, number: int, rng: np.random.Generator) -
 
 
 def _nearby(topology: Topology, model: Model, number: int, rng: np.random.Generator) -> Model:
-    """The model of a perturbed run: chunks up to a quarter away in odd ones, drawn routes in every fourth."""
+    """The model of a perturbed run: chunks up to a quarter away in odd ones, drawn routes in every fourth.
+
+    With buffers chunks are smaller only: larger ones might not fit.
+    """
     if number % 4 == 2 and _by_number(topology, model):
         return replace(model, tie="ecmp", seed=int(rng.integers(2**31)))
     if number % 2 == 0:
         return model
     value = model.chunks or model.chunk_bytes or 1
     away = int(rng.integers(1, max(1, value // 4) + 1)) * (1 if value == 1 else int(rng.choice((-1, 1))))
+    if model.buffer_bytes is not None:
+        away = abs(away) if model.chunks else -min(abs(away), value - 1)
     return replace(model, chunks=value + away) if model.chunks else replace(model, chunk_bytes=value + away)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from collectives import algorithms_for, build
+from collectives import Schedule, algorithms_for, build
 from collectives.in_network import all_reduce
-from sim import Model, simulate
+from sim import Model, Result, simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.study.choice import LADDER, floor_of_all
+from sim.program.outcome import Deadlock
+from sim.study.choice import LADDER, choose, floor_of_all
 from sim.study.points import Row, Task, compute
 from sim.study.spec import Spec
 from topologies import WeftError, dgx_h100, from_spec
@@ -43,6 +44,24 @@ def test_what_is_chosen_is_never_slower_than_sixteen_chunks(fabric: str, kind: s
     chosen = row_of(fabric, kind, name, size)
     assert chosen["time_s"] <= fixed["time_s"]
     assert chosen["chunks_chosen"] == chosen["chunks"] and fixed["chunks_chosen"] is None
+
+
+@pytest.mark.parametrize("words", [{"vcs": 2}, {"buffer": "300B"}, {"buffer": "300B", "bubble": True},
+                                   {"buffer": "1KiB", "header": "50B", "packet_header": "100B", "vcs": 2}])
+@pytest.mark.parametrize("name", [*algorithms_for("all-reduce"), "pipelined"])
+def test_what_is_chosen_fits_the_rest_of_the_model(name: str, words: dict[str, object]) -> None:
+    """Chunks fit the buffers, and links that have queues of their own keep fifo: whatever runs without them runs."""
+    kind = "all-reduce" if name != "pipelined" else "broadcast"
+    spec = Spec.from_dict({
+        "topology": {"spec": "torus:2x2"}, "model": {"chunks": "auto"} | words,
+        "collective": {"name": kind, "algorithms": [name]}, "sweep": {"begin": "64K"},
+    })
+    try:
+        row_of("torus:2x2", kind, name, "64K", 16)
+    except WeftError:
+        return
+    task = Task(spec, name, 65536)
+    assert compute(task)["discipline"] == "fifo" or words.keys() == {"buffer"}
 
 
 @pytest.mark.parametrize(("fabric", "kind", "name", "size", "options", "fixed_us", "chosen_us"), [
@@ -121,3 +140,14 @@ def test_nvlink_sharp_is_pull_at_its_efficiency() -> None:
     assert row["algbw_GBps"] == pytest.approx(0.835 * 450 / (1 + 1 / 8), rel=0.01)
     pull = simulate(all_reduce(dgx_h100(), "8GiB", form="pull"), chunks=256)
     assert pull.algbw == pytest.approx(row["algbw_GBps"], rel=0.01)
+
+
+def test_a_trial_that_can_never_end_is_not_chosen() -> None:
+    schedule, model = build("ring", "all-reduce", from_spec("ring:4"), "1MiB"), Model()
+
+    def run(tried: Schedule, one: Model) -> Result:
+        if one.chunks != model.chunks:
+            raise Deadlock("a circle of buffers")
+        return simulate(tried, model=one)
+
+    assert choose(schedule, model, run).model == model

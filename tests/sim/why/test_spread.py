@@ -91,6 +91,16 @@ def test_what_perturbed_runs_have_nearby(model: Model) -> None:
     assert seen == {*range(1, most + 1), *(range(-most, 0) if value > 1 else ())}
 
 
+@pytest.mark.parametrize("model", [
+    Model(chunks=1, buffer_bytes=8192), Model(chunks=9, buffer_bytes=2000, bubble=True),
+    Model(chunks=8, buffer_bytes=1024, vcs=2), Model(chunks=None, chunk_bytes=1000, buffer_bytes=1000),
+    Model(chunks=None, chunk_bytes=1, buffer_bytes=1),
+])
+def test_chunks_that_just_fit_the_buffers_fit_them_in_perturbed_runs(model: Model) -> None:
+    schedule = build("ring", "all-reduce", from_spec("ring:2"), "16KiB")
+    assert len(spread(schedule, 4, model=model).times_ps) == 4
+
+
 def test_only_routes_that_numbers_decide_are_taken_otherwise() -> None:
     """Not those of a regular router, nor by another rule for ties, nor on more than 64 NPUs."""
     rng = np.random.default_rng(0)
