@@ -327,7 +327,7 @@ class Result(Tabular):
         """What a reader of the number should know: the cost of faults, which of them did nothing, and padding.
 
         Notes of the patterns, such as a loss of bandwidth, come first. Where several threads were asked for and it ran
-        on one, why.
+        on fewer, why.
         """
         alone = self.job.alone
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
@@ -335,7 +335,8 @@ class Result(Tabular):
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
         if self.outcome is not None and self.outcome.alone:
-            notes.append(f"on one thread: {self.outcome.alone}")
+            threads = "one thread" if self.outcome.threads == 1 else f"{self.outcome.threads} threads"
+            notes.append(f"on {threads}: {self.outcome.alone}")
         notes += buffer_note(self.job.topology, self.model)
         return notes if alone is None else notes + _padding(alone)
 

@@ -58,6 +58,15 @@ class Progress(NamedTuple):
         return max(self.total_events - self.events, 0) / max(self.events_per_s, 1e-9)
 
 
+def _what_is_ordered(program: Program) -> str:
+    """What the loop for several threads does not have."""
+    found = {
+        "pools": program.pool_capacity.size, "faults": not program.is_healthy, "NICs": program.has_nics,
+        "buffers": program.has_credits, "virtual channels": program.has_channels,
+    }
+    return ", ".join(name for name, is_there in found.items() if is_there) or "links that serve in another order"
+
+
 @dataclass
 class Run:
     """A run that can be paused: `advance` goes on from where the last call ended.
@@ -65,7 +74,8 @@ class Run:
     `log`: keep every service, for `why` and for pictures.
     `general`: the loop that runs any program, also where that of fifo servers would do.
     `skip`: do not simulate stretches that repeat; see sim/engine/_skip.py. A log has every service nevertheless.
-    `threads`: that `spread` may go on with; None: as many as there are cores, where it pays.
+    `threads`: that `spread` may go on with, of which no more are taken than there are cores, or two; None: as many as
+    there are cores, where it pays.
     """
 
     program: Program
@@ -108,7 +118,7 @@ class Run:
     @property
     def several(self) -> int:
         """Threads that it may go on with."""
-        return min(self.threads or parts.cores(), parts.MOST)
+        return min(self.threads or parts.MOST, max(parts.cores(), 2 if self.threads else 1), parts.MOST)
 
     @property
     def running(self) -> int:
@@ -123,7 +133,7 @@ class Run:
         if self.several < 2 or self._parts is not None or self.alone:
             return
         if not isinstance(self.state, FifoState) or self.program.pool_capacity.size:
-            self.alone = "its links do not all serve in the order of arrival, healthy, without pools, NICs and buffers"
+            self.alone = f"{_what_is_ordered(self.program)}: they are simulated in one order"
         elif self.threads is None and self.program.chunk_hops() - self.events < parts.LEAST_SERVICES:
             self.alone = "it is short"
         elif self._skipping is None or self._tired:
@@ -206,9 +216,13 @@ class Run:
             self._parts.collect()
 
     def _why_alone(self) -> str:
-        """Why it ran on one thread where more were asked for."""
-        if (self.threads or 1) == 1 or self._parts is not None:
+        """Why it ran on fewer threads than were asked for."""
+        if (self.threads or 1) <= self.running:
             return ""
+        if self._parts is not None:
+            return f"more than cores ({parts.cores()}) wait for each other"
+        if self.events == 0:
+            return "there is nothing to simulate"
         return self.alone or "stretches that repeat are skipped"
 
     def outcome(self) -> Outcome:

@@ -217,7 +217,9 @@ def test_a_result_says_on_how_many_threads_it_ran() -> None:
 
 
 @pytest.mark.parametrize(("options", "why"), [
-    ({"discipline": "priority"}, "its links do not all serve in the order of arrival"),
+    ({"discipline": "priority"}, "links that serve in another order: they are simulated in one order"),
+    ({"nic": "shared"}, "NICs: they are"),
+    ({"buffer": "1MiB"}, "buffers: they are"),
     ({"tie": "first"}, "it does not fall into parts that share its work"),
     ({"max_events": 10**6}, "its services are counted up to a limit"),
 ])
@@ -231,8 +233,23 @@ def test_pools_stay_on_one_thread() -> None:
     """Whoever takes units is seen by all parts at once; such runs of joins are in the fifo loop nevertheless."""
     schedule = build("hierarchical", "all-reduce", from_spec("torus:3x3"), "64KiB")
     found = simulate(schedule, threads=2, symmetry="off")
-    assert "on one thread: its links do not all serve in the order of arrival, healthy, without pools" in str(found)
+    assert "on one thread: pools: they are simulated in one order" in str(found)
     assert found.time_ps == simulate(schedule, symmetry="off").time_ps
+
+
+def test_no_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or two: the parts wait for each other, and where they share a core that takes a hundred times as long."""
+    schedule = build("recursive-doubling", "all-reduce", from_spec("torus:4x4"), "64KiB")
+    for cores, asked, taken in ((3, 1000, 3), (1, 1000, 2), (3, 2, 2)):
+        monkeypatch.setattr(parts, "cores", lambda cores=cores: cores)
+        found = simulate(schedule, symmetry="off", threads=asked)
+        assert f"; {taken} threads" in str(found)
+        assert (f"note: on {taken} threads: more than cores (" in str(found)) == (asked > taken)
+
+
+def test_nothing_is_simulated_on_several_threads() -> None:
+    schedule = build("ring", "all-reduce", from_spec("ring:1"), "64KiB")
+    assert "on one thread: there is nothing to simulate" in str(simulate(schedule, threads=2))
 
 
 def test_threads_must_be_at_least_one() -> None:
