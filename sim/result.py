@@ -57,7 +57,8 @@ class Result(Tabular):
     model : Model
     engine : str
     time_ps : int
-        From the beginning to the end of the last operation.
+        From the beginning to the end of the last operation; of the analytic engine the estimate, or the lower bound
+        where that is more.
     events : int
         Chunks that crossed a server, or flows, of the representatives that were simulated.
     estimate_ps : int or None
@@ -305,12 +306,14 @@ class Result(Tabular):
             "lower_bound_s": self.lower_bound_ps / PS_PER_S,
         }
         if self.model.nic is not None or self.model.rank_progress != "free":
-            nic = "none" if self.model.nic is None else self.model.nic.order
-            row |= {"nic": nic, "rank_progress": self.rank_progress}
+            nic = {"nic": "none"} if self.model.nic is None else self.model.nic.row()
+            row |= nic | {"rank_progress": self.rank_progress}
         if self.model.buffer_bytes is not None:
             row |= {"buffer_bytes": self.model.buffer_bytes, "bubble": self.model.bubble}
-        if self.model.vcs > 1:
-            row |= {"vcs": self.model.vcs}
+        plain = "deliver", "header_bytes", "packet_header_bytes", "endpoint_latency_ps", "tie", "credit_ps", "vcs"
+        for name in plain:
+            if (value := getattr(self.model, name)) != getattr(Model, name):
+                row[name] = value
         if self.estimate_ps is not None:
             row["estimate_s"] = self.estimate_ps / PS_PER_S
         return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())

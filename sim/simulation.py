@@ -9,6 +9,7 @@ from typing import Annotated
 
 from collectives.core.schedule import Schedule
 from sim.analytic.estimate import estimate_ps
+from sim.analytic.program_bound import lower_bound_ps
 from sim.certify.circuits import certify_circuits
 from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
@@ -26,7 +27,7 @@ from sim.lower.tenants import Tenant, merge
 from sim.program import ORDERS
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
-from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, make_model, model_of_flows
+from sim.program.model import ENGINES, SYMMETRY, UNLIMITED, Model, check_flows_have_no, make_model, model_of
 from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
@@ -55,7 +56,7 @@ def simulate(
     seed: int | None = None,
     nic: str | None = None,
     injection_rate: Rate | None = None,
-    ejection_rate: Rate | None = None,
+    ejection_rate: Rate | Annotated[str, Choice((UNLIMITED,))] | None = None,
     nic_engines: Count | None = None,
     post_time: Quantity | None = None,
     push_time: Quantity | None = None,
@@ -176,7 +177,7 @@ def simulate(
     if engine == "fluid":
         for name, value in {"chunk": chunk, "chunks": None if chunks == 1 else chunks, "faults": faults}.items():
             check_flows_have_no(name, value)
-        model = model_of_flows(model)
+    model = model_of(engine, model)
     job = _job_of(work, model)
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
@@ -235,7 +236,7 @@ class _Run:
             raise named_circle(stuck, lowered) from None
         estimate = None if job.alone is None else estimate_ps(lowered)
         result = Result(
-            job=job, model=model, engine=self.engine, time_ps=_time_ps(outcome, estimate),
+            job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, outcome, estimate),
             events=0 if outcome is None else outcome.events, estimate_ps=estimate, wall_s=perf_counter() - started,
             lowered=lowered, outcome=outcome,
         )
@@ -291,8 +292,9 @@ class _Run:
         )
 
 
-def _time_ps(outcome: Outcome | None, estimate_ps: int | None) -> int:
+def _time_ps(lowered: Lowered, outcome: Outcome | None, estimate_ps: int | None) -> int:
+    """That of the run, or the estimate: the lower bound where steps that are not in lockstep take more."""
     if outcome is not None:
         return outcome.makespan_ps
     assert estimate_ps is not None  # the analytic engine takes a schedule alone
-    return estimate_ps
+    return max(estimate_ps, lower_bound_ps(lowered))

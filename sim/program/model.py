@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting
 from sim.program.cutting import Bytes
-from topologies.checks import Choice, Count, WeftError, checked, choice, told
+from topologies.checks import Choice, Count, WeftError, checked, choice
 from topologies.core.paths import TIES
 from topologies.text.brief import Registry, one_line
 from topologies.units import (
@@ -19,6 +19,7 @@ from topologies.units import (
     Quantity,
     Rate,
     counted,
+    format_rate,
     format_size,
     format_time,
     parse_bandwidth,
@@ -29,6 +30,9 @@ from topologies.units import (
 DEFAULT_CHUNKS = 16
 ENGINES = ("chunk", "reference", "analytic", "fluid")
 WITHOUT_CHUNKS = ("analytic", "fluid")
+UNLIMITED = "unlimited"
+"""Of buffers and of rates at which NICs eject: the default, spelled out."""
+
 SYMMETRY = ("auto", "off")
 NICS = ("none", "shared")
 NIC_ORDERS = ("rotate", "fifo")
@@ -79,8 +83,17 @@ class Nic:
 
     def describe(self) -> str:
         """One line for people."""
-        pushed = ", sends end when pushed" if self.send_complete == "pushed" else ""
-        return f"shared NICs ({self.order}{pushed})"
+        words = [self.order] + ["sends end when pushed"] * (self.send_complete == "pushed")
+        for name, (word, text) in _TOLD_OF_NIC.items():
+            if (value := getattr(self, name)) != getattr(Nic, name):
+                words.append(f"{word} {text(value)}")
+        return f"shared NICs ({', '.join(words)})"
+
+    def row(self) -> dict[str, object]:
+        """Columns: the order, and what else differs from the default."""
+        changed = {name: getattr(self, name) for name in (*_TOLD_OF_NIC, "send_complete")
+                   if getattr(self, name) != getattr(Nic, name)}
+        return {"nic": self.order} | {f"nic_{name}": value for name, value in changed.items()}
 
 
 @checked
@@ -182,6 +195,8 @@ class Model:
             words.append(self.discipline)
         if self.buffer_bytes is not None:
             words.append(f"buffers of {format_size(self.buffer_bytes)}{' with bubbles' * self.bubble}")
+        if self.credit_ps is not None:
+            words.append(f"credits after {format_time(self.credit_ps)}")
         if self.vcs > 1:
             words.append(f"{self.vcs} virtual channels")
         if self.nic is not None:
@@ -192,20 +207,48 @@ class Model:
         return ", ".join([*words, f"ties {self.tie}"])
 
 
-def model_of_flows(model: Model) -> Model:
-    """The model of the fluid engine: whole transfers.
+_WITHOUT: dict[str, tuple[str, dict[str, object]]] = {
+    "fluid": ("whose links carry whole transfers, all at once", {
+        "forwarding": "cut-through", "deliver": "tail", "chunk_bytes": None, "packet_header_bytes": 0,
+        "discipline": "fifo", "nic": None, "buffer_bytes": None, "vcs": 1,
+    }),
+    "analytic": ("whose steps run in lockstep over ideal links", {
+        "deliver": "tail", "header_bytes": 0, "packet_header_bytes": 0, "discipline": "fifo", "nic": None,
+        "rank_progress": "free", "buffer_bytes": None, "vcs": 1,
+    }),
+}
+"""What an engine is, and fields of which it knows one value alone; the others are known to it, or need one of these."""
+
+_GIVEN: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "chunk_bytes": ("chunk", format_size), "header_bytes": ("header", format_size),
+    "packet_header_bytes": ("packet header", format_size), "buffer_bytes": ("buffer", format_size),
+    "nic": ("nic", lambda nic: "shared"), "why": ("--why", lambda why: ""), "faults": ("faults", lambda plan: ""),
+}
+"""How a user writes a field: name and value; others by their own."""
+
+
+def unknown_to(engine: str, model: Model) -> dict[str, str]:
+    """What a model has and an engine knows nothing of, by field, as a user writes it."""
+    known = _WITHOUT[engine][1].items() if engine in _WITHOUT else ()
+    return {name: _as_given(name, getattr(model, name)) for name, value in known if getattr(model, name) != value}
+
+
+def model_of(engine: str, model: Model, preset: str | None = None) -> Model:
+    """The model of an engine: that of the fluid engine has whole transfers.
+
+    `preset`: that the model started from, for the error.
 
     Raises
     ------
     WeftError
-        The model has something that flows do not have.
+        The model has something that the engine knows nothing of.
     """
-    without = {
-        "forwarding": "cut-through", "deliver": "tail", "chunk_bytes": None, "packet_header_bytes": 0,
-        "discipline": "fifo", "nic": None, "buffer_bytes": None, "vcs": 1,
-    }
-    for name, value in without.items():
-        check_flows_have_no(name, getattr(model, name), value)
+    base = None if preset is None else PRESETS[preset]
+    for name, given in unknown_to(engine, model).items():
+        from_preset = base is not None and getattr(base, name) == getattr(model, name)
+        _reject(engine, f"{given} of preset {preset}" if from_preset else given)
+    if engine != "fluid":
+        return model
     if model.chunks != DEFAULT_CHUNKS:
         check_flows_have_no("chunks", model.chunks, 1)
     return replace(model, chunks=1)
@@ -214,10 +257,18 @@ def model_of_flows(model: Model) -> Model:
 def check_flows_have_no(name: str, value: object, left_out: object = None) -> None:
     """Reject a value for the fluid engine, unless it is as good as left out."""
     if value != left_out:
-        raise WeftError(
-            f"{name.replace('_', ' ')} {told(value)}: not with the fluid engine, whose links carry whole transfers, "
-            "all at once; leave it out"
-        )
+        _reject("fluid", _as_given(name, value))
+
+
+def _as_given(name: str, value: object) -> str:
+    word, text = _GIVEN.get(name, (name.replace("_", " "), str))
+    return f"{word} {text(value)}".rstrip()
+
+
+def _reject(engine: str, given: str) -> NoReturn:
+    raise WeftError(
+        f"{given}: not with the {engine} engine, {_WITHOUT[engine][0]}; leave it out, or choose the chunk engine"
+    )
 
 
 @checked
@@ -236,7 +287,7 @@ def make_model(
     seed: int | None = None,
     nic: str | None = None,
     injection_rate: Rate | None = None,
-    ejection_rate: Rate | None = None,
+    ejection_rate: Rate | Annotated[str, Choice((UNLIMITED,))] | None = None,
     nic_engines: Count | None = None,
     post_time: Quantity | None = None,
     push_time: Quantity | None = None,
@@ -261,13 +312,15 @@ def make_model(
     values: dict[str, Any] = {
         "forwarding": forwarding, "deliver": deliver, "tie": tie, "discipline": discipline, "seed": seed,
         "rank_progress": rank_progress, "vcs": vcs, "bubble": bubble,
-        "buffer_bytes": None if buffer is None else parse_size(buffer, "buffer", 1),
+        "buffer_bytes": None if buffer in (None, UNLIMITED) else parse_size(buffer, "buffer", 1),
         "credit_ps": None if credit_latency is None else parse_time(credit_latency, "credit latency"),
         "header_bytes": None if header is None else parse_size(header, "header"),
         "packet_header_bytes": None if packet_header is None else parse_size(packet_header, "packet header"),
         "endpoint_latency_ps": None if endpoint_latency is None else parse_time(endpoint_latency, "endpoint latency"),
     }
     given = {name: value for name, value in values.items() if value is not None}
+    if buffer == UNLIMITED:
+        given["buffer_bytes"] = None
     if chunk is not None:
         given |= {"chunk_bytes": parse_size(chunk, "chunk", 1), "chunks": None}
     if chunks is not None:
@@ -292,7 +345,10 @@ def _nic(base: Nic | None, which: str | None, options: dict[str, Any]) -> Nic | 
     values: dict[str, Any] = {}
     for name, value in given.items():
         field, read = _OF_NIC[name]
-        values[field] = value if read is None else read(value, name.replace("_", " "))
+        if name == "ejection_rate" and value == UNLIMITED:
+            values[field] = None
+        else:
+            values[field] = value if read is None else read(value, name.replace("_", " "))
     return None if base is None else replace(base, **values)
 
 
@@ -302,6 +358,12 @@ _OF_NIC: dict[str, tuple[str, Callable[[object, str], float] | None]] = {
     "nic_queue": ("queue_bytes", parse_size), "nic_order": ("order", None), "send_complete": ("send_complete", None),
 }
 """Field of each option of a NIC, and what reads it."""
+
+_TOLD_OF_NIC: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "injection_Bps": ("injection", format_rate), "ejection_Bps": ("ejection", format_rate), "engines": ("engines", str),
+    "post_ps": ("post", format_time), "push_ps": ("push", format_time), "queue_bytes": ("queue", format_size),
+}
+"""How the numbers of a NIC are told."""
 
 
 SWING_PAPER = Model(

@@ -29,7 +29,7 @@ from sim.program.model import (
     Model,
     check_flows_have_no,
     make_model,
-    model_of_flows,
+    model_of,
 )
 from sim.program.options import parse_option
 from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
@@ -116,7 +116,7 @@ class Spec(Sections):
         choice(self.symmetry, SYMMETRY, "symmetry")
         if self.engine == "fluid":
             chunks, account = self.model.chunks, self.account
-            for name, value in {"chunks": None if chunks == 1 else chunks, "faults": self.model.faults,
+            for name, value in {"chunks": None if chunks in (1, AUTO) else chunks, "faults": self.model.faults,
                                 "why": account.why or None, "spread": account.spread or None}.items():
                 check_flows_have_no(name, value)
         if self.collective.root is not None and not self.kind.rooted:
@@ -240,12 +240,12 @@ class Spec(Sections):
             nic_order=keys.nic_order, send_complete=keys.send_complete, rank_progress=keys.rank_progress,
             buffer=keys.buffer, credit_latency=keys.credit_latency, vcs=keys.vcs, bubble=keys.bubble or None,
         )
-        return model_of_flows(found) if self.engine == "fluid" else found
+        return model_of(self.engine, found, keys.preset)
 
     @property
     def chooses(self) -> bool:
         """Whether chunks, discipline and trees are chosen for each point; see `sim.study.choice`."""
-        return self.model.chunks == AUTO
+        return self.model.chunks == AUTO and self.engine not in WITHOUT_CHUNKS
 
     def choosing(self) -> Spec:
         """The same spec with chunks chosen for each point, unless it or its preset says how transfers are cut."""

@@ -12,6 +12,7 @@ import numpy as np
 from sim.analytic.closed_form import all_reduce_phases, phases_ps
 from sim.analytic.estimate import Estimate, estimate_parts
 from sim.analytic.streaming_form import streaming_ps
+from sim.program.model import unknown_to
 from sim.result import Result
 from sim.simulation import simulate
 from sim.why.path import QUEUEING, SERIALIZATION, Why, by_kind
@@ -148,8 +149,8 @@ def _service_more(one: Validation) -> str:
     causes = []
     if queued := one.path_ps.get(QUEUEING, 0):
         causes.append(f"{format_time(queued)} of the path is queueing behind other transfers")
-    if one.result.model.header_bytes or one.result.model.packet_header_bytes:
-        causes.append("the estimate leaves headers out")
+    if left_out := unknown_to("analytic", one.result.model):
+        causes.append(f"the estimate leaves out {', '.join(left_out.values())}")
     if not one.result.schedule.size_bytes:
         causes.append("an empty chunk takes a picosecond")
     return "services beyond the fullest links'" + (f": {', and '.join(causes)}" if causes else "")

@@ -209,10 +209,10 @@ def test_flows_are_compared_and_what_has_none_is_listed(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(("flag", "said"), [
-    (("--chunks", "16"), "chunks 16: not with the fluid engine"), (("--why",), "why True: not with the fluid engine"),
-    (("--chunk", "8KiB"), "chunk bytes 8192: not with the fluid engine"),
+    (("--chunks", "16"), "chunks 16: not with the fluid engine"), (("--why",), "--why: not with the fluid engine"),
+    (("--chunk", "8KiB"), "chunk 8 KiB: not with the fluid engine"),
     (("--spread", "3"), "spread 3: not with the fluid engine"), (("--max-events", "5"), "of the chunk engine alone"),
-    (("--preset", "swing-paper"), "deliver 'head': not with the fluid engine"),
+    (("--preset", "swing-paper"), "deliver head of preset swing-paper: not with the fluid engine"),
 ])
 def test_what_flows_do_not_have_is_rejected(
     flag: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
@@ -220,3 +220,32 @@ def test_what_flows_do_not_have_is_rejected(
     assert main(["compare", "--topology", "ring:4", "-b", "1K", "--engine", "fluid", *flag]) == 2
     [line] = capsys.readouterr().err.strip().splitlines()
     assert said in line
+
+
+@pytest.mark.parametrize("engine", ["analytic", "fluid"])
+def test_default_words_are_accepted_also_where_an_engine_knows_only_them(tmp_path: Path, engine: str) -> None:
+    [row] = compare(
+        tmp_path, *WORDS, "-e", "1K", "--algorithms", "ring", "--engine", engine, "--chunks", "auto", "--buffer",
+        "unlimited",
+    )["rows"]
+    assert row["engine"] == engine
+    assert "buffer_bytes" not in row
+
+
+def test_what_a_nic_was_given_is_told_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of it, beside the model and as columns: two runs with different times differ there as well."""
+    given = {
+        "injection-rate": "1GB/s", "ejection-rate": "2GB/s", "nic-engines": "2", "post-time": "3us",
+        "push-time": "5us", "nic-queue": "1MiB", "buffer": "256KiB", "credit-latency": "7us", "nic": "shared",
+    }
+    flags = [f"--{name}={value}" for name, value in given.items()]
+    [row] = compare(tmp_path, *WORDS, "-e", "1K", "--algorithms", "ring", "--chunks", "1", *flags)["rows"]
+    shown = capsys.readouterr().out
+    for text in ("injection 1 GB/s", "ejection 2 GB/s", "engines 2", "post 3 us", "push 5 us", "queue 1 MiB",
+                 "buffers of 256 KiB, credits after 7 us"):
+        assert text in shown
+    columns = {
+        "nic_injection_Bps": 1e9, "nic_ejection_Bps": 2e9, "nic_engines": 2, "nic_post_ps": 3 * 10**6,
+        "nic_push_ps": 5 * 10**6, "nic_queue_bytes": 2**20, "buffer_bytes": 2**18, "credit_ps": 7 * 10**6,
+    }
+    assert {name: row[name] for name in columns} == columns
