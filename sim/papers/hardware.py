@@ -225,7 +225,7 @@ _HEADING = [
     "",
     *picture("hardware-a100", "A100", "hardware"),
     *picture("hardware-h100", "H100", "hardware"),
-    *picture("hardware-b200", "Blackwell", "hardware"),
+    *picture("hardware-b200", "Blackwell: the one run of enough sizes, four DGX Spark, Simple forced", "hardware"),
     *picture("hardware-mi300x", "MI300X", "hardware"),
 ]
 

@@ -203,7 +203,8 @@ class Spec(Sections):
         keys = self.topology
         for name in ("spec", "boxes", "nvlink", "trace_latency", "switch_latency"):
             if keys.machine is not None and getattr(keys, name) is not None:
-                raise WeftError(f"[topology] machine {keys.machine!r} cannot be combined with {name}: omit one")
+                what = "a topology" if name == "spec" else name.replace("_", " ")
+                raise WeftError(f"machine {keys.machine!r} cannot be combined with {what}: omit one")
         named = self.fabric
         if named is None:
             raise WeftError("no machine is given: write --machine dgx-h100:4, or a profile FILE.toml:4")

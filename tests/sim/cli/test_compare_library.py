@@ -109,7 +109,7 @@ def test_expected_and_simulated_stand_side_by_side(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("--machine", "dgx-a100:2", "--topology", "ring:4"), "cannot be combined with spec"),
+    (("--machine", "dgx-a100:2", "--topology", "ring:4"), "cannot be combined with a topology: omit one"),
     (("--machine", "dgx-a100:2", "--collective", "broadcast", "--root", "99"), "ranks 0 to 15"),
     (("--machine", "mi300x:1"), "--library rccl"),
 ])
