@@ -265,12 +265,14 @@ COMMANDS: dict[str, Command] = {
             "weft trace --topology examples/astra/ring_16.yml --job examples/astra/gather --perfetto gather.json.gz",
         ),
         uses=("topology", "collective", "model", "sweep", "workload", "training"),
-        without=("model.preset", *SIZES), outputs=("json", "perfetto"),
+        without=("model.preset", *SIZES), run_flags=("skip", "threads"), outputs=("json", "perfetto"),
         needs=(FABRIC, "collective.algorithms|workload.name|workload.job"),
         helps={
             "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file"),
             "model.chunks": ("N", "chunks per transfer; a timeline shows one choice: auto, which tries several, is for "
                              "compare (default: 16 for a schedule, 1 for a workload or job)"),
+            "model.symmetry": ("auto|off", "auto: simulate one rank per orbit; off: simulate all ranks (default: off, "
+                               "and auto for a workload)"),
         },
     ),
     "optimize": Command(

@@ -30,7 +30,7 @@ OUTPUTS = {
     "htsim": "write the schedule as a connection matrix .cm of htsim ('-': standard output)",
     "msccl": "write the trees of the algorithm pipelined as MSCCL XML",
     "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
-    "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json",
+    "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json, at most 3,000,000 slices and arrows",
     "export": "write all finished points as a tidy table: .csv or .parquet ('-': CSV to standard output)",
 }
 """Flags of files that commands write, and their help."""

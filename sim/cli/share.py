@@ -11,11 +11,12 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
+from sim.lower.tenants import merge
 from sim.program.model import Model
 from sim.run.tenants import Shares, share_fabric
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
-from sim.timeline.perfetto import write_perfetto
+from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.path import by_kind
 from topologies.units import PS_PER_S, counted, format_time
 
@@ -26,6 +27,8 @@ def run(arguments: argparse.Namespace) -> None:
     topology = spec.build_topology()
     tenants = [make_tenant(table, topology, number) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, tenants)
+    if arguments.perfetto:
+        check_size(merge([one.tenant for one in tenants], model), model, spec.symmetry)
     with progress("share", len(tenants) + 2, arguments.quiet) as steps:  # all at once, each alone, and the accounts
         steps.begin("all together")
         result = share_fabric(

@@ -15,7 +15,7 @@ from sim.lower.capacity import check_capacity
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.spec import Spec
-from sim.timeline.perfetto import write_perfetto
+from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies import Topology
 from topologies.checks import WeftError
@@ -33,10 +33,11 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     if spec.workload.name and spec.workload.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
-    timeline = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
-    if arguments.perfetto:
+    timeline, lines = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
+    if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
         write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
-    elif not arguments.json:
+    say(arguments, *lines)
+    if not (arguments.perfetto or arguments.json):
         say(arguments, "# nothing is written: give --perfetto FILE for the timeline, or --json FILE for a summary")
     write_json(arguments, spec, [facts(timeline)], model=spec.build_model())
 
@@ -53,16 +54,22 @@ def facts(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _schedule(arguments: argparse.Namespace, spec: Spec) -> Timeline:
-    """The timeline of a schedule; of all ranks unless symmetry is requested."""
+def _schedule(arguments: argparse.Namespace, spec: Spec) -> tuple[Timeline, list[str]]:
+    """The timeline of a schedule, and its summary; of all ranks unless symmetry is requested."""
     schedule, symmetry = _one_schedule(spec), spec.model.symmetry or "off"
     if spec.engine != "chunk":
         raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
-    faults = spec.build_faults()
+    model, faults = spec.build_model(), spec.build_faults()
     check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" or faults else 1)
-    result = simulate(schedule, model=spec.build_model(), symmetry=symmetry, log=True, faults=faults)
+    if arguments.perfetto:
+        check_size(schedule, model, symmetry)
+    result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **_how(arguments))
     what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
-    return _told(arguments, result, what)
+    return _told(result, what)
+
+
+def _how(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"skip": arguments.skip, "threads": arguments.threads}
 
 
 def _one_schedule(spec: Spec) -> Schedule:
@@ -75,41 +82,42 @@ def _one_schedule(spec: Spec) -> Schedule:
     return spec.build_schedule(names[0], spec.build_topology(), spec.sizes_bytes[0], forms[0] if forms else None)
 
 
-def _job(arguments: argparse.Namespace, spec: Spec) -> Timeline:
+def _job(arguments: argparse.Namespace, spec: Spec) -> tuple[Timeline, list[str]]:
     if spec.workload.job:
-        result, name = _foreign(spec.workload.job, spec), spec.workload.job
+        result, name = _foreign(arguments, spec, spec.workload.job), spec.workload.job
     else:
-        workload, result = simulate_iteration(spec)
+        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), **_how(arguments))
         name = workload.name
     what = f"{name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
-    return _told(arguments, result, what, *(_ends(result) if spec.workload.job else []))
+    return _told(result, what, *(_ends(result) if spec.workload.job else []))
 
 
-def _told(arguments: argparse.Namespace, result: Result, what: str, *more: str) -> Timeline:
-    """The timeline of a result, after its summary is printed."""
+def _told(result: Result, what: str, *more: str) -> tuple[Timeline, list[str]]:
+    """The timeline of a result, and its summary."""
     timeline = result.timeline()
     links, streams = (sum(track.category == kind for track in timeline.tracks) for kind in ("link", "compute"))
     compute = f" and {counted(streams, 'compute stream')}" if streams else ""
-    say(
-        arguments,
+    return timeline, [
         f"# weft trace: {what}: {format_time(result.time_ps)}",
         f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
         f"# {counted(timeline.outcome.events, 'slice')} on {counted(links, 'link direction')}{compute}",
         *more,
-    )
-    return timeline
+    ]
 
 
-def _foreign(path: str, spec: Spec) -> Result:
+def _foreign(arguments: argparse.Namespace, spec: Spec, path: str) -> Result:
     """The run of a GOAL file, or of Chakra traces with this prefix."""
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
         model = replace(model, chunks=1)  # a message of GOAL is one chunk unless the user sets chunks
     job = read_job(path, spec.build_topology(), algorithm_of(spec, ("ring",)))
+    symmetry = spec.model.symmetry or "off"
+    if arguments.perfetto:
+        check_size(job, model, symmetry)
     return simulate(
-        job, model=model, engine=spec.model.engine or "chunk", symmetry=spec.model.symmetry or "off", log=True,
-        faults=spec.build_faults(),
+        job, model=model, engine=spec.engine, symmetry=symmetry, log=True, faults=spec.build_faults(),
+        **_how(arguments),
     )
 
 

@@ -15,7 +15,7 @@ from sim.simulation import simulate
 from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
 from sim.study.spec import Spec
 from sim.study.tables import aligned
-from sim.timeline.perfetto import write_perfetto
+from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.names import IDLE_ELSEWHERE, NO_DIMENSION
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
@@ -27,7 +27,7 @@ from workloads.workload import Workload
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
-    workload, result = simulate_iteration(spec, check=arguments.check)
+    workload, result = simulate_iteration(spec, check=arguments.check, drawn=bool(arguments.perfetto))
     say(arguments, *_lines(spec, workload, result), *_bubble(spec, result))
     write_json(arguments, spec, rows_of(spec, workload, result), model=result.model)
     write_csv(arguments, [{"npu": rank} | part for rank in result.ranks for part in parts(result, rank)])
@@ -37,16 +37,20 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.timeline(), path))
 
 
-def simulate_iteration(spec: Spec, *, check: bool = False) -> tuple[Workload, Result]:
-    """The workload of a spec, and one iteration of it."""
+def simulate_iteration(
+    spec: Spec, *, drawn: bool, check: bool = False, skip: bool = True, threads: int | None = None
+) -> tuple[Workload, Result]:
+    """The workload of a spec, and one iteration of it; `drawn`: its timeline will be written."""
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None:
         model = replace(model, chunks=1)  # the chunks of a hierarchical collective are already small
+    if drawn:
+        check_size(job, model, spec.symmetry)
     result = simulate(
         job, model=model, engine=spec.engine, symmetry=spec.symmetry, check=check, log=True,
-        faults=spec.build_faults(),
+        skip=skip, threads=threads, faults=spec.build_faults(),
     )
     return workload, result
 

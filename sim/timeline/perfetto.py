@@ -17,12 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from collectives import Schedule
+from sim.lower.job import lower
 from sim.program import I64
-from sim.program.contract import DOWN
+from sim.program.contract import DOWN, Program
+from sim.program.model import Model
 from sim.timeline.timeline import Timeline, rows_of
 from sim.version import __version__
 from topologies import WeftError
 from topologies.checks import checked
+from topologies.stages import staged
+from workloads.job import Job
 
 BINS = 200
 MOST_EVENTS = 3_000_000
@@ -34,6 +39,25 @@ _BATCH = 10_000
 Event = dict[str, Any]
 
 
+def check_size(work: Schedule | Job, model: Model, symmetry: str) -> None:
+    """Reject a run whose timeline is too large to write, before it starts; faults may still make it so.
+
+    WeftError: more than `MOST_EVENTS` slices and arrows.
+    """
+    program = lower(work, model, symmetry).program
+    _check_count(program, program.chunk_hops())
+
+
+def _check_count(program: Program, slices: int) -> None:
+    count = slices + program.whole_edges()[0].size + program.stream_edges()[0].size
+    if count > MOST_EVENTS:
+        raise WeftError(
+            f"the timeline has {count:,} slices and arrows; at most {MOST_EVENTS:,}: use fewer or larger chunks, a "
+            "smaller fabric, or --symmetry auto"
+        )
+
+
+@staged("output")
 @checked
 def write_perfetto(timeline: Timeline, path: str | Path) -> None:
     """Write a timeline.
@@ -49,12 +73,7 @@ def write_perfetto(timeline: Timeline, path: str | Path) -> None:
     WeftError
         A run without a log, or one of more than `MOST_EVENTS` slices and arrows.
     """
-    edges = timeline.program.whole_edges()[0].size + timeline.program.stream_edges()[0].size
-    if (count := rows_of(timeline).task.size + edges) > MOST_EVENTS:
-        raise WeftError(
-            f"the timeline has {count:,} slices and arrows; at most {MOST_EVENTS:,}: use fewer or larger chunks, a "
-            "smaller fabric, or --symmetry auto"
-        )
+    _check_count(timeline.program, rows_of(timeline).task.size)
     about = {"weft": __version__, "time_s": timeline.outcome.makespan_ps / 1e12, **timeline.about}
     head = json.dumps({"displayTimeUnit": "ns", "otherData": about})[:-1]
     with Path(path).open("wb") as file:

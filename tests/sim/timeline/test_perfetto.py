@@ -14,13 +14,14 @@ import pytest
 from collectives import build
 from sim import simulate
 from sim.cli import main
-from sim.cli.flags import EXIT_BAD_INPUT
+from sim.cli.flags import EXIT_BAD_INPUT, OUTPUTS
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.program.model import Model
-from sim.timeline.perfetto import events, write_perfetto
+from sim.timeline.perfetto import MOST_EVENTS, check_size, events, write_perfetto
 from sim.timeline.timeline import Timeline, timeline
 from topologies import WeftError, from_spec
+from topologies.stages import end_profile, start_profile
 from workloads.job import Job
 
 
@@ -145,6 +146,66 @@ def test_too_much_for_a_picture_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(WeftError, match="slices and arrows; at most 10: use fewer or larger chunks"):
         write_perfetto(iteration(), tmp_path / "a.json")
     assert not list(tmp_path.iterdir()) or (tmp_path / "a.json").stat().st_size == 0
+
+
+ITERATION = ["--workload", "resnet-50", "--samples", "1", "--peak", "312", "--efficiency", "0.5"]
+
+
+@pytest.mark.parametrize("words", [
+    ["trace", "--algorithm", "ring", "-b", "64K"], ["trace", *ITERATION], ["train", *ITERATION],
+    ["share", "--tenant", "all-reduce ring 64KiB", "--tenant", "all-to-all direct 64KiB"],
+], ids=["schedule", "iteration", "train", "share"])
+def test_commands_refuse_it_before_they_run(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        pytest.fail("it runs")
+
+    monkeypatch.setattr("sim.timeline.perfetto.MOST_EVENTS", 10)
+    monkeypatch.setattr("sim.simulation.run", never)
+    words = [*words, "--topology", "ring:4", "--perfetto", str(tmp_path / "a.json")]
+    assert main(words) == EXIT_BAD_INPUT
+    said = capsys.readouterr()
+    assert "slices and arrows; at most 10: use fewer or larger chunks" in said.err
+    assert said.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_count_before_a_run_is_that_of_its_timeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sim.timeline.perfetto.MOST_EVENTS", 10)
+    schedule = build("swing", "all-reduce", from_spec("torus:2x4"), "64KiB")
+    with pytest.raises(WeftError) as before:
+        check_size(schedule, Model(chunks=4), "off")
+    with pytest.raises(WeftError) as after:
+        write_perfetto(timeline_of("torus:2x4", "swing", chunks=4), tmp_path / "a.json")
+    assert str(before.value) == str(after.value)
+
+
+def test_the_help_of_trace_names_its_limit_and_symmetry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"at most {MOST_EVENTS:,} slices" in OUTPUTS["perfetto"]
+    with pytest.raises(SystemExit):
+        main(["trace", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "off: simulate all ranks (default: off, and auto for a workload)" in said
+    for words, told in ((["--algorithm", "ring", "-b", "64K"], "simulated (off)"), (ITERATION, "1 of 4 ranks")):
+        assert main(["trace", "--topology", "ring:4", *words]) == 0
+        assert told in capsys.readouterr().out
+
+
+def test_skipping_and_threads_change_no_timeline(tmp_path: Path) -> None:
+    words = ["trace", "--topology", "ring:4", "--algorithm", "ring", "-b", "1M", "--chunks", "64"]
+    for name, more in {"a": [], "b": ["--no-skip"], "c": ["--threads", "2"]}.items():
+        assert main([*words, *more, "--perfetto", str(tmp_path / f"{name}.json")]) == 0
+    assert len({(tmp_path / f"{name}.json").read_bytes() for name in "abc"}) == 1
+
+
+def test_writing_is_in_the_stage_of_output(tmp_path: Path) -> None:
+    profile = start_profile()
+    try:
+        write_perfetto(iteration(), tmp_path / "a.json")
+        assert [row["calls"] for row in profile.rows() if row["stage"] == "output"] == [1]
+    finally:
+        end_profile()
 
 
 def test_the_command_writes_a_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
