@@ -14,6 +14,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_json import nccl_json
+from sim.program.outcome import Deadlock
 from sim.study.deciding import deciding_defaults
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
@@ -23,7 +24,7 @@ from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
 Stuck = dict[str, dict[int, WeftError]]
-"""Reports of deadlocks, by algorithm and size."""
+"""Reports of deadlocks, and of chunks that do not fit the buffers, by algorithm and size."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -37,7 +38,9 @@ def run(arguments: argparse.Namespace) -> None:
     names = [name for name in spec.algorithms if name not in refused]
     if arguments.plot and arguments.figure == "speed-up":
         plots.check_baseline([called(name) for name in names], arguments.baseline)
-    rows, stuck = compute(spec, names, arguments)
+    rows, found = compute(spec, names, arguments)
+    too_large, stuck = never_end(found, names, spec.sizes_bytes)
+    refused |= too_large
     say(arguments, *report(spec, rows, refused, stuck))
     if arguments.plot:
         write_figure(arguments, rows, [spec])
@@ -58,9 +61,13 @@ def refusals(spec: Spec, arguments: argparse.Namespace) -> dict[str, str]:
     if spec.collective.algorithms and refused:
         raise WeftError(next(iter(refused.values())))
     if len(refused) == len(spec.algorithms):
-        said = (f"{', '.join(names)}: {why}" for why, names in reasons(refused))
-        raise WeftError("no algorithm can run; " + "; ".join(said))
+        raise WeftError(f"no algorithm can run; {listed(refused)}")
     return refused
+
+
+def listed(refused: Mapping[str, str]) -> str:
+    """Each reason once, behind its algorithms, on one line."""
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons(refused))
 
 
 def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
@@ -71,10 +78,8 @@ def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     return list(together.items())
 
 
-def compute(
-    spec: Spec, names: Sequence[str], arguments: argparse.Namespace
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """One row per algorithm and size, and reasons why algorithms can never end under faults; see `never_end`."""
+def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], Stuck]:
+    """One row per algorithm and size, and the points that have none."""
     how = arguments.check, spec.account.why, arguments.max_events, spec.account.spread, arguments.skip
     tasks = [Task(spec, name, size, *how, arguments.threads) for name in names for size in spec.sizes_bytes]
     stuck: Stuck = {}
@@ -85,30 +90,36 @@ def compute(
 
         def never(task: Task, wrong: WeftError) -> None:
             stuck.setdefault(task.algorithm, {})[task.size_bytes] = wrong
-            tell(task, "can never end")
+            tell(task, "can never end" if isinstance(wrong, Deadlock) else "cannot run")
 
         def ended(task: Task, row: Row) -> None:
             tell(task, format_time(row["time_s"] * 1e12))
 
         rows = compute_all(tasks, arguments.workers, ended, steps.within, never)
-    return rows, never_end(stuck, names, spec.sizes_bytes)
+    return rows, stuck
 
 
-def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> dict[str, str]:
-    """Reasons why algorithms can never end under faults, by name.
+def never_end(
+    stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Reasons why algorithms cannot run at some sizes, and why they can never end, by name.
 
     WeftError: nothing can end, no algorithm at any size.
     """
-    refused = {name: _never(stuck[name], sizes_bytes) for name in names if name in stuck}
+    too_large, never = ({
+        name: _never(kept, sizes_bytes) for name in names
+        if (kept := {size: why for size, why in stuck.get(name, {}).items() if isinstance(why, Deadlock) == is_never})
+    } for is_never in (False, True))
     if stuck and sum(map(len, stuck.values())) == len(names) * len(sizes_bytes):
         if len(names) == 1:
             raise next(iter(stuck[names[0]].values()))
-        raise WeftError("no algorithm can end; " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
-    return refused
+        said = f"{listed(too_large)}{'; ' if too_large and never else ''}{listed(never)}"
+        raise WeftError(f"no algorithm can {'end' if never else 'run'}; {said}")
+    return too_large, never
 
 
 def _never(stuck: Mapping[int, WeftError], sizes_bytes: Sequence[int]) -> str:
-    """The reason why an algorithm can never end, once for all sizes or size by size."""
+    """The reason why an algorithm has no row, once for all sizes or size by size."""
     at: dict[str, list[str]] = {}
     for size in sizes_bytes:
         if size in stuck:
@@ -192,7 +203,7 @@ def _ranges(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """What the ranges in the table are, and which points have none."""
     without = [row for row in rows if row["spread_low_s"] is None]
     names = ", ".join(dict.fromkeys(row["algorithm"] for row in without))
-    nearby = "chunk counts nearby" if spec.model.buffer is None else "more chunks, which fit the buffers"
+    nearby = "chunk counts nearby" if spec.build_model().buffer_bytes is None else "more chunks, which fit the buffers"
     lines = [] if len(without) == len(rows) else [
         f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}), where wider than 1 %"
     ]

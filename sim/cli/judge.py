@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sim.cli.asked import spec_of
-from sim.cli.compare import missing
+from sim.cli.compare import listed, missing
 from sim.cli.judged import Run, candidate_facts, change_facts, facts, range_of, rate_facts, report
 from sim.cli.library import no_library, setting_of
 from sim.cli.output import say, write_csv, write_json
@@ -251,6 +251,8 @@ def _fabric_run(spec: Spec, topology: Topology, measured: Measurements, refused:
     candidates, wrong = curves(told, topology, names, sizes)
     if wrong and not guessed:
         raise WeftError(next(iter(wrong.values())))
+    if not candidates:
+        raise WeftError(f"no algorithm can run {kind} on {topology.name}; {listed(wrong)}")
     refused |= wrong
     points = [(point.size_bytes, point.time_s) for point in measured.points]
     return FabricRun(

@@ -12,6 +12,7 @@ from sim.cli.asked import spec_of
 from sim.cli.compare import Stuck, assumptions, missing, never_end, refusals
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
+from sim.lower.credits import NoRoom
 from sim.measured.errors import geometric_error, mean_error, with_measured
 from sim.measured.points import Measurements
 from sim.measured.read import read_measurements
@@ -37,7 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     names = [name for name in spec.algorithms if name not in refused]
     found: Stuck = {}
     validations = list(_validations(spec, names, _sizes(spec, measured), arguments, found))
-    stuck = never_end(found, names, _sizes(spec, measured))
+    too_large, stuck = never_end(found, names, _sizes(spec, measured))
+    refused |= too_large
     rows = [one.row() for one in validations]
     say(arguments, *report(spec, validations, refused, stuck))
     if measured is not None:
@@ -97,7 +99,7 @@ def _validations(
         for task in tasks:
             try:
                 found = simulate_point(task, steps.within)
-            except Deadlock as wrong:
+            except (Deadlock, NoRoom) as wrong:
                 stuck.setdefault(task.algorithm, {})[task.size_bytes] = wrong
             else:
                 yield validate(found.result)

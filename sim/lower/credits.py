@@ -12,6 +12,10 @@ from topologies import Topology, WeftError
 from topologies.units import format_size
 
 
+class NoRoom(WeftError):
+    """Chunks of a transfer are larger than the buffers of links; those of smaller sizes may fit."""
+
+
 def _credit_ps(topology: Topology, model: Model, links: I64) -> I64:
     """Until room given back is known at the other end of some links: unless given, wire and router once more."""
     if model.credit_ps is not None:
@@ -24,12 +28,12 @@ def buffers_of(topology: Topology, shape: Shape, model: Model, largest_bytes: in
     """Room behind each server of a shape, and the time until what is given back is known.
 
     `largest_bytes`: of the largest chunk.
-    WeftError: it has more than a buffer.
+    NoRoom: it has more than a buffer.
     """
     if model.buffer_bytes is None:
         return None
     if largest_bytes * (1 + model.bubble) > model.buffer_bytes:
-        raise WeftError(
+        raise NoRoom(
             f"buffers of {format_size(model.buffer_bytes)} ({model.buffer_bytes:,} B) are smaller than "
             f"{'two of ' * model.bubble}the largest chunk, {format_size(largest_bytes)} ({largest_bytes:,} B with "
             "headers): give larger buffers, or cut smaller chunks"

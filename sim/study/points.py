@@ -18,6 +18,7 @@ from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds
 from sim.analytic.program_bound import flows_bound_ps
 from sim.engine.run import Progress
+from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
@@ -189,6 +190,8 @@ def refusals(
 ) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated.
 
+    Chunks that do not fit the buffers of links are left to each point: those of smaller sizes may.
+
     `begin`, `done`: called before and after the schedule of each algorithm is built and checked.
     """
     topology = topology_of(spec)
@@ -199,6 +202,8 @@ def refusals(
         begin(name)
         try:
             _ready(spec, topology, name, size_bytes)
+        except NoRoom:
+            pass
         except WeftError as wrong:
             refused[name] = str(wrong)
         done(name)
@@ -224,14 +229,15 @@ def compute_all(
     workers: int = 1,
     done: Callable[[Task, Row], None] = lambda task, row: None,
     progress: Callable[[Progress], None] | None = None,
-    stuck: Callable[[Task, Deadlock], None] | None = None,
+    stuck: Callable[[Task, WeftError], None] | None = None,
 ) -> list[Row]:
     """Every point, in the order of the tasks, whatever the number of workers.
 
     `workers`: processes; 1 computes in this one.
     `done`: called as each point is ready.
     `progress`: called inside long points, with one worker only.
-    `stuck`: called for each point that can never end under its faults; it has no row. The first is raised unless given.
+    `stuck`: called for each point that can never end under its faults, or whose chunks do not fit the buffers; it has
+        no row. The first is raised unless given.
     """
     if workers < 1:
         raise WeftError(f"--workers {workers} is out of range: give at least 1")
@@ -245,14 +251,14 @@ def compute_all(
 
 def _collected(
     tasks: Sequence[Task], ended: Iterable[tuple[int, Callable[[], Row]]], done: Callable[[Task, Row], None],
-    stuck: Callable[[Task, Deadlock], None] | None,
+    stuck: Callable[[Task, WeftError], None] | None,
 ) -> list[Row]:
     """Rows that arrive with the number of their point, put in the order of the tasks."""
     rows: dict[int, Row] = {}
     for index, row in ended:
         try:
             rows[index] = row()
-        except Deadlock as wrong:
+        except (Deadlock, NoRoom) as wrong:
             if stuck is None:
                 raise
             stuck(tasks[index], wrong)

@@ -12,6 +12,7 @@ import pytest
 from collectives import algorithms_for, build
 from sim import simulate
 from sim.cli import main
+from sim.cli.flags import EXIT_BAD_INPUT
 from sim.study.spec import Spec
 from tests.places import ROOT
 from topologies import from_spec
@@ -249,3 +250,18 @@ def test_what_a_nic_was_given_is_told_and_exported(tmp_path: Path, capsys: pytes
         "nic_push_ps": 5 * 10**6, "nic_queue_bytes": 2**20, "buffer_bytes": 2**18, "credit_ps": 7 * 10**6,
     }
     assert {name: row[name] for name in columns} == columns
+
+
+@pytest.mark.parametrize("command", ["compare", "validate"])
+def test_a_point_whose_chunks_do_not_fit_the_buffers_is_listed(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [command, "--topology", "ring:4", "--algorithms", "ring,bucket", "--quiet", "--chunks", "16", "--buffer"]
+    sizes = ["-b", "64K", "-e", "256K", "-f", "4"]
+    assert main([*words, "1KiB", *sizes]) == 0
+    said = capsys.readouterr().out
+    assert "# ring, bucket cannot run: at 256 KiB: buffers of 1 KiB (1,024 B) are smaller than the largest" in said
+    assert "64 KiB" in said and "never end" not in said
+    assert main([*words, "100B", *sizes]) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.startswith(f"weft {command}: no algorithm can run; ring, bucket: at 64 KiB: buffers of 100 B")

@@ -14,9 +14,11 @@ import pytest
 
 from sim.analytic.cut_bound import cut_bound
 from sim.cli import main
+from sim.cli.flags import EXIT_BAD_INPUT
 from sim.library.expected import expected
 from sim.library.tuner import Setting
 from sim.measured.diagnosis import CLASSES
+from tests.places import ROOT
 from topologies.machines.profile import Gpu, machine, machine_and_nodes, part
 
 SIZES = [2**power for power in range(20, 34)]
@@ -256,3 +258,11 @@ def test_what_is_wrong_is_one_line(
     assert error.err.count("\n") == 1 and error.out == ""
     if message != "judge.files":
         assert message in error.err
+
+
+def test_it_is_said_why_no_candidate_can_run(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["judge", str(ROOT / "examples" / "measured.json"), "--topology", "switch:8", "--buffer", "64KiB"]
+    assert main(words) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert "no algorithm can run all-reduce on switch:8; " in said and "buffers of 64 KiB" in said
+    assert said.count("\n") == 1
