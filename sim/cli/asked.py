@@ -20,6 +20,9 @@ from workloads.models import MODELS
 OTHER_NEEDS = {"tenant": '"all-reduce ring 64MiB"', "plot": "FILE", "json": "FILE"}
 """What commands need besides keys of a spec, and what stands for the value."""
 
+LOOKED_INTO = ("chunk", "reference")
+"""Engines with services."""
+
 
 @staged("parse")
 def spec_of(arguments: argparse.Namespace) -> Spec:
@@ -42,6 +45,15 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
             f"--chunks {AUTO} is for compare, validate and sweep, which try several on one collective; give a number"
         )
     return spec
+
+
+def check_looks_into(spec: Spec) -> None:
+    """WeftError: an engine whose runs have no services, for a command that says where the time of a job went."""
+    if spec.engine not in LOOKED_INTO:
+        raise WeftError(
+            f"--engine {spec.engine}: the table says what time was spent on, service by service: choose "
+            f"{' or '.join(LOOKED_INTO)}"
+        )
 
 
 def sections_of(path: Path, what: str, command: str) -> Mapping[str, Any]:

@@ -124,6 +124,19 @@ FABRIC = "topology.spec|topology.machine"
 
 LINKS = ("topology.link_bandwidth", "topology.link_latency", "topology.hop_latency")
 
+_OF_ONE_SCHEDULE = tuple(f"model.{name}" for name in (
+    "nic", "injection_rate", "ejection_rate", "nic_engines", "post_time", "push_time", "nic_queue", "nic_order",
+    "send_complete", "rank_progress", "buffer", "credit_latency", "vcs", "bubble",
+))
+"""Keys that are of a schedule alone, not of jobs."""
+
+_OF_JOBS = {
+    "model.engine": ("NAME", "chunk or reference (default: chunk)"),
+    "model.discipline": ("NAME", "of links: fifo, priority, smallest-first or lowest-chunk-first (default: fifo; "
+                         "priority where tenants differ in it)"),
+}
+"""Help of keys of which jobs take fewer values."""
+
 COMMANDS: dict[str, Command] = {
     "compare": Command(
         help="time algorithms of a collective on a fabric, over sizes",
@@ -227,9 +240,10 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
-        without=("model.deliver", "model.preset", "workload.job"),
+        without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset", "workload.job"),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check",),
         helps={
+            **_OF_JOBS,
             "collective.algorithms": ("NAME", "algorithm of all collectives"),
             "model.chunks": ("N", "chunks per transfer of all collectives at once, so that none is tried alone: auto "
                              "is for compare (default: 1, for hierarchical cuts by itself)"),
@@ -248,9 +262,13 @@ COMMANDS: dict[str, Command] = {
             "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),
-        uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"), run_flags=("check",),
-        helps={"model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
-                                "for compare (default: 16)")},
+        uses=("topology", "model", "tenant"), without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset"),
+        run_flags=("check",),
+        helps={
+            **_OF_JOBS,
+            "model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
+                             "for compare (default: 16)"),
+        },
         outputs=("json", "csv", "perfetto"), more=_share,
     ),
     "trace": Command(

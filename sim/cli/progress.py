@@ -22,6 +22,10 @@ LONG_SECONDS = 20.0
 """What a step must still take to be announced where no progress is shown."""
 
 
+LEAST_ENDED = 0.05
+"""Share of the flows that have ended before their pace tells anything: equal ones end all at the end."""
+
+
 class Steps:
     """Progress reports of a command: how many steps are done; nothing is shown."""
 
@@ -42,12 +46,16 @@ class Steps:
 class _Warning(Steps):
     """One line, and only of a step that takes long."""
 
-    is_said = False
+    def __init__(self, title: str, total: int) -> None:
+        super().__init__(title, total)
+        self.is_said, self.began = False, monotonic()
 
     def within(self, inside: Progress) -> None:
-        if not self.is_said and inside.seconds_left > LONG_SECONDS:
+        long = inside.seconds_left if _is_telling(inside) else monotonic() - self.began
+        if not self.is_said and long > LONG_SECONDS:
             self.is_said = True
-            print(f"{self.title}: {inside.total_events:,} services, {_pace(inside)}", file=sys.stderr, flush=True)
+            told = f"{self.title}: {inside.total_events:,} {inside.unit}, {_pace(inside)}"
+            print(told, file=sys.stderr, flush=True)
 
 
 class _Plain(Steps):
@@ -101,9 +109,18 @@ def _share(inside: Progress) -> float:
     return inside.events / max(inside.total_events, 1)
 
 
+def _is_telling(inside: Progress) -> bool:
+    """Whether the pace so far says how long it will take."""
+    return inside.unit == "services" or _share(inside) >= LEAST_ENDED
+
+
 def _pace(inside: Progress) -> str:
     """How much of a long step is done, how fast, and how long it will take at that rate."""
-    return f"{_share(inside):.0%} at {inside.events_per_s / 1e6:.1f} M services/s, {inside.seconds_left:.0f} s left"
+    if not _is_telling(inside):
+        return f"{_share(inside):.0%} of its {inside.unit} ended"
+    rate = inside.events_per_s
+    pace = f"{rate / 1e6:.1f} M" if inside.unit == "services" else f"{rate:,.0f}"
+    return f"{_share(inside):.0%} at {pace} {inside.unit}/s, {inside.seconds_left:.0f} s left"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sim.cli.asked import spec_of
+from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
@@ -24,6 +24,7 @@ from topologies.units import PS_PER_S, counted, format_time
 def run(arguments: argparse.Namespace) -> None:
     """Simulate all at once and each alone, print and write."""
     spec = read(arguments)
+    check_looks_into(spec)
     topology = spec.build_topology()
     tenants = [make_tenant(table, topology, number) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, tenants)

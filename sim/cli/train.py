@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sim import plots
-from sim.cli.asked import spec_of
+from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.result import Result
 from sim.simulation import simulate
@@ -27,6 +27,7 @@ from workloads.workload import Workload
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
+    check_looks_into(spec)
     workload, result = simulate_iteration(spec, check=arguments.check, drawn=bool(arguments.perfetto))
     say(arguments, *_lines(spec, workload, result), *_bubble(spec, result))
     write_json(arguments, spec, rows_of(spec, workload, result), model=result.model)

@@ -58,7 +58,7 @@ def run_flows(
                 break
             elif progress is not None:
                 events, now_ps = _reached(state)
-                progress(Progress(events, total, now_ps, events / max(monotonic() - started, 1e-9)))
+                progress(Progress(events, total, now_ps, events / max(monotonic() - started, 1e-9), "flows"))
     except KeyboardInterrupt:
         events, now_ps = _reached(state)
         raise Stopped(

@@ -45,12 +45,13 @@ SERVER_BYTES = 72
 
 
 class Progress(NamedTuple):
-    """What a long run reports: services done and in all, picoseconds simulated, services a second."""
+    """What a long run reports: services done and in all, picoseconds simulated, services a second; or flows."""
 
     events: int
     total_events: int
     now_ps: int
     events_per_s: float
+    unit: str = "services"
 
     @property
     def seconds_left(self) -> float:

@@ -197,7 +197,7 @@ class ModelKeys:
     credit_latency: str | None = key("text", "until a link knows of room that is given back", "TIME",
                                      default="its wire and router")
     vcs: int | None = key("integer", "virtual channels of each link: 1, or 2 with datelines on rings", "N", default="1")
-    bubble: bool = key("flag", "chunks enter a ring only where they leave room for another one", value=False)
+    bubble: bool | None = key("flag", "chunks enter a ring only where they leave room for another one")
     engine: str | None = key("text", "chunk, reference, analytic or fluid", "NAME", default="chunk")
     symmetry: str | None = key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
                                default="auto")

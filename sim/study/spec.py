@@ -239,7 +239,7 @@ class Spec(Sections):
             nic=keys.nic, injection_rate=keys.injection_rate, ejection_rate=keys.ejection_rate,
             nic_engines=keys.nic_engines, post_time=keys.post_time, push_time=keys.push_time, nic_queue=keys.nic_queue,
             nic_order=keys.nic_order, send_complete=keys.send_complete, rank_progress=keys.rank_progress,
-            buffer=keys.buffer, credit_latency=keys.credit_latency, vcs=keys.vcs, bubble=keys.bubble or None,
+            buffer=keys.buffer, credit_latency=keys.credit_latency, vcs=keys.vcs, bubble=keys.bubble,
         )
         return model_of(self.engine, found, keys.preset)
 

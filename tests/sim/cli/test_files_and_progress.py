@@ -160,6 +160,19 @@ def test_plain_progress_speaks_now_and_then(
     assert capsys.readouterr().err == "work: 0/3 done, then 50% at 2.0 M services/s, 3 s left\nwork: 1/3 done, first\n"
 
 
+def test_flows_tell_no_time_left_while_hardly_any_has_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", -1)
+    monkeypatch.setattr("sim.cli.progress.LONG_SECONDS", -1)
+    few, half = (Progress(events, 1000, 1, 50.0, "flows") for events in (1, 500))
+    for quiet, head in ((False, "work: 0/3 done, then"), (None, "work: 1,000 flows,")):
+        for inside, said in ((few, "0% of its flows ended"), (half, "50% at 50 flows/s, 10 s left")):
+            with progress("work", 3, quiet) as steps:
+                steps.within(inside)
+            assert capsys.readouterr().err == f"{head} {said}\n"
+
+
 @pytest.mark.parametrize(("total", "quiet"), [(3, True), (0, False)])
 def test_quiet_progress_says_nothing(total: int, quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with progress("work", total, quiet) as steps:

@@ -13,8 +13,12 @@ import pytest
 from collectives import build
 from sim import simulate
 from sim.cli import main
-from sim.cli.flags import EXIT_BAD_INPUT
+from sim.cli.commands import COMMANDS
+from sim.cli.flags import EXIT_BAD_INPUT, accepted
 from sim.cli.tenants import make_tenant, read_tenant
+from sim.lower.tenants import Tenant
+from sim.program import DISCIPLINES
+from sim.program.model import ENGINES, make_model
 from topologies import WeftError, from_spec
 
 RING = ("share", "--topology", "ring:4", "--quiet")
@@ -203,3 +207,29 @@ def test_values_of_tables_may_be_numbers() -> None:
     assert make_tenant(group, topology, 1).tenant.npus == (0, 1, 2, 3)
     with pytest.raises(WeftError, match="write NAME=VALUE"):
         read_tenant("all-reduce ring size=")
+
+
+@pytest.mark.parametrize("command", ["share", "train"])
+def test_jobs_are_offered_only_what_they_take(command: str) -> None:
+    """What is of a schedule alone is no flag of theirs, as jobs reject it."""
+    options = {"nic": "shared", "rank_progress": "all", "buffer": "1MiB", "vcs": 2}
+    taken = accepted(COMMANDS[command])["model"]
+    fabric = from_spec("ring:4")
+    tenants = [Tenant(name=name, work=build("ring", "all-reduce", fabric, 64)) for name in ("a", "b")]
+    for name, value in options.items():
+        assert name not in taken
+        with pytest.raises(WeftError, match="of a schedule alone"):
+            simulate(tenants, model=make_model(**{name: value}))
+    for discipline in DISCIPLINES:
+        if discipline in COMMANDS[command].helps["model.discipline"][1].replace(",", "").split():
+            assert simulate(tenants, discipline=discipline).time_ps > 0
+        else:
+            with pytest.raises(WeftError, match="of a schedule alone"):
+                simulate(tenants, discipline=discipline)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_that_are_offered_run(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    offered = engine in COMMANDS["share"].helps["model.engine"][1].split()
+    assert main([*RING, *TWO, "--engine", engine]) == (0 if offered else EXIT_BAD_INPUT)
+    assert offered or f"--engine {engine}: the table says" in capsys.readouterr().err

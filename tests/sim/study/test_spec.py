@@ -46,7 +46,8 @@ def command_line(data: dict[str, dict[str, Any]]) -> list[str]:
     for section, keys in data.items():
         for name, value in keys.items():
             if value is False:
-                continue  # a flag that is not given
+                words.append(f"--no-{name.replace('_', '-')}")
+                continue
             flags = next(key for key in fields(SECTIONS[section]) if key.name == name).metadata["flags"]
             text = ",".join(value) if isinstance(value, list) else str(value)
             words += [flags[0] if flags else f"--{name.replace('_', '-')}", text]
