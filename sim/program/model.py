@@ -47,6 +47,10 @@ MOST_SPREAD = 10_000
 """Limit on the perturbed runs of a spread, whose range hardly grows after some tens."""
 
 
+class Mismatch(WeftError):
+    """Values that are accepted each by itself, and not together."""
+
+
 @checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
@@ -156,18 +160,18 @@ class Model:
     def __post_init__(self) -> None:
         _ = self.cutting
         if self.credit_ps is not None and self.buffer_bytes is None:
-            raise WeftError(f"credit latency {format_time(self.credit_ps)}: is of buffers, and there are none")
+            raise Mismatch(f"credit latency {format_time(self.credit_ps)}: is of buffers, and there are none")
         if self.vcs > MOST_VCS:
             raise WeftError(f"vcs {self.vcs}: links have 1 virtual channel, or 2 with datelines")
         if self.bubble and (self.buffer_bytes is None or self.vcs > 1):
-            raise WeftError("bubble: is about buffers of links with one virtual channel: give a buffer, and no vcs")
+            raise Mismatch("bubble: is about buffers of links with one virtual channel: give a buffer, and no vcs")
         if self.only_fifo and self.discipline != "fifo":
             what = "bubble" if self.bubble else f"vcs {self.vcs}"
-            raise WeftError(f"{what} has queues of its own at each link: it is not for discipline {self.discipline}")
+            raise Mismatch(f"{what} has queues of its own at each link: it is not for discipline {self.discipline}")
         if self.nic is None and self.rank_progress == "any":
-            raise WeftError("rank progress 'any' is about the order of posts: it needs nic shared")
+            raise Mismatch("rank progress 'any' is about the order of posts: it needs nic shared")
         if self.tie == "split" and (self.nic is not None or self.rank_progress != "free"):
-            raise WeftError("tie 'split' makes two transfers of one: choose another with nic shared or rank progress")
+            raise Mismatch("tie 'split' makes two transfers of one: choose another with nic shared or rank progress")
 
     @property
     def only_fifo(self) -> bool:
@@ -266,7 +270,7 @@ def _as_given(name: str, value: object) -> str:
 
 
 def _reject(engine: str, given: str) -> NoReturn:
-    raise WeftError(
+    raise Mismatch(
         f"{given}: not with the {engine} engine, {_WITHOUT[engine][0]}; leave it out, or choose the chunk engine"
     )
 
@@ -308,7 +312,7 @@ def make_model(
         Both `chunk` and `chunks`, options of a NIC without one, or a value that is not accepted.
     """
     if chunk is not None and chunks is not None:
-        raise WeftError("give a chunk size or a number of chunks, not both")
+        raise Mismatch("give a chunk size or a number of chunks, not both")
     values: dict[str, Any] = {
         "forwarding": forwarding, "deliver": deliver, "tie": tie, "discipline": discipline, "seed": seed,
         "rank_progress": rank_progress, "vcs": vcs, "bubble": bubble,
@@ -341,7 +345,7 @@ def _nic(base: Nic | None, which: str | None, options: dict[str, Any]) -> Nic | 
     given = {name: value for name, value in options.items() if value is not None}
     if base is None and given:
         name = next(iter(given))
-        raise WeftError(f"{name} {given[name]}: is of a NIC, and there is none: give nic shared as well")
+        raise Mismatch(f"{name} {given[name]}: is of a NIC, and there is none: give nic shared as well")
     values: dict[str, Any] = {}
     for name, value in given.items():
         field, read = _OF_NIC[name]

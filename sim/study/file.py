@@ -8,6 +8,7 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sim.program.model import Mismatch
 from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
@@ -125,12 +126,16 @@ def _check_count(count: int, where: str) -> None:
 def _specs(
     data: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], where: str
 ) -> Iterator[tuple[Spec, dict[str, Any]]]:
-    """Every combination, checked as a whole: links, model, sizes and algorithm names."""
+    """Every combination, checked as a whole: links, model, sizes and algorithm names.
+
+    Mismatch: of every one. Where others are accepted, those that are not cannot run, as their points say.
+    """
     count, joined = 0, None
+    mismatches: list[Mismatch | None] = []
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
         spec = Spec.from_dict(_placed(data, place), where).choosing()
-        spec.build_model()
+        mismatches.append(_mismatch(spec))
         spec.build_faults()
         topology = topology_of(spec)
         if (wiring := wiring_of(topology)) is not joined:
@@ -139,6 +144,16 @@ def _specs(
         count += len(spec.algorithms) * len(spec.sizes_bytes)
         _check_count(count, where)
         yield spec, place
+    if mismatches and all(mismatches):
+        raise next(filter(None, mismatches))
+
+
+def _mismatch(spec: Spec) -> Mismatch | None:
+    try:
+        spec.build_model()
+    except Mismatch as wrong:
+        return wrong
+    return None
 
 
 def _placed(data: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any
 from collectives import in_network
 from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN
+from sim.program.model import Mismatch, Model
 from sim.study.content import DIGEST_LETTERS, algorithm_digest, fabric_digest, is_own, schedule_digest
-from sim.study.keys import AUTO, EXPERIMENT, TopologyKeys
+from sim.study.keys import AUTO, EXPERIMENT, ModelKeys, TopologyKeys
 from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
@@ -47,7 +48,7 @@ def point_key(task: Task) -> str:
 def meaning(task: Task) -> dict[str, Any]:
     """All that a point's row depends on, as plain data, without limits and checks."""
     spec = task.spec
-    plan, model = spec.build_faults(), spec.build_model()
+    plan = spec.build_faults()
     return {
         "results": RESULTS_VERSION,
         "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
@@ -55,7 +56,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "algorithm": _algorithm(task),
         "size_bytes": task.size_bytes,
         "options": spec.options_of(task.algorithm),
-        "model": {key.name: getattr(model, key.name) for key in fields(model)},
+        "model": _model(spec),
         "engine": spec.engine,
         "symmetry": spec.symmetry,
         "why": task.why,
@@ -66,6 +67,15 @@ def meaning(task: Task) -> dict[str, Any]:
         # Unnamed, it is refused where switches are not known to reduce.
         **({"named": False} if task.algorithm == in_network.NAME and spec.collective.algorithms is None else {}),
     }
+
+
+def _model(spec: Spec) -> dict[str, Any]:
+    """The fields of the model; the keys as they are spelled, where there is none for them."""
+    try:
+        model: Model | ModelKeys = spec.build_model()
+    except Mismatch:
+        model = spec.model
+    return {key.name: getattr(model, key.name) for key in fields(model)}
 
 
 def stamps_of(task: Task) -> list[tuple[int | bytes, ...]]:

@@ -114,11 +114,6 @@ class Spec(Sections):
             choice(self.model.preset, PRESETS, "preset")
         choice(self.engine, ENGINES, "engine")
         choice(self.symmetry, SYMMETRY, "symmetry")
-        if self.engine == "fluid":
-            chunks, account = self.model.chunks, self.account
-            for name, value in {"chunks": None if chunks in (1, AUTO) else chunks, "faults": self.model.faults,
-                                "why": account.why or None, "spread": account.spread or None}.items():
-                check_flows_have_no(name, value)
         if self.collective.root is not None and not self.kind.rooted:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
         for name, least in (("root", 0), ("element_bytes", 1)):
@@ -225,12 +220,19 @@ class Spec(Sections):
         )
 
     def build_model(self) -> Model:
-        """The model: that of the preset, changed by what is given; where chunks are chosen, the first that is tried."""
+        """The model: that of the preset, changed by what is given; where chunks are chosen, the first that is tried.
+
+        Mismatch: of values that are not accepted together.
+        """
         return self._model
 
     @cached_property
     def _model(self) -> Model:
-        keys = self.model
+        keys, account = self.model, self.account
+        if self.engine == "fluid":
+            for name, value in {"chunks": None if keys.chunks in (1, AUTO) else keys.chunks, "faults": keys.faults,
+                                "why": account.why or None, "spread": account.spread or None}.items():
+                check_flows_have_no(name, value)
         base = PRESETS[keys.preset] if keys.preset else Model()
         found = make_model(
             base, chunk=keys.chunk, chunks=DEFAULT_CHUNKS if isinstance(keys.chunks, str) else keys.chunks,

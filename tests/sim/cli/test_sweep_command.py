@@ -154,3 +154,23 @@ def test_a_sweep_of_nothing_that_runs_is_an_error(file: Path, capsys: pytest.Cap
     file.write_text(SWEEP.replace('"ring", ', ""))
     assert main(["sweep", str(file), "--quiet"]) == EXIT_BAD_INPUT
     assert capsys.readouterr().err == "weft sweep: no point can run\n"
+
+
+@pytest.mark.parametrize(("model", "refused"), [
+    ({"engine": ["chunk", "fluid"], "chunks": [1, 16]}, 1),
+    ({"engine": ["chunk", "fluid"], "nic": ["none", "shared"]}, 1),
+    ({"vcs": [1, 2], "discipline": ["fifo", "round-robin-flow"]}, 1), ({"engine": ["chunk", "fluid"], "seed": 3}, 0),
+    ({"bubble": [True, False]}, 1), ({"chunk": "1KiB", "engine": ["fluid", "chunk"]}, 1),
+])
+def test_values_that_do_not_go_together_are_points_that_cannot_run(
+    model: dict[str, object], refused: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in model.items())
+    file = tmp_path / "s.toml"
+    file.write_text(SWEEP.partition("[model]")[0].replace(', "pairwise"', "").replace('"ring:3", ', "")
+                    + f'[model]\n{lines}\n[sweep]\nbegin = "1K"\n')
+    for _ in range(2):  # the second time, points are read
+        assert main(["sweep", str(file), "--quiet", "--json", str(tmp_path / "a.json")]) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    assert sum(row.get("refused") is not None for row in rows) == refused < len(rows)
+    assert ("cannot run: " in capsys.readouterr().out) == bool(refused)
