@@ -51,7 +51,9 @@ def _percent(share: float) -> str:
 def _of_table(measured: Measurements, run: Run, table: Diagnosis, said: Judgment | Diagnosis) -> list[str]:
     left_out = f", {measured.left_out} left out (empty, not timed or cut off)" if measured.left_out else ""
     best = next(row for row in table.rows() if row["size_bytes"] == table.best_bytes)
-    bound = "" if table.share_of_bound is None else f", {_percent(table.share_of_bound)} of the raw links' bound"
+    reduced = " with switches that reduce" if table.bound_reduces else ""
+    bound = "" if table.share_of_bound is None else (
+        f", {_percent(table.share_of_bound)} of the raw links' bound{reduced}")
     lines = [
         f"# weft judge: {table.ran}; {counted(len(measured.points), 'point')} of {measured.source} "
         f"({measured.format}){left_out}",
@@ -148,6 +150,7 @@ def facts(one: Diagnosis) -> dict[str, Any]:
         "source": one.source, "ran": one.ran, "collective": one.collective, "nodes": one.nodes, "ranks": one.n_ranks,
         "verdict": one.verdict, "cause": one.cause, "limit": one.limit, "algorithm": one.algorithm, "share": one.share,
         "share_of_any": one.share_of_any, "share_of_bound": one.share_of_bound,
+        "bound_reduces": one.bound_reduces,
         "rates": [rate_facts(rate) for rate in one.rates], "switches": list(one.switches), "breaks": list(one.breaks),
         "outliers": list(one.outliers), "contradictions": list(one.contradictions), "repeats": list(one.repeats),
         "condition": one.condition, "notes": list(one.notes),

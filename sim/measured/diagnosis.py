@@ -71,6 +71,8 @@ class Diagnosis(Tabular):
         algorithm does.
     share_of_bound : float or None
         Its bandwidth over that of the raw links, whatever the algorithm; None where that is expensive to compute.
+    bound_reduces : bool
+        Whether switches reduce in that bound.
     rates : tuple of Rate
     switches, breaks : tuple of int
         Sizes after which another protocol or algorithm is expected, and at which the measured curve breaks.
@@ -102,6 +104,7 @@ class Diagnosis(Tabular):
     share: float
     share_of_any: float
     share_of_bound: float | None
+    bound_reduces: bool
     rates: tuple[Rate, ...]
     switches: tuple[int, ...]
     breaks: tuple[int, ...]

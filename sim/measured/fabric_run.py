@@ -204,7 +204,8 @@ class FabricRun:
             points=tuple(self.points), verdict=verdict, cause=cause, limit=limit, algorithm=first.algorithm,
             best_bytes=self.points[top][0], share=float(first.nominal_s[top] / measured[top]),
             share_of_any=fastest / float(measured[top]),
-            share_of_bound=None if bound is None else float(bound[top] / measured[top]), rates=rates, switches=(),
+            share_of_bound=None if bound is None else float(bound[top] / measured[top]),
+            bound_reduces=self.reducing_switches, rates=rates, switches=(),
             breaks=breaks(self.points), outliers=off, contradictions=against, repeats=self.repeats, condition="",
             notes=tuple(notes), expected=tuple(self._rows(first, bound)),
         )

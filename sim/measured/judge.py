@@ -98,7 +98,8 @@ def judge(runs: Sequence[LibraryRun | FabricRun]) -> Judgment:
     rates = rates_of(libraries, spine) if libraries else tables[0].rates
     if not spine:
         rates = tuple(rate._replace(apart=rate.determined and (differ or _disagree(rate, tables))) for rate in rates)
-    return Judgment(tables, *found, rates, next((one.condition for one in tables if one.condition), ""))
+    conditions = [one.condition for one in tables if one.condition and found.verdict != "corrupt"]
+    return Judgment(tables, *found, rates, next(iter(conditions), ""))
 
 
 def _disagree(rate: Rate, tables: Sequence[Diagnosis]) -> bool:

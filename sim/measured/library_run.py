@@ -85,11 +85,16 @@ UNITS = 100.0
 FOLLOWS, TELLS = 0.08, 0.03
 """Of logarithms: how far times may be off those of a cause, and how much its own must vary to show by their shape."""
 
+FLAT = 1.05
+"""Factor of bandwidth by a doubling of the size, below which the curve has leveled out."""
+
 LEAST_OF_HOLE = 3
 DELAYED = 2.0
 WORTH_A_NOTE = 1.0
 BEAT_GOOD = ("nvls-off", "sharp-off")
 """Causes that leave more than `GOOD` of some machines' rate, and are sharp enough to be believed there."""
+
+AGGREGATED = "more than the links carry without switches that reduce: is aggregation (SHARP) on?"
 
 _FREE = (Prior(0.0, 1.0), Prior(0.0, 1.0), Prior(0.0, 1.0))
 
@@ -171,6 +176,16 @@ class LibraryRun:
         ratios = [float(rows[size]["ratio"]) for size, _ in self.steady]
         return rows[steadiest(self.steady, ratios) if self.noise > NOISY else best(self.steady)]
 
+    @property
+    def growth(self) -> float:
+        """Factor of bandwidth by the last doubling of the size up to the best; infinite where nothing is smaller."""
+        size, top = self.best["size_bytes"], float(self.best["busbw_GBps"])
+        half = next((row for row in reversed(self.rows) if 2 * row["size_bytes"] <= size
+                     and row["size_bytes"] not in self.contradictions), None)
+        if half is None:
+            return math.inf
+        return float((top / half["busbw_GBps"]) ** (1 / math.log2(size / half["size_bytes"])))
+
     @cached_property
     def noise(self) -> float:
         """Standard deviation of the logarithm of a time of large messages around its neighbors; 0 of few."""
@@ -194,10 +209,10 @@ class LibraryRun:
             cause=finding.cause, limit=finding.limit,
             algorithm=f"{top['algorithm']} {top['protocol']}", share=top["ratio"], best_bytes=top["size_bytes"],
             share_of_any=self.share_of_any, share_of_bound=None if self.bound is None else
-            self.bound * float(top["size_bytes"]) / float(top["measured_s"]), rates=rates,
+            self.bound * float(top["size_bytes"]) / float(top["measured_s"]), bound_reduces=self.reduces, rates=rates,
             switches=tuple(size for size, (one, other) in zip(sizes, pairwise(choices), strict=False) if one != other),
             breaks=breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
-            repeats=self.repeats, condition=self.assumed,
+            repeats=self.repeats, condition="" if finding.verdict == "corrupt" else self.assumed,
             notes=tuple(self._notes(rates, finding)), expected=tuple(self.rows),
         )
 
@@ -233,7 +248,26 @@ class LibraryRun:
     @cached_property
     def bound(self) -> float | None:
         """Least seconds of a byte on the raw links, whatever the algorithm; None where it is expensive."""
-        return self._bound(self.setting.machine.gpu.multicast > 0)
+        return self._bound(self.reduces)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether switches reduce in that bound."""
+        named = "CollNet" in self.setting.algorithms
+        return self.setting.collective == "all-reduce" and (self._multicasts or named or self.aggregated)
+
+    @property
+    def _multicasts(self) -> bool:
+        return self.setting.machine.gpu.multicast > 0
+
+    @cached_property
+    def aggregated(self) -> bool:
+        """Whether only a network that reduces explains the best size, and nobody said that it does."""
+        setting, top = self.setting, self.best
+        if self._multicasts or setting.nodes == 1 or "CollNet" in setting.algorithms or top["ratio"] <= SLIGHTLY:
+            return False
+        bound = self._bound(False) or 0.0
+        return bool(bound * top["size_bytes"] > (1 + FASTER_THAN_BOUND) * top["measured_s"])
 
     @cached_property
     def hole(self) -> Hole | None:
@@ -245,7 +279,7 @@ class LibraryRun:
     @property
     def too_fast(self) -> list[int]:
         """Sizes faster than the raw links allow; a network between nodes may add, whoever said so."""
-        bound = self._bound(True) if self.setting.nodes > 1 else self.bound
+        bound = self._bound(self.setting.nodes > 1 or self._multicasts)
         slot = self.setting.machine.gpu.name == "rtx-pcie"  # which may be a generation newer than described
         return [
             row["size_bytes"] for row in self.rows  # what is as expected is not: ports of a description are rounded
@@ -285,6 +319,8 @@ class LibraryRun:
             found.append(f"repeats of {format_size(self.best['size_bytes'])}, on which the verdict rests, differ")
         if self.best["ratio"] > 1 / GOOD:
             found.append("faster than this machine should be: is it this machine, are sizes those of whole arrays?")
+        if self.aggregated and finding.verdict in FINE and finding.limit != AGGREGATED:
+            found.append(AGGREGATED)
         return found
 
     def _moves(self, cause: Cause) -> bool:
@@ -480,14 +516,16 @@ def _likeliest(run: LibraryRun) -> Finding:
         waiting = parts_us(setting, chosen(setting, best["size_bytes"]), best["size_bytes"])[0] / 1e6
         still = waiting <= (1 - PLATEAU) * float(best["expected_s"])
         filled = filled or (best["size_bytes"] >= LARGEST_OF_TABLES and still)
-        if not filled and top < PLATEAU * ceiling(setting):
-            size = format_size(best["size_bytes"])
-            return Finding("too-small", "healthy", f"as expected; {size} is too small to fill the links")
+        levels = run.growth < FLAT and top >= GOOD * ceiling(setting)
+        if not filled and not levels and top < PLATEAU * ceiling(setting):
+            size, most = format_size(best["size_bytes"]), top / ceiling(setting)
+            return Finding("too-small", "healthy", f"as expected; {size} is too small to fill the links: {most:.0%} of "
+                           "what the largest messages should reach")
         limit = {"inside": "the links inside a node", "between": "the NICs"}.get(best["limit"], best["limit"])
         if share < GOOD:
             name = "slow-between" if best["limit"] == "between" else "slow-inside"
             return Finding("slow-unknown", name, f"{limit}, below what they reach elsewhere")
-        return Finding("good", "healthy", limit)
+        return Finding("good", "healthy", AGGREGATED if run.aggregated else limit)
     return Finding(won.verdict, won.name, won.words)
 
 

@@ -11,13 +11,14 @@ from itertools import groupby
 import numpy as np
 import pytest
 
+from sim.analytic.cut_bound import cut_bound
 from sim.library.described import asked_of, machine_of
 from sim.library.expected import expected, timed
 from sim.library.tuner import Setting, candidates
 from sim.measured.causes import causes, healthy
-from sim.measured.diagnosis import CLASSES, Diagnosis
+from sim.measured.diagnosis import CLASSES, GOOD, Diagnosis
 from sim.measured.judge import Judgment, judge
-from sim.measured.library_run import LibraryRun
+from sim.measured.library_run import AGGREGATED, LibraryRun
 from sim.measured.of_library import ceiling, times_of, with_nics
 from sim.papers.hardware import LEFT_OUT, setting_of, shipped
 from tests.places import DATA
@@ -182,6 +183,45 @@ def test_all_causes_have_such_an_input() -> None:
     assert every <= set(RULES)
 
 
+def test_what_only_a_network_that_reduces_explains_is_said_to_be_so() -> None:
+    four = replace(SPINE, collective="all-reduce")
+    bound = float(cut_bound(four.machine.topology(4), "all-reduce").s_per_byte)
+    fast = [(size, size * bound / 1.2) for size in SIZES[-4:]]
+    one = found(four, fast)
+    assert one.verdict == "good" and "is aggregation (SHARP) on?" in one.limit
+    assert one.bound_reduces and one.share_of_bound is not None and one.share_of_bound < 1
+    told = found(replace(four, algorithms=("CollNet",)), fast)
+    assert told.bound_reduces and "SHARP" not in told.limit
+    pair = replace(four, nodes=2)
+    passed = float(cut_bound(pair.machine.topology(2), "all-reduce").s_per_byte)
+    of_two = found(pair, [(size, size * passed / 1.2) for size in SIZES[-4:]])
+    assert of_two.limit == AGGREGATED or AGGREGATED in of_two.notes
+    usual = found(four, times(four))
+    assert not usual.bound_reduces and AGGREGATED not in (usual.limit, *usual.notes)
+
+
+@pytest.mark.parametrize("setting", [replace(FOUR, collective="all-reduce"), FOUR, ONE, SPINE])
+def test_what_levels_out_near_the_rate_of_the_largest_messages_is_not_too_small(setting: Setting) -> None:
+    """Wherever a sweep ends, and once it is good it stays so."""
+    whole = times(setting)
+    verdicts = []
+    for last in range(12, len(whole) + 1):
+        one = found(setting, whole[:last])
+        before, top = (row["busbw_GBps"] for row in one.rows()[-2:])
+        levels = top >= GOOD * ceiling(setting) and top < 1.05 * before
+        assert one.fine and (not levels or one.verdict == "good"), whole[last - 1]
+        verdicts.append(one.verdict)
+    assert verdicts == sorted(verdicts, reverse=True) and set(verdicts) == {"good", "too-small"}
+
+
+def test_a_sweep_to_half_a_gigabyte_fills_the_links_of_four_nodes() -> None:
+    """At 86 % of the rate of 16 GiB, and a doubling gave 2 %; a single size of that rate tells less."""
+    points = [point for point in times(FOUR) if point[0] <= 2**29]
+    assert found(FOUR, points).verdict == "good"
+    alone = found(FOUR, points[-1:])
+    assert alone.verdict == "too-small" and "86% of what the largest messages should reach" in alone.limit
+
+
 def test_small_messages_say_nothing() -> None:
     assert found(FOUR, times(FOUR, SIZES[:6])).verdict == "too-small"
     assert found(FOUR, times(FOUR, SIZES[:14])).verdict == "too-small"
@@ -280,6 +320,15 @@ def test_wrong_results_come_first() -> None:
     for points in (times(FOUR), scaled(times(FOUR), 1e-3)):
         one = LibraryRun("table", FOUR, points, wrong=3).diagnosis()
         assert (one.verdict, one.cause, one.fine) == ("corrupt", "data-corruption", False)
+
+
+def test_wrong_results_depend_on_nothing_that_was_assumed() -> None:
+    fine = LibraryRun("a", FOUR, times(FOUR), assumed="its NICs are as assumed")
+    wrong = replace(fine, source="b", wrong=3)
+    assert judge([fine]).condition == "its NICs are as assumed"
+    for runs in ([wrong], [fine, wrong]):
+        said = judge(runs)
+        assert (said.verdict, said.condition, said.tables[-1].condition) == ("corrupt", "", "")
 
 
 def test_rows_that_contradict_each_other_are_no_good_table() -> None:
