@@ -7,9 +7,12 @@ from dataclasses import fields
 from typing import Any
 
 from sim.cli.asked import spec_of
-from sim.cli.judge import on_machine
+from sim.cli.judge import on_machine, other_gpu
 from sim.cli.output import say, write_json
-from sim.measured.calibrate import CONSTANTS, Calibrated, Table, calibrate
+from sim.library.tuner import Setting
+from sim.measured.calibrate import CONSTANTS, POOR, Calibrated, Table, calibrate
+from sim.measured.points import Measurements
+from topologies.checks import WeftError
 from topologies.machines.profile import OF_LINK, Gpu, Machine, Nic, part
 from topologies.units import counted, format_size
 
@@ -19,12 +22,18 @@ _TIMES = {one.key for one in CONSTANTS if one.time}
 def run(arguments: argparse.Namespace) -> None:
     """Read, fit, print the profile."""
     spec = spec_of(arguments)
-    tables: list[Table] = []
     files = spec.calibrate.files or ()
-    for file in files:
-        tables += [(ran.setting, ran.points) for _, ran in on_machine(spec, file, len(files) == 1)]
+    runs = [run for file in files for run in on_machine(spec, file, len(files) == 1)]
+    for measured, ran in runs:
+        box = ran.setting.machine
+        if other_gpu(measured, box):
+            raise WeftError(f"{measured.source} is of {measured.device}, and {box.name} has {box.gpu.name}: calibrate "
+                            "the tables of one machine, on a profile with its GPU")
+    tables = [(ran.setting, ran.points) for _, ran in runs]
     found = calibrate(tables)
-    say(arguments, *report(found, tables))
+    taken = [_taken(measured, ran.setting) for measured, ran in runs]
+    notes = _notes(found)
+    say(arguments, *report(found, tables, [*taken, *notes]))
     rows = [
         {"constant": name, "value": _value(found.machine, name), "low": low, "high": high}
         for name, (low, high) in found.intervals.items()
@@ -32,8 +41,22 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(
         arguments, spec, rows, error=found.error, error_before=found.error_before, left_out=dict(found.left_out),
         undetermined=list(found.undetermined), together=[list(pair) for pair in found.together],
-        unexplained=[list(point) for point in found.unexplained],
+        unexplained=[list(point) for point in found.unexplained], limited=list(found.limited), taken=taken, notes=notes,
     )
+
+
+def _taken(measured: Measurements, setting: Setting) -> str:
+    """What a table was taken to be of."""
+    by = "" if measured.n_ranks else f", as nobody says otherwise: {setting.machine.name}:NODES does"
+    return (f"{measured.source}: {setting.collective} on {counted(setting.nodes, 'node')} of "
+            f"{counted(setting.gpus, 'GPU')}{by}")
+
+
+def _notes(found: Calibrated) -> list[str]:
+    """What makes a profile doubtful."""
+    poor = [f"note: a poor fit, its median error is above {POOR:.0%}: is it another machine, or number of nodes?"]
+    limits = "note: at the least or most that it can be: " + ", ".join(found.limited)
+    return [*poor * found.poor, *[limits] * bool(found.limited)]
 
 
 def _value(machine: Machine, name: str) -> float:
@@ -41,12 +64,13 @@ def _value(machine: Machine, name: str) -> float:
     return float(getattr(getattr(machine, kind), key))
 
 
-def report(found: Calibrated, tables: list[Table]) -> list[str]:
-    """A profile in TOML, whose comments say how sure it is."""
+def report(found: Calibrated, tables: list[Table], notes: list[str]) -> list[str]:
+    """A profile in TOML, whose comments say what it is of (`notes`) and how sure it is."""
     points = sum(len(points) for _, points in tables)
     lines = [
         f"# weft calibrate: {found.machine.name}, {counted(points, 'point')} of {counted(len(tables), 'table')}",
         f"# median error {found.error:.1%}, of the profile as it was {found.error_before:.1%}",
+        *(f"# {note}" for note in notes),
     ]
     for name, (low, high) in found.intervals.items():
         key = name.partition(".")[2]

@@ -63,12 +63,14 @@ def run(arguments: argparse.Namespace) -> None:
             steps.advance(measured.source)
     changed = _changes(arguments, spec, runs)
     found = _since(found, runs, changed)
-    say(arguments, *report(runs, found, changed), *_assumed(found), *_unequal(runs), *missing(refused, {}))
+    notes = _unequal(runs)
+    say(arguments, *report(runs, found, changed, notes), *_assumed(found), *missing(refused, {}))
     rows, since = found.rows(), [change_facts(one) for one in changed]
     write_json(
         arguments, spec, rows, verdict=found.verdict, condition=found.condition, cause=found.cause, limit=found.limit,
-        rates=[rate_facts(rate) for rate in found.rates], tables=[facts(one) for one in found.tables], changes=since,
-        candidates=[candidate_facts(one) for _, one in runs if isinstance(one, FabricRun)], refused=refused,
+        notes=notes, rates=[rate_facts(rate) for rate in found.rates], tables=[facts(one) for one in found.tables],
+        changes=since, refused=refused,
+        candidates=[candidate_facts(one) for _, one in runs if isinstance(one, FabricRun)],
     )
     write_csv(arguments, rows)
     if arguments.plot:
@@ -200,14 +202,20 @@ def _unlike(
     if asked != nodes and box.gpus <= MOST_OF_A_HOST and not box.dimensions:
         notes.append(f"--machine names {counted(asked, 'node')}, and {measured.source} measured {measured.n_ranks} "
                      f"ranks: judged as {counted(nodes, 'node')}")
-    with contextlib.suppress(WeftError):  # a GPU that nobody knows
-        gpu = listed_gpu(measured.device) if measured.device else box.gpu.name
-        if box.gpu.name not in (OF_CARDS if gpu == PCIE else (gpu,)):
-            notes.append(f"the header lists {measured.device}, judged as {box.gpu.name}: is it {box.name}?")
+    if other_gpu(measured, box):
+        notes.append(f"the header lists {measured.device}, judged as {box.gpu.name}: is it {box.name}?")
     if measured.hosts is not None and measured.hosts != nodes and box.gpus <= MOST_OF_A_HOST:
         notes.append(f"the header lists {counted(measured.hosts, 'host')}, judged as {counted(nodes, 'node')} of "
                      f"{box.name}")
     return notes
+
+
+def other_gpu(measured: Measurements, box: Machine) -> bool:
+    """Whether the header lists a GPU of another kind than the machine's."""
+    with contextlib.suppress(WeftError):  # a GPU that nobody knows
+        gpu = listed_gpu(measured.device) if measured.device else box.gpu.name
+        return box.gpu.name not in (OF_CARDS if gpu == PCIE else (gpu,))
+    return False
 
 
 def _domains(box: Machine, ranks: int) -> tuple[int, int]:
@@ -222,7 +230,8 @@ def _unequal(runs: Sequence[tuple[Measurements, Run]]) -> list[str]:
     names = dict.fromkeys(f"{one.machine.name} ({one.machine.gpu.name}, {one.machine.nic.name})" for one in settings)
     if len({(one.machine.gpu, one.machine.nic) for one in settings}) < 2:
         return []
-    return [f"# these tables are of different machines: {', '.join(names)}: rates are those of each, none of all"]
+    return [f"these tables are of different machines: {', '.join(names)}: the verdict is the worst of them, rates are "
+            "those of each, none of all"]
 
 
 def _assumed(found: Judgment) -> list[str]:

@@ -20,14 +20,14 @@ MOST_PERCENT = 100_000
 
 
 def report(
-    runs: Sequence[tuple[Measurements, Run]], found: Judgment, changed: Sequence[Changes]
+    runs: Sequence[tuple[Measurements, Run]], found: Judgment, changed: Sequence[Changes], notes: Sequence[str]
 ) -> list[str]:
-    """The verdict on all, then every table: what it rests on, and its sizes."""
+    """The verdict on all, with `notes`, then every table: what it rests on, and its sizes."""
     lines = []
     if len(runs) > 1:
         lines += [
             f"# weft judge: {counted(len(runs), 'table')}", f"verdict     {_verdict(found)}",
-            f"limited by  {found.limit}", *_rates(found.rates), "#",
+            f"limited by  {found.limit}", *_rates(found.rates), *(f"note        {note}" for note in notes), "#",
         ]
     for (measured, run), table in zip(runs, found.tables, strict=True):
         alone = len(runs) == 1

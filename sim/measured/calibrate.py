@@ -54,6 +54,13 @@ BELIEVED = (0.2, 1.0)
 says, so it decides only what the tables leave open, such as rates from small messages."""
 
 
+POOR = 0.25
+"""Median error from which a profile does not describe the tables: those of public tables are at 8 %."""
+
+LOWEST, MOVES, NONE_S = -3.0, 0.01, 1e-9
+"""The least logarithm of a rate beside the profile's, a step that shows a limit, and a time that is none."""
+
+
 class Constant(NamedTuple):
     """A constant of a profile: part, key, and whether it is a time."""
 
@@ -75,6 +82,14 @@ class Constant(NamedTuple):
             changed = min(changed, machine.gpu.link)
         part = replace(getattr(machine, self.part), **{self.key: changed})
         return replace(machine, gpu=part) if self.part == "gpu" else replace(machine, nic=part)
+
+    def limited(self, machine: Machine, start: Machine) -> bool:
+        """Whether a fit stopped only at the least or most that it can be."""
+        value, was = self.of(machine), self.of(start)
+        if self.time:
+            return value < NONE_S < was
+        ends = [self.of(self.moved(one, MOVES)) < self.of(one) * math.exp(MOVES / 2) for one in (machine, start)]
+        return value < was * math.exp(LOWEST + MOVES) or ends == [True, False]
 
 
 CONSTANTS = (
@@ -108,6 +123,8 @@ class Calibrated:
         Median error of a range of sizes, by constants fitted to the others.
     unexplained : tuple of (str, int, float)
         Points that no constants explain beside the others: collective, size in bytes, measured over expected.
+    limited : tuple of str
+        Constants that stopped at the least or most that they can be.
     """
 
     machine: Machine
@@ -118,6 +135,12 @@ class Calibrated:
     error_before: float
     left_out: Mapping[str, float]
     unexplained: tuple[tuple[str, int, float], ...]
+    limited: tuple[str, ...]
+
+    @property
+    def poor(self) -> bool:
+        """Whether the median error is above `POOR`."""
+        return self.error > POOR
 
 
 @checked
@@ -150,6 +173,7 @@ def calibrate(tables: Sequence[Table]) -> Calibrated:
     return Calibrated(
         machine, intervals, tuple(name for name in every if name not in names), tuple(together),
         _median(machine, tables), _median(start, tables), _left_out(start, tables), _unexplained(tables, residuals),
+        tuple(name for name, one in zip(names, chosen, strict=True) if one.limited(machine, start)),
     )
 
 
@@ -203,7 +227,7 @@ def _fit(start: Machine, tables: Sequence[Table]) -> tuple[list[Constant], Machi
     def with_belief(x: F64) -> F64:
         return np.concatenate((residuals(x), held * x))
 
-    lowest = [-one.of(start) / UNIT_S - 1e-9 if one.time else -3.0 for one in chosen]
+    lowest = [-one.of(start) / UNIT_S - 1e-9 if one.time else LOWEST for one in chosen]
 
     def solved(x: F64) -> Any:
         return least_squares(

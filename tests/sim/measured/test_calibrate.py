@@ -140,14 +140,14 @@ def test_the_command_prints_a_profile_that_is_read_again(
     words = ["compare", "--machine", "dgx-h100:2", "--collective", "all-gather", "-b", "1K", "-e", "4G", "-f", "4"]
     assert main([*words, "--library", "nccl", "--nccl-json", str(file), "--quiet"]) == 0
     capsys.readouterr()
-    assert main(["calibrate", str(file), "--machine", "a3-ultra:2", "--library", "nccl", "--quiet"]) == 0
+    assert main(["calibrate", str(file), "--machine", "p5:2", "--library", "nccl", "--quiet"]) == 0
     printed = capsys.readouterr().out
     assert "median error" in printed
     (tmp_path / "mine.toml").write_text(printed)
-    assert machine(str(tmp_path / "mine.toml")).nic.name == "gcp-roce-400"
-    assert main(["calibrate", str(file), "--machine", "a3-ultra:1", "--library", "nccl"]) == 2
+    assert machine(str(tmp_path / "mine.toml")).nic.name == machine("p5").nic.name
+    assert main(["calibrate", str(file), "--machine", "p5:1", "--library", "nccl"]) == 2
     assert "measured ranks 16" in capsys.readouterr().err
-    assert main(["calibrate", str(file), "--machine", "a3-ultra:2", "--quiet"]) == 0
+    assert main(["calibrate", str(file), "--machine", "p5:2", "--quiet"]) == 0
     assert capsys.readouterr().out == printed
     assert main(["calibrate", "--machine", "a3-ultra:2", "--library", "nccl"]) == 2
 
@@ -176,3 +176,49 @@ cpu = "intel"
     assert values["gpu.ring"] == pytest.approx(330e9, rel=0.02)
     assert values["nic.reached"] == pytest.approx(0.6, rel=0.02)  # 240 GB/s; as it was, the ring alone was felt
     assert "33 points of 3 tables" in capsys.readouterr().out
+
+
+def test_constants_that_stop_at_their_limit_and_poor_fits_are_named() -> None:
+    """Times of an H100 are not those of an A100, whatever its constants."""
+    said = machine("dgx-a100")
+    setting, points = table(machine("dgx-h100"), said, 4)
+    other = calibrate([(setting, [point for point in points if point[0] >= 2**20])])
+    assert other.poor and "nic.reached" in other.limited
+    own = calibrate([table(said, said, 1)])
+    assert not own.poor and not own.limited
+
+
+def written(path: Path, device: str, hosts: int, slower: float = 1.0) -> str:
+    """A log of an all-reduce on hosts of eight GPUs; without a header if they are none."""
+    setting = Setting(machine=machine("dgx-h100"), nodes=max(hosts, 1), gpus=8, collective="all-reduce")
+    ranks = "".join(f"#  Rank {rank} Group 0 Pid 1 on node{rank // 8} device {rank % 8} [0x18] {device}\n"
+                    for rank in range(8 * hosts))
+    rows = "".join(f"{size} {size // 4} float sum -1 {expected(setting, size).time_s * slower * 1e6:.2f}\n"
+                   for size in SIZES)
+    path.write_text(f"# Collective test starting: all_reduce_perf\n{ranks}# size count type redop root time\n{rows}")
+    return str(path)
+
+
+def test_tables_of_another_gpu_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = written(tmp_path / "own.txt", "NVIDIA H100 80GB HBM3", 1)
+    other = written(tmp_path / "other.txt", "AMD Instinct MI300X", 1)
+    for files, box, named in (([own, other], "dgx-h100", "other.txt is of AMD Instinct MI300X, and dgx-h100 has h100"),
+                              ([own], "mi300x", "own.txt is of NVIDIA H100 80GB HBM3, and mi300x has mi300x")):
+        assert main(["calibrate", *files, "--machine", box]) == 2
+        printed = capsys.readouterr()
+        assert named in printed.err and printed.err.count("\n") == 1 and not printed.out
+
+
+def test_what_a_table_was_taken_to_be_of_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = written(tmp_path / "listed.txt", "NVIDIA H100 80GB HBM3", 2)
+    bare = written(tmp_path / "bare.txt", "", 0)
+    assert main(["calibrate", listed, bare, "--machine", "dgx-h100", "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"# {listed}: all-reduce on 2 nodes of 8 GPUs" in lines
+    assert f"# {bare}: all-reduce on 1 node of 8 GPUs, as nobody says otherwise: dgx-h100:NODES does" in lines
+    assert not any("note: " in line for line in lines)
+    slow = written(tmp_path / "slow.txt", "", 0, slower=0.1)
+    assert main(["calibrate", slow, "--machine", "dgx-h100:1", "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert "# note: a poor fit, its median error is above 25%" in printed
+    assert "# note: at the least or most that it can be: gpu." in printed
