@@ -126,6 +126,7 @@ def test_pipes_and_devices_are_refused(table: dict[str, Reader], tmp_path: Path)
         path.unlink()
 
 
+@pytest.mark.full
 def test_files_over_the_limit_are_refused(table: dict[str, Reader], tmp_path: Path) -> None:
     """Before they are parsed; the file is sparse. One reader of each module."""
     for one in {one.module: one for one in table.values()}.values():

@@ -118,6 +118,7 @@ def s_per_block_byte(schedule):
     return max(many / Fraction(float(rate)) for many, rate in zip(load.tolist(), t.bandwidth_Bps, strict=True))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("seed", range(30))
 def test_measured_rates_lose_what_is_stated_and_pad_little(seed):
     t = measured(seed)

@@ -124,7 +124,8 @@ def test_a_worker_that_has_begun_ends_silently(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])
-@pytest.mark.parametrize("wait_s", [0.0, 1.5])  # in the passes written in Python, and in those of the compiler
+# In the passes written in Python, and in those of the compiler.
+@pytest.mark.parametrize("wait_s", [pytest.param(0.0, marks=pytest.mark.full), 1.5])
 def test_while_a_kernel_is_compiled(number: int, code: int, wait_s: float, tmp_path: Path) -> None:
     """One line, before the compiler is done: nothing of the kernel is in the cache."""
     code_of = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from sim.__main__ import main; "

@@ -155,6 +155,7 @@ def _busy() -> tuple[Program, list[Fraction]]:
     return program, lowered.link_rates()
 
 
+@pytest.mark.full
 def test_slices_give_the_same_arrays_and_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     program, rates = _busy()
     whole, told = run_flows(program, rates, log=True), list[Progress]()

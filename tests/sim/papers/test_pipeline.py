@@ -40,6 +40,7 @@ def test_chunks_offered_at_once_carry_the_whole_array():
     assert schedule.proof.startswith("proved")
 
 
+@pytest.mark.full
 def test_the_page_has_its_tables_and_figures(tmp_path):
     optimum = [pipeline.optimum_row(spec) for spec in SPECS]
     times = [row for spec in SPECS for row in pipeline.time_rows(spec, [2**10, 2**20])]

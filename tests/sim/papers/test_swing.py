@@ -37,6 +37,7 @@ def on_8x8() -> list[Comparison]:
     return compare(["8x8"])
 
 
+@pytest.mark.full
 def test_every_point_with_a_bar_is_within_it(on_8x8: list[Comparison]) -> None:
     """Zero load within 2 %, ring within 1 %, bucket within 3 %, Swing within 10 (15) %, recursive doubling 15 %."""
     barred = [c for c in on_8x8 if c.bar is not None]
@@ -206,6 +207,7 @@ def page_at(factor: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return ideal
 
 
+@pytest.mark.full
 def test_the_page_says_how_far_each_point_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -110,6 +110,7 @@ def test_fabrics_are_drawn_side_by_side_on_one_scale(
     assert all(own["direct"] == line_of("direct").color for own in colors)
 
 
+@pytest.mark.full
 @pytest.mark.table
 @pytest.mark.parametrize("name", ["comparison", "speed-up", "roofline"])
 @pytest.mark.parametrize("gain", [0.5, 2.0])
@@ -129,6 +130,7 @@ def test_a_range_covers_all_panels_in_any_order(
     assert len({axes.get_ylim() for axes in panels}) == 1
 
 
+@pytest.mark.full
 @pytest.mark.table
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("some", [("swing",), ("swing", "ring"), algorithms_for("all-reduce")])

@@ -40,6 +40,7 @@ def traffic(extents: tuple[int, ...], size: float, kind: str) -> float:
     return sent
 
 
+@pytest.mark.full
 @pytest.mark.table
 @pytest.mark.parametrize("chunks", [1, 8, 64])
 def test_msft_1t_under_the_loop_of_libra(chunks):
