@@ -40,10 +40,10 @@ class WeftError(ValueError):
         text = str(message)
         if len(text) > MOST_CHARACTERS:
             text = f"{text[: MOST_CHARACTERS - 300]} [...] {text[-200:]}"
-        super().__init__(one_line(text))
+        super().__init__(printable(text))
 
 
-def one_line(text: str) -> str:
+def printable(text: str) -> str:
     """A text as one line that a terminal shows and does not obey: control characters are escaped as in Python."""
     if text.isprintable():
         return text

@@ -13,7 +13,7 @@ from sim.cli.flags import accepted
 from sim.study.keys import AUTO, TENANT, flags_of, keys_of
 from sim.study.paths import with_paths_from
 from sim.study.spec import Spec, changes_in, read_sections
-from topologies.checks import WeftError, one_line
+from topologies.checks import WeftError, printable
 from topologies.stages import staged
 from workloads.models import MODELS
 
@@ -59,7 +59,7 @@ def check_looks_into(spec: Spec) -> None:
 def sections_of(path: Path, what: str, command: str) -> Mapping[str, Any]:
     """The sections of a file for a command; that another weft wrote it is told on standard error."""
     def note(text: str) -> None:
-        print(one_line(f"# note: {text}"), file=sys.stderr)
+        print(printable(f"# note: {text}"), file=sys.stderr)
 
     return read_sections(path, what, command, COMMANDS, note)
 

@@ -9,7 +9,7 @@ from typing import Any
 from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
-from topologies.checks import WeftError, one_line
+from topologies.checks import WeftError, printable
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     say(arguments, *result.lines())
     if not arguments.quiet:
         for note in result.notes:
-            print(one_line(f"# {note}"), file=sys.stderr)
+            print(printable(f"# {note}"), file=sys.stderr)
     write_json(arguments, spec, rows_of(result), **facts(result))
 
 

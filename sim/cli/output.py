@@ -21,7 +21,7 @@ from sim.study.spec import Spec
 from sim.study.tables import Row, aligned, screen_width, to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
-from topologies.checks import WeftError, not_installed, one_line
+from topologies.checks import WeftError, not_installed, printable
 from topologies.stages import Profile, staged
 from topologies.units import format_size
 
@@ -132,7 +132,7 @@ def say(arguments: argparse.Namespace, *lines: str) -> None:
         return
     width = screen_width() if stream.isatty() else sys.maxsize
     for line in "\n".join(lines).split("\n"):
-        print(folded(one_line(line), width), file=stream)
+        print(folded(printable(line), width), file=stream)
 
 
 def folded(line: str, width: int) -> str:

@@ -11,7 +11,7 @@ from sim.cli.output import check_outputs, write_json, write_text
 from sim.cli.progress import progress
 from sim.report import report_page
 from sim.report.results import read_results
-from topologies.checks import one_line
+from topologies.checks import printable
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
         page, left_out = report_page(folder, spec.report.title, spec.report.frames, steps.advance)
     write_text(arguments.page, page)
     for why in left_out:
-        print(one_line(f"weft report: left out: {why}"), file=sys.stderr)
+        print(printable(f"weft report: left out: {why}"), file=sys.stderr)
     files = [result.name for result in results]
     rows = [{"file": result.name, "rows": len(result.rows)} for result in results]
     write_json(arguments, spec, rows, page=arguments.page, files=files, left_out=left_out)

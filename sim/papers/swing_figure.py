@@ -78,7 +78,7 @@ def draw_orders(path: Path, *sides: list[Comparison]) -> None:
     """
     topologies = list(dict.fromkeys(c.topology for c in sides[-1]))
     for suffix in (".png", ".pdf"):
-        with figure(path.with_name(path.name + suffix), WIDE, 2.4) as drawn:
+        with figure(path.with_name(path.name + suffix), WIDE, 2.6) as drawn:
             panels = drawn.subplots(1, len(topologies), squeeze=False)[0]
             for axes, topology in zip(panels, topologies, strict=True):
                 sizes = sorted({c.size_bytes for c in sides[-1] if c.topology == topology})
@@ -88,8 +88,9 @@ def draw_orders(path: Path, *sides: list[Comparison]) -> None:
                 for label, line, side in zip(ORDERS, CYCLE[1:], sides, strict=False):
                     own = [c for c in side if c.topology == topology]
                     axes.plot(sizes, [gain(own, size) for size in sizes], label=label, **line.curve())
-                axes.plot(sizes, [theirs[one] for one in at], label="published", **CYCLE[0].points())
+                axes.plot(sizes, [theirs[one] for one in at], label="published", clip_on=False, **CYCLE[0].points())
                 sizes_axis(axes, sizes, most=5)
+                axes.set_xlabel("size of the array")
                 axes.set_title(topology)
             panels[0].set_ylabel("gain of swing (%)")
             heading(drawn, "all-reduce, by what the ports of a node share")
