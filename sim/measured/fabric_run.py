@@ -24,7 +24,18 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.measured.curves import Curve, link_classes
 from sim.measured.diagnosis import FINE, GOOD, SAYS_NOTHING, Diagnosis, Rate, corrupted
-from sim.measured.evidence import Point, best, breaks, by_size, collapse, contradictions, outliers, repeats, unsteady
+from sim.measured.evidence import (
+    CONSISTENT,
+    Point,
+    best,
+    breaks,
+    by_size,
+    collapse,
+    contradictions,
+    outliers,
+    repeats,
+    unsteady,
+)
 from sim.measured.fit import Fitted, Interval, Prior, fit
 from topologies import Topology
 from topologies.checks import WeftError, checked, choice
@@ -55,8 +66,6 @@ KNOWN = ("latency", "bandwidth")
 _WIDE = Prior(0.0, 2.0)
 _TURNS = 2
 _LEAST_NOISE = 1e-3
-_CONSISTENT = 1.4826
-"""Standard deviation over the median absolute deviation."""
 
 
 @one_line
@@ -314,7 +323,7 @@ def _fitted(one: Curve, run: FabricRun) -> Fit:
 
 def _usual(error: F64) -> F64:
     """Errors without outliers."""
-    spread = max(_CONSISTENT * float(np.median(np.abs(error))), _LEAST_NOISE)
+    spread = max(CONSISTENT * float(np.median(np.abs(error))), _LEAST_NOISE)
     found: F64 = error[np.abs(error) <= 4 * spread]
     return found
 
