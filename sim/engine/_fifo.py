@@ -211,7 +211,7 @@ def _grant(program, state):
 
 
 @helper
-def _join(program, state, task, parted):
+def _join(program, state, task, parted, nics, ordered):
     """Send a released chunk of a task to its first server, or all of them straight to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -254,7 +254,7 @@ def _join(program, state, task, parted):
 
 
 @helper
-def _settle(program, state, parted):
+def _settle(program, state, parted, nics, ordered):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     register = state.register
     while register[TOP] != NONE:
@@ -262,7 +262,7 @@ def _settle(program, state, parted):
         register[TOP] = _of(state, task, LINK)
         _let(state, task, LINK, UNSTACKED)
         _release(program, state, task)
-        if not _join(program, state, task, parted):
+        if not _join(program, state, task, parted, nics, ordered):
             _stack(state, task)
             return False
     return True
@@ -318,10 +318,10 @@ def _arrive(program, state, event):
 
 
 @helper
-def _serve(program, state, server, event, parted):
+def _serve(program, state, server, event, parted, nics, ordered):
     """Serve an event that has just arrived at a server, after all that came before it.
 
-    `parted` is a constant in each loop, here and below, and the branch not taken is not compiled.
+    `parted`, `nics` and `ordered` are constants in each loop, here and below; a branch not taken is not compiled.
     """
     register = state.register
     key = state.event[u64(EVENT_WORDS * event + KEY)]
@@ -381,7 +381,7 @@ def _log(program, state, server, start, task, chunk, at):
 
 
 @helper
-def _serve_all(program, state, parted):
+def _serve_all(program, state, parted, nics, ordered):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     register = state.register
     while register[SERVED] < register[TOUCHED]:
@@ -394,7 +394,7 @@ def _serve_all(program, state, parted):
                 state.server[line] = (event << 32) | (state.server[line] & _LOW)
                 return False
             after = _next_of(state, event)
-            _serve(program, state, server, event, parted)
+            _serve(program, state, server, event, parted, nics, ordered)
             event = after
         register[SERVED] += 1
     register[SERVED] = register[TOUCHED] = 0
@@ -404,16 +404,16 @@ def _serve_all(program, state, parted):
 @entry
 def run_fifo(program, state, max_events, until_ps):
     """Run a program of fifo servers and simple pools, see `sim.engine.fifo.runs`; the rest as in `run_general`."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False)
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps, parted):
+def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered):
     """The loop of `run_fifo`, of `run_skipping` between its tries, and of `run_part` within a window."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
-        if not _settle(program, state, parted):
+        if not _settle(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
@@ -426,7 +426,7 @@ def fifo_loop(program, state, max_events, until_ps, parted):
             due = take(state)
         if register[TOP] != NONE or (register[STIRRED] != 0 and _grant(program, state)):
             continue
-        if not _serve_all(program, state, parted):
+        if not _serve_all(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
         if register[LEFT] == 0:
             return FINISHED

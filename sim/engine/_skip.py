@@ -108,7 +108,7 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
             return TIRED
         wait = min(skip.register[WAIT], room)
         goal = register[EVENTS] + wait
-        status = fifo_loop(program, state, wait, until_ps, False)
+        status = fifo_loop(program, state, wait, until_ps, False, False, False)
         if status != PAUSED or register[EVENTS] < goal:
             return status
         if register[EVENTS] >= most:
@@ -187,7 +187,7 @@ def _compare(program, state, skip, most, until_ps):
         if present > until_ps:
             return NOTHING
         begun = register[EVENTS]
-        status = fifo_loop(program, state, most - begun, present, False)
+        status = fifo_loop(program, state, most - begun, present, False, False, False)
         if status != PAUSED or register[EVENTS] >= most:
             return status
         own[N_AFTER] = _gathered(state, skip, skip.after, skip.sorted_after)
