@@ -181,10 +181,7 @@ def simulate(
     job = _job_of(work, model)
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
-    if max_events is not None and engine != "chunk":
-        raise WeftError(f"a limit of {max_events} events: of the chunk engine alone")
-    if threads is not None and threads > 1 and engine != "chunk":
-        raise WeftError(f"{threads} threads: of the chunk engine alone")
+    check_limits(engine, max_events, threads)
     if faults is not None:
         if model.nic is not None:
             raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
@@ -198,6 +195,14 @@ def simulate(
     run = _Run(engine, log or check, check, progress, max_events, skip, threads)
     healthy = run.healthy(job, model, symmetry)
     return healthy if faults is None else run.faulty(healthy, faults, symmetry)
+
+
+def check_limits(engine: str, max_events: int | None, threads: int | None) -> None:
+    """Reject limits of a run that an engine does not keep."""
+    if max_events is not None and engine != "chunk":
+        raise WeftError(f"a limit of {max_events} events: of the chunk engine alone")
+    if threads is not None and threads > 1 and engine != "chunk":
+        raise WeftError(f"{threads} threads: of the chunk engine alone")
 
 
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:

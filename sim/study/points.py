@@ -23,7 +23,7 @@ from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result
-from sim.simulation import simulate
+from sim.simulation import check_limits, simulate
 from sim.study.best_form import BestForm, best_form, ready_forms
 from sim.study.choice import choose, floor_of_all
 from sim.study.keys import ModelKeys, TopologyKeys
@@ -145,6 +145,7 @@ def simulate_ready(
 ) -> BestForm:
     """Simulate the forms of `ready_point` that can be the best."""
     spec, faults = task.spec, task.spec.build_faults()
+    check_limits(spec.engine, task.max_events, task.threads)  # the trials of `choose` are all of the chunk engine
     final = partial(
         simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
         max_events=task.max_events, skip=task.skip, threads=task.threads, faults=faults,
@@ -173,9 +174,8 @@ def _floor_ps(spec: Spec, schedule: Schedule) -> int:
 def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None) -> Result:
     """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
     spec = task.spec
-    engine = "chunk" if task.max_events is None else spec.engine  # a limit is of the chunk engine alone
     trial = partial(
-        simulate, engine=engine, symmetry=spec.symmetry, progress=progress, max_events=task.max_events,
+        simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events,
         skip=task.skip, threads=task.threads,
     )
     return choose(

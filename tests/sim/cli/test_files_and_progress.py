@@ -13,6 +13,7 @@ from sim.cli.flags import EXIT_BAD_INPUT
 from sim.cli.output import write_text, write_whole
 from sim.cli.progress import _Warning, progress
 from sim.engine.run import Progress
+from sim.study import points
 from topologies import WeftError
 
 HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)
@@ -219,3 +220,13 @@ def test_a_limit_says_how_many_points_were_done(capsys: pytest.CaptureFixture[st
 def test_a_limit_is_of_the_chunk_engine(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--topology", "torus:4x4", "-b", "32", "-e", "32", *words.split()]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--threads 2 --engine reference", "--threads 2 --engine fluid",
+                                   "--max-events 10 --engine fluid"])
+def test_such_a_limit_is_rejected_before_chunks_are_tried(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(points, "choose", None)
+    assert main(["compare", "--topology", "torus:4x4", "-b", "32", "-e", "32", *words.split()]) == 2
+    assert "of the chunk engine alone" in capsys.readouterr().err
