@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._fifo import _needed, _of
 from sim.engine._fifo_state import (
     BUSY_PS,
     CHUNKS,
@@ -23,6 +22,7 @@ from sim.engine._fifo_state import (
     TASK_WORDS,
     TIME,
 )
+from sim.engine._fifo_task import _needed, _of
 from sim.engine._jit import helper, section, u64
 from sim.engine._skip_parts import FAR_OFF, end_hop, end_of, first_hop, let_word, server_at, was_of, word_of
 from sim.engine._skip_state import (

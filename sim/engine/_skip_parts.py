@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._fifo import _of
 from sim.engine._fifo_state import CHUNKS, DELIVERED, GATE, JOINED, MISSING, RELEASED, TASK_WORDS
+from sim.engine._fifo_task import _of
 from sim.engine._jit import helper, section, u64
 from sim.engine._skip_state import (
     ALLOWED,

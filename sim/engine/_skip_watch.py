@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._calendar import advance
-from sim.engine._fifo import _of, fifo_loop
+from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import DELIVERED, EVENTS, LEFT, NOW
+from sim.engine._fifo_task import _of
 from sim.engine._jit import helper, section, u64
 from sim.engine._skip_parts import CHANGED, FOUND, NOTHING, end_of, let_word, may_try, was_of, word_of
 from sim.engine._skip_state import (

@@ -12,7 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.cases import ring_all_reduce, torus_all_to_all
-from sim.engine import _calendar, _draw, _event, _faults, _fifo, _heap, _kernel, _nic, _wheel, fifo
+from sim.engine import (
+    _calendar,
+    _draw,
+    _event,
+    _faults,
+    _fifo,
+    _fifo_line,
+    _fifo_task,
+    _heap,
+    _kernel,
+    _nic,
+    _wheel,
+    fifo,
+)
 from sim.engine import run as engine
 from sim.engine._fifo import run_fifo
 from sim.engine._fifo_state import BLOCK, WIDTH
@@ -266,7 +279,7 @@ def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
     Run(two_hop_burst(2), general=True).advance()
-    for module in (_calendar, _fifo, _kernel, _heap, _event, _wheel, _faults, _nic):
+    for module in (_calendar, _fifo, _fifo_line, _fifo_task, _kernel, _heap, _event, _wheel, _faults, _nic):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]

@@ -8,7 +8,19 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from sim.engine import _calendar, _fifo, _jit, _skip_events, _skip_limits, _skip_parts, _skip_watch, fifo, skipping
+from sim.engine import (
+    _calendar,
+    _fifo,
+    _fifo_line,
+    _fifo_task,
+    _jit,
+    _skip_events,
+    _skip_limits,
+    _skip_parts,
+    _skip_watch,
+    fifo,
+    skipping,
+)
 from sim.engine._fifo_state import (
     DELIVERED,
     EVENT_WORDS,
@@ -39,7 +51,7 @@ from sim.engine._skip_state import (
 from sim.engine._state import NONE
 from sim.program import Cutting, Program, ProgramBuilder
 
-MODULES = _calendar, _fifo, _skip_events, _skip_limits, _skip_parts, _skip_watch
+MODULES = _calendar, _fifo, _fifo_line, _fifo_task, _skip_events, _skip_limits, _skip_parts, _skip_watch
 
 
 @pytest.fixture(autouse=True)

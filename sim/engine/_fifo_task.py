@@ -1,0 +1,140 @@
+"""Tasks of the fifo loop: what they wait for, the release of their chunks, and deliveries."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine._fifo_state import (
+    CHUNK_BITS,
+    CHUNKS,
+    DELIVERED,
+    GATE,
+    HOP_BITS,
+    LEFT,
+    LINK,
+    MAKESPAN,
+    MISSING,
+    NOW,
+    OWN,
+    RELEASED,
+    STIRRED,
+    TASK_BITS,
+    TASK_WORDS,
+    TOP,
+)
+from sim.engine._jit import helper, u64
+from sim.engine._state import UNSTACKED
+
+
+@helper
+def _of(state, task, what):
+    return np.int64(state.task[u64(TASK_WORDS * task + what)])
+
+
+@helper
+def _let(state, task, what, value):
+    state.task[u64(TASK_WORDS * task + what)] = value
+
+
+@helper
+def _gate_of(task):
+    return u64((TASK_WORDS // 2) * task + GATE)
+
+
+@helper
+def _stack(state, task):
+    """Remember to look at a task before this picosecond ends."""
+    if _of(state, task, LINK) == UNSTACKED:
+        _let(state, task, LINK, state.register[TOP])
+        state.register[TOP] = task
+
+
+@helper
+def _needed(chunk, parent_chunks, chunks, lag):
+    """Chunks of a stream parent that chunk `chunk` waits for: ceil((chunk + 1) * parent_chunks / chunks)."""
+    if lag > 0:
+        return max(chunk - lag + 1, 0)
+    if parent_chunks == chunks:
+        return chunk + 1
+    return -((-(chunk + 1) * parent_chunks) // chunks)
+
+
+@helper
+def _release(program, state, task):
+    """Release every chunk that nothing holds back any more."""
+    chunks = _of(state, task, CHUNKS)
+    first = last = np.int64(0)
+    if program.parent.size:
+        first, last = np.int64(program.parent_ptr[u64(task)]), np.int64(program.parent_ptr[u64(task + 1)])
+    missing = _of(state, task, MISSING)
+    if missing > 0:
+        return
+    if first == last:
+        _let(state, task, RELEASED, chunks)
+        return
+    # `missing` counts the parents that hold back chunk `released` and no later one: a chunk that gets free makes it
+    # count anew for the next, so that each edge is looked at once per chunk of the child.
+    released = _of(state, task, RELEASED)
+    while released < chunks and missing == 0:
+        released += 1
+        if released < chunks:
+            for edge in range(first, last):
+                parent = np.int64(program.parent[u64(edge)])
+                lag = np.int64(program.parent_lag[u64(edge)]) if program.parent_lag.size else np.int64(0)
+                needed = _needed(released, _of(state, parent, CHUNKS), chunks, lag)
+                missing += needed > _of(state, parent, DELIVERED)
+    _let(state, task, MISSING, missing)
+    _let(state, task, RELEASED, released)
+
+
+@helper
+def _free_child(state, child, parted):
+    """One parent less holds a child back, which another part looks after where it begins there."""
+    if parted and state.begin_part[u64(child)] != state.own[OWN]:
+        return
+    missing = _of(state, child, MISSING) - 1
+    _let(state, child, MISSING, missing)
+    if missing == 0:
+        _stack(state, child)
+
+
+@helper
+def _deliver(program, state, task, parted):
+    """Deliver the next chunk of a task: free what waits for it."""
+    delivered = _of(state, task, DELIVERED) + 1
+    _let(state, task, DELIVERED, delivered)
+    chunks = _of(state, task, CHUNKS)
+    if program.stream_child.size:
+        for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
+            child = np.int64(program.stream_child[u64(edge)])
+            child_chunks = _of(state, child, CHUNKS)
+            following = _of(state, child, RELEASED)
+            lag = np.int64(program.stream_lag[u64(edge)]) if program.stream_lag.size else np.int64(0)
+            if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
+                _free_child(state, child, parted)
+    if delivered == chunks:
+        if program.give_pool.size:
+            for give in range(program.give_ptr[u64(task)], program.give_ptr[u64(task + 1)]):
+                state.pool_free[u64(program.give_pool[u64(give)])] += program.give_units[u64(give)]
+                state.register[STIRRED] = 1
+        present = state.register[NOW]
+        state.gate_ps[_gate_of(task)] = present
+        state.register[MAKESPAN] = present
+        state.register[LEFT] -= 1
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+                _free_child(state, np.int64(program.whole_child[u64(edge)]), parted)
+
+
+@helper
+def _size(program, task, chunk):
+    """Row of the service table of a chunk."""
+    cut = u64(program.task_cut[u64(task)])
+    return np.int64(program.cut_size[cut, 0] if chunk < program.cut_first[cut] else program.cut_size[cut, 1])
+
+
+@helper
+def _key(program, state, task, chunk):
+    """Key of a chunk at its first server."""
+    bits = state.register[TASK_BITS] + state.register[HOP_BITS]
+    return ((np.int64(program.task_class[u64(task)]) << state.register[CHUNK_BITS] | chunk) << bits) | task
