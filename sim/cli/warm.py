@@ -53,6 +53,11 @@ def _nics() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), nic="shared")
 
 
+def _nics_in_any_order() -> None:
+    bucket = build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB")
+    simulate(bucket, nic="shared", discipline="lowest-chunk-first")
+
+
 def _turns() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="round-robin-flow")
 
@@ -88,7 +93,8 @@ def _compression() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "bounds and trees": _trees, "events in fifo order": _plain, "stretches that repeat": _stretches,
-    "events in any order": _general, "several threads": _threads, "NICs": _nics, "links that serve in turn": _turns,
+    "events in any order": _general, "several threads": _threads, "NICs": _nics,
+    "NICs and events in any order": _nics_in_any_order, "links that serve in turn": _turns,
     "faults": _faults, "flows": _fluid, "replay": _replay, "compression": _compression,
 }
 """What is compiled, the most wanted first."""

@@ -12,6 +12,7 @@ import numpy as np
 from sim.engine._by_pointer import by_pointer
 from sim.engine._calendar import advance, append, hop_of, put, take
 from sim.engine._fifo_line import _arrive, _next_of
+from sim.engine._fifo_nic import ask_nic, happen, has_room, nic_at, serve_nic, serve_nics
 from sim.engine._fifo_state import (
     BLOCKS,
     BUSY_PS,
@@ -115,6 +116,11 @@ def _join(program, state, task, parted, nics, ordered):
             _let(state, task, JOINED, joined)
             _deliver(program, state, task, parted)
         return True
+    if nics and nic_at(program, at) != NONE:
+        _let(state, task, JOINED, joined + 1)
+        state.gate_ps[_gate_of(task)] = FAR
+        ask_nic(program, state, nic_at(program, at), task, _key(program, state, task, joined))
+        return True
     if register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
         return False
     key, place = _key(program, state, task, joined), (at << 32) | _size(program, task, joined)
@@ -192,6 +198,9 @@ def _serve(program, state, server, event, parted, nics, ordered):
     if (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0:
         if chunk == 0:
             state.start_ps[u64(task)] = start
+        if nics and program.server_nic[u64(server)] != NONE:
+            serve_nic(program, state, server, end, size)
+            return
         joined = chunk + 1
         if joined < _of(state, task, RELEASED):
             _let(state, task, JOINED, joined + 1)
@@ -239,25 +248,40 @@ def run_fifo(program, state, max_events, until_ps):
     return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False)
 
 
+@entry
+def run_fifo_nics(program, state, max_events, until_ps):
+    """Run such a program with NICs."""
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, False)
+
+
 @section
 def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered):
-    """The loop of `run_fifo`, of `run_skipping` between its tries, and of `run_part` within a window."""
+    """The loop of all entries here, of `run_skipping` between its tries, and of `run_part` within a window."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
         if not _settle(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
+        if nics and not has_room(state):
+            return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
-            if state.event[u64(EVENT_WORDS * due + PLACE)] != NONE:
+            place = state.event[u64(EVENT_WORDS * due + PLACE)]
+            if place >= 0:
                 _arrive(program, state, due)
+            elif nics and place != NONE:
+                happen(program, state, due, place, parted)
             else:
                 key = state.event[u64(EVENT_WORDS * due + KEY)]
                 register[SPARE] = due
                 _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted)
+            if nics and not has_room(state):
+                return NEEDS_TOKENS
             due = take(state)
         if register[TOP] != NONE or (register[STIRRED] != 0 and _grant(program, state)):
             continue
+        if nics and not serve_nics(program, state):
+            return NEEDS_TOKENS
         if not _serve_all(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
         if register[LEFT] == 0:

@@ -24,12 +24,12 @@ RADIX = 256
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, top of the stack; servers
 # touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
 # events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
-# the slot whose events move to the levels below; whether a pool may have something to grant; and the constants of the
-# run: bits of the offset in a bucket, of a task, a hop and a chunk in a key.
+# the slot whose events move to the levels below; whether a pool may have something to grant; NICs touched, and how many
+# of them are done; and the constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
-    WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, REGISTERS,
-) = range(20)
+    TOUCHED_NICS, SERVED_NICS, WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, REGISTERS,
+) = range(22)
 
 # Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
 # box, whether one is full, whether there is too little room; how far parts may be apart, and the end of the window;
@@ -41,6 +41,8 @@ RADIX = 256
 
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
+ALARM, ROOM_BACK = -3, -4
+"""In place of a place: KEY has a NIC, or NIC and size of a chunk. What is less in its upper half is an engine's."""
 # Words of a server, int64.
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
@@ -51,7 +53,7 @@ BOARD_WORDS = 32
 MOST_PARTS = 32
 """Which is also the room for the lengths of a part's boxes."""
 
-_NONE, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int8)
+_NONE, _FEW, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8)
 
 
 class FifoState(NamedTuple):
@@ -100,6 +102,12 @@ class FifoState(NamedTuple):
         Events in each box.
     board : (parts * BOARD_WORDS,) or (0,) int64
         What every part shows to the others.
+    nic, flow, wish : (N * NIC_WORDS,), (flows * FLOW_WORDS,), (T * WISH_WORDS,) or (0,) int64
+        Words of sim/engine/_fifo_nic.py. Empty, as all that follows, where there are no NICs.
+    port_left : (N * ports,) or (0,) int32
+        Transfers of each port that are not pushed in full.
+    touched_nic : (N,) or (0,) int32
+        NICs to look at in this picosecond.
     """
 
     register: I64
@@ -129,6 +137,11 @@ class FifoState(NamedTuple):
     mail: I64 = _NONE
     mailed: I64 = _NONE
     board: I64 = _NONE
+    nic: I64 = _NONE
+    flow: I64 = _NONE
+    wish: I64 = _NONE
+    port_left: I32 = _FEW
+    touched_nic: I32 = _FEW
 
     @property
     def joined(self) -> I32:

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from sim.engine import _fifo_nic
 from sim.engine import _fifo_state as fields
 from sim.engine._fifo_state import FifoState
 from sim.engine._state import NONE, UNSTACKED
 from sim.program import FIFO, I64, PER_TASK, Program
+from sim.program.contract import UNBOUNDED
 from sim.program.outcome import log_base
 
 KEY_BITS = 63
@@ -22,9 +24,9 @@ that hardly an event becomes due in the bucket that is open."""
 
 
 def runs(program: Program) -> bool:
-    """Whether the fifo loop runs a program: healthy, all servers fifo, simple pools, no NICs, keys that fit a word."""
+    """Whether the fifo loop runs a program: healthy, all servers fifo, simple pools, keys that fit a word."""
     fifo = bool(np.all(program.server_discipline == FIFO)) and _pools_are_simple(program)
-    if program.has_nics or program.has_credits or program.has_channels or not program.is_healthy:
+    if program.has_credits or program.has_channels or not program.is_healthy:
         return False
     return fifo and program.task_class.min(initial=0) >= 0 and sum(_bits(program)) <= KEY_BITS
 
@@ -101,7 +103,38 @@ def initial_state(program: Program, log: bool) -> FifoState:
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log else 0, -1, np.int64),
+        **(nics(program) if program.has_nics else {}),
     )
+
+
+def nics(program: Program) -> dict[str, Any]:
+    """State of NICs."""
+    n_nics = program.nic_engines.size
+    sent = np.flatnonzero(program.hops() > 0)
+    nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[sent]]]].astype(np.int64)
+    sent, nic = sent[nic >= 0], nic[nic >= 0]
+    left = np.zeros((n_nics, int(program.task_port.max(initial=0)) + 1), np.int32)
+    np.add.at(left, (nic, program.task_port[sent]), 1)
+    cut = program.task_cut[sent]
+    n_first = program.cut_first[cut].astype(np.int64)
+    first, rest = program.chunk_work[program.cut_size[cut]].T
+    work = np.zeros(n_nics, np.float64)
+    np.add.at(work, nic, n_first * first.astype(np.float64) + (program.cut_chunks[cut] - n_first) * rest)
+    words = np.zeros((n_nics, _fifo_nic.NIC_WORDS), np.int64)
+    words[:, [_fifo_nic.READY, _fifo_nic.ASIDE, _fifo_nic.LINE, _fifo_nic.PUSHING, _fifo_nic.PAUSED]] = NONE
+    words[:, [_fifo_nic.LAST_PORT, _fifo_nic.STAMP]] = NONE
+    words[:, _fifo_nic.IDLE] = program.nic_engines
+    words[:, _fifo_nic.ROOM] = program.nic_queue
+    words[:, _fifo_nic.WATCHED] = work > program.nic_queue * 0.999
+    words[:, _fifo_nic.AT_ONCE] = np.minimum(
+        program.nic_engines * float(program.chunk_work.max(initial=0)), UNBOUNDED
+    ).astype(np.int64)
+    n_flows = int(program.task_flow.max(initial=-1)) + 1
+    return {
+        "nic": words.reshape(-1), "flow": np.full(n_flows * _fifo_nic.FLOW_WORDS, NONE, np.int64),
+        "wish": np.zeros(program.n_tasks * _fifo_nic.WISH_WORDS, np.int64),
+        "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
+    }
 
 
 def empty_calendar(register: I64, n_events: int, n_sorted: int) -> dict[str, Any]:

@@ -94,8 +94,9 @@ class Run:
         self._parts: parts.Parts | None = None
         self.alone = ""
         if fifo.runs(self.program) and not self.general:
-            self.state, self._kernel = fifo.initial_state(self.program, self.log), _fifo.run_fifo
-            if self.skip and skipping.worth_trying(self.program):
+            self.state = fifo.initial_state(self.program, self.log)
+            self._kernel = _fifo.run_fifo_nics if self.program.has_nics else _fifo.run_fifo
+            if self.skip and not self.program.has_nics and skipping.worth_trying(self.program):
                 self._skipping = skipping.initial_state(self.program)
         else:
             self.state = _initial_state(self.program, self.log)
@@ -133,7 +134,7 @@ class Run:
         """
         if self.several < 2 or self._parts is not None or self.alone:
             return
-        if not isinstance(self.state, FifoState) or self.program.pool_capacity.size:
+        if not isinstance(self.state, FifoState) or self.program.pool_capacity.size or self.program.has_nics:
             self.alone = f"{_what_is_ordered(self.program)}: they are simulated in one order"
         elif self.threads is None and self.program.chunk_hops() - self.events < parts.LEAST_SERVICES:
             self.alone = "it is short"

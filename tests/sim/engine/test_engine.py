@@ -19,6 +19,7 @@ from sim.engine import (
     _faults,
     _fifo,
     _fifo_line,
+    _fifo_nic,
     _fifo_task,
     _heap,
     _kernel,
@@ -279,7 +280,7 @@ def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
     Run(two_hop_burst(2), general=True).advance()
-    for module in (_calendar, _fifo, _fifo_line, _fifo_task, _kernel, _heap, _event, _wheel, _faults, _nic):
+    for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_task, _kernel, _heap, _event, _wheel, _faults, _nic):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]

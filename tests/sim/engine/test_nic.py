@@ -11,10 +11,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from sim.engine._fifo import run_fifo_nics
+from sim.engine._kernel import run_nics
 from sim.engine.reference import Simulation, run_reference
 from sim.engine.reference_nic import Nic, Want
-from sim.engine.run import run
+from sim.engine.run import Run, advance_to_end, run, start
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
@@ -210,7 +213,9 @@ def test_a_nic_has_an_engine() -> None:
 
 def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
     try:
-        return run(program, log=True) if which == "chunk" else run_reference(program, log=True)
+        if which == "reference":
+            return run_reference(program, log=True)
+        return advance_to_end(start(program, log=True, general=which == "general"))
     except Deadlock as stuck:
         return str(stuck)
 
@@ -229,8 +234,12 @@ def test_engines_agree_on_thousands(program: Program) -> None:
 
 
 def assert_engines_agree(program: Program) -> None:
+    assert_agree(program, "chunk", "reference")
+
+
+def assert_agree(program: Program, one: str, other: str) -> None:
     """Every service is in the same picosecond in both engines, or both see the same end."""
-    chunk, reference = outcome_or_deadlock(program, "chunk"), outcome_or_deadlock(program, "reference")
+    chunk, reference = outcome_or_deadlock(program, one), outcome_or_deadlock(program, other)
     if isinstance(chunk, str) or isinstance(reference, str):
         assert chunk == reference
         return
@@ -241,6 +250,40 @@ def assert_engines_agree(program: Program) -> None:
     assert reference.log is not None
     for mine, theirs in zip(chunk.log, reference.log, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+@settings(max_examples=300)
+@given(nic_programs(disciplines=("fifo",)))
+def test_loops_agree(program: Program) -> None:
+    """Servers that are all fifo have a loop of their own, with NICs as well."""
+    assert Run(program)._kernel is run_fifo_nics
+    assert Run(program, general=True)._kernel is run_nics
+    assert_agree(program, "chunk", "general")
+
+
+@pytest.mark.verify
+@settings(max_examples=3000)
+@given(nic_programs(disciplines=("fifo",)))
+def test_loops_and_reference_agree_on_thousands(program: Program) -> None:
+    assert_agree(program, "chunk", "general")
+    assert_engines_agree(program)
+
+
+@settings(max_examples=100)
+@given(nic_programs(disciplines=("fifo",)), st.lists(st.tuples(st.integers(1, 30), st.integers(1, 60)), min_size=1))
+def test_pauses_change_nothing(program: Program, limits: list[tuple[int, int]]) -> None:
+    """A run in slices of services, or of time, ends like the run in one go."""
+    whole, sliced = Run(program, log=True), Run(program, log=True)
+    try:
+        whole.advance()
+    except Deadlock:
+        return
+    over, turn = False, 0
+    while not over:
+        most, step_ps = limits[turn % len(limits)]
+        over = sliced.advance(max_events=most) or sliced.advance(until_ps=sliced.now_ps + step_ps)
+        turn += 1
+    assert_same(sliced.outcome(), whole.outcome())
 
 
 @settings(max_examples=60)
