@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from topologies import from_spec
 CHUNK_BYTES = 8192
 MOST_SERVICES = 20_000_000
 """Services of a run at most: of a longer one, the first."""
+REST_S = 0.7
+"""Before each run: of each second, Linux keeps a twentieth from processes of real-time priority."""
 
 CASES = (
     ("torus:64x64", "recursive-doubling", "4MiB", "auto"), ("torus:64x64", "recursive-doubling", "4MiB", "off"),
@@ -54,6 +56,7 @@ def once(program: Program, threads: int) -> float:
     run = Run(program, skip=False, threads=threads)
     run.advance(1)
     run.spread()
+    sleep(REST_S)
     began = perf_counter()
     run.advance(MOST_SERVICES)
     return perf_counter() - began

@@ -195,16 +195,18 @@ def _unite_children(program, owner, task):
 
 
 @entry
-def find_deliveries(program, part_of, begin_part, delivery_parts):
+def find_deliveries(program, part_of, begin_part, delivery_parts, chunks):
     """Find where tasks begin, and which parts are told of a delivery: at least one.
 
     `part_of`: of each server, and of each task that crosses none.
+    `chunks`: (routes, 2), zero; becomes those that cross each route, and how often one is told to another part than
+    that of its last server.
     """
-    _find_deliveries(by_pointer(program), part_of, begin_part, delivery_parts)
+    _find_deliveries(by_pointer(program), part_of, begin_part, delivery_parts, chunks)
 
 
 @section
-def _find_deliveries(program, part_of, begin_part, delivery_parts):
+def _find_deliveries(program, part_of, begin_part, delivery_parts, chunks):
     for task in range(program.task_route.size):
         begin_part[u64(task)] = part_of[u64(_begin(program, task))]
     for task in range(program.task_route.size):
@@ -215,9 +217,18 @@ def _find_deliveries(program, part_of, begin_part, delivery_parts):
         if program.stream_child.size:
             for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
                 told |= np.int64(1) << np.int64(begin_part[u64(program.stream_child[u64(edge)])])
-        if not _crosses(program, task):
+        if _crosses(program, task):
+            route = program.task_route[u64(task)]
+            hop = program.route_hop[u64(program.route_ptr[u64(route + 1)] - 1)]
+            last = np.int64(1) << np.int64(part_of[u64(program.hop_server[u64(hop)])])
+            if told == 0:
+                told = last
+            count = np.int64(program.cut_chunks[u64(program.task_cut[u64(task)])])
+            chunks[u64(route), 0] += count
+            elsewhere = told & ~last
+            while elsewhere != 0:
+                elsewhere &= elsewhere - 1
+                chunks[u64(route), 1] += count
+        else:
             told = np.int64(1) << np.int64(begin_part[u64(task)])
-        elif told == 0:
-            hop = program.route_hop[u64(program.route_ptr[u64(program.task_route[u64(task)] + 1)] - 1)]
-            told = np.int64(1) << np.int64(part_of[u64(program.hop_server[u64(hop)])])
         delivery_parts[u64(task)] = told

@@ -18,7 +18,7 @@ KEY_BITS = 63
 SAMPLE = 4096
 """Tasks that are looked at to find how long a service takes."""
 
-SERVERS_A_BUCKET = 128
+SERVERS_A_BUCKET = 512
 """Servers that begin a service in the span of a bucket, if all are busy; a bucket is a quarter of a service at most, so
 that hardly an event becomes due in the bucket that is open."""
 
@@ -52,8 +52,8 @@ def _bits(program: Program) -> list[int]:
     return [max(int(value), 0).bit_length() for value in most]
 
 
-def _width(program: Program) -> int:
-    """Bits of a bucket, from the median of first services."""
+def width(program: Program, n_servers: int) -> int:
+    """Bits of a bucket in the calendar of some servers, from the median of first services."""
     step = max(program.n_tasks // SAMPLE, 1)
     route, cut = program.task_route[::step], program.task_cut[::step]
     first = program.route_ptr[route]
@@ -65,7 +65,7 @@ def _width(program: Program) -> int:
     server = program.hop_server[program.route_hop[first]]
     service = program.service_ps[program.cut_size[cut, 0], program.server_rate[server]]
     median = int(np.partition(service, service.size // 2)[service.size // 2])
-    span = median * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
+    span = median * SERVERS_A_BUCKET // max(n_servers, 4 * SERVERS_A_BUCKET)
     return min(max(span.bit_length() - 1, 0), 30)
 
 
@@ -83,7 +83,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     register = np.zeros(fields.REGISTERS, np.int64)
     register[fields.LEFT] = n_tasks
     register[fields.TOP] = ready[0] if ready.size else NONE
-    register[fields.WIDTH] = _width(program)
+    register[fields.WIDTH] = width(program, n_servers)
     register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = _bits(program)[:3]
     calendar = empty_calendar(register, ready.size + n_servers, n_servers)
     base = log_base(program) if log else np.zeros(0, np.int64)

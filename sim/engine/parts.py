@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from sim.engine import _fifo_state as fields
 from sim.engine import fifo
@@ -19,8 +20,10 @@ from sim.engine._fifo_state import FifoState
 from sim.engine._jit import DISABLED
 from sim.engine._parts import ALONE, find_deliveries, find_groups, run_part
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, STUCK
+from sim.engine.halves import part_of_nodes
 from sim.program import I8, I32, I64, Program
 from topologies.core.extents import physical_memory
+from topologies.core.paths import ranges
 
 MOST = fields.MOST_PARTS
 
@@ -39,6 +42,13 @@ STRIPES = (256, 32, 4, 1)
 """Groups in a row that go to one part, beside all of a part in one row."""
 CROSSING = 0.5
 """What it costs to send a service's event to another part, in services."""
+CLOSE = 0.9
+"""Of what parts can gain at most: stripes that gain this are taken."""
+SAMPLED, SERVICES_A_TASK, LEAST_SAMPLE = 8, 512, 1024
+"""Tasks that are looked at to find what passes between servers: for each server, of how many services, and at least."""
+MOST_STEPS, LEAST_STEPS = 500, 100
+SERVICES_A_LINK = 3
+"""Services of a run for each link and step of the search for halves: it takes some 2 % of the run."""
 APART = 512
 """Words between what two threads write all the time: more than a line of the cache, and what is fetched with it."""
 
@@ -93,14 +103,62 @@ def cut(program: Program, parts: int) -> Cut:
     """Cut a program into parts that do about as much at about the same time.
 
     Groups are dealt out in stripes: wide ones send less, narrow ones are better balanced when parts of the fabric are
-    busy at different times.
+    busy at different times. Where stripes send much, as they do on a random graph, halves of what passes between groups
+    are tried as well.
     """
     groups = groups_of(program)
+    links = links_of(program, groups)
     of_group = np.bincount(groups.owner[: program.n_servers], groups.work.sum(axis=1), program.n_servers)[groups.first]
     ends, number = np.cumsum(of_group), np.arange(groups.first.size)
     by_work = np.minimum((ends - of_group / 2) * parts // max(ends[-1], 1), parts - 1)
     deals = [by_work] + [number // width % parts for width in STRIPES]
-    return max((dealt(program, groups, parts, deal) for deal in deals), key=lambda one: one.gain)
+    gains = [_gain_of(program, groups, links, parts, deal) for deal in deals]
+    steps = program.chunk_hops() // (SERVICES_A_LINK * max(links.nnz, 1) * parts.bit_length())
+    if max(gains) < CLOSE * parts and steps >= LEAST_STEPS:
+        deals.append(part_of_nodes(links, of_group.astype(float), parts, min(steps, MOST_STEPS)))
+        gains.append(_gain_of(program, groups, links, parts, deals[-1]))
+    return dealt(program, groups, parts, deals[int(np.argmax(gains))])
+
+
+def links_of(program: Program, groups: Groups) -> csr_array:
+    """Chunks that pass between two groups, (G, G), symmetric; those of some tasks stand for all."""
+    crosses, server = program.hops() > 0, program.route_server
+    sent = np.flatnonzero(crosses)
+    most = max(min(SAMPLED * program.n_servers, program.chunk_hops() // SERVICES_A_TASK), LEAST_SAMPLE)
+    scale = max(sent.size / most, 1)
+    if scale > 1:
+        sent = sent[np.sort(np.random.default_rng(0).integers(0, sent.size, most))]
+    route, chunks = program.task_route[sent], scale * program.cut_chunks[program.task_cut[sent]]
+    begin, end = program.route_ptr[route].astype(np.int64), program.route_ptr[route + 1].astype(np.int64) - 1
+    at = ranges(begin, end - begin)
+    passed = [(server[at], server[at + 1], np.repeat(chunks, end - begin))]
+    for ptr, child in ((program.whole_ptr, program.whole_child), (program.stream_ptr, program.stream_child)):
+        if child.size == 0:
+            continue
+        count = ptr[sent + 1].astype(np.int64) - ptr[sent]
+        waits = child[ranges(ptr[sent].astype(np.int64), count)]
+        first = server[np.minimum(program.route_ptr[program.task_route[waits]], server.size - 1)]
+        node = np.where(crosses[waits], first, program.n_servers + waits)
+        passed.append((np.repeat(server[end], count), node, np.repeat(chunks, count)))
+    one, other, weight = map(np.concatenate, zip(*passed, strict=True))
+    one, other = (np.searchsorted(groups.first, groups.owner[nodes]) for nodes in (one, other))
+    ends = np.concatenate([one, other]), np.concatenate([other, one])
+    return csr_array((np.tile(weight * (one != other), 2), ends), shape=(groups.first.size,) * 2)
+
+
+def _gain_of(program: Program, groups: Groups, links: csr_array, parts: int, part_of_group: npt.NDArray[Any]) -> float:
+    """What a deal gains, by what passes between groups."""
+    between = links.tocoo()
+    n_sent = between.data[part_of_group[between.row] != part_of_group[between.col]].sum() / 2
+    part = np.zeros(groups.owner.size, np.int8)
+    part[groups.first] = part_of_group
+    return _gain(groups, part[groups.owner[: program.n_servers]], parts, n_sent)
+
+
+def _gain(groups: Groups, server_part: I8, parts: int, n_sent: float) -> float:
+    """How many times as fast as one the parts are at best, where some of the services send their event to another."""
+    busy = np.array([groups.work[server_part == part].sum(axis=0) for part in range(parts)])
+    return float(groups.work.sum() / max(busy.max(axis=0).sum() + CROSSING * n_sent / parts, 1))
 
 
 def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArray[Any]) -> Cut:
@@ -109,24 +167,16 @@ def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArr
     part_of[groups.first] = part_of_group
     part_of = part_of[groups.owner]
     server_part, begin_part = part_of[: program.n_servers], np.zeros(program.n_tasks, np.int8)
-    delivery_parts = np.zeros(program.n_tasks, np.int64)
-    find_deliveries(program, part_of, begin_part, delivery_parts)
+    delivery_parts, chunks = np.zeros(program.n_tasks, np.int64), np.zeros((program.route_ptr.size - 1, 2), np.int64)
+    find_deliveries(program, part_of, begin_part, delivery_parts, chunks)
     part, last = server_part[program.route_server], program.hop_last[program.route_hop] != 0
     across = np.append(part[1:] != part[:-1], np.zeros(min(part.size, 1), bool)) & ~last
-    chunks, sent = program.chunks(), program.hops() > 0
-    on_route = np.bincount(program.task_route, chunks, program.route_ptr.size - 1)
-    n_sent = np.repeat(on_route, np.diff(program.route_ptr))[across].sum()
-    end = program.route_ptr[program.task_route[sent] + 1] - 1
-    others = delivery_parts[sent] & ~(1 << part[end].astype(np.int64))
-    n_sent += chunks[sent] @ np.bitwise_count(others)
-    across[end[others != 0]] = True
+    n_sent = np.repeat(chunks[:, 0], np.diff(program.route_ptr))[across].sum() + chunks[:, 1].sum()
+    across[program.route_ptr[1:][chunks[:, 1] > 0] - 1] = True
     shortest = program.service_ps.min(axis=0)[program.server_rate[program.route_server]]
     after_its_end = np.where(last, not program.deliver_head, not program.cut_through)
     ahead_ps = int((program.route_latency_ps + after_its_end * shortest)[across].min(initial=FAR >> 2))
-    busy = np.zeros((parts, BINS), np.int64)
-    np.add.at(busy, server_part, groups.work)
-    gain = groups.work.sum() / max(busy.max(axis=0).sum() + CROSSING * n_sent / parts, 1)
-    return Cut(server_part, begin_part, delivery_parts, ahead_ps, float(gain))
+    return Cut(server_part, begin_part, delivery_parts, ahead_ps, _gain(groups, server_part, parts, n_sent))
 
 
 def cores() -> int:
@@ -197,6 +247,7 @@ class Parts:
         register[:] = whole.register
         register[fields.EVENTS] *= part == 0  # all together are those so far
         register[fields.LEFT] = self.program.n_tasks + 1  # never done by itself
+        register[fields.WIDTH] = fifo.width(self.program, n_servers // parts)
         own[[fields.OWN, fields.PARTS, fields.ROOM, fields.AHEAD]] = part, parts, room, self.cut.ahead_ps
         own[[fields.END, fields.FIRST_PS]] = register[fields.NOW] + 1, FAR
         task = whole.task.copy()

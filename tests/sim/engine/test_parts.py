@@ -41,6 +41,15 @@ def in_parts(program: Program, n_parts: int, seed: int, *, threads: bool = False
     return one
 
 
+def in_cut(program: Program, cut: parts.Cut) -> Run:
+    """A run to its end in the parts of a cut."""
+    one = Run(program, skip=False)
+    one.advance(1)
+    one._parts = parts.Parts(program, one.state, 2, cut)
+    one.advance()
+    return one
+
+
 def check(program: Program, n_parts: int, seed: int, *, threads: bool = False, log: bool = True) -> bool:
     """Hold a run in parts against the run in one; returns whether it had parts."""
     whole, one = Run(program, log=log, skip=False), in_parts(program, n_parts, seed, threads=threads, log=log)
@@ -144,6 +153,32 @@ def test_who_is_told_of_a_delivery() -> None:
     assert cut.begin_part.tolist() == [0, 1, 1, 0]
     assert cut.delivery_parts.tolist() == [2, 2, 1, 1]
     assert parts.dealt(program, groups, 2, np.zeros(4, int)).ahead_ps > 10**15
+
+
+def test_what_passes_between_groups() -> None:
+    """Chunks from server to server of a route, and from its last to where what waits for them begins."""
+    program = crossing(3, tasks=2)
+    links = parts.links_of(program, parts.groups_of(program)).toarray()
+    assert links.tolist() == [[0, 6, 0, 6], [6, 0, 6, 0], [0, 6, 0, 6], [6, 0, 6, 0]]
+    # Servers 0 and 3 do what comes from the one and is answered by the other: 4 tasks of 3 chunks pass into each part.
+    cut = parts.dealt(program, parts.groups_of(program), 2, np.array([0, 1, 1, 0]))
+    assert cut.gain == pytest.approx(36 / (18 + parts.CROSSING * 12 / 2))
+
+
+def test_parts_of_a_random_graph_are_halves_that_little_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the chunks cross between stripes of it, a fifth or less between halves; what is predicted holds."""
+    program = lower(build("ring", "all-reduce", from_spec("random-regular:128x4x1"), "16MiB"),
+                    Model(chunks=16), "off").program
+    groups = parts.groups_of(program)
+    found, work = parts.cut(program, 2), groups.work.sum()
+    monkeypatch.setattr(parts, "CLOSE", 0)
+    stripes = parts.cut(program, 2)
+    sent = [(work / one.gain - work / 2) * 2 / parts.CROSSING / work for one in (found, stripes)]
+    assert sent[0] < 0.25 < 0.4 < sent[1]
+    deal = found.server_part[groups.first]
+    predicted = parts._gain_of(program, groups, parts.links_of(program, groups), 2, deal)
+    assert predicted == pytest.approx(found.gain, rel=0.02)
+    assert_same(in_cut(program, found).outcome(), run(program))
 
 
 @pytest.mark.parametrize(("forwarding", "deliver", "ahead_ps"), [
