@@ -73,7 +73,7 @@ def torus_all_to_all(
     distinct : bool
         Give every link a bandwidth of its own, so that hardly two times are equal.
     discipline : int
-        Of every link; anything but FIFO runs the general kernel.
+        Of every link.
     """
     fabric = torus((side, side))
     p = side * side

@@ -9,6 +9,7 @@ from time import monotonic
 import numpy as np
 
 from collectives import build
+from sim.engine.run import advance_to_end, start
 from sim.engine.tape import Tape
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
@@ -45,8 +46,13 @@ def _threads() -> None:
     simulate(build("direct", "all-reduce", from_spec("switch:8"), "1KiB"), symmetry="off", threads=2)
 
 
-def _general() -> None:
+def _ordered() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="lowest-chunk-first")
+
+
+def _general() -> None:
+    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), Model()).program
+    advance_to_end(start(program, general=True))
 
 
 def _nics() -> None:
@@ -93,7 +99,8 @@ def _compression() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "bounds and trees": _trees, "events in fifo order": _plain, "stretches that repeat": _stretches,
-    "events in any order": _general, "several threads": _threads, "NICs": _nics,
+    "events in any order": _ordered, "pools": _general,
+    "several threads": _threads, "NICs": _nics,
     "NICs and events in any order": _nics_in_any_order, "links that serve in turn": _turns,
     "faults": _faults, "flows": _fluid, "replay": _replay, "compression": _compression,
 }

@@ -53,7 +53,7 @@ from sim.engine._fifo_state import (
 from sim.engine._jit import count_leading_zeros, count_trailing_zeros, helper, u64
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 
-_BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
+BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 _ENTRY = (1 << 32) - 1
 _FEW = 32
 
@@ -101,7 +101,7 @@ def _store(state, time, key, place, differs):
     """Put an event into the slot of the highest digit in which its bucket differs from the present one."""
     level = (63 - count_leading_zeros(differs | 1)) // DIGIT
     digit = (time >> (state.register[WIDTH] + DIGIT * level)) & (SLOTS - 1)
-    state.occupied[u64(level * WORDS + (digit >> 6))] |= _BIT[u64(digit & 63)]
+    state.occupied[u64(level * WORDS + (digit >> 6))] |= BIT[u64(digit & 63)]
     _set(state, append(state, level * SLOTS + digit), time, key, place)
 
 
@@ -216,7 +216,7 @@ def advance(program, state, until_ps):
         if level == 0 and state.slot[u64(2 * slot + 1)] > state.order.size:
             return NEEDS_TOKENS
         register[NOW] = present
-        state.occupied[u64(word)] &= ~_BIT[u64(digit & 63)]
+        state.occupied[u64(word)] &= ~BIT[u64(digit & 63)]
         if level == 0:
             _open(program, state, slot)
         else:

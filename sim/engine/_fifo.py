@@ -16,6 +16,7 @@ from sim.engine._fifo_nic import ask_nic, happen, has_room, nic_at, serve_nic, s
 from sim.engine._fifo_state import (
     BLOCKS,
     BUSY_PS,
+    CHOICE_WORDS,
     CHUNK_BITS,
     EVENT_WORDS,
     EVENTS,
@@ -41,11 +42,14 @@ from sim.engine._fifo_state import (
     TIME,
     TOP,
     TOUCHED,
+    WAKE_PS,
 )
 from sim.engine._fifo_task import _deliver, _gate_of, _key, _let, _of, _release, _size, _stack
 from sim.engine._jit import entry, helper, section, u64
 from sim.engine._mail import send, tell
+from sim.engine._ordered import SHORT, choose, wake
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
+from sim.program.contract import FIFO
 
 _LOW = (1 << 32) - 1
 _GRANTED = -1
@@ -206,6 +210,8 @@ def _serve(program, state, server, event, parted, nics, ordered):
             _let(state, task, JOINED, joined + 1)
             key += np.int64(1) << (register[TASK_BITS] + register[HOP_BITS])
             put(program, state, end, key, (at << 32) | _size(program, task, joined), NONE)
+            if ordered:
+                state.choice[u64(CHOICE_WORDS * server + WAKE_PS)] = end
         else:
             state.gate_ps[_gate_of(task)] = end
 
@@ -230,12 +236,22 @@ def _serve_all(program, state, parted, nics, ordered):
         line = u64(SERVER_WORDS * server + LINE)
         event = state.server[line] >> 32
         while event != NONE:
-            # A service puts two events at most into the calendar.
-            if register[BLOCKS] < 2 or register[LATE] + 2 > state.late.size or (parted and state.own[FULL] != 0):
+            # A service puts two events at most into the calendar, and a server that chooses one more.
+            most = 3 if ordered else 2
+            if register[BLOCKS] < most or register[LATE] + most > state.late.size or (parted and state.own[FULL] != 0):
                 state.server[line] = (event << 32) | (state.server[line] & _LOW)
                 return False
             after = _next_of(state, event)
-            _serve(program, state, server, event, parted, nics, ordered)
+            chooses = ordered and program.server_discipline[u64(server)] != FIFO
+            place = state.event[u64(EVENT_WORDS * event + PLACE)] if chooses else np.int64(NONE)
+            if chooses:
+                event, after = choose(program, state, server, event), np.int64(NONE)
+                if event == SHORT:
+                    return False
+            if not chooses or event != NONE:
+                _serve(program, state, server, event, parted, nics, ordered)
+            if chooses:
+                wake(program, state, server, place)
             event = after
         register[SERVED] += 1
     register[SERVED] = register[TOUCHED] = 0
@@ -244,7 +260,7 @@ def _serve_all(program, state, parted, nics, ordered):
 
 @entry
 def run_fifo(program, state, max_events, until_ps):
-    """Run a program of fifo servers and simple pools, see `sim.engine.fifo.runs`; the rest as in `run_general`."""
+    """Run a program of fifo servers and simple pools, see `sim.engine.fifo.loop`; the rest as in `run_general`."""
     return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False)
 
 
@@ -252,6 +268,12 @@ def run_fifo(program, state, max_events, until_ps):
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
     return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, False)
+
+
+@entry
+def run_ordered(program, state, max_events, until_ps):
+    """Run a program of servers that are fifo, or choose by a rank, and simple pools; the rest as in `run_general`."""
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, True)
 
 
 @section

@@ -25,11 +25,14 @@ RADIX = 256
 # touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
 # events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
 # the slot whose events move to the levels below; whether a pool may have something to grant; NICs touched, and how many
-# of them are done; and the constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key.
+# of them are done; of the queues of sim/engine/_ordered.py the first free node, and the number of the next one; and the
+# constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many
+# buckets one has, bits of a rank that they do not look at, and the least priority.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
-    TOUCHED_NICS, SERVED_NICS, WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, REGISTERS,
-) = range(22)
+    TOUCHED_NICS, SERVED_NICS, FREE_NODE, NUMBER, WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST,
+    REGISTERS,
+) = range(27)
 
 # Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
 # box, whether one is full, whether there is too little room; how far parts may be apart, and the end of the window;
@@ -47,6 +50,11 @@ ALARM, ROOM_BACK = -3, -4
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
 RELEASED, JOINED, DELIVERED, MISSING, LINK, CHUNKS, GATE, TASK_WORDS = 0, 1, 2, 3, 4, 5, 3, 8
+# Words of a node of sim/engine/_ordered.py, int64, beside KEY and PLACE; its links, half-words, int32.
+ORDER, NODE_WORDS = 0, 4
+NEXT, CHILD = 6, 7
+# Words of a server that chooses, int64.
+WAITING, WAKE_PS, CHOICE_WORDS = 0, 1, 2
 BOARD_WORDS = 32
 """Words that a part shows, in lines of the cache of its own."""
 
@@ -103,11 +111,20 @@ class FifoState(NamedTuple):
     board : (parts * BOARD_WORDS,) or (0,) int64
         What every part shows to the others.
     nic, flow, wish : (N * NIC_WORDS,), (flows * FLOW_WORDS,), (T * WISH_WORDS,) or (0,) int64
-        Words of sim/engine/_fifo_nic.py. Empty, as all that follows, where there are no NICs.
+        Words of sim/engine/_fifo_nic.py. Empty, as the two that follow, where there are no NICs.
     port_left : (N * ports,) or (0,) int32
         Transfers of each port that are not pushed in full.
     touched_nic : (N,) or (0,) int32
         NICs to look at in this picosecond.
+    choice : (S * CHOICE_WORDS,) or (0,) int64
+        Chunks that wait at a server that chooses, and when it will be looked at again, if that was ever set. Empty, as
+        all that follows, where all servers are fifo.
+    filled, ends : (S * words,), (S * BUCKETS * 2,) or (0,) int64, int32
+        Buckets of the queues, and which of them are not empty; see sim/engine/_ordered.py.
+    node, link : (nodes * NODE_WORDS,), (nodes * NODE_WORDS * 2,) or (0,) int64, int32
+        Chunks that wait, and the same memory in half-words.
+    work_rank : (K,) or (0,) int32
+        Place of each cut in the order of the work of its tasks.
     """
 
     register: I64
@@ -142,6 +159,12 @@ class FifoState(NamedTuple):
     wish: I64 = _NONE
     port_left: I32 = _FEW
     touched_nic: I32 = _FEW
+    choice: I64 = _NONE
+    filled: I64 = _NONE
+    ends: I32 = _FEW
+    node: I64 = _NONE
+    link: I32 = _FEW
+    work_rank: I32 = _FEW
 
     @property
     def joined(self) -> I32:

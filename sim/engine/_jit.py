@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -100,6 +101,19 @@ def _shared_write(typing: Any, array: Any, index: Any, value: Any) -> Any:
     return types.void(array, types.int64, types.int64), emit
 
 
+def _prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Bring a word into the cache that will be read soon; nothing waits for it."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = builder.bitcast(_word(context, builder, array, arguments), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [word.type, *[ir.IntType(32)] * 3])
+        function = builder.module.declare_intrinsic("llvm.prefetch", (word.type,), kind)
+        builder.call(function, [word, *(ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), emit
+
+
 def _word(context: Any, builder: Any, array: Any, arguments: Any) -> Any:
     return builder.gep(context.make_array(array)(context, builder, arguments[0]).data, [arguments[1]])
 
@@ -120,10 +134,16 @@ def _write(array: I64, index: int, value: int) -> None:
     array[index] = value
 
 
+def _nothing(array: I64, index: int) -> None:
+    """Python has no cache to bring a word into."""
+
+
 if DISABLED:
     count_leading_zeros, count_trailing_zeros = _leading_zeros, _trailing_zeros
     read_shared: Function = _read
     write_shared: Function = _write
+    prefetch: Function = _nothing
 else:
     count_leading_zeros, count_trailing_zeros = _bit_count("ctlz"), _bit_count("cttz")
     read_shared, write_shared = intrinsic(_shared_read), intrinsic(_shared_write)
+    prefetch = intrinsic(_prefetch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._calendar import _BIT, put
+from sim.engine._calendar import BIT, put
 from sim.engine._fifo_state import (
     BLOCK,
     BLOCKS,
@@ -46,7 +46,7 @@ def gather(state, events):
         left = state.occupied[u64(word)]
         while left != 0:
             bit = count_trailing_zeros(left)
-            left &= ~_BIT[u64(bit)]
+            left &= ~BIT[u64(bit)]
             slot = (word // WORDS) * SLOTS + (word % WORDS) * 64 + bit
             waiting, block = np.int64(state.slot[u64(2 * slot + 1)]), np.int64(state.slot[u64(2 * slot)])
             if count + waiting > room:
@@ -80,7 +80,7 @@ def scatter(program, state, events, count, present):
         state.occupied[u64(word)] = 0
         while left != 0:
             bit = count_trailing_zeros(left)
-            left &= ~_BIT[u64(bit)]
+            left &= ~BIT[u64(bit)]
             state.slot[u64(2 * ((word // WORDS) * SLOTS + (word % WORDS) * 64 + bit) + 1)] = 0
     state.slot[u64(2 * OPEN + 1)] = 0
     for block in range(state.next_block.size):

@@ -24,7 +24,7 @@ from sim.engine._event import NEXT, field, next_of, time_of
 from sim.engine._jit import count_leading_zeros, count_trailing_zeros, helper, u64
 from sim.engine._state import BATCH, DIGIT, FINISHED, LEVELS, NONE, NOW, PAUSED, SLOTS, STUCK, WORDS
 
-_BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
+BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 
 
 @helper
@@ -42,7 +42,7 @@ def push(state, event, time):
     at = level * SLOTS + digit
     state.event[field(event, NEXT)] = state.slot[u64(at)]
     state.slot[u64(at)] = event
-    state.occupied[u64(level * WORDS + (digit >> 6))] |= _BIT[u64(digit & 63)]
+    state.occupied[u64(level * WORDS + (digit >> 6))] |= BIT[u64(digit & 63)]
 
 
 @helper
@@ -69,7 +69,7 @@ def advance(state, until_ps):
         at = level * SLOTS + digit
         event = slot[u64(at)]
         slot[u64(at)] = NONE
-        occupied[u64(word)] &= ~_BIT[u64(digit & 63)]
+        occupied[u64(word)] &= ~BIT[u64(digit & 63)]
         if level == 0:
             register[BATCH] = event
             return FINISHED

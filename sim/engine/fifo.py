@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from sim.engine import _fifo_nic
+from sim.engine import _fifo, _fifo_nic
 from sim.engine import _fifo_state as fields
 from sim.engine._fifo_state import FifoState
+from sim.engine._ordered import NUMBER_BITS
 from sim.engine._state import NONE, UNSTACKED
-from sim.program import FIFO, I64, PER_TASK, Program
+from sim.program import FIFO, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
 from sim.program.contract import UNBOUNDED
 from sim.program.outcome import log_base
 
@@ -23,12 +25,26 @@ SERVERS_A_BUCKET = 512
 that hardly an event becomes due in the bucket that is open."""
 
 
-def runs(program: Program) -> bool:
-    """Whether the fifo loop runs a program: healthy, all servers fifo, simple pools, keys that fit a word."""
-    fifo = bool(np.all(program.server_discipline == FIFO)) and _pools_are_simple(program)
-    if program.has_credits or program.has_channels or not program.is_healthy:
-        return False
-    return fifo and program.task_class.min(initial=0) >= 0 and sum(_bits(program)) <= KEY_BITS
+MOST_BUCKETS = 256
+ROOM_FOR_BUCKETS = 1 << 22
+"""Of the queue of a server, a power of two; and of all queues of a run, where servers are many."""
+
+
+def loop(program: Program) -> Callable[..., int] | None:
+    """The loop for a healthy program of simple pools and keys that fit a word; None where only the general ones do."""
+    if program.has_credits or program.has_channels or program.takes_turns or not program.is_healthy:
+        return None
+    if program.task_class.min(initial=0) < 0 or sum(_bits(program)) > KEY_BITS or not _pools_are_simple(program):
+        return None
+    if is_fifo(program):
+        return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
+    fits = _most_rank(program).bit_length() + NUMBER_BITS <= KEY_BITS
+    return _fifo.run_ordered if fits and not program.has_nics else None
+
+
+def is_fifo(program: Program) -> bool:
+    """Whether all servers are fifo."""
+    return bool(np.all(program.server_discipline == FIFO))
 
 
 def _pools_are_simple(program: Program) -> bool:
@@ -104,6 +120,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log else 0, -1, np.int64),
         **(nics(program) if program.has_nics else {}),
+        **({} if is_fifo(program) else _queues(program, register)),
     )
 
 
@@ -134,6 +151,46 @@ def nics(program: Program) -> dict[str, Any]:
         "nic": words.reshape(-1), "flow": np.full(n_flows * _fifo_nic.FLOW_WORDS, NONE, np.int64),
         "wish": np.zeros(program.n_tasks * _fifo_nic.WISH_WORDS, np.int64),
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
+    }
+
+
+def _most_rank(program: Program) -> int:
+    """The highest rank of a chunk at a server, counted from 0."""
+    most, found = 0, set(np.unique(program.server_discipline).tolist())
+    if PRIORITY in found:
+        most = int(program.task_priority.max()) - int(program.task_priority.min())
+    if SMALLEST_FIRST in found:
+        most = max(most, np.unique(program.cut_work).size - 1)
+    if LOWEST_CHUNK_FIRST in found:
+        most = max(most, int(program.cut_chunks.max()) - 1)
+    return most
+
+
+def _buckets(program: Program) -> int:
+    """Buckets of the queue of each server, a power of two."""
+    bits = min(_most_rank(program).bit_length(), MOST_BUCKETS.bit_length() - 1)
+    return 1 << max(min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1), 0)
+
+
+def queue_bytes(program: Program) -> int:
+    """Memory of the queues of servers that choose, but for the chunks that wait there."""
+    return 0 if is_fifo(program) else program.n_servers * (16 + 16 * _buckets(program)) + 4 * program.cut_work.size
+
+
+def _queues(program: Program, register: I64) -> dict[str, Any]:
+    """The fields of queues of servers that choose, which are empty; sets their registers."""
+    n_servers, buckets = program.n_servers, _buckets(program)
+    register[fields.BUCKETS] = buckets
+    register[fields.RANK_SHIFT] = max((_most_rank(program) // buckets).bit_length(), 0)
+    register[fields.LEAST] = program.task_priority.min() if program.task_priority.size else 0
+    node = _with_nodes(np.zeros(0, np.int64), register, max(16, n_servers))
+    return {
+        "choice": np.tile([0, -1], n_servers),
+        "filled": np.zeros(n_servers * -(-buckets // 64), np.int64),
+        "ends": np.zeros(n_servers * buckets * 2, np.int32),
+        "node": node,
+        "link": node.view(np.int32),
+        "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
     }
 
 
@@ -176,9 +233,12 @@ def waiting(state: FifoState) -> I64:
 
 
 def with_more_room(state: FifoState) -> FifoState:
-    """More room to sort in, or else half as many blocks again: whichever the loop is short of."""
+    """More room to sort in, half as many nodes or half as many blocks again: whichever the loop is short of."""
+    if state.node.size and state.register[fields.FREE_NODE] == NONE:
+        node = _with_nodes(state.node, state.register, state.node.size // fields.NODE_WORDS // 2)
+        return state._replace(node=node, link=node.view(np.int32))
     largest, size = int(state.slot[1 : 2 * fields.SLOTS : 2].max()), state.order.size
-    if largest > size or state.register[fields.LATE] + 2 > size:
+    if largest > size or state.register[fields.LATE] + 3 > size:
         more = max(size // 2, largest - size)
         return state._replace(
             order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
@@ -197,6 +257,17 @@ def with_blocks(state: FifoState, more: int) -> FifoState:
         next_block=np.concatenate([state.next_block, linked]),
         event=_longer(state.event, more * fields.BLOCK * fields.EVENT_WORDS),
     )
+
+
+def _with_nodes(node: I64, register: I64, more: int) -> I64:
+    """More nodes, where none is free."""
+    old = node.size // fields.NODE_WORDS
+    node = _longer(node, more * fields.NODE_WORDS)
+    linked = node.view(np.int32)[2 * fields.NODE_WORDS * old + fields.NEXT :: 2 * fields.NODE_WORDS]
+    linked[:] = np.arange(old + 1, old + more + 1)
+    linked[-1] = NONE
+    register[fields.FREE_NODE] = old
+    return node
 
 
 def _longer(array: I64, more: int) -> I64:

@@ -93,15 +93,16 @@ class Run:
         self._stretches: list[Stretch] = []
         self._parts: parts.Parts | None = None
         self.alone = ""
-        if fifo.runs(self.program) and not self.general:
-            self.state = fifo.initial_state(self.program, self.log)
-            self._kernel = _fifo.run_fifo_nics if self.program.has_nics else _fifo.run_fifo
-            if self.skip and not self.program.has_nics and skipping.worth_trying(self.program):
+        loop = None if self.general else fifo.loop(self.program)
+        if loop is not None:
+            self.state, self._kernel = fifo.initial_state(self.program, self.log), loop
+            if loop is _fifo.run_fifo and self.skip and skipping.worth_trying(self.program):
                 self._skipping = skipping.initial_state(self.program)
         else:
             self.state = _initial_state(self.program, self.log)
-            loop = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
-            self._kernel = _kernel.run_nics if self.program.has_nics else loop
+            self._kernel = _kernel.run_general if self.program.is_healthy else _kernel.run_faulty
+            if self.program.has_nics:
+                self._kernel = _kernel.run_nics
             if self.program.takes_turns or self.program.has_credits or self.program.has_channels:
                 self._kernel = _kernel.run_routers
                 if not self.program.has_nics:
@@ -134,7 +135,8 @@ class Run:
         """
         if self.several < 2 or self._parts is not None or self.alone:
             return
-        if not isinstance(self.state, FifoState) or self.program.pool_capacity.size or self.program.has_nics:
+        whole = self._kernel is _fifo.run_fifo and self.program.pool_capacity.size == 0
+        if not isinstance(self.state, FifoState) or not whole:
             self.alone = f"{_what_is_ordered(self.program)}: they are simulated in one order"
         elif self.threads is None and self.program.chunk_hops() - self.events < parts.LEAST_SERVICES:
             self.alone = "it is short"
@@ -312,7 +314,7 @@ def memory_bytes(program: Program, log: bool = False) -> int:
     row_bytes = 16 if program.is_healthy else 8 * _state.JOURNAL_COLUMNS
     logged = row_bytes * program.chunk_hops() if log else 0
     state = program.n_tasks * TASK_BYTES + program.n_servers * SERVER_BYTES + in_flight * EVENT_BYTES
-    return program.nbytes() + state + logged
+    return program.nbytes() + state + logged + fifo.queue_bytes(program)
 
 
 def check_memory(program: Program, log: bool, limit_bytes: int = DEFAULT_MEMORY_BYTES) -> None:

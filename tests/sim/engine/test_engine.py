@@ -24,17 +24,18 @@ from sim.engine import (
     _heap,
     _kernel,
     _nic,
+    _ordered,
     _wheel,
     fifo,
 )
 from sim.engine import run as engine
-from sim.engine._fifo import run_fifo
+from sim.engine._fifo import run_fifo, run_ordered
 from sim.engine._fifo_state import BLOCK, WIDTH
 from sim.engine._kernel import run_general
 from sim.engine._state import LOGGED
 from sim.engine.reference import run_reference
 from sim.engine.run import Progress, Run, check_memory, memory_bytes, run
-from sim.program import PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
+from sim.program import ORDERS, PER_CHUNK, PER_TASK, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Stopped
 from tests.strategies import fifo_programs, programs
 from topologies import WeftError
@@ -83,6 +84,23 @@ def test_committing_on_arrival_is_choosing_at_start(program: Program) -> None:
     assert_same(special.outcome(), general.outcome())
 
 
+@settings(max_examples=200, deadline=None)
+@given(programs(pools=False, disciplines=ORDERS), st.sampled_from((1, 2, 256)))
+def test_choosing_from_buckets_is_choosing_from_a_heap(program: Program, most: int) -> None:
+    """Servers that choose are one engine in both loops, whether a bucket of their queues has one rank or several."""
+    with mock.patch.object(fifo, "MOST_BUCKETS", most):
+        special, general = Run(program, log=True), Run(program, log=True, general=True)
+    assert special._kernel in (run_fifo, run_ordered)
+    try:
+        special.advance()
+    except Deadlock:
+        with pytest.raises(Deadlock):
+            general.advance()
+        return
+    general.advance()
+    assert_same(special.outcome(), general.outcome())
+
+
 @settings(max_examples=100, deadline=None)
 @given(programs(), st.integers(1, 7), st.integers(1, 50))
 def test_slices_give_the_same_arrays(program: Program, max_events: int, step_ps: int) -> None:
@@ -101,30 +119,34 @@ def test_slices_give_the_same_arrays(program: Program, max_events: int, step_ps:
     assert_same(by_time.outcome(), whole)
 
 
-def crowd(seed: int) -> Program:
+def crowd(seed: int, disciplines: tuple[str, ...] = ORDERS[:1]) -> Program:
     """400 tasks from 1 ps to milliseconds that meet at 20 servers, many of them at the same time."""
     draw = np.random.default_rng(seed)
     builder = ProgramBuilder("cut-through" if seed % 2 else "store-and-forward")
-    servers = [builder.server(10**12 / int(ps)) for ps in draw.choice([1, 1, 7, 1000], 20)]
+    servers = [
+        builder.server(10**12 / int(ps), disciplines[number % len(disciplines)])
+        for number, ps in enumerate(draw.choice([1, 1, 7, 1000], 20))
+    ]
     for task in range(400):
         path = [(servers[draw.integers(20)], int(draw.choice([0, 1, 10**6]))) for _ in range(draw.integers(0, 4))]
         parents = draw.choice(task, 2, replace=False).tolist() if task > 100 else []
         builder.task(
             int(draw.choice([0, 4, 4096, 10**6])), path, Cutting(chunks=int(draw.integers(1, 9))),
-            after=parents[:1], stream=parents[1:], tie_class=int(draw.integers(3)),
+            after=parents[:1], stream=parents[1:], tie_class=int(draw.integers(3)), priority=task % 70 - 3,
         )
     return builder.build()
 
 
+@pytest.mark.parametrize("disciplines", [ORDERS[:1], ORDERS, ORDERS[1:2]], ids=["fifo", "mixed", "priorities"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_crowd_at_any_width_of_the_buckets(seed: int) -> None:
+def test_a_crowd_at_any_width_of_the_buckets(seed: int, disciplines: tuple[str, ...]) -> None:
     """However time is cut into buckets, and whatever is late, sorted or moved there: the general loop's outcome."""
-    program = crowd(seed)
+    program = crowd(seed, disciplines)
     general = Run(program, log=True, general=True)
     general.advance()
     for width in (None, 0, 3, 10, 20, 30):
         one = Run(program, log=True)
-        assert one._kernel is run_fifo
+        assert one._kernel is (run_fifo if disciplines == ORDERS[:1] else run_ordered)
         if width is not None:
             one.state.register[WIDTH] = width
         one.advance()
@@ -236,7 +258,10 @@ def test_ctrl_c_stops_between_slices_and_says_how_far(monkeypatch: pytest.Monkey
         run(two_hop_burst(40), progress=lambda step: signal.raise_signal(signal.SIGINT))
 
 
-CASES = {"ring": ring_all_reduce(16, 4), "all-to-all": torus_all_to_all(4, 4)}
+CASES = {
+    "ring": ring_all_reduce(16, 4), "all-to-all": torus_all_to_all(4, 4),
+    "priorities": torus_all_to_all(4, 4, discipline=PRIORITY),
+}
 
 
 @pytest.mark.parametrize("program", CASES.values(), ids=CASES)
@@ -271,7 +296,7 @@ def test_too_large_for_memory_is_refused_before_it_starts() -> None:
 def test_one_specialization() -> None:
     """Whatever the program, the kernel compiles once: casts happen at the door."""
     run(two_hop_burst(2))
-    for entry in (run_fifo, run_general):
+    for entry in (run_fifo, run_ordered, run_general):
         assert len(getattr(entry, "signatures", [()])) <= 1, "\n".join(str(one)[-900:] for one in entry.signatures)
 
 
@@ -280,7 +305,8 @@ def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
     Run(two_hop_burst(2), general=True).advance()
-    for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_task, _kernel, _heap, _event, _wheel, _faults, _nic):
+    for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_task, _kernel, _heap, _event, _wheel, _faults, _nic,
+                   _ordered):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]

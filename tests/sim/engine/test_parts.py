@@ -13,6 +13,7 @@ from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.engine import _parts, fifo, parts
 from sim.engine import run as engine
+from sim.engine._fifo import run_fifo
 from sim.engine.run import Run, run
 from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
@@ -121,7 +122,7 @@ def test_registry(case: tuple[str, str, str | None], spec: str) -> None:
         except WeftError:
             return
         program = lower(schedule, Model(chunks=7, forwarding=forwarding), symmetry).program
-        if fifo.runs(program) and program.pool_capacity.size == 0:
+        if fifo.loop(program) is run_fifo and program.pool_capacity.size == 0:
             check(program, n_parts, 1)
         one = Run(program, log=True, threads=n_parts)
         if not one.advance(1):
