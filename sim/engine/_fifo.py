@@ -12,7 +12,7 @@ import numpy as np
 from sim.engine._by_pointer import by_pointer
 from sim.engine._calendar import advance, append, hop_of, put, take
 from sim.engine._fifo_line import _arrive, _next_of
-from sim.engine._fifo_nic import ask_nic, happen, has_room, nic_at, serve_nic, serve_nics
+from sim.engine._fifo_nic import ask_nic, end_runs, happen, has_room, nic_at, serve_nics
 from sim.engine._fifo_state import (
     BLOCKS,
     BUSY_PS,
@@ -44,7 +44,7 @@ from sim.engine._fifo_state import (
     TOUCHED,
     WAKE_PS,
 )
-from sim.engine._fifo_task import _deliver, _gate_of, _key, _let, _of, _release, _size, _stack
+from sim.engine._fifo_task import _deliver, _gate_of, _key, _let, _of, _release, _size, _stack, log_service
 from sim.engine._jit import entry, helper, section, u64
 from sim.engine._mail import send, tell
 from sim.engine._ordered import SHORT, choose, wake
@@ -121,6 +121,8 @@ def _join(program, state, task, parted, nics, ordered):
             _deliver(program, state, task, parted)
         return True
     if nics and nic_at(program, at) != NONE:
+        if not has_room(state):
+            return False
         _let(state, task, JOINED, joined + 1)
         state.gate_ps[_gate_of(task)] = FAR
         ask_nic(program, state, nic_at(program, at), task, _key(program, state, task, joined))
@@ -182,7 +184,7 @@ def _serve(program, state, server, event, parted, nics, ordered):
     one = np.int64(1) << register[TASK_BITS]
     chunk = (key >> (register[TASK_BITS] + register[HOP_BITS])) & ((np.int64(1) << register[CHUNK_BITS]) - 1)
     if state.log_base.size:
-        _log(program, state, server, start, task, chunk, at)
+        log_service(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
         ready = (start if program.deliver_head else end) + latency
         if parted:
@@ -202,9 +204,6 @@ def _serve(program, state, server, event, parted, nics, ordered):
     if (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0:
         if chunk == 0:
             state.start_ps[u64(task)] = start
-        if nics and program.server_nic[u64(server)] != NONE:
-            serve_nic(program, state, server, end, size)
-            return
         joined = chunk + 1
         if joined < _of(state, task, RELEASED):
             _let(state, task, JOINED, joined + 1)
@@ -214,17 +213,6 @@ def _serve(program, state, server, event, parted, nics, ordered):
                 state.choice[u64(CHOICE_WORDS * server + WAKE_PS)] = end
         else:
             state.gate_ps[_gate_of(task)] = end
-
-
-@helper
-def _log(program, state, server, start, task, chunk, at):
-    """Note when a service starts, and the one that its server did before."""
-    route = program.task_route[u64(task)]
-    first = program.route_ptr[u64(route)]
-    row = state.log_base[u64(task)] + chunk * (program.route_ptr[u64(route + 1)] - first) + (at - first)
-    state.log_start_ps[u64(row)] = start
-    state.log_before[u64(row)] = state.last_row[u64(server)]
-    state.last_row[u64(server)] = row
 
 
 @helper
@@ -284,22 +272,20 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered):
     while True:
         if not _settle(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
-        if nics and not has_room(state):
-            return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
             place = state.event[u64(EVENT_WORDS * due + PLACE)]
             if place >= 0:
                 _arrive(program, state, due)
             elif nics and place != NONE:
-                happen(program, state, due, place, parted)
+                happen(program, state, due, place)
             else:
                 key = state.event[u64(EVENT_WORDS * due + KEY)]
                 register[SPARE] = due
                 _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted)
-            if nics and not has_room(state):
-                return NEEDS_TOKENS
             due = take(state)
+        if nics and not end_runs(program, state):
+            return NEEDS_TOKENS
         if register[TOP] != NONE or (register[STIRRED] != 0 and _grant(program, state)):
             continue
         if nics and not serve_nics(program, state):

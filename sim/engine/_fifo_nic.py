@@ -2,61 +2,80 @@
 
 A transfer is in one place at a time, a heap in the order in which it got there:
 
-    READY --post--> LINE --engine--> PUSHING --push--> the engine is busy; the chunk is an arrival at the server
-      ^  v            ^  v              ^                   | it has pushed it
-    ASIDE           LATER (of its flow) +-- the next chunk -+--> PAUSED, until all that is released now is known
+    READY --post--> LINE --engine--> PUSHING --all that is released is pushed--> PAUSED, until the picosecond is settled
+      ^  v            ^  v              ^                                           |
+    ASIDE           LATER (of its flow) +---------- more is released ---------------+--> the engine is idle
 
-ASIDE has transfers of the port that is left out, LATER those whose flow has an engine. The queue of the NIC is the
-server's, which commits a chunk when it is pushed; a NIC whose queue holds all that is sent at once is not watched, and
-else the end of each service gives room back.
+ASIDE has transfers of the port that is left out, LATER those whose flow has an engine. PUSHING has the next chunk of
+each engine with the picosecond from which it is to be pushed, which may lie ahead: a run of chunks that are released is
+pushed without any event. When a chunk is pushed its service is known too, since the server of a NIC is fifo, and it is
+committed with all that were pushed by then, at the latest when it begins.
+
+An engine has pushed the last chunk of a run at a time that is known before where the queue has room: that is an event,
+and all that was pushed before is committed then. An engine that had to wait for room has that event when its last chunk
+is pushed; as long as there is such an engine, a NIC looks at each push when it happens.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._calendar import append, hop_of, put
-from sim.engine._fifo_line import _arrive
+from sim.engine._calendar import put
 from sim.engine._fifo_state import (
     ALARM,
+    BACKLOG_FREE,
     BLOCKS,
+    BUSY_PS,
     CHUNK_BITS,
     CHUNKS,
     DELIVERED,
+    ENDED,
     EVENT_WORDS,
+    EVENTS,
+    FREE_PS,
     HOP_BITS,
     JOINED,
     KEY,
     LATE,
     NOW,
-    OPEN,
-    PLACE,
+    PUSHED,
     RELEASED,
-    ROOM_BACK,
     SERVED_NICS,
+    SERVER_WORDS,
     SPARE,
     TASK_BITS,
-    TIME,
     TOUCHED_NICS,
 )
-from sim.engine._fifo_task import _free_child, _gate_of, _let, _of, _size
+from sim.engine._fifo_task import _free_child, _gate_of, _key, _let, _of, _size, log_service
 from sim.engine._jit import helper, section, u64
 from sim.engine._state import FAR, NONE
 
 _LOW = (1 << 32) - 1
 
-# Words of a NIC: heaps; the first flow that is paused; idle engines; the port posted last; when the NPU may post again,
-# and whether an alarm is set for that; work that the queue has room for, whether it can be short of it, and what all
-# engines can push at once; when it was touched.
+# Words of a NIC: heaps; the first flow that is paused; idle engines; the port posted last; when the NPU may post again;
+# its first engine and how many of them are PUSHING; when it is looked at again, FAR if that is not set; the last push;
+# work that the queue has room for, whether it can ever be short of it, first and last of its services that have not
+# ended; first chunk of those pushed together, which are to be committed; engines that had to wait for room; when it was
+# touched; its server.
 (
-    READY, ASIDE, LINE, PUSHING, PAUSED, IDLE, LAST_PORT, POST_PS, ALARMED, ROOM, WATCHED, AT_ONCE, STAMP, NIC_WORDS,
-) = range(14)
+    READY, ASIDE, LINE, PAUSED, IDLE, LAST_PORT, POST_PS, ENGINES, BUSY, LOOK_PS, LAST_PS, ROOM, WATCHED, OLDEST,
+    NEWEST, TOGETHER, WAITED, STAMP, SERVER, NIC_WORDS,
+) = range(20)
 
-# Words of a flow: the transfer that has an engine, the heap of those posted after it, the flow paused before it.
-HOLDER, LATER, NEXT_PAUSED, FLOW_WORDS = range(4)
+# Words of a flow: the transfer that has an engine, the heap of those posted after it, the next flow that is paused.
+HOLDER, LATER, NEXT_FLOW, FLOW_WORDS = range(4)
 
-# Words of a task: since when it is where it is, the key of its chunk, the next of its siblings and its first child.
+# Words of a task: since when it is where it is, or with an engine, when all that was released is pushed; the key of its
+# chunk; the next of its siblings, or of the chunks pushed together; its first child, or with an engine, whether it is
+# PUSHING and whether it has waited for room.
 SINCE, WANTED, NEXT, CHILD, WISH_WORDS = range(5)
+IS_PUSHING, HAS_WAITED = 1, 2
+
+# Words of an engine's next chunk: from when, its key, its place.
+FROM_PS, NEXT_KEY, NEXT_PLACE, ENGINE_WORDS = range(4)
+
+# Words of a service that has not ended: its end, its work, the one behind it.
+END_PS, WORK, BEHIND, BACKLOG_WORDS = range(4)
 
 
 @helper
@@ -139,74 +158,366 @@ def nic_at(program, at):
 
 @helper
 def ask_nic(program, state, nic, task, key):
-    """A released chunk: to be pushed if its transfer has an engine, else to be posted."""
+    """A released chunk: to be pushed if its transfer has an engine, else to be posted. There must be room."""
     holder = state.flow[u64(FLOW_WORDS * program.task_flow[u64(task)] + HOLDER)]
-    _let_wish(state, task, SINCE, state.register[NOW])
-    _let_wish(state, task, WANTED, key)
-    _put_in(state, nic * NIC_WORDS + (PUSHING if holder == task else READY), task)
+    if holder == task:
+        _begin_run(program, state, nic * NIC_WORDS, task, key)
+    else:
+        _let_wish(state, task, SINCE, state.register[NOW])
+        _let_wish(state, task, WANTED, key)
+        _put_in(state, nic * NIC_WORDS + READY, task)
     _touch(state, nic)
 
 
 @helper
 def has_room(state):
-    """Whether a NIC may push, or set its alarm."""
-    return state.register[BLOCKS] > 1 and state.register[LATE] + 2 <= state.late.size
-
-
-@helper
-def _push(program, state, base, at, key, size, event):
-    """Push a chunk into the queue; `event`: one of this bucket whose place is free, or NONE."""
-    state.nic[u64(base + ROOM)] -= program.chunk_work[u64(size)]
-    pushed_ps = state.register[NOW] + program.push_ps[u64(size)]
-    put(program, state, pushed_ps, key, (np.int64(ALARM) - 1 - at) << 32, NONE)
-    if event == NONE:
-        event = append(state, OPEN)
-    place = (at << 32) | size
-    state.event[u64(EVENT_WORDS * event + TIME)] = hop_of(program, place)
-    state.event[u64(EVENT_WORDS * event + KEY)] = key
-    state.event[u64(EVENT_WORDS * event + PLACE)] = place
-    _arrive(program, state, event)
-
-
-@helper
-def happen(program, state, event, place, parted):
-    """An event of a NIC: it may post again, a service has ended, or an engine has pushed a chunk."""
+    """Whether a NIC may do one thing more."""
     register = state.register
-    key = state.event[u64(EVENT_WORDS * event + KEY)]
-    if place == ALARM:
-        state.nic[u64(key * NIC_WORDS + ALARMED)] = 0
-        _touch(state, key)
-    elif place == ROOM_BACK:
-        nic = key >> 32
-        state.nic[u64(nic * NIC_WORDS + ROOM)] += program.chunk_work[u64(key & _LOW)]
-        if state.nic[u64(nic * NIC_WORDS + PUSHING)] != NONE:
-            _touch(state, nic)
+    return register[BLOCKS] > 1 and register[LATE] + 2 <= state.late.size and register[BACKLOG_FREE] != NONE
+
+
+# --- engines: heaps of those that push, in arrays ------------------------------------------------------------------
+
+
+@helper
+def _engine(state, base, place):
+    """Where the words of the engine at a place of the heap of a NIC begin."""
+    return ENGINE_WORDS * (state.nic[u64(base + ENGINES)] + place)
+
+
+@helper
+def _set_engine(state, at, from_ps, key, place):
+    state.engine[u64(at + FROM_PS)] = from_ps
+    state.engine[u64(at + NEXT_KEY)] = key
+    state.engine[u64(at + NEXT_PLACE)] = place
+
+
+@helper
+def _is_before(state, at, from_ps, key):
+    """Whether the engine with its words at `at` pushes before one that pushes a key from a time on."""
+    its = state.engine[u64(at + FROM_PS)]
+    return its < from_ps or (its == from_ps and state.engine[u64(at + NEXT_KEY)] < key)
+
+
+@helper
+def _copy_engine(state, to, at):
+    for word in range(ENGINE_WORDS):
+        state.engine[u64(to + word)] = state.engine[u64(at + word)]
+
+
+@section
+def _add_engine(state, base, from_ps, key, place):
+    hole = state.nic[u64(base + BUSY)]
+    state.nic[u64(base + BUSY)] += 1
+    while hole > 0:
+        above = (hole - 1) >> 1
+        if _is_before(state, _engine(state, base, above), from_ps, key):
+            break
+        _copy_engine(state, _engine(state, base, hole), _engine(state, base, above))
+        hole = above
+    _set_engine(state, _engine(state, base, hole), from_ps, key, place)
+
+
+@helper
+def _replace_first(state, base, from_ps, key, place):
+    """Replace the first engine of the heap by one that comes later."""
+    busy, first = state.nic[u64(base + BUSY)], ENGINE_WORDS * state.nic[u64(base + ENGINES)]
+    hole, below = np.int64(0), np.int64(1)
+    while below < busy:
+        at = first + ENGINE_WORDS * below
+        if below + 1 < busy:
+            other = at + ENGINE_WORDS
+            if _is_before(state, other, state.engine[u64(at + FROM_PS)], state.engine[u64(at + NEXT_KEY)]):
+                at, below = other, below + 1
+        if not _is_before(state, at, from_ps, key):
+            break
+        _copy_engine(state, first + ENGINE_WORDS * hole, at)
+        hole, below = below, 2 * below + 1
+    _set_engine(state, first + ENGINE_WORDS * hole, from_ps, key, place)
+
+
+@helper
+def _remove_first(state, base):
+    busy = state.nic[u64(base + BUSY)] - 1
+    state.nic[u64(base + BUSY)] = busy
+    last = _engine(state, base, busy)
+    _replace_first(state, base, state.engine[u64(last + FROM_PS)], state.engine[u64(last + NEXT_KEY)],
+                   state.engine[u64(last + NEXT_PLACE)])
+
+
+# --- runs of chunks, pushes and services ---------------------------------------------------------------------------
+
+
+@section
+def _begin_run(program, state, base, task, key):
+    """A transfer has an engine, and chunks from that of `key` on are released."""
+    at = np.int64(program.route_ptr[u64(program.task_route[u64(task)])])
+    place = (at << 32) | _size(program, task, _of(state, task, JOINED) - 1)
+    _add_engine(state, base, state.register[NOW], key, place)
+    _let_wish(state, task, CHILD, IS_PUSHING)
+    _expect_end(program, state, base, task)
+
+
+@section
+def _expect_end(program, state, base, task):
+    """Set an event for the end of a run, if it does not wait for room any more; or know that it has."""
+    if state.nic[u64(base + WATCHED)] != 0 and state.nic[u64(base + ROOM)] <= state.nic[u64(base + WATCHED)]:
+        _let_wish(state, task, CHILD, IS_PUSHING | HAS_WAITED)
+        state.nic[u64(base + WAITED)] += 1
+        return
+    cut, chunk = u64(program.task_cut[u64(task)]), _of(state, task, JOINED) - 1
+    n_chunks = _of(state, task, RELEASED) - chunk
+    n_first = min(max(np.int64(program.cut_first[cut]) - chunk, 0), n_chunks)
+    lasts = n_first * program.push_ps[u64(program.cut_size[cut, 0])]
+    lasts += (n_chunks - n_first) * program.push_ps[u64(program.cut_size[cut, 1])]
+    put(program, state, state.register[NOW] + lasts, task, np.int64(PUSHED), NONE)
+
+
+@helper
+def _chunk(state, key):
+    register = state.register
+    return (key >> (register[TASK_BITS] + register[HOP_BITS])) & ((np.int64(1) << register[CHUNK_BITS]) - 1)
+
+
+@helper
+def _commit(program, state, base, pushed_ps, key, place):
+    """The service of a chunk that was pushed: after all that were pushed before."""
+    register = state.register
+    at, size = place >> 32, place & _LOW
+    server = state.nic[u64(base + SERVER)]
+    words = SERVER_WORDS * server
+    service = program.service_ps[u64(size), u64(program.server_rate[u64(server)])]
+    start = max(pushed_ps, state.server[u64(words + FREE_PS)])
+    end = start + service
+    state.server[u64(words + FREE_PS)] = end
+    state.server[u64(words + BUSY_PS)] += service
+    register[EVENTS] += 1
+    hop = u64(program.route_hop[u64(at)])
+    latency = program.hop_latency_ps[hop]
+    task, chunk = key & ((np.int64(1) << register[TASK_BITS]) - 1), _chunk(state, key)
+    if chunk == 0:
+        state.start_ps[u64(task)] = start
+    if state.log_base.size:
+        log_service(program, state, server, start, task, chunk, at)
+    if program.hop_last[hop] != 0:
+        put(program, state, (start if program.deliver_head else end) + latency, key, np.int64(NONE), NONE)
     else:
-        at = np.int64(ALARM) - 1 - (place >> 32)
-        task = key & ((np.int64(1) << register[TASK_BITS]) - 1)
-        joined, nic = _of(state, task, JOINED), nic_at(program, at)
-        base = nic * NIC_WORDS
-        if joined == _of(state, task, RELEASED):
-            _pause(program, state, nic, task, parted)
-            return
+        ready = end + latency
+        if program.cut_through:
+            after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
+            ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
+        put(program, state, ready, key + (np.int64(1) << register[TASK_BITS]), place + (np.int64(1) << 32), NONE)
+    if state.nic[u64(base + WATCHED)] != 0:
+        _wait_for_end(state, base, end, program.chunk_work[u64(size)])
+
+
+@helper
+def _wait_for_end(state, base, end, work):
+    """Remember a service until its end gives room back."""
+    node = state.register[BACKLOG_FREE]
+    words = BACKLOG_WORDS * node
+    state.register[BACKLOG_FREE] = state.backlog[u64(words + BEHIND)]
+    state.backlog[u64(words + END_PS)] = end
+    state.backlog[u64(words + WORK)] = work
+    state.backlog[u64(words + BEHIND)] = NONE
+    if state.nic[u64(base + OLDEST)] == NONE:
+        state.nic[u64(base + OLDEST)] = node
+    else:
+        state.backlog[u64(BACKLOG_WORDS * state.nic[u64(base + NEWEST)] + BEHIND)] = node
+    state.nic[u64(base + NEWEST)] = node
+
+
+@helper
+def _take_room_back(state, base, present):
+    """What services that have ended give back."""
+    node = state.nic[u64(base + OLDEST)]
+    while node != NONE and state.backlog[u64(BACKLOG_WORDS * node + END_PS)] <= present:
+        words = BACKLOG_WORDS * node
+        state.nic[u64(base + ROOM)] += state.backlog[u64(words + WORK)]
+        after = state.backlog[u64(words + BEHIND)]
+        state.backlog[u64(words + BEHIND)] = state.register[BACKLOG_FREE]
+        state.register[BACKLOG_FREE] = node
+        node = after
+    state.nic[u64(base + OLDEST)] = node
+
+
+@helper
+def _go_on(program, state, base, pushed_ps, key, place, is_first):
+    """An engine has begun to push a chunk: what it pushes next, if that is released.
+
+    `is_first`: whether the engine is the first of the heap, else it is not in the heap.
+    """
+    register = state.register
+    task = key & ((np.int64(1) << register[TASK_BITS]) - 1)
+    joined = _of(state, task, JOINED)
+    done_ps = pushed_ps + program.push_ps[u64(place & _LOW)]
+    if joined < _of(state, task, RELEASED):
         _let(state, task, JOINED, joined + 1)
         key += np.int64(1) << (register[TASK_BITS] + register[HOP_BITS])
-        if state.nic[u64(base + ROOM)] > state.nic[u64(base + AT_ONCE)]:  # whatever else is pushed now
-            _push(program, state, base, at, key, _size(program, task, joined), event)
+        place = (place >> 32 << 32) | _size(program, task, joined)
+        if is_first:
+            _replace_first(state, base, done_ps, key, place)
         else:
-            _let_wish(state, task, SINCE, register[NOW])
-            _let_wish(state, task, WANTED, key)
-            _put_in(state, base + PUSHING, task)
-            _touch(state, nic)
+            _add_engine(state, base, done_ps, key, place)
+        return
+    if is_first:
+        _remove_first(state, base)
+    _let_wish(state, task, SINCE, done_ps)
+    if _wish(state, task, CHILD) & HAS_WAITED:
+        state.nic[u64(base + WAITED)] -= 1
+        put(program, state, done_ps, task, np.int64(PUSHED), NONE)
+    _let_wish(state, task, CHILD, 0)
+
+
+@section
+def _commit_together(program, state, base):
+    """Commit chunks pushed in one picosecond, of which some had waited, in the order of their keys."""
+    while state.nic[u64(base + TOGETHER)] != NONE:
+        if not has_room(state):
+            return False
+        task = state.nic[u64(base + TOGETHER)]
+        state.nic[u64(base + TOGETHER)] = _wish(state, task, NEXT)
+        key = _wish(state, task, WANTED)
+        at = np.int64(program.route_ptr[u64(program.task_route[u64(task)])])
+        place = (at << 32) | _size(program, task, _chunk(state, key))
+        pushed_ps = state.nic[u64(base + LAST_PS)]
+        _commit(program, state, base, pushed_ps, key, place)
+        _go_on(program, state, base, pushed_ps, key, place, False)
+    return True
+
+
+@section
+def _push_together(state, base):
+    """Take the first engine out of the heap, and put its chunk among those that are committed together."""
+    first = _engine(state, base, 0)
+    key = state.engine[u64(first + NEXT_KEY)]
+    task = key & ((np.int64(1) << state.register[TASK_BITS]) - 1)
+    _remove_first(state, base)
+    _let_wish(state, task, WANTED, key)
+    before, behind = np.int64(NONE), state.nic[u64(base + TOGETHER)]
+    while behind != NONE and _wish(state, behind, WANTED) < key:
+        before, behind = behind, _wish(state, behind, NEXT)
+    _let_wish(state, task, NEXT, behind)
+    if before == NONE:
+        state.nic[u64(base + TOGETHER)] = task
+    else:
+        _let_wish(state, before, NEXT, task)
+
+
+@section
+def _push_until(program, state, base, present):
+    """Commit all that is pushed by the present, or before it. Returns False where there is no room left."""
+    watched = state.nic[u64(base + WATCHED)] != 0
+    while state.nic[u64(base + BUSY)] > 0 or state.nic[u64(base + TOGETHER)] != NONE:
+        if state.nic[u64(base + BUSY)] == 0:
+            if not _commit_together(program, state, base):
+                return False
+            continue
+        first = _engine(state, base, 0)
+        from_ps = state.engine[u64(first + FROM_PS)]
+        pushed_ps = max(from_ps, state.nic[u64(base + LAST_PS)])
+        if state.nic[u64(base + TOGETHER)] != NONE and (
+            state.nic[u64(base + ROOM)] <= 0 or pushed_ps > state.nic[u64(base + LAST_PS)]
+        ):
+            if not _commit_together(program, state, base):
+                return False
+            continue
+        if watched:
+            _take_room_back(state, base, min(pushed_ps, present))
+            while state.nic[u64(base + ROOM)] <= 0:
+                end_ps = state.backlog[u64(BACKLOG_WORDS * state.nic[u64(base + OLDEST)] + END_PS)]
+                pushed_ps = max(pushed_ps, end_ps)
+                if pushed_ps > present:
+                    break
+                _take_room_back(state, base, pushed_ps)
+        if pushed_ps > present:
+            return _look_again(program, state, base, pushed_ps)
+        if not has_room(state):
+            return False
+        state.nic[u64(base + LAST_PS)] = pushed_ps
+        key, place = state.engine[u64(first + NEXT_KEY)], state.engine[u64(first + NEXT_PLACE)]
+        if watched:
+            state.nic[u64(base + ROOM)] -= program.chunk_work[u64(place & _LOW)]
+        if pushed_ps > from_ps or (watched and state.nic[u64(base + TOGETHER)] != NONE):
+            _push_together(state, base)
+        else:
+            _commit(program, state, base, pushed_ps, key, place)
+            _go_on(program, state, base, pushed_ps, key, place, True)
+    return True
 
 
 @helper
-def _pause(program, state, nic, task, parted):
+def _look_again(program, state, base, pushed_ps):
+    """Set an event for the next push, or for the begin of its service, unless the NIC is looked at now anyway."""
+    if pushed_ps <= state.register[NOW]:
+        return True
+    if state.nic[u64(base + WAITED)] == 0:
+        server = state.nic[u64(base + SERVER)]
+        pushed_ps = max(pushed_ps, state.server[u64(SERVER_WORDS * server + FREE_PS)])
+    return _look_at(program, state, base, pushed_ps)
+
+
+@helper
+def _look_at(program, state, base, time):
+    """Look at a NIC at a later time. Returns False where there is no room left."""
+    if time < state.nic[u64(base + LOOK_PS)]:
+        if not has_room(state):
+            return False
+        state.nic[u64(base + LOOK_PS)] = time
+        put(program, state, time, base, np.int64(ALARM), NONE)
+    return True
+
+
+# --- what happens in a picosecond ----------------------------------------------------------------------------------
+
+
+@helper
+def happen(program, state, event, place):
+    """An event of a NIC: it is to be looked at, or a transfer may be pushed, which waits for its turn."""
+    register = state.register
+    key = state.event[u64(EVENT_WORDS * event + KEY)]
+    register[SPARE] = event
+    if place == ALARM:
+        if state.nic[u64(key + LOOK_PS)] == register[NOW]:
+            state.nic[u64(key + LOOK_PS)] = FAR
+        _touch(state, key // NIC_WORDS)
+    else:
+        flow = np.int64(program.task_flow[u64(key)])
+        state.flow[u64(FLOW_WORDS * flow + NEXT_FLOW)] = register[ENDED]
+        register[ENDED] = flow
+
+
+@helper
+def end_runs(program, state):
+    """What becomes of engines that may have pushed all that was released. Returns False where there is no room left."""
+    register = state.register
+    while register[ENDED] != NONE:
+        flow = register[ENDED]
+        task = state.flow[u64(FLOW_WORDS * flow + HOLDER)]
+        nic = nic_at(program, program.route_ptr[u64(program.task_route[u64(task)])])
+        base = nic * NIC_WORDS
+        if not _push_until(program, state, base, register[NOW] - 1) or not has_room(state):
+            return False
+        register[ENDED] = state.flow[u64(FLOW_WORDS * flow + NEXT_FLOW)]
+        _touch(state, nic)
+        if _wish(state, task, CHILD) & IS_PUSHING:
+            _expect_end(program, state, base, task)
+        elif _wish(state, task, SINCE) > register[NOW]:
+            put(program, state, _wish(state, task, SINCE), task, np.int64(PUSHED), NONE)
+        elif _of(state, task, JOINED) < _of(state, task, RELEASED):
+            joined = _of(state, task, JOINED)
+            _let(state, task, JOINED, joined + 1)
+            _begin_run(program, state, base, task, _key(program, state, task, joined))
+        else:
+            _pause(program, state, nic, flow, task)
+    return True
+
+
+@helper
+def _pause(program, state, nic, flow, task):
     """An engine has pushed a chunk, and no further one of its transfer waits for it yet."""
-    flow = np.int64(program.task_flow[u64(task)])
-    state.flow[u64(FLOW_WORDS * flow + NEXT_PAUSED)] = state.nic[u64(nic * NIC_WORDS + PAUSED)]
+    state.flow[u64(FLOW_WORDS * flow + NEXT_FLOW)] = state.nic[u64(nic * NIC_WORDS + PAUSED)]
     state.nic[u64(nic * NIC_WORDS + PAUSED)] = flow
-    _touch(state, nic)
     chunks = _of(state, task, CHUNKS)
     if _of(state, task, DELIVERED) < chunks:
         state.gate_ps[_gate_of(task)] = state.register[NOW]
@@ -215,7 +526,7 @@ def _pause(program, state, nic, task, parted):
         state.port_left[u64(nic * ports + program.task_port[u64(task)])] -= 1
         if program.pushed_child.size:
             for edge in range(program.pushed_ptr[u64(task)], program.pushed_ptr[u64(task + 1)]):
-                _free_child(state, np.int64(program.pushed_child[u64(edge)]), parted)
+                _free_child(state, np.int64(program.pushed_child[u64(edge)]), False)
 
 
 @helper
@@ -230,10 +541,10 @@ def serve_nics(program, state):
         base = nic * NIC_WORDS
         if state.nic[u64(base + PAUSED)] != NONE:
             _free_engines(state, base)
-        if not _post(program, state, nic, base):
+        waits = state.nic[u64(base + READY)] != NONE or state.nic[u64(base + ASIDE)] != NONE
+        if waits and not _post(program, state, nic, base):
             return False
-        _give_engines(program, state, base)
-        if not _push_chunks(program, state, base):
+        if not _give_engines(program, state, base) or not _push_until(program, state, base, register[NOW]):
             return False
         register[SERVED_NICS] += 1
     register[SERVED_NICS] = register[TOUCHED_NICS] = 0
@@ -250,7 +561,7 @@ def _free_engines(state, base):
             state.nic[u64(base + LINE)] = _meld(state, state.nic[u64(base + LINE)], state.flow[u64(words + LATER)])
             state.flow[u64(words + LATER)] = NONE
             state.nic[u64(base + IDLE)] += 1
-        flow = np.int64(state.flow[u64(words + NEXT_PAUSED)])
+        flow = state.flow[u64(words + NEXT_FLOW)]
     state.nic[u64(base + PAUSED)] = NONE
 
 
@@ -281,12 +592,7 @@ def _post(program, state, nic, base):
     _ready_again(state, base)
     while state.nic[u64(base + READY)] != NONE:
         if state.nic[u64(base + POST_PS)] > present:
-            if state.nic[u64(base + ALARMED)] == 0:
-                if not has_room(state):
-                    return False
-                state.nic[u64(base + ALARMED)] = 1
-                put(program, state, state.nic[u64(base + POST_PS)], nic, np.int64(ALARM), NONE)
-            return True
+            return _look_at(program, state, base, state.nic[u64(base + POST_PS)])
         task = _taken(state, base + READY)
         port = np.int64(program.task_port[u64(task)])
         if _is_left_out(program, state, nic, port):
@@ -303,6 +609,8 @@ def _post(program, state, nic, base):
 @helper
 def _give_engines(program, state, base):
     while state.nic[u64(base + LINE)] != NONE and state.nic[u64(base + IDLE)] > 0:
+        if not has_room(state):
+            return False
         task = _taken(state, base + LINE)
         flow = FLOW_WORDS * np.int64(program.task_flow[u64(task)])
         if state.flow[u64(flow + HOLDER)] != NONE:
@@ -312,28 +620,5 @@ def _give_engines(program, state, base):
         else:
             state.flow[u64(flow + HOLDER)] = task
             state.nic[u64(base + IDLE)] -= 1
-            _let_wish(state, task, SINCE, state.register[NOW])
-            _put_in(state, base + PUSHING, task)
-
-
-@helper
-def _push_chunks(program, state, base):
-    register = state.register
-    while state.nic[u64(base + PUSHING)] != NONE and state.nic[u64(base + ROOM)] > 0:
-        if not has_room(state):
-            return False
-        task = _taken(state, base + PUSHING)
-        key = _wish(state, task, WANTED)
-        chunk = (key >> (register[TASK_BITS] + register[HOP_BITS])) & ((np.int64(1) << register[CHUNK_BITS]) - 1)
-        event, register[SPARE] = register[SPARE], NONE
-        at = np.int64(program.route_ptr[u64(program.task_route[u64(task)])])
-        _push(program, state, base, at, key, _size(program, task, chunk), event)
+            _begin_run(program, state, base, task, _wish(state, task, WANTED))
     return True
-
-
-@helper
-def serve_nic(program, state, server, end, size):
-    """The server of a NIC begins a service: its end gives room back, if that is ever short."""
-    nic = np.int64(program.server_nic[u64(server)])
-    if state.nic[u64(nic * NIC_WORDS + WATCHED)] != 0:
-        put(program, state, end, (nic << 32) | size, np.int64(ROOM_BACK), NONE)

@@ -24,15 +24,16 @@ RADIX = 256
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, top of the stack; servers
 # touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
 # events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
-# the slot whose events move to the levels below; whether a pool may have something to grant; NICs touched, and how many
-# of them are done; of the queues of sim/engine/_ordered.py the first free node, and the number of the next one; and the
-# constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many
-# buckets one has, bits of a rank that they do not look at, and the least priority.
+# the slot whose events move to the levels below; whether a pool may have something to grant; NICs touched, how many of
+# them are done, the first flow whose engine may be done, the first free place for a service of a NIC; of the queues of
+# sim/engine/_ordered.py the first free node, and the number of the next one; and the constants of the run: bits of the
+# offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many buckets one has, bits of a rank
+# that they do not look at, and the least priority.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
-    TOUCHED_NICS, SERVED_NICS, FREE_NODE, NUMBER, WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST,
-    REGISTERS,
-) = range(27)
+    TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, NUMBER, WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, BUCKETS,
+    RANK_SHIFT, LEAST, REGISTERS,
+) = range(29)
 
 # Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
 # box, whether one is full, whether there is too little room; how far parts may be apart, and the end of the window;
@@ -44,8 +45,8 @@ RADIX = 256
 
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
-ALARM, ROOM_BACK = -3, -4
-"""In place of a place: KEY has a NIC, or NIC and size of a chunk. What is less in its upper half is an engine's."""
+ALARM, PUSHED = -3, -4
+"""In place of a place: KEY has the place of a NIC, or a task; see sim/engine/_fifo_nic.py."""
 # Words of a server, int64.
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
@@ -111,6 +112,7 @@ class FifoState(NamedTuple):
     board : (parts * BOARD_WORDS,) or (0,) int64
         What every part shows to the others.
     nic, flow, wish : (N * NIC_WORDS,), (flows * FLOW_WORDS,), (T * WISH_WORDS,) or (0,) int64
+    engine, backlog : (engines * ENGINE_WORDS,), (services * BACKLOG_WORDS,) or (0,) int64
         Words of sim/engine/_fifo_nic.py. Empty, as the two that follow, where there are no NICs.
     port_left : (N * ports,) or (0,) int32
         Transfers of each port that are not pushed in full.
@@ -157,6 +159,8 @@ class FifoState(NamedTuple):
     nic: I64 = _NONE
     flow: I64 = _NONE
     wish: I64 = _NONE
+    engine: I64 = _NONE
+    backlog: I64 = _NONE
     port_left: I32 = _FEW
     touched_nic: I32 = _FEW
     choice: I64 = _NONE

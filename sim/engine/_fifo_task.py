@@ -138,3 +138,14 @@ def _key(program, state, task, chunk):
     """Key of a chunk at its first server."""
     bits = state.register[TASK_BITS] + state.register[HOP_BITS]
     return ((np.int64(program.task_class[u64(task)]) << state.register[CHUNK_BITS] | chunk) << bits) | task
+
+
+@helper
+def log_service(program, state, server, start, task, chunk, at):
+    """Note when a service starts, and the one that its server did before."""
+    route = program.task_route[u64(task)]
+    first = program.route_ptr[u64(route)]
+    row = state.log_base[u64(task)] + chunk * (program.route_ptr[u64(route + 1)] - first) + (at - first)
+    state.log_start_ps[u64(row)] = start
+    state.log_before[u64(row)] = state.last_row[u64(server)]
+    state.last_row[u64(server)] = row

@@ -11,7 +11,7 @@ from sim.engine import _fifo, _fifo_nic
 from sim.engine import _fifo_state as fields
 from sim.engine._fifo_state import FifoState
 from sim.engine._ordered import NUMBER_BITS
-from sim.engine._state import NONE, UNSTACKED
+from sim.engine._state import FAR, NONE, UNSTACKED
 from sim.program import FIFO, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
 from sim.program.contract import UNBOUNDED
 from sim.program.outcome import log_base
@@ -119,12 +119,12 @@ def initial_state(program: Program, log: bool) -> FifoState:
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log else 0, -1, np.int64),
-        **(nics(program) if program.has_nics else {}),
+        **(nics(program, register) if program.has_nics else {}),
         **({} if is_fifo(program) else _queues(program, register)),
     )
 
 
-def nics(program: Program) -> dict[str, Any]:
+def nics(program: Program, register: I64) -> dict[str, Any]:
     """State of NICs."""
     n_nics = program.nic_engines.size
     sent = np.flatnonzero(program.hops() > 0)
@@ -137,19 +137,27 @@ def nics(program: Program) -> dict[str, Any]:
     first, rest = program.chunk_work[program.cut_size[cut]].T
     work = np.zeros(n_nics, np.float64)
     np.add.at(work, nic, n_first * first.astype(np.float64) + (program.cut_chunks[cut] - n_first) * rest)
+    engines = program.nic_engines.astype(np.int64)
     words = np.zeros((n_nics, _fifo_nic.NIC_WORDS), np.int64)
-    words[:, [_fifo_nic.READY, _fifo_nic.ASIDE, _fifo_nic.LINE, _fifo_nic.PUSHING, _fifo_nic.PAUSED]] = NONE
-    words[:, [_fifo_nic.LAST_PORT, _fifo_nic.STAMP]] = NONE
-    words[:, _fifo_nic.IDLE] = program.nic_engines
+    words[:, [_fifo_nic.READY, _fifo_nic.ASIDE, _fifo_nic.LINE, _fifo_nic.PAUSED, _fifo_nic.LAST_PORT]] = NONE
+    words[:, [_fifo_nic.OLDEST, _fifo_nic.NEWEST, _fifo_nic.TOGETHER, _fifo_nic.STAMP]] = NONE
+    words[:, _fifo_nic.LOOK_PS] = FAR
+    words[:, _fifo_nic.IDLE] = engines
+    words[:, _fifo_nic.ENGINES] = np.cumsum(engines) - engines
     words[:, _fifo_nic.ROOM] = program.nic_queue
-    words[:, _fifo_nic.WATCHED] = work > program.nic_queue * 0.999
-    words[:, _fifo_nic.AT_ONCE] = np.minimum(
-        program.nic_engines * float(program.chunk_work.max(initial=0)), UNBOUNDED
-    ).astype(np.int64)
+    # What all engines push at once; a queue with as much room is not likely to be full soon.
+    at_once = np.maximum(engines * program.chunk_work.max(initial=1).astype(np.float64), 1)
+    words[:, _fifo_nic.WATCHED] = np.where(work < 0.999 * program.nic_queue, 0, np.minimum(at_once, UNBOUNDED))
+    server = np.flatnonzero(program.server_nic >= 0)
+    words[program.server_nic[server], _fifo_nic.SERVER] = server
+    register[fields.ENDED] = NONE
+    backlog = np.zeros((2 * int(engines.sum()) + 2, _fifo_nic.BACKLOG_WORDS), np.int64)
+    backlog[:, _fifo_nic.BEHIND] = np.append(np.arange(1, len(backlog)), NONE)
     n_flows = int(program.task_flow.max(initial=-1)) + 1
     return {
         "nic": words.reshape(-1), "flow": np.full(n_flows * _fifo_nic.FLOW_WORDS, NONE, np.int64),
         "wish": np.zeros(program.n_tasks * _fifo_nic.WISH_WORDS, np.int64),
+        "engine": np.zeros(int(engines.sum()) * _fifo_nic.ENGINE_WORDS, np.int64), "backlog": backlog.reshape(-1),
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
     }
 
@@ -233,7 +241,9 @@ def waiting(state: FifoState) -> I64:
 
 
 def with_more_room(state: FifoState) -> FifoState:
-    """More room to sort in, half as many nodes or half as many blocks again: whichever the loop is short of."""
+    """More room to sort in, for services of NICs, for nodes, or half as many blocks again: whichever is short."""
+    if state.backlog.size and state.register[fields.BACKLOG_FREE] == NONE:
+        return _with_longer_backlog(state)
     if state.node.size and state.register[fields.FREE_NODE] == NONE:
         node = _with_nodes(state.node, state.register, state.node.size // fields.NODE_WORDS // 2)
         return state._replace(node=node, link=node.view(np.int32))
@@ -244,6 +254,15 @@ def with_more_room(state: FifoState) -> FifoState:
             order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
         )
     return with_blocks(state, max(state.next_block.size // 2, 16))
+
+
+def _with_longer_backlog(state: FifoState) -> FifoState:
+    """Room for half as many services of NICs again."""
+    old = state.backlog.size // _fifo_nic.BACKLOG_WORDS
+    more = np.zeros((max(old // 2, 16), _fifo_nic.BACKLOG_WORDS), np.int64)
+    more[:, _fifo_nic.BEHIND] = np.append(np.arange(old + 1, old + len(more)), NONE)
+    state.register[fields.BACKLOG_FREE] = old
+    return state._replace(backlog=np.concatenate([state.backlog, more.reshape(-1)]))
 
 
 def with_blocks(state: FifoState, more: int) -> FifoState:
