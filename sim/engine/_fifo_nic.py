@@ -438,7 +438,8 @@ def _push_until(program, state, base, present):
         key, place = state.engine[u64(first + NEXT_KEY)], state.engine[u64(first + NEXT_PLACE)]
         if watched:
             state.nic[u64(base + ROOM)] -= program.chunk_work[u64(place & _LOW)]
-        if pushed_ps > from_ps or (watched and state.nic[u64(base + TOGETHER)] != NONE):
+        others_may = pushed_ps > from_ps and state.nic[u64(base + ROOM)] > 0  # be pushed now, and served before
+        if watched and (others_may or state.nic[u64(base + TOGETHER)] != NONE):
             _push_together(state, base)
         else:
             _commit(program, state, base, pushed_ps, key, place)

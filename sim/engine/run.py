@@ -40,8 +40,8 @@ FOREVER_PS = CLOCK_END_PS
 
 DEFAULT_MEMORY_BYTES = 16 * 2**30
 
-SERVER_BYTES = 72
-"""State of a server."""
+SERVER_BYTES, SENT_BYTES = 72, 56
+"""State of a server; and of a task, beside that of every task, where there are NICs."""
 
 
 class Progress(NamedTuple):
@@ -313,7 +313,8 @@ def memory_bytes(program: Program, log: bool = False) -> int:
     in_flight = int(np.minimum(program.chunks(), IN_FLIGHT).sum())
     row_bytes = 16 if program.is_healthy else 8 * _state.JOURNAL_COLUMNS
     logged = row_bytes * program.chunk_hops() if log else 0
-    state = program.n_tasks * TASK_BYTES + program.n_servers * SERVER_BYTES + in_flight * EVENT_BYTES
+    task_bytes = TASK_BYTES + SENT_BYTES * program.has_nics
+    state = program.n_tasks * task_bytes + program.n_servers * SERVER_BYTES + in_flight * EVENT_BYTES
     return program.nbytes() + state + logged + fifo.queue_bytes(program)
 
 

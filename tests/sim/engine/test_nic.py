@@ -17,7 +17,7 @@ from sim.engine._fifo import run_fifo_nics
 from sim.engine._kernel import run_nics
 from sim.engine.reference import Simulation, run_reference
 from sim.engine.reference_nic import Nic, Want
-from sim.engine.run import Run, advance_to_end, run, start
+from sim.engine.run import Run, advance_to_end, memory_bytes, run, start
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
@@ -335,3 +335,16 @@ def test_every_chunk_of_a_random_program_is_delivered(program: Program) -> None:
     outcome = run_reference(program._replace(ports_in_turn=0))
     assert int(outcome.finish_ps.min()) >= 0
     assert outcome.events == program.chunk_hops()
+
+
+def test_memory_is_estimated_with_nics() -> None:
+    """What a task takes at its NIC is part of the estimate."""
+    builder = building(post_ps=1)
+    nics = [builder.nic(FAST, engines=4) for _ in range(50)]
+    for flow in range(20_000):
+        builder.task(1, [(nics[flow % 50], 1)], flow=flow)
+    program = builder.build()
+    one = Run(program)
+    calendar = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    assert program.nbytes() + one.nbytes - calendar <= memory_bytes(program) * 1.1
+    assert memory_bytes(program) <= 1.5 * (program.nbytes() + one.nbytes)
