@@ -1,80 +1,96 @@
-"""`python -m benchmarks`: measure, print, and write docs/performance_tables.md and docs/performance.png."""
+"""`python -m benchmarks`: measure, print, and write docs/performance_tables.md, what other pages quote of it, and the
+figure docs/performance.png."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
+import traceback
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from pathlib import Path
+from time import perf_counter
 
-from benchmarks import codec, flows, plain_loop, scale, skipping, speed, stages, start, threads
+from benchmarks import codec, flows, plain_loop, quotes, scale, skipping, speed, stages, start, threads
 from benchmarks.cases import Case
+from benchmarks.tables import FILE, Table, keep, kept, show
 from sim.plots.style import WIDE, figure, legend, line_of, log_axis
 from topologies.units import format_size
-
-DOCS = Path(__file__).parents[1] / "docs"
 
 PEERS = """Measured elsewhere, on a two-core AMD EPYC machine (Debian 12, gcc 12.2, Python 3.11), in
 millions of chunk-hops a second of user CPU. astra-network-analytical 599a0473, congestion-aware engine, C++: 6.3 on the
 ring of 256, 2.25 on the all-to-all, 0.058 where all times are distinct (unequal sizes there, one chunk a pair). All of
 ASTRA-sim 518bd513: 0.79 on the ring of 256; 171 s of CPU and 5.3 GiB for a ring of 4,096, one chunk. SimPy 4.1.2 by
-hand: 0.121 on the ring of 256; plain Python with heapq: 0.87."""
+hand: 0.121 on the ring of 256; plain Python with heapq: 0.87.
+
+What these leave out. Injection: there, all chunks join their first link at time 0, those of a pair one behind the
+other, and nothing waits for anything else; a ring sends each chunk on when it arrives, 2(N-1) times. In weft a chunk
+joins its first link when the one before it has been served there, and a rank waits for the chunk that it passes on,
+which takes an event more for each hop of the ring; in flight the all-to-all has 12 MB, and the process there 563 MiB.
+Times there are whole nanoseconds. Build: those rates are of the whole process, a thin driver without algorithm, proof
+or lowering included; ASTRA-sim reads its files and runs its system layer besides. Ours are of the run alone. What comes
+before it: from the columns of routes, tasks and dependencies to the program, "program built, s" above; in a command,
+"Stages of commands"."""
+
+PEERS_TITLE = "Peers"
 
 
-def main() -> None:
-    """Measure everything, or with --quick what takes a minute."""
+def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
+    """What is measured, in order; `missed` gets the gates that the codec misses."""
+    yield Table("Chunk engine and tape", SPEED_HEAD, lambda: (speed_row(speed.measure(c, times)) for c in speed.CASES))
+    yield Table("Against plain Python, in one process", RATIO_HEAD,
+                lambda: (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES))
+    yield Table("Against a plain C++ loop, in one process", PLAIN_HEAD, lambda: plain_rows(times))
+    yield Table("Against the general loop, in one process", GENERAL_HEAD,
+                lambda: (general_row(case, times) for case in (speed.CASES[1], speed.CASES[3])))
+    yield Table("What a record costs", LOG_HEAD, lambda: [log_row(speed.CASES[0], times)])
+    yield from stages.TABLES
+    yield Table("Stretches that repeat", skipping.HEAD, lambda: (skipping.row(*case) for case in skipping.CASES))
+    yield Table("Where nothing repeats", skipping.NOTHING_HEAD,
+                lambda: (skipping.nothing_row(*case) for case in skipping.NOTHING))
+    yield Table("One run on several threads", threads.HEAD, lambda: threads.rows(times), threads.NOTE)
+    fabrics = flows.FABRICS[:1] if quick else flows.FABRICS
+    yield Table("Fluid engine, no symmetry", flows.HEAD, lambda: flows.rows(fabrics))
+    yield Table("From the command line to the first number", start.HEAD, lambda: start.rows(quick), start.NOTE)
+    yield Table("Memory without symmetry, one chunk a transfer", MEMORY_HEAD,
+                lambda: [memory_row(scale.run_apart(*scale.NO_SYMMETRY))])
+    yield Table("Homomorphic codec, 16 MiB, one core", codec.HEAD, lambda: codec_rows(times, missed))
+    yield Table("All-reduce of 1 GiB, one chunk a transfer, exact by symmetry", SCALE_HEAD, lambda: scale_rows(quick))
+
+
+def main() -> int:
+    """Measure everything, or with --quick what takes a minute; a table that fails leaves the others as they are."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=main.__doc__)
     parser.add_argument("--quick", action="store_true", help="tori of up to 128x128, fewer repeats; writes no file")
-    quick = parser.parse_args().quick
-    times = 2 if quick else 5
-    load = f"at a load of {os.getloadavg()[0]:.1f} when it began"
-    lines = ["# Performance: all tables", "", f"Measured on {machine()}, {load}.", ""]
-    lines += show("Chunk engine and tape", SPEED_HEAD, (speed_row(speed.measure(c, times)) for c in speed.CASES))
-    ratios = (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES)
-    lines += show("Against plain Python, in one process", RATIO_HEAD, ratios)
-    lines += show("Against a plain C++ loop, in one process", PLAIN_HEAD, plain_rows(times))
-    lines += show("What a record costs", LOG_HEAD, [log_row(speed.CASES[0], times)])
-    for title, head, rows in stages.TABLES:
-        lines += show(title, head, rows())
-    lines += show("Stretches that repeat", skipping.HEAD, (skipping.row(*case) for case in skipping.CASES))
-    lines += show("One run on several threads", threads.HEAD, (threads.row(*case, times) for case in threads.CASES))
-    lines += show("Fluid engine, no symmetry", flows.HEAD, flows.rows(flows.FABRICS[:1] if quick else flows.FABRICS))
-    lines += show("From the command line to the first number", start.HEAD, start.rows())
-    memory = (memory_row(scale.run_apart(*which)) for which in [scale.NO_SYMMETRY])
-    lines += show("Memory without symmetry, one chunk a transfer", MEMORY_HEAD, memory)
-    coded = list(codec.measured(2 * times))
-    lines += show("Homomorphic codec, 16 MiB, one core", codec.HEAD, (codec.row(*one) for one in coded))
-    print("\nscaling ...", flush=True)
-    found = scale.curves(128 if quick else 1024, lambda one: print(" ", *scale_row(one), flush=True))
-    found += [] if quick else [scale.run_apart(*which) for which in scale.LARGEST]
-    lines += show("All-reduce of 1 GiB, one chunk a transfer, exact by symmetry", SCALE_HEAD, map(scale_row, found))
-    lines += ["## Peers", "", PEERS, ""]
-    if not quick:
-        (DOCS / "performance_tables.md").write_text("\n".join(lines))
-        plot(found, DOCS / "performance.png")
-    missed = [f"{layout} at {one.density:.2%}" for layout, one in coded if not codec.keeps(layout, one)]
-    if missed:
-        raise SystemExit(f"the codec misses its gates: {', '.join(missed)}")
+    parser.add_argument("--only", metavar="WORD", default="", help="tables with this in their title (default: all)")
+    flags = parser.parse_args()
+    failed: list[str] = []
+    found = kept()
+    wanted = list(tables(2 if flags.quick else 5, flags.quick, failed))
+    for table in wanted:
+        if flags.only.lower() not in table.title.lower():
+            continue
+        began = perf_counter()
+        try:
+            found[table.title] = show(table)
+        except Exception:
+            traceback.print_exc()
+            failed.append(table.title)
+        print(f"{perf_counter() - began:.0f} s", flush=True)
+        if not flags.quick:
+            titles = [one.title for one in wanted if one.title in found]
+            keep({title: found[title] for title in titles} | {PEERS_TITLE: PEERS})
+    if not flags.quick:
+        quotes.write()
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return int(bool(failed))
 
 
-def machine() -> str:
-    """What the numbers were measured on."""
-    return f"{processor()}, Python {platform.python_version()}, numba {version('numba')}, numpy {version('numpy')}"
-
-
-def processor() -> str:
-    """Its name, where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} cores of {names[0]}" if names else platform.machine()
-
-
-SPEED_HEAD = ("case", "chunk-hops", "engine M/s", "tape M/s", "bytes a transfer", "bytes a chunk in flight")
+SPEED_HEAD = (
+    "case", "chunk-hops", "engine M/s", "tape M/s", "bytes a transfer", "bytes a chunk in flight", "program built, s"
+)
 RATIO_HEAD = ("case", "chunk-hops", "engine M/s", "SimPy reference M/s", "ratio", "heapq loop M/s", "ratio")
 PLAIN_HEAD = ("case", "engine M/s", "C++ M/s", "ratio")
+GENERAL_HEAD = ("case", "fifo loop M/s", "general loop M/s", "ratio")
 LOG_HEAD = ("case", "plain M/s", "log kept M/s")
 SCALE_HEAD = ("topology", "algorithm", "NPUs", "services", "simulated", "CPU s", "peak memory")
 
@@ -85,7 +101,7 @@ def speed_row(one: speed.Speed) -> Sequence[str]:
     """A row of the first table."""
     tape = f"{one.replay_rate / 1e6:.0f}" if one.replay_rate else "-"
     memory = (f"{one.bytes_a_transfer:.1f}", f"{one.bytes_a_chunk:.1f}")
-    return one.case, f"{one.services:,}", f"{one.rate / 1e6:.2f}", tape, *memory
+    return one.case, f"{one.services:,}", f"{one.rate / 1e6:.2f}", tape, *memory, f"{one.build_s:.3f}"
 
 
 def ratio_row(one: speed.Ratio) -> Sequence[str]:
@@ -101,6 +117,12 @@ def plain_rows(times: int) -> Iterable[Sequence[str]]:
         return [("no C++ compiler on this machine", "-", "-", "-")]
     rates = ((case.name, *speed.against_plain(case, times)) for case in speed.CASES[1:3])
     return ((name, f"{one / 1e6:.1f}", f"{loop / 1e6:.1f}", f"{one / loop:.2f}") for name, one, loop in rates)
+
+
+def general_row(case: Case, times: int) -> Sequence[str]:
+    """A row of the table against the general loop; the ratio is the median of those of runs in turn."""
+    fifo, general, ratio = speed.against_general(case, times)
+    return case.name, f"{fifo / 1e6:.1f}", f"{general / 1e6:.1f}", f"{ratio:.2f}"
 
 
 def log_row(case: Case, times: int) -> Sequence[str]:
@@ -120,14 +142,23 @@ def memory_row(one: scale.Scale) -> Sequence[str]:
     return one.topology, one.algorithm, f"{one.transfers:,}", format_size(one.peak_bytes), each, f"{one.cpu_s:.1f}"
 
 
-def show(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Print a table row by row as it is measured; returns it as markdown."""
-    lines = [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    print("\n".join(["", *lines]), flush=True)
-    for row in rows:
-        lines.append("| " + " | ".join(row) + " |")
-        print(lines[-1], flush=True)
-    return [*lines, ""]
+def codec_rows(times: int, missed: list[str]) -> Iterable[Sequence[str]]:
+    """Rows of the codec; `missed` gets those that miss their gates."""
+    for layout, one in codec.measured(2 * times):
+        if not codec.keeps(layout, one):
+            missed.append(f"gates of the codec, {layout} at {one.density:.2%}")
+        yield codec.row(layout, one)
+
+
+def scale_rows(quick: bool) -> Iterable[Sequence[str]]:
+    """Rows of the curves and of the largest runs; the figure is drawn after them."""
+    found = []
+    for one in scale.curves(128 if quick else 1024):
+        found.append(one)
+        yield scale_row(one)
+    if not quick:
+        plot(found, FILE.with_name("performance.png"))
+        yield from (scale_row(scale.run_apart(*which)) for which in scale.LARGEST)
 
 
 def plot(found: Sequence[scale.Scale], file: Path) -> None:
@@ -146,4 +177,4 @@ def plot(found: Sequence[scale.Scale], file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -6,7 +6,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter, process_time
@@ -110,18 +110,15 @@ def run_apart(topology: str, algorithm: str) -> Scale:
     return Scale(**json.loads(done.stdout))
 
 
-def curves(largest_side: int, told: Callable[[Scale], None]) -> list[Scale]:
+def curves(largest_side: int) -> Iterator[Scale]:
     """Every algorithm on square tori up to a side; asserts the event counts."""
-    found = []
     for algorithm in ALGORITHMS:
         for side in SIDES:
             if side > largest_side or (algorithm == "ring" and not _has_rings(side)):
                 continue
             one = run_apart(f"torus:{side}x{side}", algorithm)
             assert one.services == services_due(side, algorithm), one
-            told(one)
-            found.append(one)
-    return found
+            yield one
 
 
 def _has_rings(side: int) -> bool:

@@ -30,6 +30,22 @@ CASES = (
 HEAD = ("4,096 chunks", "services", *(f"{size}: {what}" for size in SIZES for what in (
     "simulated", "one in", "ms without", "ms with")))
 
+NOTHING = (
+    ("torus:8x8", 4096, "auto"), ("torus:8x8", 128, "off"), ("torus:16x16", 1024, "auto"), ("torus:16x16", 16, "off"),
+)
+NOTHING_HEAD = ("direct all-to-all", "chunks", "symmetry", "services", "ms without", "ms with", "with / without")
+PAIRS = 15
+"""Differences of some per cent take more of them."""
+
+
+def nothing_row(fabric: str, chunks: int, symmetry: str) -> Sequence[str]:
+    """A schedule in which nothing is skipped: what it costs to try."""
+    program = lower(build("direct", "all-to-all", from_spec(fabric), SIZES[0]), Model(chunks=chunks), symmetry).program
+    found = run(program)
+    assert found.skipped == 0
+    without, skipping, ratio = in_turn(program, PAIRS)
+    return fabric, f"{chunks:,}", symmetry, f"{found.events:,}", f"{without:.1f}", f"{skipping:.1f}", f"{ratio:.3f}"
+
 
 def row(fabric: str, algorithm: str, collective: str) -> Sequence[str]:
     """One schedule, one representative of the symmetry, at both sizes."""
@@ -39,13 +55,13 @@ def row(fabric: str, algorithm: str, collective: str) -> Sequence[str]:
         whole, found = run(program, skip=False), run(program)
         assert np.array_equal(whole.finish_ps, found.finish_ps) and whole.events == found.events
         simulated = found.events - found.skipped
-        without, skipping = in_turn(program)
+        without, skipping, _ = in_turn(program)
         cells += [f"{simulated:,}", f"{found.events / simulated:.0f}", f"{without:.1f}", f"{skipping:.1f}"]
     return f"{algorithm} {collective} on {fabric}", f"{found.events:,}", *cells
 
 
-def in_turn(program: Program, times: int = 5) -> tuple[float, float]:
-    """Median ms of CPU without skipping and with it."""
+def in_turn(program: Program, times: int = 5) -> tuple[float, float, float]:
+    """Median ms of CPU without skipping and with it, and the median of what the second is to the first."""
     pairs = [[cpu_s(partial(run, program, skip=skip)) * 1e3 for skip in (False, True)] for _ in range(times)]
     without, skipping = zip(*pairs, strict=True)
-    return median(without), median(skipping)
+    return median(without), median(skipping), median(after / before for before, after in pairs)

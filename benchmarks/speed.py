@@ -53,6 +53,8 @@ class Speed(NamedTuple):
     bytes_a_chunk : float
         Of each chunk that the engine set aside room for.
     chunks_in_flight : int
+    build_s : float
+        CPU seconds from the columns of routes, tasks and dependencies to the program.
     """
 
     case: str
@@ -62,6 +64,7 @@ class Speed(NamedTuple):
     bytes_a_transfer: float
     bytes_a_chunk: float
     chunks_in_flight: int
+    build_s: float
 
 
 class Ratio(NamedTuple):
@@ -109,7 +112,8 @@ def engine_rate(program: Program, services: int, times: int = 5) -> float:
 
 
 def measure(case: Case, times: int = 5) -> Speed:
-    """Engine, tape and memory of one case."""
+    """Engine, tape and memory of one case, and what it takes to build its program."""
+    built_per_s = rate(1, times, lambda: case.build)
     program = case.build()
     assert program.chunk_hops() == case.services
     found = engine_rate(program, case.services, times)
@@ -129,6 +133,7 @@ def measure(case: Case, times: int = 5) -> Speed:
         (program.nbytes() + one.nbytes - one.state.event.nbytes) / program.n_tasks,
         one.state.event.nbytes / tokens,
         tokens,
+        1 / built_per_s,
     )
 
 
@@ -168,6 +173,22 @@ def against_plain(case: Case, times: int = 5) -> tuple[float, float]:
         seconds.append(np.diff(times_of_one))
     engine, loop = np.median(seconds, axis=0)
     return case.services / engine, case.services / loop
+
+
+def against_general(case: Case, times: int = 5) -> tuple[float, float, float]:
+    """Rates of the fifo loop and of the loop that runs any program, in turn, and the median ratio."""
+    program = case.build()
+    seconds = []
+    for _ in range(times):
+        runs = [Run(program, general=general, skip=False) for general in (False, True)]
+        at = [process_time()]
+        for one in runs:
+            one.advance()
+            at.append(process_time())
+            assert one.events == case.services
+        seconds.append(np.diff(at))
+    fifo, general = np.median(seconds, axis=0)
+    return case.services / fifo, case.services / general, float(np.median([two / one for one, two in seconds]))
 
 
 def log_cost(case: Case, times: int = 5) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Everything around the engine: stages of commands, points of a sweep, bounds: `python -m benchmarks.stages`."""
+"""Everything around the engine: stages of commands, points of a sweep, bounds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import NamedTuple
 
+from benchmarks.tables import Table
 from collectives import ALGORITHMS, build
 from sim.analytic.bounds import bounds
 from sim.engine.run import run
@@ -114,14 +115,7 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 
 TABLES = (
-    ("Stages of commands, CPU s", STAGE_HEAD, lambda: map(stage_row, COMMANDS)),
-    ("Points of a sweep", SWEEP_HEAD, lambda: (sweep_row(*one) for one in SWEEPS)),
-    ("Bounds beside runs", BOUND_HEAD, lambda: map(bound_row, SIDES)),
+    Table("Stages of commands, CPU s", STAGE_HEAD, lambda: map(stage_row, COMMANDS)),
+    Table("Points of a sweep", SWEEP_HEAD, lambda: (sweep_row(*one) for one in SWEEPS)),
+    Table("Bounds beside runs", BOUND_HEAD, lambda: map(bound_row, SIDES)),
 )
-
-
-if __name__ == "__main__":
-    from benchmarks.__main__ import show  # which imports this module
-
-    for title, head, rows in TABLES:
-        show(title, head, rows())

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,11 +88,23 @@ def smoke(programs: Path, folder: Path) -> None:
         _run(["weft", *line.split()], keep, folder)
 
 
-def compile_into(shipped: Path, programs: Path) -> None:
-    """Compile the kernels of an installed weft for any processor, into a folder for `build`."""
+def install_alone(wheel: Path, folder: Path) -> Path:
+    """A new environment with a wheel, which takes what it needs from that of this process; returns its programs."""
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    python = str(folder / "bin" / "python")
+    run([sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", str(wheel)])
+    site = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip())
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))
+    return folder / "bin"
+
+
+def compile_into(shipped: Path, programs: Path, commands: Sequence[str] = ("warm",)) -> None:
+    """Compile the kernels of an installed weft that commands need for any processor, into a folder for `build`."""
     name, features = ANY_PROCESSOR
     with tempfile.TemporaryDirectory() as cache:
-        run([str(programs / "weft"), "warm"], NUMBA_CACHE_DIR=cache, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features)
+        flags = {"NUMBA_CACHE_DIR": cache, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
+        for command in commands:
+            run([str(programs / "weft"), *command.split()], **flags)
         for found in Path(cache).glob("kernel-*"):
             who, _, stamp = found.name.removeprefix("kernel-").rsplit("-", 2)
             shutil.copytree(found, shipped / f"{who}-{stamp}")

@@ -1,0 +1,186 @@
+"""What README and docs/performance.md quote of the tables: `python -m benchmarks.quotes` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import flows, speed, start, tables
+from benchmarks.stages import COMMANDS
+from benchmarks.tables import cell, rows_of
+from topologies.units import parse_size
+
+ROOT = Path(__file__).parents[1]
+Row = tuple[str, str]
+
+ENGINE, SKIPPED, RATE = "Chunk engine and tape", "Stretches that repeat", "engine M/s"
+PYTHON, PLAIN, GENERAL = (
+    f"Against {what}, in one process" for what in ("plain Python", "a plain C++ loop", "the general loop"))
+NOTHING, SEVERAL, FLOWS = "Where nothing repeats", "One run on several threads", "Fluid engine, no symmetry"
+STAGES, POINTS, BOUNDS = "Stages of commands, CPU s", "Points of a sweep", "Bounds beside runs"
+FIRST, CODEC = "From the command line to the first number", "Homomorphic codec, 16 MiB, one core"
+MEMORY = "Memory without symmetry, one chunk a transfer"
+SCALE = "All-reduce of 1 GiB, one chunk a transfer, exact by symmetry"
+TWO = tuple((case, "off") for case in (
+    "recursive-doubling on torus:64x64", "ring on random-regular:1024x4x1", "direct on torus:16x16"))
+MILLION = "1,048,576"
+
+RING, ALL, OWN, PRIORITY = (case.name for case in speed.CASES)
+SMALL = speed.SMALL_CASES[0].name
+
+
+class Found:
+    """The tables of a file."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self.texts = texts
+
+    def __call__(self, title: str, row: str | tuple[str, ...], column: str) -> str:
+        return cell(self.texts, title, row, column)
+
+    def whole(self, title: str, row: str, column: str) -> str:
+        """Rounded to an integer."""
+        return f"{float(self(title, row, column).replace(',', '')):,.0f}"
+
+    def column(self, title: str, column: str, holds: str = "") -> list[str]:
+        """A column, of the rows that have a cell."""
+        head, *lines = rows_of(self.texts, title)
+        return [line[head.index(column)] for line in lines if not holds or holds in line]
+
+    def numbers(self, title: str, column: str, holds: str = "") -> list[float]:
+        """The same as numbers."""
+        return [float(one.replace(",", "")) for one in self.column(title, column, holds)]
+
+    def sizes(self, title: str, column: str, holds: str) -> tuple[str, str]:
+        """The least and the most of a column of sizes."""
+        parts = (size.split() for size in self.column(title, column, holds))
+        found = sorted(float(number) * parse_size(f"1{unit}", column) / 2**30 for number, unit in parts)
+        return f"{found[0]:.2f}", f"{found[-1]:.1f}"
+
+
+def span(found: Sequence[float], places: int = 0) -> str:
+    """The least and the most."""
+    return f"{min(found):,.{places}f} to {max(found):,.{places}f}"
+
+
+def of_readme(at: Found) -> Iterator[Row]:
+    """The table of README."""
+    ring = "ring all-reduce on ring:64"
+    least, most = at.sizes(SCALE, "peak memory", MILLION)
+    two = [at(SEVERAL, row, "ratio") for row in TWO]
+    yield "ring of 256 NPUs, 16 chunks", (
+        f"{at.whole(ENGINE, RING, RATE)} million chunk-hops per second on one core, "
+        f"{at.whole(ENGINE, RING, 'bytes a transfer')} bytes per transfer")
+    yield "all-to-all on a 16x16 torus, 16 chunks per pair", (
+        f"{at.whole(ENGINE, ALL, RATE)} million per second; {at.whole(ENGINE, OWN, RATE)} million if every link has "
+        f"its own bandwidth; {at(PLAIN, ALL, 'ratio')} and {at(PLAIN, OWN, 'ratio')} times a plain C++ loop")
+    yield "relative to a 40-line heapq loop and to the SimPy reference (ring of 64)", (
+        f"{ratios(at)[0]} and {ratios(at)[1]} times as fast")
+    yield "ring of 64 NPUs, 4,096 chunks: stretches that repeat are skipped", (
+        f"one service in {at(SKIPPED, ring, '512MiB: one in')} simulated; {at(SKIPPED, ring, '512MiB: ms with')} ms "
+        f"instead of {at.whole(SKIPPED, ring, '512MiB: ms without')}; where nothing repeats {slower(at)} % slower")
+    yield ("one run on two threads, 8 KiB chunks: recursive doubling on 64x64; ring on a random graph of 1,024; "
+           "all-to-all on 16x16", f"{'; '.join(two)} times as fast as on one")
+    yield "`compare` of four algorithms at 14 sizes on a 64x64 torus", f"{at(STAGES, COMMANDS[0], 'CPU s')} s of CPU"
+    yield "first number after the installation of a wheel; in a checkout, nothing compiled", (
+        f"{first(at, start.FIRST, start.INSTALLED)}; {first(at, start.FIRST, start.CHECKOUT)} s of user CPU; of the "
+        f"first of the commands above {first(at, start.README, start.INSTALLED)}; "
+        f"{first(at, start.README, start.CHECKOUT)} s")
+    yield "sweep over bandwidths, 64 NPUs", (
+        f"{span(at.numbers(POINTS, 'points a CPU second'))} points per second of CPU")
+    yield "bound for 1,024 NPUs; trees for 256 NPUs; trees for 4,096 identical NPUs", (
+        "at most 1.5 s; 14 s; 0.5 s of CPU ([bounds](docs/reference/bounds.md))")
+    yield "all-reduce over 1,048,576 NPUs, exact by symmetry", (
+        f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
+
+
+def ratios(at: Found) -> tuple[str, str]:
+    """Of the ring of 64: against the heapq loop, whose column is the last, and the SimPy reference."""
+    cells = next(line for line in rows_of(at.texts, PYTHON) if line[0] == SMALL)
+    return f"{float(cells[6]):.0f}", f"{float(cells[4]):,.0f}"
+
+
+def slower(at: Found) -> str:
+    """Per cent by which trying to skip slows runs in which nothing repeats."""
+    return span([(ratio - 1) * 100 for ratio in at.numbers(NOTHING, "with / without")], 1)
+
+
+def first(at: Found, command: str, compiled: str) -> str:
+    return f"{float(at(FIRST, (command, compiled), 'user CPU s')):.1f}"
+
+
+def of_performance(at: Found) -> Iterator[Row]:
+    """The table of docs/performance.md."""
+    tape = {name: float(at(ENGINE, name, "tape M/s")) for name in (RING, ALL, OWN)}
+    times = [tape[name] / float(at(ENGINE, name, RATE)) for name in tape]
+    least, most = at.sizes(SCALE, "peak memory", MILLION)
+    encode, peel = (at.numbers(CODEC, column, "spread") for column in ("encode GB/s", "peel ns per nonzero"))
+    yield "ring of 256, 64 MiB, 16 chunks", (
+        f"{at(ENGINE, RING, RATE)} million chunk-hops per second; "
+        f"{at.whole(ENGINE, RING, 'bytes a transfer')} bytes per transfer")
+    yield "all-to-all on 16x16, 1 MiB per pair, 16 chunks", (
+        f"{at(ENGINE, ALL, RATE)} million; {at.whole(ENGINE, ALL, 'bytes a transfer')} bytes per transfer; "
+        f"{at(PLAIN, ALL, 'ratio')} times a plain C++ loop")
+    yield "the same, every link its own bandwidth", (
+        f"{at(ENGINE, OWN, RATE)} million; {at(PLAIN, OWN, 'ratio')} times the C++ loop")
+    yield "the same, priorities", (
+        f"{at(ENGINE, PRIORITY, RATE)} million; {at(GENERAL, PRIORITY, 'ratio')} times the general loop")
+    yield "ring of 64 against a 40-line heapq loop, and the SimPy reference", (
+        f"{ratios(at)[0]} times and {ratios(at)[1]} times as fast")
+    yield "building the programs of the first three from their columns", (
+        ", ".join(at(ENGINE, name, "program built, s") for name in (RING, ALL, OWN)) + " s")
+    yield "sweep over a tape", (
+        f"{tape[RING]:.0f} million on the ring, {tape[ALL]:.0f} on the all-to-all, {tape[OWN]:.0f} with own "
+        f"bandwidths: {times[0]:.0f}, {times[1]:.0f} and {times[2]:.0f} times the fifo loop")
+    yield "trying to skip where nothing repeats", f"{slower(at)} % slower"
+    yield "two threads, 8 KiB chunks", ", ".join(f"{row[0]} {at(SEVERAL, row, 'ratio')}" for row in TWO) + (
+        " times as fast as one")
+    yield "all-reduce of 1,048,576 NPUs, from building the topology to the result", (
+        f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
+    yield "ring on random-regular:1024, 4.2 million transfers without symmetry", (
+        f"{at.numbers(MEMORY, 'bytes a transfer beyond the imports')[0]:.0f} bytes per transfer at the peak")
+    for sizes in ("equal sizes", "sizes at random up to 4 MiB"):
+        rows = [f"{fabric}, {sizes}" for fabric in flows.FABRICS]
+        yield f"flows (`--engine fluid`), all-to-all without symmetry, {sizes}", ", ".join(
+            f"{at(FLOWS, row, 'flows')} in {at(FLOWS, row, 'CPU s')} s" for row in rows) + " of CPU"
+    yield "homomorphic codec, 16 MiB, 1.23 cells per item, unions of 1 to 57 %", (
+        f"encode {max(encode):.1f} to {min(encode):.1f} GB/s, peel {min(peel):.0f} to {max(peel):.0f} ns per nonzero")
+    for name, command in (("first number, user CPU, imports included", start.FIRST),
+                          ("the same, with stretches that are skipped", start.LONG),
+                          ("the same, first command of README, 39 runs", start.README)):
+        yield name, (
+            f"checkout with nothing compiled {first(at, command, start.CHECKOUT)} s, all compiled "
+            f"{first(at, command, start.WARM)}; wheel, just installed {first(at, command, start.INSTALLED)}")
+    yield "`compare`, 4 algorithms, 14 sizes, torus:64x64; in 4 chunks; recursive doubling on dragonfly:33x16x8", (
+        "; ".join(at(STAGES, command, "CPU s") for command in COMMANDS) + " s of CPU")
+    yield "sweep points per CPU second, only the bandwidth varies, 64 NPUs", (
+        span(at.numbers(POINTS, "points a CPU second")))
+    yield "bounds / engine on tori of 8x8, 16x16, 32x32, 64x64, 128x128: median; largest", "; ".join(
+        ", ".join(at.column(BOUNDS, column)) for column in ("bounds / engine: median", "largest"))
+
+
+PAGES = (
+    (ROOT / "README.md", "## Performance\n", of_readme), (ROOT / "docs/performance.md", "## In short\n", of_performance)
+)
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """The pages as they should be: the first table behind a heading is that of the numbers in the file."""
+    at = Found(tables.kept())
+    for page, heading, rows in PAGES:
+        text = page.read_text(encoding="utf-8")
+        before, _, after = text.partition(heading)
+        above, head, rest = after.partition("|---|---|\n")
+        below = rest[rest.index("\n\n"):]
+        lines = "\n".join(f"| {what} | {said} |" for what, said in rows(at))
+        yield page, before + heading + above + head + lines + below
+
+
+def write() -> None:
+    """Write them."""
+    for page, text in list(pages()):
+        page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
