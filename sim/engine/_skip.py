@@ -26,7 +26,6 @@ from sim.engine._by_pointer import by_pointer
 from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import (
     BUSY_PS,
-    CHUNK_BITS,
     DELIVERED,
     EVENT_WORDS,
     EVENTS,
@@ -44,8 +43,8 @@ from sim.engine._fifo_state import (
     TIME,
     WIDTH,
 )
-from sim.engine._jit import count_leading_zeros, entry, helper, section, u64
-from sim.engine._skip_events import gather, scatter, sort
+from sim.engine._jit import entry, helper, section, u64
+from sim.engine._skip_events import gather, scatter
 from sim.engine._skip_limits import recurs
 from sim.engine._skip_parts import (
     CHANGED,
@@ -65,6 +64,7 @@ from sim.engine._skip_parts import (
 )
 from sim.engine._skip_state import (
     AFTER_PS,
+    ALLOWED,
     COST,
     LIVE,
     MULTIPLE,
@@ -72,7 +72,10 @@ from sim.engine._skip_state import (
     N_AFTER,
     N_BEFORE,
     N_PARTS,
+    ORDERED_AFTER,
+    ORDERED_BEFORE,
     PERIOD,
+    READY,
     RECURS,
     SKIPPED,
     SKIPS,
@@ -82,6 +85,9 @@ from sim.engine._skip_state import (
 )
 from sim.engine._skip_watch import watch
 from sim.engine._state import FAR, LEAPT, NEEDS_TOKENS, NONE, PAUSED, TIRED
+
+SLICE = 256
+"""Services after which to see whether a task has ended, which is when what is under way may begin to repeat."""
 
 
 @entry
@@ -106,34 +112,41 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
             return PAUSED
         if not may_try(skip):
             return TIRED
-        wait = min(skip.register[WAIT], room)
-        goal = register[EVENTS] + wait
-        status = fifo_loop(program, state, wait, until_ps, False, False, False)
-        if status != PAUSED or register[EVENTS] < goal:
-            return status
-        if register[EVENTS] >= most:
-            return PAUSED
-        n_live = skip.register[LIVE]
-        find_live(program, state, skip)
-        if skip.register[LIVE] != n_live:
-            # Tasks start or end: what they do has hardly settled.
-            skip.register[WAIT] = _settling(program, skip)
-            continue
-        status = np.int64(NOTHING)
-        if find_parts(program, state, skip):
-            status = watch(program, state, skip, most, until_ps)
-        if status == FOUND:
-            status = _compare(program, state, skip, most, until_ps)
-        if status == FOUND:
+        if skip.register[READY] == 0:
+            left, wait = register[LEFT], min(skip.register[WAIT], room)
+            while wait > 0 and register[LEFT] == left:
+                some = min(wait, max(SLICE, _settling(program, skip)))
+                goal = register[EVENTS] + some
+                status = fifo_loop(program, state, some, until_ps, False, False, False)
+                if status != PAUSED or register[EVENTS] < goal:
+                    return status
+                wait -= some
+            if register[EVENTS] >= most:
+                return PAUSED
+            n_live = skip.register[LIVE]
+            find_live(program, state, skip)
+            if skip.register[LIVE] != n_live:
+                # Tasks start or end: what they do has hardly settled.
+                skip.register[WAIT] = _settling(program, skip)
+                continue
+            status = np.int64(NOTHING)
+            if find_parts(program, state, skip):
+                status = watch(program, state, skip, most, until_ps)
+            if status == FOUND:
+                status = _compare(program, state, skip, most, until_ps)
+            skip.register[READY] = status == FOUND
+        if skip.register[READY] != 0:
             status = _skip(program, state, skip, most, until_ps)
+            skip.register[READY] = status == NEEDS_TOKENS
+            if status == NEEDS_TOKENS:
+                return status
         forget_parts(skip)
         if status in (FOUND, CHANGED):
             skip.register[WAIT] = _settling(program, skip)
             if status == FOUND and state.log_base.size:
                 return LEAPT
         elif status == NOTHING:
-            done = register[EVENTS] - skip.register[SKIPPED]
-            skip.register[WAIT] = min(2 * skip.register[WAIT], max(done // 4, _settling(program, skip)))
+            skip.register[WAIT] = _before_next(state, skip, _settling(program, skip))
         else:
             return status
 
@@ -141,28 +154,28 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
 @helper
 def _settling(program, skip):
     """Services in which the live tasks may settle, and that make up for listing them."""
-    return max(8, skip.register[LIVE], program.task_route.size // 16)
+    return max(8, skip.register[LIVE], program.task_route.size // 32)
 
 
-@section
-def _gathered(state, skip, events, order):
-    """All events in the order of task, hop, and chunk; returns how many, or NONE."""
-    register = state.register
-    count = gather(state, events)
-    # To sort by heap; many events are out of the caches.
-    skip.register[COST] += 100 + count * ((64 - count_leading_zeros(max(count, 1))) // 2 + (count >> 10))
+@helper
+def _before_next(state, skip, settling):
+    """Services before the next try: more each time, and so many that early ones leave enough for later ones."""
+    own = skip.register
+    done = state.register[EVENTS] - own[SKIPPED]
+    longer = min(2 * own[WAIT], max(done // 4, settling))
+    return max(longer, 4 * (own[COST] - 2 * own[SKIPPED] - own[ALLOWED] // 3) - done)
+
+
+@helper
+def _gathered(state, skip, events):
+    """All events, in no order yet; returns how many, or NONE."""
+    count, bits = gather(state, events), state.register[TASK_BITS]
+    skip.register[COST] += 25 + (count >> 1) + (count >> 7) * (count >> 6)
     if not may_try(skip):
         return np.int64(NONE)
-    bits, hop_bits, chunk_bits = register[TASK_BITS], register[HOP_BITS], register[CHUNK_BITS]
     for i in range(count):
-        key = events[u64(EVENT_WORDS * i + KEY)]
-        task, hop = key & ((np.int64(1) << bits) - 1), (key >> bits) & ((np.int64(1) << hop_bits) - 1)
-        chunk = (key >> (bits + hop_bits)) & ((np.int64(1) << chunk_bits) - 1)
-        if skip.part_of[u64(task)] == NONE:
-            return np.int64(NONE)  # it has started since
-        place = np.int64(skip.place_of[u64(task)])
-        skip.word[u64(i)] = ((place << hop_bits | hop) << chunk_bits) | chunk
-    sort(order, skip.word, count)
+        if skip.part_of[u64(events[u64(EVENT_WORDS * i + KEY)] & ((np.int64(1) << bits) - 1))] == NONE:
+            return np.int64(NONE)  # a task has started since
     return count
 
 
@@ -171,7 +184,7 @@ def _compare(program, state, skip, most, until_ps):
     """Hold each part against itself a period later."""
     register, own = state.register, skip.register
     n_parts, left, since = own[N_PARTS], register[LEFT], register[NOW]
-    own[N_BEFORE] = _gathered(state, skip, skip.before, skip.sorted_before)
+    own[N_BEFORE], own[ORDERED_BEFORE] = _gathered(state, skip, skip.before), 0
     if own[N_BEFORE] == NONE:
         return NOTHING
     _snapshot(program, state, skip)
@@ -190,7 +203,7 @@ def _compare(program, state, skip, most, until_ps):
         status = fifo_loop(program, state, most - begun, present, False, False, False)
         if status != PAUSED or register[EVENTS] >= most:
             return status
-        own[N_AFTER] = _gathered(state, skip, skip.after, skip.sorted_after)
+        own[N_AFTER], own[ORDERED_AFTER] = _gathered(state, skip, skip.after), 0
         own[AFTER_PS] = present
         if register[LEFT] != left:
             return CHANGED

@@ -94,28 +94,26 @@ def scatter(program, state, events, count, present):
 
 
 @helper
-def sort(order, word, count):
-    """Sort the indices of words by heap: in place, with no worst case."""
-    for i in range(count):
-        order[u64(i)] = i
-    for first in range(count // 2 - 1, -1, -1):
-        _sift(order, word, first, count)
+def sort(order, word, first, count):
+    """Sort `count` indices of words, from `first` on, by heap: in place, with no worst case."""
+    for root in range(count // 2 - 1, -1, -1):
+        _sift(order, word, first, root, count)
     for last in range(count - 1, 0, -1):
-        order[0], order[u64(last)] = order[u64(last)], order[0]
-        _sift(order, word, 0, last)
+        order[u64(first)], order[u64(first + last)] = order[u64(first + last)], order[u64(first)]
+        _sift(order, word, first, 0, last)
 
 
 @helper
-def _sift(order, word, root, count):
+def _sift(order, word, first, root, count):
     """Let the entry at a root sink to its place."""
-    moved = order[u64(root)]
+    moved = order[u64(first + root)]
     at = root
     while 2 * at + 1 < count:
         below = 2 * at + 1
-        if below + 1 < count and word[u64(order[u64(below + 1)])] > word[u64(order[u64(below)])]:
+        if below + 1 < count and word[u64(order[u64(first + below + 1)])] > word[u64(order[u64(first + below)])]:
             below += 1
-        if word[u64(order[u64(below)])] <= word[u64(moved)]:
+        if word[u64(order[u64(first + below)])] <= word[u64(moved)]:
             break
-        order[u64(at)] = order[u64(below)]
+        order[u64(first + at)] = order[u64(first + below)]
         at = below
-    order[u64(at)] = moved
+    order[u64(first + at)] = moved

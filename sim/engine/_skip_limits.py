@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.engine._fifo_state import (
     BUSY_PS,
+    CHUNK_BITS,
     CHUNKS,
     DELIVERED,
     EVENT_WORDS,
@@ -23,14 +24,18 @@ from sim.engine._fifo_state import (
     TIME,
 )
 from sim.engine._fifo_task import _needed, _of
-from sim.engine._jit import helper, section, u64
+from sim.engine._jit import count_leading_zeros, helper, section, u64
+from sim.engine._skip_events import sort
 from sim.engine._skip_parts import FAR_OFF, end_hop, end_of, first_hop, let_word, server_at, was_of, word_of
 from sim.engine._skip_state import (
     COST,
     FIRST,
+    LIVE,
     MEMBERS,
     N_AFTER,
     N_BEFORE,
+    ORDERED_AFTER,
+    ORDERED_BEFORE,
     PERIOD,
     TIMES,
     UNTIL,
@@ -63,7 +68,6 @@ def recurs(program, state, skip, part, since, present):
     advances = alike != NONE
     if advances != (word_of(skip, part, PERIOD) > 0):
         return False
-    end = FAR_OFF
     for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
         task = np.int64(skip.live[u64(i)])
         most = min(most, _task_limit(program, state, skip, task, since, present))
@@ -73,10 +77,13 @@ def recurs(program, state, skip, part, since, present):
             return False
     if alike == -2:
         most = min(most, _tie_limit(program, state, skip, part))
+    if most < 0:
+        return False
+    _put_in_order(state, skip)
     end = _events_recur(state, skip, part, since, present)
     if advances:
         end = min(end, since + (most + 1) * (present - since))
-    if most < 0 or end < present:
+    if end < present:
         return False
     let_word(skip, part, UNTIL, end)
     _keep_busy(program, state, skip, part)
@@ -238,6 +245,52 @@ def _meet(program, skip, one, other):
             if server_at(program, at) == server_at(program, there):
                 return True
     return False
+
+
+@section
+def _put_in_order(state, skip):
+    """Put both lists of events in order, where they are not: only what has recurred in all else is worth it."""
+    own = skip.register
+    if own[ORDERED_BEFORE] == 0:
+        own[ORDERED_BEFORE] = 1
+        _order(state, skip, skip.before, skip.sorted_before, own[N_BEFORE])
+    if own[ORDERED_AFTER] == 0:
+        own[ORDERED_AFTER] = 1
+        _order(state, skip, skip.after, skip.sorted_after, own[N_AFTER])
+
+
+@helper
+def _order(state, skip, events, order, count):
+    """Sort events by task, hop and chunk: by task in one pass, each task's by heap."""
+    register = state.register
+    bits, mask = register[TASK_BITS], (np.int64(1) << register[TASK_BITS]) - 1
+    chunk_bits, chunk_mask = register[CHUNK_BITS], (np.int64(1) << register[CHUNK_BITS]) - 1
+    hop_bits, hop_mask = register[HOP_BITS], (np.int64(1) << register[HOP_BITS]) - 1
+    n_live, end = skip.register[LIVE], skip.grouped  # the end of each task's events, which begin where the last ended
+    skip.register[COST] += 25 + 2 * count + (count >> 6) * (count >> 6) + n_live // 4
+    for place in range(n_live):
+        end[u64(place)] = 0
+    for i in range(count):
+        end[u64(skip.place_of[u64(events[u64(EVENT_WORDS * i + KEY)] & mask)])] += 1
+    first = np.int64(0)
+    for place in range(n_live):
+        own = np.int64(end[u64(place)])
+        end[u64(place)] = first
+        first += own
+    for i in range(count):
+        key = events[u64(EVENT_WORDS * i + KEY)]
+        hop, chunk = (key >> bits) & hop_mask, (key >> (bits + hop_bits)) & chunk_mask
+        skip.word[u64(i)] = hop << chunk_bits | chunk
+        place = np.int64(skip.place_of[u64(key & mask)])
+        order[u64(end[u64(place)])] = i
+        end[u64(place)] += 1
+    first = np.int64(0)
+    for place in range(n_live):
+        own = end[u64(place)] - first
+        if own > 1:
+            sort(order, skip.word, first, own)
+            skip.register[COST] += own * (64 - count_leading_zeros(own)) // 8
+        first += own
 
 
 @helper

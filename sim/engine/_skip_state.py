@@ -10,13 +10,16 @@ PARTS = 1024
 """Parts at most; where there are more, nothing is skipped."""
 TIMES = 64
 """Deliveries of the watched task among which a period is looked for."""
-MULTIPLES = 3
+MULTIPLES = 4
 """Periods of the watched task that may make one of its part."""
 
 # Registers: what trying may cost beside what it gains, and what it has cost, in quarters of a service; services
 # skipped; services before the next try; live tasks, parts, events in the two lists, and the time of the second;
-# stretches.
-ALLOWED, COST, SKIPPED, WAIT, LIVE, N_PARTS, N_BEFORE, N_AFTER, AFTER_PS, STRETCHES, REGISTERS = range(11)
+# whether the two lists are in order; stretches; whether one that was found waits for more room.
+(
+    ALLOWED, COST, SKIPPED, WAIT, LIVE, N_PARTS, N_BEFORE, N_AFTER, AFTER_PS, ORDERED_BEFORE, ORDERED_AFTER, STRETCHES,
+    READY, REGISTERS,
+) = range(14)
 
 # Words of a part: the task that is watched, its deliveries when it was last looked at, picoseconds since then in which
 # it delivered nothing (NONE: nobody in the part did for long), deliveries noted, at how many of them a period is looked

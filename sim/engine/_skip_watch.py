@@ -33,7 +33,7 @@ def watch_task(state, skip, part, task):
     let_word(skip, part, SEEN, _of(state, task, DELIVERED))
     let_word(skip, part, IDLE, 0)
     let_word(skip, part, NOTED, 0)
-    let_word(skip, part, LOOK_AT, 4)
+    let_word(skip, part, LOOK_AT, 3)
     let_word(skip, part, PERIOD, 0)
 
 
@@ -82,7 +82,7 @@ def _look_at(state, skip, part):
             idle += 1
             let_word(skip, part, IDLE, idle)
             if idle > 32 + 8 * word_of(skip, part, MEMBERS):
-                _watch_another(state, skip, part)
+                _watch_another(state, skip, part, np.int64(1))
         return True
     noted = word_of(skip, part, NOTED)
     if noted == TIMES:
@@ -93,15 +93,20 @@ def _look_at(state, skip, part):
     let_word(skip, part, NOTED, noted)
     let_word(skip, part, IDLE, 0)
     if noted == word_of(skip, part, LOOK_AT):
-        let_word(skip, part, LOOK_AT, noted + noted // 2)
+        let_word(skip, part, LOOK_AT, noted + 1 + noted // 8)
         _find_period(skip, part, noted)
+        if word_of(skip, part, PERIOD) == 0 and noted & (noted - 1) == 0:
+            _watch_another(state, skip, part, 2 * noted)
     return True
 
 
 @helper
-def _watch_another(state, skip, part):
-    """Watch the task of a part that has delivered most since the parts were found, or none if none has."""
-    best, most = np.int64(NONE), np.int64(0)
+def _watch_another(state, skip, part, least):
+    """Watch the task of a part that has delivered most since the parts were found, if it is at least so much.
+
+    Where the watched one is idle, and none has, none is watched.
+    """
+    best, most = np.int64(NONE), least - 1
     for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
         task = np.int64(skip.live[u64(i)])
         came = _of(state, task, DELIVERED) - was_of(skip, task, WAS_DELIVERED)
@@ -109,7 +114,7 @@ def _watch_another(state, skip, part):
             best, most = task, came
     skip.register[COST] += word_of(skip, part, MEMBERS) // 4
     if best == NONE:
-        let_word(skip, part, IDLE, NONE)
+        let_word(skip, part, IDLE, NONE if word_of(skip, part, IDLE) > 0 else 0)
     elif best == word_of(skip, part, WATCHED):
         let_word(skip, part, IDLE, 0)
     else:

@@ -15,8 +15,8 @@ LEAST_CHUNKS, LEAST_SERVICES = 64, 1 << 17
 """Finding a stretch takes about ten chunks: with fewer there is nothing to gain, nor in a run of milliseconds."""
 MOST_EVENTS = 1 << 16
 """Events under way at most; with more, comparing costs too much."""
-ALLOWED = 12
-"""Services of a run that allow one unit of cost, beside those gained: some 3 % of its time."""
+ALLOWED = 16
+"""Services of a run that allow one unit of cost, beside those gained: some 2 % of its time."""
 FIRST_WAIT = 64
 
 

@@ -98,10 +98,11 @@ def case(routes: list[list[int]], classes: list[int] | None = None) -> Case:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 33])
 def test_sorting(count: int) -> None:
     rng = np.random.default_rng(count)
-    for _ in range(20):
-        word, order = rng.permutation(count).astype(np.int64), np.zeros(count, np.int32)
-        _skip_events.sort(order, word, count)
-        assert word[order].tolist() == list(range(count))
+    for first in range(20):
+        word, order = rng.permutation(first + count + 3).astype(np.int64), np.arange(first + count + 3, dtype=np.int32)
+        part = slice(first, first + count)
+        _skip_events.sort(order, word, first, count)
+        assert word[order].tolist() == [*word[:first], *sorted(word[part]), *word[first + count :]]
 
 
 def events_of(one: Case, times: list[int]) -> None:
